@@ -9,9 +9,9 @@
 #include "supervisor/broker/egress-process.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/network.h"
-#include "supervisor/broker/options.h"
 #include "supervisor/broker/tool-provider.h"
 #include "supervisor/hub/hub.h"
+#include "supervisor/options/options.h"
 #include "supervisor/session/sessions.h"
 
 struct broker;
@@ -36,7 +36,7 @@ extern const struct broker_mode broker_mode_mcp, broker_mode_run, broker_mode_to
 
 struct broker {
         const struct broker_mode *mode;
-        struct broker_options options;
+        struct options options;
         struct config *config;
         struct monitor_hello hello;
         int state_dir;

@@ -33,10 +33,10 @@ static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
 
 static const struct broker_mode *const modes[] = {
-        [BROKER_MCP] = &broker_mode_mcp,
-        [BROKER_RUN] = &broker_mode_run,
-        [BROKER_TOOLS] = &broker_mode_tools,
-        [BROKER_SERVE] = &broker_mode_serve,
+        [MODE_MCP] = &broker_mode_mcp,
+        [MODE_RUN] = &broker_mode_run,
+        [MODE_TOOLS] = &broker_mode_tools,
+        [MODE_SERVE] = &broker_mode_serve,
 };
 
 void broker_end(struct broker *broker, int status)
@@ -185,7 +185,7 @@ static void on_page_done(void *data, const char *server, const char *id, size_t 
 /* The exit status of `run` tells this from an exception of the code. */
 static int status_of_failure(const struct broker *broker)
 {
-        return broker->options.what == BROKER_RUN ? EXIT_CLOISTER : 1;
+        return broker->options.mode == MODE_RUN ? EXIT_CLOISTER : 1;
 }
 
 static void on_link_closed(void *data, const struct error *error)
@@ -341,7 +341,7 @@ static void on_catalogue_changed(void *data)
 
 static bool is_server(const struct broker *broker)
 {
-        return broker->options.what == BROKER_MCP || broker->options.what == BROKER_SERVE;
+        return broker->options.mode == MODE_MCP || broker->options.mode == MODE_SERVE;
 }
 
 static void on_signal(evutil_socket_t number, short what, void *data)
@@ -383,28 +383,26 @@ static void hold_signals(void)
 
 static int isolate(struct broker *broker, struct error *err)
 {
-        const int *listen = broker->options.listen_fds;
-        size_t n = broker->options.n_listen_fds;
-        const struct egress_process *egress = broker->egress;
-        const struct isolation isolation = {
-                .filter_fd = broker->options.filter_fd,
-                .state_path = broker->options.state_path,
-                .has_uid = broker->options.has_uid,
-                .uid = broker->options.uid,
-                .has_http = broker->options.has_http,
-                .keep = {broker->options.code_fd,    broker->options.attestation_fd,
-                         broker->options.control_fd, broker->options.log_fd,
-                         broker->options.in_fd,      broker->options.out_fd,
-                         broker->options.tokens_fd,  n > 0 ? listen[0] : -1,
-                         n > 1 ? listen[1] : -1,     n > 2 ? listen[2] : -1,
-                         n > 3 ? listen[3] : -1,     broker->options.helper_fd,
-                         broker->options.script_fd,  broker->options.stdin_fd,
-                         egress[0].socket,           egress[0].end,
-                         egress[1].socket,           egress[1].end,
-                         egress[2].socket,           egress[2].end,
-                         egress[3].socket,           egress[3].end},
+        const struct options *o = &broker->options;
+        struct isolation isolation = {
+                .filter_fd = o->filter_fd,
+                .state_path = o->state_path,
+                .has_uid = o->uid >= 0,
+                .uid = (uid_t)o->uid,
+                .has_http = o->has_http,
         };
+        int *keep = isolation.keep;
 
+        static_assert(ARRAY_SIZE(isolation.keep) == OPTION_FDS_MAX + 2 + 2 * EGRESS_PROCESSES_MAX,
+                      "all of them have a place");
+        memset(keep, -1, sizeof(isolation.keep));
+        keep += options_fds(o, keep);
+        *keep++ = o->control_fd;
+        *keep++ = o->log_fd;
+        for (size_t i = 0; i < EGRESS_PROCESSES_MAX; i++) {
+                *keep++ = broker->egress[i].socket;
+                *keep++ = broker->egress[i].end;
+        }
         int cache = -1, r = broker_isolate(&isolation, &broker->state_dir, &cache, err);
         if (r >= 0 && cache >= 0)
                 hub_cache_use_writer(cache);
@@ -416,10 +414,9 @@ static int isolate(struct broker *broker, struct error *err)
 /* Before anything of the config is read. Without it sessions have no network, and say so. */
 static void start_egress(struct broker *broker)
 {
-        static_assert(EGRESS_PROCESSES_MAX == 4, "isolate() keeps them");
         const struct isolation isolation = {.filter_fd = broker->options.egress_filter_fd,
-                                            .has_uid = broker->options.has_uid,
-                                            .uid = broker->options.uid};
+                                            .has_uid = broker->options.uid >= 0,
+                                            .uid = (uid_t)broker->options.uid};
         struct error error = {};
 
         if (isolation.filter_fd < 0)
@@ -556,16 +553,34 @@ static int run_loop(struct broker *broker)
         return r;
 }
 
-static int run(struct broker *broker, int argc, char **argv, struct error *err)
+static int take_options(char *const *argv, struct options *o, struct error *err)
 {
-        int r = broker_options_parse(argc, argv, &broker->options, err);
+        options_init(o);
+        o->code_name = "<code>";
+        o->mode = options_mode(argv[0]);
+        if (o->mode >= ARRAY_SIZE(modes))
+                return error_set(err, EINVAL, "broker: mcp, serve, run or tools is needed");
+        if (options_parse(argv + 1, PROGRAM_BROKER, o, err) < 0)
+                return error_context(err, "broker");
+        if (o->mode == MODE_RUN && o->code_fd < 0)
+                return error_set(err, EINVAL, "broker: run needs --code-fd");
+        if (o->mode == MODE_SERVE && o->n_listen_fds == 0 && o->helper_fd < 0)
+                return error_set(err, EINVAL, "broker: serve needs --listen-fd");
+        return 0;
+}
+
+static int run(struct broker *broker, char *const *argv, struct error *err)
+{
+        const struct options *o = &broker->options;
+        int r = take_options(argv, &broker->options, err);
+
         if (r < 0)
                 return r;
-        if (broker->options.log_level >= 0)
-                log_set_level((enum log_level)broker->options.log_level);
-        log_to(broker->options.log_fd < 0 ? STDERR_FILENO : broker->options.log_fd,
-               (enum log_format)broker->options.log_format);
-        broker->mode = modes[broker->options.what];
+        if (o->log_level >= 0)
+                log_set_level((enum log_level)o->log_level);
+        log_to(o->log_fd < 0 ? STDERR_FILENO : o->log_fd,
+               o->log_format < 0 ? LOG_FORMAT_TEXT : (enum log_format)o->log_format);
+        broker->mode = modes[o->mode];
         r = prepare(broker, err);
         if (r >= 0)
                 r = make_parts(broker, err);
@@ -583,7 +598,7 @@ int broker_main(int argc, char **argv)
         struct error err = {};
 
         hold_signals();
-        if (run(&broker, argc, argv, &err) < 0) {
+        if (run(&broker, argv + (argc > 0), &err) < 0) {
                 log_error("%s", err.text);
                 broker.status = broker.status ? broker.status : status_of_failure(&broker);
         }

@@ -273,7 +273,7 @@ static void hold(struct broker *broker)
         struct mode_run *mode = broker->data;
         struct timeval most = clock_timeval_ms(CELL_HELD_MAX_MS);
 
-        if (broker->options.has_timeout || mode->is_held)
+        if (broker->options.timeout_ms > 0 || mode->is_held)
                 return;
         cell_hold(mode->cell);
         evtimer_add(mode->waited, &most);
@@ -335,13 +335,13 @@ static int run_cell(struct broker *broker, const char *code, size_t n,
                                    size_t n),
                     struct error *err)
 {
-        const struct broker_options *options = &broker->options;
+        const struct options *options = &broker->options;
         struct mode_run *mode = broker->data;
         const struct cell_request request = {
                 .code = code,
                 .code_length = n,
-                .filename = n > 0 ? options->name : NULL, /* each name is given once */
-                .timeout_ms = options->has_timeout ? options->timeout_ms
+                .filename = n > 0 ? options->code_name : NULL, /* each name is given once */
+                .timeout_ms = options->timeout_ms > 0 ? options->timeout_ms
                                                    : broker->config->cell_timeout_ms,
                 .profile = options->profile,
                 .script = n > 0 ? mode->script : NULL,
@@ -410,7 +410,7 @@ static void on_ready(void *data, struct cell *cell)
 
 static int open_inputs(struct broker *broker, struct mode_run *mode, struct error *err)
 {
-        const struct broker_options *options = &broker->options;
+        const struct options *options = &broker->options;
 
         int r = fd_read_whole(options->code_fd, CELL_CODE_MAX, &mode->code, &mode->code_length,
                               err);
@@ -426,7 +426,7 @@ static int open_inputs(struct broker *broker, struct mode_run *mode, struct erro
 
 static int start(struct broker *broker, struct error *err)
 {
-        const struct broker_options *options = &broker->options;
+        const struct options *options = &broker->options;
         struct mode_run *mode = calloc(1, sizeof(*mode));
 
         if (!mode)
@@ -436,14 +436,14 @@ static int start(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = open_inputs(broker, mode, err);
         if (r < 0)
-                return error_context(err, "%s", options->name);
+                return error_context(err, "%s", options->code_name);
         if (options->out_fd >= 0)
                 r = run_out_new(&mode->out, broker->base, options->out_fd, options->out_hidden,
                                 on_out_done, broker, err);
         if (r < 0)
                 return r;
         if (!is_utf8(mode->code, mode->code_length))
-                return error_set(err, EINVAL, "%s is not UTF-8", options->name);
+                return error_set(err, EINVAL, "%s is not UTF-8", options->code_name);
 
         return options->in_fd >= 0 ? run_cell(broker, "", 0, on_ready, NULL, err)
                                    : run_code(broker, err);

@@ -15,8 +15,8 @@
 
 #include "supervisor/http/server.h"
 
-static_assert((int)BROKER_LISTENERS_MAX == (int)HTTP_LISTENERS_MAX, "one limit");
-static_assert((int)BROKER_NAMES_MAX == (int)ACCESS_NAMES_MAX, "one limit");
+static_assert((int)OPTION_LISTEN_MAX == (int)HTTP_LISTENERS_MAX, "one limit");
+static_assert((int)OPTION_NAMES_MAX <= (int)ACCESS_NAMES_MAX, "all names have room");
 
 struct mode_serve {
         struct mode_server server;
@@ -31,7 +31,7 @@ static void on_failed(void *data)
 
 static int open_http(struct broker *broker, struct mode_serve *mode, struct error *err)
 {
-        const struct broker_options *o = &broker->options;
+        const struct options *o = &broker->options;
         _cleanup_free_ char *tokens = NULL;
         struct http_options options = {
                 .n_fds = o->n_listen_fds,

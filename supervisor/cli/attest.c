@@ -18,17 +18,16 @@
 
 enum { REPORT_MAX = 4 * 1024 * 1024 };
 
-static void exec_doctor(const struct cli_options *options, int output)
+static void exec_doctor(const struct options *options, int output)
 {
         struct monitor_command command;
         struct error error = {};
 
-        if (monitor_command_init(&command, "cloister-doctor", NULL, options, &error) >= 0) {
-                monitor_command_add(&command, "--attack");
-                monitor_command_add(&command, "--json");
+        if (monitor_command_init(&command, options, &error) >= 0) {
+                command.options.attack = command.options.json = true;
                 int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
                 if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
-                        monitor_command_exec(&command, &error);
+                        monitor_command_exec(&command, PROGRAM_DOCTOR, NULL, &error);
         }
         fprintf(stderr, "cloister: %s\n", error.text);
         _exit(127);
@@ -71,7 +70,7 @@ static int judge(const char *text, size_t n, int status, struct error *err)
         return status == 0 ? 0 : refuse(yyjson_doc_get_root(doc), err);
 }
 
-int attest_run(const struct cli_options *options, int *status, struct error *err)
+int attest_run(const struct options *options, int *status, struct error *err)
 {
         _cleanup_free_ char *text = NULL;
         size_t n = 0;

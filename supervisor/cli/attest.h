@@ -7,4 +7,4 @@
 /* Returns a sealed memfd with the report of `cloister doctor --attack --json`; the caller owns it.
  * If anything is open, it is an error that names it; *status is then the exit status, 1 or
  * EXIT_NO_SANDBOX. */
-int attest_run(const struct cli_options *options, int *status, struct error *err);
+int attest_run(const struct options *options, int *status, struct error *err);

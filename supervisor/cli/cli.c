@@ -7,59 +7,42 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
+#include "supervisor/cli/help.h"
 #include "supervisor/cli/version.h"
 
-int cli_help_words(const struct cli_options *o, const char *const *words, size_t n)
+static int dispatch(const struct cli_commands *commands, const struct options *o)
 {
         struct error error = {};
         size_t used = 0;
 
-        if (n == 0) {
-                cli_help();
-                return 0;
-        }
-        if (n == 1 && cli_help_group(words[0]))
-                return 0;
-        const struct cli_command *command = cli_find_command(words, n, &used, &error);
-        if (!command)
-                return cli_fail(2, &error);
-        cli_help_command(command);
-        return 0;
-}
-
-static int dispatch(const struct cli_options *o)
-{
-        struct error error = {};
-        size_t used = 0;
-
-        if (o->n_words == 0 && (o->given & CLI_VERSION)) {
+        if (o->n_words == 0 && o->version) {
                 puts(cli_version());
                 return 0;
         }
-        if (o->n_words == 0 && !(o->given & CLI_HELP)) {
+        if (o->n_words == 0 && !o->help) {
                 error_set(&error, EINVAL, "which command? (see 'cloister --help')");
                 return cli_fail(2, &error);
         }
-        if (o->given & CLI_HELP)
-                return cli_help_words(o, o->words, o->n_words);
-        const struct cli_command *command = cli_find_command(o->words, o->n_words, &used, &error);
+        if (o->help)
+                return help_print(commands, o->words, o->n_words);
+        const struct cli_command *command = cli_find_command(commands, o->words, o->n_words, &used,
+                                                             &error);
         if (!command || cli_check_command(command, o, o->n_words - used, &error) < 0)
                 return cli_fail(2, &error);
-        if (o->log_level)
-                log_set_level((enum log_level)log_level_from_name(o->log_level));
+        if (o->log_level >= 0)
+                log_set_level((enum log_level)o->log_level);
         return command->run(o, o->words + used, o->n_words - used);
 }
 
-int cli_main(int argc, char **argv)
+int cli_main(const struct cli_commands *commands, int argc, char **argv)
 {
-        struct cli_options options;
+        struct options options;
         struct error error = {};
 
         if (cli_options_parse(argc - 1, argv + 1, &options, &error) < 0)
                 return cli_fail(2, &error);
-        int status = dispatch(&options);
+        int status = dispatch(commands, &options);
         if (fflush(stdout) != 0 || ferror(stdout)) {
                 error_errno(&error, errno, "write to standard output");
                 return cli_fail(1, &error);

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include "supervisor/cli/command.h"
+
 /* Returns the exit status: 0, 1 when something failed, 2 when the command line is wrong. Does not
  * return if this process becomes the monitor or the doctor. */
-int cli_main(int argc, char **argv);
+int cli_main(const struct cli_commands *commands, int argc, char **argv);

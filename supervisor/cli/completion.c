@@ -4,13 +4,16 @@
  * bash gets a function that contains all words. zsh runs the same function through its bashcompinit
  * (zshcompsys(1)). fish gets one line for each option.
  */
+#include "supervisor/cli/completion.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
+#include "supervisor/cli/images-list.h"
+#include "supervisor/cli/sessions.h"
 
 /* How an argument of this name is completed: an action of compgen, or one of ours. */
 static const char *action_of(const char *argument)
@@ -26,19 +29,18 @@ static const char *action_of(const char *argument)
         return "nothing";
 }
 
-/* "-q, --quiet" and "--image NAME": the long or only name, and the argument ("" for none). */
-static void take_apart(const char *spelling, char name[64], char argument[64])
+/* The long or only name. */
+static const char *name_of(const struct option *option)
 {
-        const char *from = strstr(spelling, "--") ? strstr(spelling, "--") : spelling;
-        size_t n = strcspn(from, " ");
+        static char letter[3] = "-";
 
-        snprintf(name, 64, "%.*s", (int)n, from);
-        snprintf(argument, 64, "%s", from[n] ? from + n + 1 : "");
+        letter[1] = option->letter;
+        return option->name ? option->name : letter;
 }
 
-static const char *option_action(const struct cli_option_text *text, const char *argument)
+static const char *option_action(const struct option *option)
 {
-        return text->option == CLI_IMAGE ? "images" : action_of(argument);
+        return option == &option_rows[OPTION_ID_IMAGE] ? "images" : action_of(option->argument);
 }
 
 static const char *command_action(const struct cli_command *command)
@@ -53,37 +55,38 @@ static const char *command_action(const struct cli_command *command)
                                                         : "nothing";
 }
 
-static bool is_first_with(size_t at, size_t length)
+static bool is_first_with(const struct cli_commands *all, size_t at, size_t length)
 {
         for (size_t i = 0; i < at; i++)
-                if (strncmp(cli_commands[i].name, cli_commands[at].name, length) == 0 &&
-                    (cli_commands[i].name[length] == ' ' || cli_commands[i].name[length] == '\0'))
+                if (strncmp(all->rows[i].name, all->rows[at].name, length) == 0 &&
+                    (all->rows[i].name[length] == ' ' || all->rows[i].name[length] == '\0'))
                         return false;
         return true;
 }
 
 /* Prints the first word of each visible command, without repetitions. */
-static void print_first_words(const char *between)
+static void print_first_words(const struct cli_commands *all, const char *between)
 {
         bool begun = false;
 
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                size_t n = strcspn(cli_commands[i].name, " ");
-                if (!cli_commands[i].summary || !is_first_with(i, n))
+        for (size_t i = 0; i < all->n; i++) {
+                size_t n = strcspn(all->rows[i].name, " ");
+                if (!all->rows[i].summary || !is_first_with(all, i, n))
                         continue;
-                printf("%s%.*s", begun ? between : "", (int)n, cli_commands[i].name);
+                printf("%s%.*s", begun ? between : "", (int)n, all->rows[i].name);
                 begun = true;
         }
 }
 
-static void print_second_words(const char *first, const char *between)
+static void print_second_words(const struct cli_commands *all, const char *first,
+                               const char *between)
 {
         size_t n = strlen(first);
         bool begun = false;
 
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                const char *name = cli_commands[i].name;
-                if (strncmp(name, first, n) != 0 || name[n] != ' ' || !cli_commands[i].summary)
+        for (size_t i = 0; i < all->n; i++) {
+                const char *name = all->rows[i].name;
+                if (strncmp(name, first, n) != 0 || name[n] != ' ' || !all->rows[i].summary)
                         continue;
                 printf("%s%s", begun ? between : "", name + n + 1);
                 begun = true;
@@ -93,44 +96,35 @@ static void print_second_words(const char *first, const char *between)
 static void bash_options(const struct cli_command *command)
 {
         printf("        '%s') action=%s options='", command->name, command_action(command));
-        for (size_t i = 0; i < cli_n_option_texts; i++) {
-                char name[64], argument[64];
-                if (!((command->options | CLI_HELP) & cli_option_texts[i].option))
-                        continue;
-                take_apart(cli_option_texts[i].spelling, name, argument);
-                printf("%s ", name);
-        }
+        for (const struct option *o = NULL; (o = cli_option_next(o, command->options));)
+                printf("%s ", name_of(o));
         puts("' ;;");
 }
 
 /* Prints how the argument of each option is completed. An option means the same in each command. */
 static void bash_arguments(void)
 {
-        for (size_t i = 0; i < cli_n_option_texts; i++) {
-                char name[64], argument[64];
-                take_apart(cli_option_texts[i].spelling, name, argument);
-                if (*argument)
-                        printf("        '%s') action=%s ;;\n", name,
-                               option_action(&cli_option_texts[i], argument));
-        }
+        for (const struct option *o = NULL; (o = cli_option_next(o, UINT64_MAX));)
+                if (o->argument)
+                        printf("        '%s') action=%s ;;\n", name_of(o), option_action(o));
 }
 
-static void bash_groups(void)
+static void bash_groups(const struct cli_commands *all)
 {
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                size_t n = strcspn(cli_commands[i].name, " ");
+        for (size_t i = 0; i < all->n; i++) {
+                size_t n = strcspn(all->rows[i].name, " ");
                 char first[64];
-                if (!cli_commands[i].summary || cli_commands[i].name[n] != ' ' ||
-                    (i > 0 && strncmp(cli_commands[i - 1].name, cli_commands[i].name, n + 1) == 0))
+                if (!all->rows[i].summary || all->rows[i].name[n] != ' ' ||
+                    (i > 0 && strncmp(all->rows[i - 1].name, all->rows[i].name, n + 1) == 0))
                         continue;
-                snprintf(first, sizeof(first), "%.*s", (int)n, cli_commands[i].name);
+                snprintf(first, sizeof(first), "%.*s", (int)n, all->rows[i].name);
                 printf("        '%s') seconds='", first);
-                print_second_words(first, " ");
+                print_second_words(all, first, " ");
                 puts("' ;;");
         }
 }
 
-static void print_bash(void)
+static void print_bash(const struct cli_commands *all)
 {
         fputs("# Completion of cloister for bash.\n"
               "_cloister() {\n"
@@ -144,15 +138,15 @@ static void print_bash(void)
               "    done\n"
               "    case $first in\n",
               stdout);
-        bash_groups();
+        bash_groups(all);
         fputs("    esac\n"
               "    command=$first\n"
               "    case \" $seconds \" in *\" $second \"*) [ -z \"$second\" ] || command=\"$first $second\" ;; esac\n"
               "    case $command in\n",
               stdout);
-        for (size_t i = 0; i < cli_n_commands; i++)
-                if (cli_commands[i].summary)
-                        bash_options(&cli_commands[i]);
+        for (size_t i = 0; i < all->n; i++)
+                if (all->rows[i].summary)
+                        bash_options(&all->rows[i]);
         fputs("    esac\n"
               "    case $word in -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")); return ;; esac\n"
               "    case $before in\n",
@@ -172,7 +166,7 @@ static void print_bash(void)
               "        seconds) COMPREPLY=($(compgen -W \"$seconds\" -- \"$word\")) ;;\n"
               "        commands) COMPREPLY=($(compgen -W '",
               stdout);
-        print_first_words(" ");
+        print_first_words(all, " ");
         fputs("' -- \"$word\")) ;;\n"
               "    esac\n"
               "}\n"
@@ -180,12 +174,12 @@ static void print_bash(void)
               stdout);
 }
 
-static void print_zsh(void)
+static void print_zsh(const struct cli_commands *all)
 {
         puts("#compdef cloister\n"
              "# Completion of cloister for zsh: bash's, by bashcompinit.\n"
              "autoload -Uz bashcompinit && bashcompinit");
-        print_bash();
+        print_bash(all);
         puts("[ \"$funcstack[1]\" != _cloister ] || _bash_complete -o filenames -F _cloister");
 }
 
@@ -231,26 +225,20 @@ static void fish_values(const char *action)
 
 static void fish_options(const struct cli_command *command)
 {
-        for (size_t i = 0; i < cli_n_option_texts; i++) {
-                const struct cli_option_text *text = &cli_option_texts[i];
-                char name[64], argument[64];
-
-                if (!((command->options | CLI_HELP) & text->option))
-                        continue;
-                take_apart(text->spelling, name, argument);
+        for (const struct option *o = NULL; (o = cli_option_next(o, command->options));) {
                 fputs("complete -c cloister", stdout);
                 fish_condition(command->name);
-                if (text->spelling[0] == '-' && text->spelling[1] != '-')
-                        printf(" -s %c", text->spelling[1]);
-                if (strncmp(name, "--", 2) == 0)
-                        printf(" -l %s", name + 2);
-                if (*argument) {
-                        const char *action = option_action(text, argument);
+                if (o->letter)
+                        printf(" -s %c", o->letter);
+                if (o->name)
+                        printf(" -l %s", o->name + 2);
+                if (o->argument) {
+                        const char *action = option_action(o);
                         fputs(strcmp(action, "file") == 0 ? " -r" : " -x", stdout);
                         fish_values(action);
                 }
                 fputs(" -d ", stdout);
-                fish_quoted(text->text);
+                fish_quoted(o->text);
                 putchar('\n');
         }
 }
@@ -275,36 +263,35 @@ static void fish_command(const struct cli_command *command)
         putchar('\n');
 }
 
-static void print_fish(void)
+static void print_fish(const struct cli_commands *all)
 {
         puts("# Completion of cloister for fish.\ncomplete -c cloister -f");
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                if (!cli_commands[i].summary)
+        for (size_t i = 0; i < all->n; i++) {
+                if (!all->rows[i].summary)
                         continue;
-                fish_command(&cli_commands[i]);
-                fish_options(&cli_commands[i]);
+                fish_command(&all->rows[i]);
+                fish_options(&all->rows[i]);
         }
         /* The first word of a group that is not a command itself. */
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                size_t n = strcspn(cli_commands[i].name, " ");
-                if (cli_commands[i].summary && cli_commands[i].name[n] == ' ' &&
-                    is_first_with(i, n))
+        for (size_t i = 0; i < all->n; i++) {
+                size_t n = strcspn(all->rows[i].name, " ");
+                if (all->rows[i].summary && all->rows[i].name[n] == ' ' && is_first_with(all, i, n))
                         printf("complete -c cloister -n __fish_use_subcommand -a %.*s\n", (int)n,
-                               cli_commands[i].name);
+                               all->rows[i].name);
         }
 }
 
-int cli_completion(const struct cli_options *o, const char *const *words, size_t n)
+int completion_print(const struct cli_commands *all, const char *shell)
 {
         static const struct {
                 const char *name;
-                void (*print)(void);
+                void (*print)(const struct cli_commands *all);
         } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
         struct error error = {};
 
-        for (size_t i = 0; n > 0 && i < ARRAY_SIZE(shells); i++) {
-                if (strcmp(words[0], shells[i].name) == 0) {
-                        shells[i].print();
+        for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
+                if (strcmp(shell, shells[i].name) == 0) {
+                        shells[i].print(all);
                         return 0;
                 }
         }
@@ -312,7 +299,7 @@ int cli_completion(const struct cli_options *o, const char *const *words, size_t
         return cli_fail(2, &error);
 }
 
-int cli_names(const struct cli_options *o, const char *const *words, size_t n)
+int cli_names(const struct options *o, const char *const *words, size_t n)
 {
         if (n > 0 && strcmp(words[0], "images") == 0)
                 return cli_image_names();

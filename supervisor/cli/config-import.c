@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/printable.h"
 #include "policy/config-internal.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/config-import.h"
 #include "supervisor/cli/config-target.h"
 #include "supervisor/cli/config.h"
 #include "supervisor/cli/fail.h"

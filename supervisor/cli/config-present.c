@@ -13,9 +13,8 @@
 #include "base/owner.h"
 #include "base/path.h"
 #include "policy/image.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/config.h"
-#include "supervisor/cli/images.h"
+#include "supervisor/cli/images-list.h"
 #include "supervisor/config/packages-check.h"
 
 enum { TEXT_MAX = 1024 };

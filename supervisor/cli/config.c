@@ -11,7 +11,6 @@
 
 #include "base/cleanup.h"
 #include "base/printable.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 
 int checked_config_open(struct checked_config *checked, const struct cli_options *o,

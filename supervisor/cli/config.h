@@ -28,3 +28,8 @@ yyjson_mut_val *config_show(yyjson_mut_doc *doc, const struct config *config, bo
 
 /* Prints a value on standard output. Returns the exit status. */
 int config_print(yyjson_mut_val *value, bool pretty);
+
+/* The commands. Each returns the exit status. */
+int cli_config_path(const struct options *o, const char *const *words, size_t n);
+int cli_config_check(const struct options *o, const char *const *words, size_t n);
+int cli_config_show(const struct options *o, const char *const *words, size_t n);

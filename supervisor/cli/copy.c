@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json-out.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 
 enum { TELL_AFTER_MS = 1000, TELL_EVERY_MS = 200 };

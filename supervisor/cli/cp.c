@@ -5,6 +5,8 @@
  * the session, the names and bytes come from code in the sandbox: receiver.h writes them, below the directory that the
  * command names and nowhere else.
  */
+#include "supervisor/cli/cp.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,6 @@
 
 #include "base/cleanup.h"
 #include "base/exit-status.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/copy.h"
 #include "supervisor/cli/fail.h"
 
@@ -67,11 +68,11 @@ static int find(const char *word, const char *only, struct copy_end *ret, struct
         return r;
 }
 
-int cli_cp(const struct cli_options *o, const char *const *words, size_t n)
+int cli_cp(const struct options *o, const char *const *words, size_t n)
 {
-        struct copy copy = {.recursive = o->given & CLI_RECURSIVE,
-                            .hidden = o->given & CLI_OUT_HIDDEN,
-                            .quiet = (o->given & CLI_QUIET) || isatty(STDERR_FILENO) != 1};
+        struct copy copy = {.recursive = o->recursive,
+                            .hidden = o->out_hidden,
+                            .quiet = o->quiet || isatty(STDERR_FILENO) != 1};
         struct error error = {};
 
         if (n != 2 || is_remote(words[0]) == is_remote(words[1])) {

@@ -1,37 +1,37 @@
 /* `cloister exec`: code in a session of a running server. */
+#include "supervisor/cli/exec.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/exit-status.h"
-#include "policy/quantity.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/owner-cell.h"
 #include "supervisor/cli/prompt.h"
 #include "supervisor/cli/script.h"
 
-static int check(const struct cli_options *o, const char *const *words, size_t n, struct error *err)
+static int check(const struct options *o, const char *const *words, size_t n, struct error *err)
 {
         if (n == 0 || !session_name_is_plain(words[0]))
                 return error_set(err, EINVAL,
                                  "the name of a SESSION is needed (see 'cloister sessions')");
         if (o->code && n > 1)
                 return error_set(err, EINVAL, "exec takes a file or -c CODE, not both");
-        if ((o->given & CLI_PROMPT) && (o->given & CLI_JSON))
+        if (o->prompt && o->json)
                 return error_set(err, EINVAL, "-i and --json do not go together");
-        if (!o->code && n == 1 && !(o->given & CLI_PROMPT))
+        if (!o->code && n == 1 && !o->prompt)
                 return error_set(
                         err, EINVAL,
                         "exec needs a FILE, -c CODE, or - for standard input (see 'cloister exec --help')");
-        if ((o->given & CLI_OUT) && (o->given & CLI_JSON))
+        if ((o->given & CLI_OUT) && o->json)
                 return error_set(err, EINVAL,
                                  "--out and --json do not go together: the JSON has the displays");
         return 0;
 }
 
-static int read_code(const struct cli_options *o, const char *path, char **ret, size_t *length,
+static int read_code(const struct options *o, const char *path, char **ret, size_t *length,
                      struct error *err)
 {
         if (!o->code)
@@ -44,19 +44,17 @@ static int read_code(const struct cli_options *o, const char *path, char **ret, 
         return *ret ? 0 : error_errno(err, ENOMEM, "-c");
 }
 
-static int run(const struct cli_options *o, const char *const *words, const char *code,
+static int run(const struct options *o, const char *const *words, const char *code,
                size_t length, struct error *err)
 {
         struct file_writer out = {.fd = -1};
         struct owner_cells cells = {
-                .session = words[0], .json = o->given & CLI_JSON, .show_value = o->code != NULL};
+                .session = words[0], .json = o->json, .show_value = o->code != NULL};
         struct server_link link = {.fd = -1};
         struct error written = {};
 
-        if (o->timeout)
-                quantity_milliseconds_of(o->timeout, &cells.timeout_ms);
-        if (o->wait)
-                quantity_milliseconds_of(o->wait, &cells.wait_ms);
+        cells.timeout_ms = o->timeout_ms;
+        cells.wait_ms = o->wait_ms;
         if (o->out && file_writer_open(&out, o->out, false, err) < 0)
                 return cli_fail(EXIT_CLOISTER, err);
         cells.out = o->out ? &out : NULL;
@@ -64,8 +62,8 @@ static int run(const struct cli_options *o, const char *const *words, const char
         int r = server_link_open_session(&link, words[0], o->server, err);
         if (r >= 0 && code)
                 r = owner_cell_run(&cells, &link, code, length, o->code ? NULL : words[1], err);
-        cells.show_value |= (o->given & CLI_PROMPT) != 0;
-        if (r >= 0 && (o->given & CLI_PROMPT))
+        cells.show_value |= o->prompt;
+        if (r >= 0 && o->prompt)
                 r = prompt_run(&cells, &link);
         server_link_close(&link);
         if (file_writer_close(&out, true, NULL, &written) < 0)
@@ -73,7 +71,7 @@ static int run(const struct cli_options *o, const char *const *words, const char
         return r < 0 ? cli_fail(EXIT_CLOISTER, err) : r;
 }
 
-int cli_exec(const struct cli_options *o, const char *const *words, size_t n)
+int cli_exec(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_free_ char *code = NULL;
         size_t length = 0;

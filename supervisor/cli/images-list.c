@@ -1,4 +1,6 @@
 /* cloister image list, show, path. */
+#include "supervisor/cli/images-list.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -18,14 +20,12 @@
 #include "policy/image.h"
 #include "rootfs/housekeeping.h"
 #include "rootfs/store.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
-#include "supervisor/cli/images.h"
 
 enum { MIB = 1024 * 1024 };
 
 /* The image store of this user. */
-static int store_path(const struct cli_options *o, char ret[PATH_MAX], struct error *err)
+static int store_path(const struct options *o, char ret[PATH_MAX], struct error *err)
 {
         struct image_store_env env = {
                 .store = getenv("CLOISTER_IMAGE_STORE"),
@@ -39,7 +39,7 @@ static int store_path(const struct cli_options *o, char ret[PATH_MAX], struct er
         return image_store_path(geteuid(), &env, ret, PATH_MAX, err);
 }
 
-int images_open(const struct cli_options *o, char path[PATH_MAX], struct error *err)
+int images_open(const struct options *o, char path[PATH_MAX], struct error *err)
 {
         int r = store_path(o, path, err);
         return r < 0 ? r : store_open(path, false, err);
@@ -136,7 +136,7 @@ static void print_table(int store, const struct image_info *images, int n)
         }
 }
 
-int cli_image_list(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_list(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_free_ struct image_info *images = NULL;
         struct error error = {};
@@ -146,7 +146,7 @@ int cli_image_list(const struct cli_options *o, const char *const *words, size_t
         int count = store < 0 ? 0 : store_list(store, &images, &error);
         if (count < 0 || (store < 0 && store != -ENOENT))
                 return cli_fail(1, &error);
-        if (o->given & CLI_JSON) {
+        if (o->json) {
                 int r = print_json(store, images, count, path);
                 if (r < 0)
                         return cli_fail(1, (error_errno(&error, -r, "list images"), &error));
@@ -212,7 +212,7 @@ static int show_json(int store, const char *path, struct image_info *info, yyjso
         return r;
 }
 
-int cli_image_show(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_show(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct image_info info = {};
@@ -227,7 +227,7 @@ int cli_image_show(const struct cli_options *o, const char *const *words, size_t
         if (store < 0 || read_whole(store, words[0], &info, &doc, &error) < 0)
                 return cli_fail(1, &error);
         snprintf(info.name, sizeof(info.name), "%s", words[0]);
-        if (o->given & CLI_JSON) {
+        if (o->json) {
                 int r = show_json(store, path, &info, doc);
                 return r < 0 ? cli_fail(1, (error_errno(&error, -r, "show image"), &error)) : 0;
         }
@@ -243,7 +243,7 @@ int cli_image_show(const struct cli_options *o, const char *const *words, size_t
 
 int cli_image_names(void)
 {
-        static const struct cli_options none = {};
+        static const struct options none = {};
         _cleanup_free_ struct image_info *images = NULL;
         struct error error = {};
         char path[PATH_MAX];
@@ -255,7 +255,7 @@ int cli_image_names(void)
         return count < 0 || (store < 0 && store != -ENOENT) ? 1 : 0;
 }
 
-int cli_image_path(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_path(const struct options *o, const char *const *words, size_t n)
 {
         struct image_info info;
         struct error error = {};

@@ -1,4 +1,6 @@
 /* cloister image build, remove, prune, and the builder that the monitor starts. */
+#include "supervisor/cli/images.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -9,12 +11,11 @@
 #include "rootfs/image-import.h"
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
-#include "supervisor/cli/images.h"
+#include "supervisor/cli/images-list.h"
 #include "supervisor/cli/monitor-command.h"
 
-int cli_image_build(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_build(const struct options *o, const char *const *words, size_t n)
 {
         struct monitor_command command;
         struct error error = {};
@@ -28,16 +29,14 @@ int cli_image_build(const struct cli_options *o, const char *const *words, size_
                 return cli_fail(2, &error);
         }
 
-        if (monitor_command_init(&command, "cloister-monitor", "image-build", o, &error) < 0)
+        if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
-        if (o->given & CLI_QUIET)
-                monitor_command_add(&command, "--quiet");
-        monitor_command_exec(&command, &error);
+        monitor_command_exec(&command, PROGRAM_MONITOR, "image-build", &error);
         monitor_command_done(&command);
         return cli_fail(1, &error);
 }
 
-int cli_image_builder(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_builder(const struct options *o, const char *const *words, size_t n)
 {
         struct image_build_options options = {
                 .store = o->store,
@@ -46,7 +45,7 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
                 .rootfs = o->rootfs,
                 .link = o->link ? image_link_parse(o->link) : INTERPRETER_LINK_ANY,
                 .set = &o->set,
-                .quiet = o->given & CLI_QUIET,
+                .quiet = o->quiet,
         };
         struct image_info info = {};
         struct error error = {};
@@ -65,7 +64,7 @@ int cli_image_builder(const struct cli_options *o, const char *const *words, siz
         return 0;
 }
 
-int cli_package_installer(const struct cli_options *o, const char *const *words, size_t n)
+int cli_package_installer(const struct options *o, const char *const *words, size_t n)
 {
         struct error error = {};
 
@@ -76,7 +75,7 @@ int cli_package_installer(const struct cli_options *o, const char *const *words,
         return cli_fail(1, &error);
 }
 
-int cli_image_remove(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_remove(const struct options *o, const char *const *words, size_t n)
 {
         struct error error = {};
         char path[PATH_MAX];
@@ -116,7 +115,7 @@ static void tell_nothing(const struct image_info *info, bool busy)
 {
 }
 
-int cli_image_prune(const struct cli_options *o, const char *const *words, size_t n)
+int cli_image_prune(const struct options *o, const char *const *words, size_t n)
 {
         struct error error = {};
         char path[PATH_MAX];
@@ -127,7 +126,7 @@ int cli_image_prune(const struct cli_options *o, const char *const *words, size_
                 return 0;
         if (store < 0 || images_become_owner(store, &error) < 0)
                 return cli_fail(1, &error);
-        bool quiet = o->given & CLI_QUIET;
+        bool quiet = o->quiet;
         int removed = housekeeping_prune(store, quiet ? tell_nothing : tell, &bytes, &error);
         if (removed < 0)
                 return cli_fail(1, &error);

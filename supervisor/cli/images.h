@@ -1,14 +1,10 @@
-/* Shared by the image commands. */
+/* The commands that change images, and the builders that the monitor starts. */
 #pragma once
 
-#include <limits.h>
-
-#include "base/error.h"
 #include "supervisor/cli/options.h"
 
-/* Opens the image store of this user; path is its directory. -ENOENT: it does not exist yet. */
-int images_open(const struct cli_options *o, char path[PATH_MAX], struct error *err);
-
-/* Before the store is changed: where root runs the command and the store is another user's, becomes
- * that user for good, so that nothing of root's is left in it. */
-int images_become_owner(int store, struct error *err);
+int cli_image_build(const struct options *o, const char *const *words, size_t n);
+int cli_image_remove(const struct options *o, const char *const *words, size_t n);
+int cli_image_prune(const struct options *o, const char *const *words, size_t n);
+int cli_image_builder(const struct options *o, const char *const *words, size_t n);
+int cli_package_installer(const struct options *o, const char *const *words, size_t n);

@@ -1,9 +1,10 @@
 /* Manual pages in man(7) macros, generated from the same texts as --help. */
+#include "supervisor/cli/manual.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "cloister-config.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 
 /* Escapes hyphens, so that copied options contain minus signs. */
@@ -87,24 +88,24 @@ static void body(const char *text)
 static void options(uint64_t given)
 {
         puts(".SH OPTIONS");
-        for (size_t i = 0; i < cli_n_option_texts; i++) {
-                if (!(given & cli_option_texts[i].option))
-                        continue;
+        for (const struct option *o = NULL; (o = cli_option_next(o, given));) {
+                char spelling[OPTION_SPELLING_SIZE];
+                cli_option_spell(o, spelling);
                 fputs(".TP\n.B ", stdout);
-                put_text(cli_option_texts[i].spelling);
+                put_text(spelling);
                 putchar('\n');
-                put_line(cli_option_texts[i].text, strlen(cli_option_texts[i].text));
+                put_line(o->text, strlen(o->text));
         }
 }
 
-static void see_also(const char *but)
+static void see_also(const struct cli_commands *all, const char *but)
 {
         puts(".SH SEE ALSO");
         if (but)
                 fputs(".BR cloister (1),\n", stdout);
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                const char *name = cli_commands[i].name;
-                if (!cli_commands[i].summary || (but && strcmp(name, but) == 0))
+        for (size_t i = 0; i < all->n; i++) {
+                const char *name = all->rows[i].name;
+                if (!all->rows[i].summary || (but && strcmp(name, but) == 0))
                         continue;
                 fputs(".BR cloister\\-", stdout);
                 for (; *name; name++)
@@ -114,7 +115,7 @@ static void see_also(const char *but)
         puts(".BR cloister.json (5)");
 }
 
-static void page(const struct cli_command *command)
+static void page(const struct cli_commands *all, const struct cli_command *command)
 {
         title(command->name);
         puts(".SH NAME");
@@ -132,8 +133,8 @@ static void page(const struct cli_command *command)
         }
         puts("[OPTIONS]\n.SH DESCRIPTION");
         body(command->help);
-        options(command->options | CLI_HELP);
-        see_also(command->name);
+        options(command->options);
+        see_also(all, command->name);
 }
 
 static const char overview[] =
@@ -188,35 +189,35 @@ static const char surroundings[] =
         ".BR cloister\\-run (1)\n"
         "has those of the code.\n";
 
-static void whole(void)
+static void whole(const struct cli_commands *all)
 {
         title(NULL);
         fputs(overview, stdout);
         puts(".SH COMMANDS");
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                if (!cli_commands[i].summary)
+        for (size_t i = 0; i < all->n; i++) {
+                if (!all->rows[i].summary)
                         continue;
                 fputs(".TP\n.B ", stdout);
-                put_text(cli_commands[i].name);
+                put_text(all->rows[i].name);
                 putchar('\n');
-                put_line(cli_commands[i].summary, strlen(cli_commands[i].summary));
+                put_line(all->rows[i].summary, strlen(all->rows[i].summary));
         }
         fputs(surroundings, stdout);
-        see_also(NULL);
+        see_also(all, NULL);
 }
 
-int cli_manual(const struct cli_options *o, const char *const *words, size_t n)
+int manual_print(const struct cli_commands *all, const char *const *words, size_t n)
 {
         struct error error = {};
         size_t used = 0;
 
         if (n == 0) {
-                whole();
+                whole(all);
                 return 0;
         }
-        const struct cli_command *command = cli_find_command(words, n, &used, &error);
+        const struct cli_command *command = cli_find_command(all, words, n, &used, &error);
         if (!command)
                 return cli_fail(2, &error);
-        page(command);
+        page(all, command);
         return 0;
 }

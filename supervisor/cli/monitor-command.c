@@ -1,4 +1,4 @@
-/* Builds the command line of cloister-monitor or cloister-doctor, and execs it. */
+/* Makes the paths of a command line absolute, and executes an internal program. */
 #include "supervisor/cli/monitor-command.h"
 
 #include <assert.h>
@@ -15,7 +15,6 @@
 #include "base/exit-status.h"
 #include "base/program.h"
 #include "cloister-config.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 
 /* Resolves the directory, but not the file: a virtual environment's interpreter is a symbolic link,
@@ -73,124 +72,57 @@ int monitor_command_python(const char *given, char **ret, struct error *err)
         return absolute(inside, ret, err);
 }
 
-void monitor_command_add(struct monitor_command *command, const char *word)
-{
-        assert(command->n < MONITOR_COMMAND_WORDS_MAX);
-        command->words[command->n++] = word;
-        command->words[command->n] = NULL;
-}
-
-void monitor_command_add_option(struct monitor_command *command, const char *option,
-                                const char *value)
-{
-        if (!value)
-                return;
-        monitor_command_add(command, option);
-        monitor_command_add(command, value);
-}
-
 int monitor_command_fd(int fd, struct error *err)
 {
         if (fd < 0)
                 return fd;
-        int high = fcntl(fd, F_DUPFD, MONITOR_COMMAND_FD_FIRST);
+        int high = fcntl(fd, F_DUPFD, OPTION_FD_FIRST);
         close(fd);
         return high < 0 ? error_errno(err, errno, "pass a descriptor on") : high;
 }
 
-void monitor_command_pass(struct monitor_command *command, int fd, char number[16])
-{
-        snprintf(number, 16, "%d", fd);
-        if (fd >= 0)
-                monitor_command_add_option(command, "--pass-fd", number);
-}
-
-static int add_configs(struct monitor_command *h, const struct cli_options *options,
-                       struct error *err)
-{
-        for (size_t i = 0; i < options->n_configs; i++) {
-                char *path = realpath(options->configs[i], NULL);
-                if (!path)
-                        return error_errno(err, errno, "--config %s", options->configs[i]);
-                h->owned[h->n_owned++] = path;
-                monitor_command_add_option(h, "--config", path);
-        }
-        return 0;
-}
-
-static int add_python(struct monitor_command *h, const char *given, bool inside, struct error *err)
-{
-        char *python = NULL;
-
-        if (inside)
-                monitor_command_add_option(h, "--python", given);
-        if (!given || inside)
-                return 0;
-        int r = monitor_command_python(given, &python, err);
-        if (r < 0)
-                return r;
-        h->owned[h->n_owned++] = python;
-        monitor_command_add_option(h, "--python", python);
-        return 0;
-}
-
-static int add_real_path(struct monitor_command *h, const char *option, const char *given,
+static int make_absolute(struct monitor_command *h, const char *option, const char **path,
                          struct error *err)
 {
-        char *path = given ? realpath(given, NULL) : NULL;
-
-        if (given && !path)
-                return error_errno(err, errno, "%s %s", option, given);
-        if (path)
-                h->owned[h->n_owned++] = path;
-        monitor_command_add_option(h, option, path);
+        if (!*path)
+                return 0;
+        char *real = realpath(*path, NULL);
+        if (!real)
+                return error_errno(err, errno, "%s %s", option, *path);
+        assert(h->n_owned < ARRAY_SIZE(h->owned));
+        *path = h->owned[h->n_owned++] = real;
         return 0;
 }
 
-static int add_packages(struct monitor_command *h, const struct package_set *set, struct error *err)
+static int make_all_absolute(struct monitor_command *h, struct error *err)
 {
-        int r = add_real_path(h, "--find-links", set->find_links, err);
+        struct options *o = &h->options;
+        char *python = NULL;
+        int r = 0;
 
-        for (size_t i = 0; i < set->n_with; i++)
-                monitor_command_add_option(h, "--with", set->with[i]);
-        for (size_t i = 0; i < set->n_files && r >= 0; i++)
-                r = add_real_path(h, "--requirements", set->files[i], err);
-        monitor_command_add_option(h, "--files-key", set->files_key);
-        monitor_command_add_option(h, "--installer", set->installer);
-        if (set->offline)
-                monitor_command_add(h, "--offline");
-        if (set->upgrade)
-                monitor_command_add(h, "--upgrade");
-        return r;
-}
-
-int monitor_command_init(struct monitor_command *command, const char *program, const char *verb,
-                         const struct cli_options *options, struct error *err)
-{
-        *command = (struct monitor_command){};
-        monitor_command_add(command, program);
-        if (verb)
-                monitor_command_add(command, verb);
-        int r = add_configs(command, options, err);
-        if (r >= 0)
-                r = add_python(command, options->python, options->rootfs, err);
-        if (r >= 0)
-                r = add_packages(command, &options->set, err);
-        if (r >= 0)
-                r = add_real_path(command, "--rootfs", options->rootfs, err);
-        if (r < 0) {
-                monitor_command_done(command);
-                return r;
+        for (size_t i = 0; i < o->n_configs && r >= 0; i++)
+                r = make_absolute(h, "--config", &o->configs[i], err);
+        /* With --rootfs it is a path inside that. */
+        if (r >= 0 && o->python && !o->rootfs) {
+                r = monitor_command_python(o->python, &python, err);
+                if (r >= 0)
+                        o->python = h->owned[h->n_owned++] = python;
         }
-        monitor_command_add_option(command, "--image", options->image);
-        monitor_command_add_option(command, "--profile", options->profile);
-        monitor_command_add_option(command, "--name", options->name);
-        monitor_command_add_option(command, "--link", options->link);
-        monitor_command_add_option(command, "--store", options->store);
-        monitor_command_add_option(command, "--log-level", options->log_level);
-        monitor_command_add_option(command, "--log-file", options->log_file);
-        monitor_command_add_option(command, "--log-format", options->log_format);
-        return 0;
+        if (r >= 0)
+                r = make_absolute(h, "--find-links", &o->set.find_links, err);
+        for (size_t i = 0; i < o->set.n_files && r >= 0; i++)
+                r = make_absolute(h, "--requirements", &o->set.files[i], err);
+        return r < 0 ? r : make_absolute(h, "--rootfs", &o->rootfs, err);
+}
+
+int monitor_command_init(struct monitor_command *command, const struct options *given,
+                         struct error *err)
+{
+        *command = (struct monitor_command){.options = *given};
+        int r = make_all_absolute(command, err);
+        if (r < 0)
+                monitor_command_done(command);
+        return r;
 }
 
 void monitor_command_done(struct monitor_command *command)
@@ -199,24 +131,31 @@ void monitor_command_done(struct monitor_command *command)
                 free(command->owned[--command->n_owned]);
 }
 
-int monitor_command_exec(struct monitor_command *command, struct error *err)
+int monitor_command_exec(const struct monitor_command *command, enum option_program program,
+                         const char *verb, struct error *err)
 {
+        const char *name = program == PROGRAM_MONITOR  ? "cloister-monitor"
+                           : program == PROGRAM_DOCTOR ? "cloister-doctor"
+                                                       : "cloister-oauth";
+        struct command_line line;
         char path[PATH_MAX + 32];
 
-        int r = program_path(command->words[0], path, sizeof(path), err);
+        int r = program_path(name, path, sizeof(path), err);
         if (r < 0)
                 return r;
-        execv(path, (char *const *)command->words);
+        command_line_init(&line, name, verb, &command->options, program);
+        execv(path, (char *const *)line.words);
         return error_errno(err, errno, "start %s", path);
 }
 
-int monitor_command_leave(struct monitor_command *command, int status)
+int monitor_command_leave(struct monitor_command *command, enum option_program program,
+                          const char *verb, int status)
 {
         struct error error = {};
 
-        monitor_command_exec(command, &error);
+        monitor_command_exec(command, program, verb, &error);
         monitor_command_done(command);
-        /* A call is refused, by what surrounds Cloister: the program itself would name it. */
+        /* A filter around Cloister refuses a call: the program itself would name it. */
         if (error.code == EPERM || error.code == ENOSYS || error.code == EINVAL)
                 status = EXIT_NO_SANDBOX;
         return cli_fail(status, &error);

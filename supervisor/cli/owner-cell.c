@@ -17,7 +17,6 @@
 #include "base/mime.h"
 #include "base/printable.h"
 #include "base/terminal.h"
-#include "supervisor/cli/commands.h"
 
 enum { REQUEST_MAX = 2 * 1024 * 1024, TEXT_MAX = 512 * 1024 * 1024, PIECE = 64 * 1024 };
 

@@ -11,8 +11,6 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
-#include "policy/quantity.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/copy.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/monitor-command.h"
@@ -32,19 +30,15 @@ struct child {
 /* In the child: a process group of its own, so that Ctrl-C reaches only the prompt. */
 static _Noreturn void become_server(const struct prompt_start *what, int in, int out)
 {
-        const struct cli_options *o = what->options;
         struct monitor_command command;
         struct error err = {};
 
         setpgid(0, 0);
         dup2(in, STDIN_FILENO);
         dup2(out, STDOUT_FILENO);
-        if (monitor_command_init(&command, "cloister-monitor", "serve", o, &err) >= 0) {
-                monitor_command_add_option(&command, "--mounts", what->mounts);
-                monitor_command_add(&command, "--");
-                monitor_command_add(&command, "mcp");
-                monitor_command_add_option(&command, "--profile", o->profile);
-                monitor_command_exec(&command, &err);
+        if (monitor_command_init(&command, what->options, &err) >= 0) {
+                command.options.mounts_text = what->mounts;
+                monitor_command_exec(&command, PROGRAM_MONITOR, "mcp", &err);
         }
         _exit(cli_fail(EXIT_CLOISTER, &err));
 }
@@ -157,7 +151,7 @@ static int collect(struct talk *t, int status)
 
         if (!t->cells.out || t->link.fd < 0)
                 return status;
-        copy.hidden = t->what->options->given & CLI_OUT_HIDDEN;
+        copy.hidden = t->what->options->out_hidden;
         snprintf(copy.end.path, sizeof(copy.end.path), "out");
         int r = copy_out_all(&copy, t->cells.out, &err);
         t->link = copy.link;
@@ -176,13 +170,12 @@ static int collect(struct talk *t, int status)
 static int begin(struct talk *t, const struct child *child, struct error *err)
 {
         const struct prompt_start *what = t->what;
-        const struct cli_options *o = what->options;
+        const struct options *o = what->options;
         int r = 0;
 
-        if (o->timeout)
-                quantity_milliseconds_of(o->timeout, &t->cells.timeout_ms);
+        t->cells.timeout_ms = o->timeout_ms;
         if (o->out)
-                r = file_writer_open(&t->out, o->out, o->given & CLI_OUT_HIDDEN, err);
+                r = file_writer_open(&t->out, o->out, o->out_hidden, err);
         t->cells.out = o->out ? &t->out : NULL;
         if (r >= 0)
                 r = open_link(child, &t->link, err);

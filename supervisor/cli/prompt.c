@@ -20,7 +20,6 @@
 #include "base/json-out.h"
 #include "base/path.h"
 #include "base/printable.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/line-editor.h"
 

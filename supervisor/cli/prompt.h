@@ -9,7 +9,7 @@ int prompt_run(struct owner_cells *cells, struct server_link *link);
 
 /* What `cloister run -i` begins with. All is borrowed. */
 struct prompt_start {
-        const struct cli_options *options;
+        const struct options *options;
         const char *name, *code; /* run first, and what tracebacks call it; NULL: none */
         size_t length;
         const char *script; /* JSON of the SCRIPT frame */

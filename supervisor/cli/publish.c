@@ -4,6 +4,8 @@
  * A Python of the machine parses the script, without running it, and says what is known of it
  * (publish.py).
  */
+#include "supervisor/cli/publish.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,28 +17,12 @@
 #include "base/json.h"
 #include "policy/config.h"
 #include "policy/published-name.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/config-target.h"
 #include "supervisor/cli/entry-text.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/python-program.h"
 
 enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };
-
-const char cli_help_publish[] =
-        "The tool's description is the script's docstring (or that of its main()), its arguments are\n"
-        "those of its function main(): name: str is a required string, count: int = 3 an optional\n"
-        "integer; bool, float, list[str], dict, Literal[...] and Optional[...] are known too. A script\n"
-        "without main() takes no arguments. It is parsed, and not run.\n"
-        "\n"
-        "Each call runs the script in a fresh sandbox and calls main(); what it returns and prints is\n"
-        "the result. The entry names the file: a later edit counts at once, but to change the\n"
-        "description or the arguments edit the entry, or remove it and publish again.\n"
-        "docs/publish.md has all keys, prompts and resources.\n"
-        "\n"
-        "Examples:\n"
-        "  cloister publish ~/bin/report.py\n"
-        "  cloister publish ./convert.py --name convert --profile analysis --dry-run\n";
 
 static const unsigned char program[] = {
 #include "supervisor/cli/publish.inc"
@@ -77,7 +63,7 @@ static void name_of(const char *path, char to[PUBLISHED_NAME_MAX + 1])
         }
 }
 
-static int make_entry(const struct cli_options *o, const char *script, yyjson_mut_doc *doc,
+static int make_entry(const struct options *o, const char *script, yyjson_mut_doc *doc,
                       struct error *err)
 {
         _cleanup_free_ char *text = NULL, *real = realpath(script, NULL);
@@ -144,7 +130,7 @@ static int check_text(const struct buffer *text, const char *path, struct error 
 
 /* ---- the command ---- */
 
-static int publish(const struct cli_options *o, const char *script, struct error *err)
+static int publish(const struct options *o, const char *script, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
@@ -166,18 +152,18 @@ static int publish(const struct cli_options *o, const char *script, struct error
                 r = make_text(path, name, entry, &text, err);
         if (r >= 0)
                 r = check_text(&text, path, err);
-        if (r >= 0 && !(o->given & CLI_DRY_RUN))
+        if (r >= 0 && !o->dry_run)
                 r = config_target_write(path, &text, false, err);
         if (r < 0)
                 return r;
-        if (o->given & CLI_DRY_RUN)
+        if (o->dry_run)
                 printf("%s would be:\n%.*s", path, (int)text.length, buffer_bytes(&text));
         else
                 printf("wrote %s: the tool %s\n", path, name);
         return 0;
 }
 
-int cli_publish(const struct cli_options *o, const char *const *words, size_t n)
+int cli_publish(const struct options *o, const char *const *words, size_t n)
 {
         struct error err = {};
 

@@ -44,7 +44,7 @@ static int add(yyjson_mut_doc *doc, yyjson_mut_val *mounts, const char *given, s
         return added ? 0 : error_errno(err, ENOMEM, "--mount");
 }
 
-int run_mounts_text(const struct cli_options *o, char **ret, struct error *err)
+int run_mounts_text(const struct options *o, char **ret, struct error *err)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
         yyjson_mut_val *root = yyjson_mut_obj(doc);

@@ -6,4 +6,4 @@
 
 /* *ret: JSON of an object with the key "mounts" (docs/config.md), which the monitor checks; owned by the
  * caller. NULL without --mount. */
-int run_mounts_text(const struct cli_options *options, char **ret, struct error *err);
+int run_mounts_text(const struct options *options, char **ret, struct error *err);

@@ -30,7 +30,7 @@ static int append_text(struct buffer *to, const char *text, size_t n)
         return r < 0 ? r : buffer_append(to, "\"", 1);
 }
 
-static int append_arguments(struct buffer *to, const struct cli_options *o, const char *first)
+static int append_arguments(struct buffer *to, const struct options *o, const char *first)
 {
         int r = buffer_append_text(to, "{\"arguments\":[");
 
@@ -67,7 +67,7 @@ static int take_variable(const char *given, const char **value, struct error *er
         return (int)n;
 }
 
-int run_script_check(const struct cli_options *o, struct error *err)
+int run_script_check(const struct options *o, struct error *err)
 {
         const char *value;
         int r = 0;
@@ -77,7 +77,7 @@ int run_script_check(const struct cli_options *o, struct error *err)
         return r < 0 ? r : 0;
 }
 
-static int append_environment(struct buffer *to, const struct cli_options *o)
+static int append_environment(struct buffer *to, const struct options *o)
 {
         const char *value;
         int r = 0;
@@ -97,7 +97,7 @@ static int append_environment(struct buffer *to, const struct cli_options *o)
         return r < 0 ? r : buffer_append_text(to, "}");
 }
 
-int run_script_collect(const struct cli_options *o, const char *first, const char *file, bool write,
+int run_script_collect(const struct options *o, const char *first, const char *file, bool write,
                        enum feeder_input input, struct error *err)
 {
         static const char *const names[] = {

@@ -1,4 +1,6 @@
 /* `cloister run`: collects what the code gets, and becomes the monitor. */
+#include "supervisor/cli/run.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/file-path.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/feeder.h"
 #include "supervisor/cli/inputs.h"
@@ -32,7 +33,7 @@ enum { ALONE_MAX = 32 * 1024 };
 
 /* What is run. Descriptors are the broker's; -1: none. */
 struct run {
-        struct cli_options *options; /* with what the script needs */
+        struct options *options; /* with what the script needs */
         struct script_needs needs;
         char files_key[REQUIREMENTS_KEY_SIZE];
         const char *path;  /* of the script, "-" for standard input, or NULL: -c */
@@ -118,7 +119,7 @@ static int add_script(struct run *run, struct inputs *inputs, struct error *err)
                 r = inputs_add_text(inputs, modules.items[i].path, modules.items[i].text,
                                     modules.items[i].n, err);
         run->is_alone = modules.n == 0 && run->options->n_ins == 0 && run->length <= ALONE_MAX &&
-                        !(run->options->given & CLI_PROMPT);
+                        !run->options->prompt;
         if (r >= 0 && !run->is_alone)
                 r = inputs_add_text(inputs, name, run->text, run->length, err);
         if (modules.left_out)
@@ -130,7 +131,7 @@ static int add_script(struct run *run, struct inputs *inputs, struct error *err)
 
 static int prepare_inputs(struct run *run, struct error *err)
 {
-        const struct cli_options *o = run->options;
+        const struct options *o = run->options;
         struct inputs inputs;
 
         if (o->n_ins == 0 && (!run->path || strcmp(run->path, "-") == 0))
@@ -153,8 +154,7 @@ static int prepare_inputs(struct run *run, struct error *err)
 static int prepare_script(struct run *run, struct error *err)
 {
         /* The script was the input, or the lines of the prompt are. */
-        bool is_read = (run->options->given & CLI_PROMPT) ||
-                       (run->path && strcmp(run->path, "-") == 0);
+        bool is_read = run->options->prompt || (run->path && strcmp(run->path, "-") == 0);
         enum feeder_input kind = is_read ? FEEDER_NONE : feeder_kind();
 
         int fd = run_script_collect(run->options, run->first, *run->file ? run->file : NULL,
@@ -170,7 +170,7 @@ static int prepare_script(struct run *run, struct error *err)
 
 static int prepare(struct run *run, struct error *err)
 {
-        struct cli_options *o = run->options;
+        struct options *o = run->options;
 
         int r = requirements_key(&o->set, run->files_key, err);
         o->set.files_key = *run->files_key ? run->files_key : NULL;
@@ -180,48 +180,32 @@ static int prepare(struct run *run, struct error *err)
                 r = prepare_code(run, err);
         if (r >= 0)
                 r = prepare_inputs(run, err);
-        if (r >= 0 && o->out && !(o->given & CLI_PROMPT))
-                r = run->out = monitor_command_fd(
-                        receiver_start(o->out, o->given & CLI_OUT_HIDDEN, err), err);
+        if (r >= 0 && o->out && !o->prompt)
+                r = run->out = monitor_command_fd(receiver_start(o->out, o->out_hidden, err), err);
         return r < 0 ? r : prepare_script(run, err);
 }
 
-static int start(struct run *run)
+static int start(const struct run *run)
 {
-        const struct cli_options *o = run->options;
         struct monitor_command command;
         struct error error = {};
-        char code[16], script[16], in[16], out[16], standard_input[16];
 
-        if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
+        if (monitor_command_init(&command, run->options, &error) < 0)
                 return cli_fail(EXIT_CLOISTER, &error);
-        monitor_command_pass(&command, run->code, code);
-        monitor_command_pass(&command, run->script, script);
-        monitor_command_pass(&command, run->in, in);
-        monitor_command_pass(&command, run->out, out);
-        monitor_command_pass(&command, run->standard_input, standard_input);
-        monitor_command_add_option(&command, "--mounts", run->mounts);
-        monitor_command_add(&command, "--");
-        monitor_command_add(&command, "run");
-        monitor_command_add_option(&command, "--code-fd", code);
-        monitor_command_add_option(&command, "--script-fd", script);
-        monitor_command_add_option(&command, "--in-fd", run->in >= 0 ? in : NULL);
-        monitor_command_add_option(&command, "--out-fd", run->out >= 0 ? out : NULL);
-        monitor_command_add_option(&command, "--stdin-fd",
-                                   run->standard_input >= 0 ? standard_input : NULL);
-        if (o->given & CLI_OUT_HIDDEN)
-                monitor_command_add(&command, "--out-hidden");
-        if (o->given & CLI_JSON)
-                monitor_command_add(&command, "--json");
-        monitor_command_add_option(&command, "--name", run->name);
-        monitor_command_add_option(&command, "--profile", o->profile);
-        monitor_command_add_option(&command, "--timeout", o->timeout);
-        return monitor_command_leave(&command, EXIT_CLOISTER);
+        struct options *o = &command.options;
+        o->code_fd = run->code;
+        o->code_name = run->name;
+        o->script_fd = run->script;
+        o->in_fd = run->in;
+        o->out_fd = run->out;
+        o->stdin_fd = run->standard_input;
+        o->mounts_text = run->mounts;
+        return monitor_command_leave(&command, PROGRAM_MONITOR, "run", EXIT_CLOISTER);
 }
 
-static int check_prompt(const struct cli_options *o, const char *path, struct error *err)
+static int check_prompt(const struct options *o, const char *path, struct error *err)
 {
-        if (o->given & CLI_JSON)
+        if (o->json)
                 return error_set(err, EINVAL,
                                  "-i and --json do not go together: a prompt has no single result");
         if (path && strcmp(path, "-") == 0)
@@ -231,11 +215,11 @@ static int check_prompt(const struct cli_options *o, const char *path, struct er
         return 0;
 }
 
-static int check(const struct cli_options *o, const char *path, struct error *err)
+static int check(const struct options *o, const char *path, struct error *err)
 {
         uint64_t packages = o->given & (CLI_WITH | CLI_REQUIREMENTS);
 
-        if (o->given & CLI_PROMPT) {
+        if (o->prompt) {
                 int r = check_prompt(o, path, err);
                 if (r < 0)
                         return r;
@@ -249,7 +233,7 @@ static int check(const struct cli_options *o, const char *path, struct error *er
                         "--image and %s do not go together: 'cloister image build %s …' makes an image",
                         cli_option_name(packages & -packages),
                         cli_option_name(packages & -packages));
-        if ((o->given & CLI_OUT_HIDDEN) && !o->out)
+        if (o->out_hidden && !o->out)
                 return error_set(err, EINVAL, "--out-hidden needs --out DIRECTORY");
         return run_script_check(o, err);
 }
@@ -283,9 +267,9 @@ static int run_prompt(struct run *run, struct error *err)
         return r < 0 ? r : prompt_with_server(&start);
 }
 
-int cli_run(const struct cli_options *o, const char *const *words, size_t n)
+int cli_run(const struct options *o, const char *const *words, size_t n)
 {
-        struct cli_options own = *o;
+        struct options own = *o;
         struct run run = {
                 .options = &own,
                 .path = !o->code && n > 0 ? words[0] : NULL,
@@ -302,7 +286,7 @@ int cli_run(const struct cli_options *o, const char *const *words, size_t n)
                 return cli_fail(2, &error);
         int status = prepare(&run, &error);
         if (status >= 0)
-                status = o->given & CLI_PROMPT ? run_prompt(&run, &error) : start(&run);
+                status = o->prompt ? run_prompt(&run, &error) : start(&run);
         if (status < 0)
                 status = cli_fail(run.status, &error);
         run_done(&run);

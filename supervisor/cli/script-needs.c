@@ -19,6 +19,7 @@
 #include "policy/image.h"
 #include "supervisor/cli/monitor-command.h"
 #include "supervisor/cli/python-program.h"
+#include "supervisor/config/config-files.h"
 
 enum { WRONG = 122, PACKAGES_MAX = 64 * 1024 };
 
@@ -41,7 +42,7 @@ static bool has_block(const char *text, size_t n)
 }
 
 /* The monitor reads the files again, which it cannot of a pipe. */
-static bool can_read_twice(const struct cli_options *o)
+static bool can_read_twice(const struct options *o)
 {
         struct stat st;
 
@@ -52,7 +53,7 @@ static bool can_read_twice(const struct cli_options *o)
 }
 
 /* What the profile says of images. Whoever reads the config next reports what is wrong with it. */
-static void read_profile(const struct cli_options *o, bool *has_image, char **python)
+static void read_profile(const struct options *o, bool *has_image, char **python)
 {
         struct config *config = config_new();
         struct config_files *files = NULL;
@@ -119,7 +120,7 @@ static int join(yyjson_val *list, const char *name, char **ret, struct error *er
         return 0;
 }
 
-static int add(const char *name, yyjson_val *found, struct cli_options *o,
+static int add(const char *name, yyjson_val *found, struct options *o,
                struct script_needs *needs, struct error *err)
 {
         const char *python = json_string(found, "python", NULL);
@@ -144,7 +145,7 @@ static int add(const char *name, yyjson_val *found, struct cli_options *o,
         return 0;
 }
 
-int script_needs_add(const char *name, const char *text, size_t n, int fd, struct cli_options *o,
+int script_needs_add(const char *name, const char *text, size_t n, int fd, struct options *o,
                      struct script_needs *needs, struct error *err)
 {
         _cleanup_free_ char *of_profile = NULL, *given = NULL;

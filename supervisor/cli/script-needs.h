@@ -13,6 +13,6 @@ struct script_needs {
 
 /* Adds them to the options, which borrow the strings from needs. A script is left alone if --image or its
  * profile names an image: that is checked in the sandbox. name is for messages, fd has the text. */
-int script_needs_add(const char *name, const char *text, size_t n, int fd,
-                     struct cli_options *options, struct script_needs *needs, struct error *err);
+int script_needs_add(const char *name, const char *text, size_t n, int fd, struct options *options,
+                     struct script_needs *needs, struct error *err);
 void script_needs_done(struct script_needs *needs);

@@ -1,4 +1,6 @@
 /* `cloister serve`: opens the sockets and the file of tokens, which the broker cannot. */
+#include "supervisor/cli/serve-http.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/cli/attest.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/listen.h"
 #include "supervisor/cli/monitor-command.h"
@@ -21,11 +22,11 @@ struct listeners {
         size_t n;
 };
 
-static int open_listeners(const struct cli_options *o, struct listeners *l, struct error *err)
+static int open_listeners(const struct options *o, struct listeners *l, struct error *err)
 {
         int r = 0;
 
-        static_assert((int)LISTEN_MAX == (int)CLI_LISTEN_MAX, "one limit");
+        static_assert((int)LISTEN_MAX == (int)OPTION_LISTEN_MAX, "one limit");
         for (size_t i = 0; i < o->n_listen && r >= 0; i++) {
                 r = listen_open(o->listen[i], &l->all[l->n], err);
                 l->n += r >= 0;
@@ -68,14 +69,9 @@ static char *realpath_of_name(const char *path)
 /* The descriptors that the broker gets; -1: none. The first ones listen. */
 enum { TOKENS = LISTEN_MAX, HELPER, ATTESTATION, FDS };
 
-static const char *const fd_options[FDS] = {
-        "--listen-fd", "--listen-fd", "--listen-fd",      "--listen-fd",
-        "--tokens-fd", "--helper-fd", "--attestation-fd",
-};
-
 /* With tokens, they name who asks. Else the users of unix sockets are told apart by their uids, and all
  * others are one. */
-static int start_helper(const struct cli_options *o, struct listeners *l, int fds[FDS],
+static int start_helper(const struct options *o, struct listeners *l, int fds[FDS],
                         struct error *err)
 {
         int local[LISTEN_MAX];
@@ -97,8 +93,7 @@ static int start_helper(const struct cli_options *o, struct listeners *l, int fd
         return fds[HELPER] < 0 ? fds[HELPER] : 0;
 }
 
-static int add_arguments(struct monitor_command *command, const struct cli_options *o, int fds[FDS],
-                         char numbers[FDS][16], struct error *err)
+static int pass_fds(struct options *o, int fds[FDS], struct error *err)
 {
         for (size_t i = 0; i < FDS; i++) {
                 if (fds[i] < 0)
@@ -106,22 +101,17 @@ static int add_arguments(struct monitor_command *command, const struct cli_optio
                 fds[i] = monitor_command_fd(fds[i], err);
                 if (fds[i] < 0)
                         return fds[i];
-                monitor_command_pass(command, fds[i], numbers[i]);
+                if (i < LISTEN_MAX)
+                        o->listen_fds[o->n_listen_fds++] = fds[i];
         }
-        monitor_command_add(command, "--");
-        monitor_command_add(command, "serve");
-        for (size_t i = 0; i < FDS; i++)
-                monitor_command_add_option(command, fd_options[i], fds[i] >= 0 ? numbers[i] : NULL);
-        for (size_t i = 0; i < o->n_hosts; i++)
-                monitor_command_add_option(command, "--allow-host", o->hosts[i]);
-        for (size_t i = 0; i < o->n_origins; i++)
-                monitor_command_add_option(command, "--allow-origin", o->origins[i]);
-        monitor_command_add_option(command, "--profile", o->profile);
+        o->tokens_fd = fds[TOKENS];
+        o->helper_fd = fds[HELPER];
+        o->attestation_fd = fds[ATTESTATION];
         return 0;
 }
 
 /* As they are in the headers Host and Origin: what can match nothing is refused. */
-static int check_names(const struct cli_options *o, struct error *err)
+static int check_names(const struct options *o, struct error *err)
 {
         for (size_t i = 0; i < o->n_hosts; i++) {
                 const char *host = o->hosts[i];
@@ -143,7 +133,7 @@ static int check_names(const struct cli_options *o, struct error *err)
         return 0;
 }
 
-static int open_all(const struct cli_options *o, struct listeners *l, int fds[FDS], int *status,
+static int open_all(const struct options *o, struct listeners *l, int fds[FDS], int *status,
                     struct error *err)
 {
         int r = check_names(o, err);
@@ -152,16 +142,15 @@ static int open_all(const struct cli_options *o, struct listeners *l, int fds[FD
                 fds[i] = -1;
         if (r >= 0 && o->tokens)
                 r = fds[TOKENS] = serve_tokens_open(o->tokens, err);
-        if (r >= 0 && (o->given & CLI_ATTEST))
+        if (r >= 0 && o->attest)
                 r = fds[ATTESTATION] = attest_run(o, status, err);
         if (r >= 0)
                 r = open_listeners(o, l, err);
         return r < 0 ? r : start_helper(o, l, fds, err);
 }
 
-int cli_serve(const struct cli_options *o, const char *const *words, size_t n)
+int cli_serve(const struct options *o, const char *const *words, size_t n)
 {
-        char numbers[FDS][16];
         int fds[FDS], status = 1;
         struct monitor_command command;
         struct listeners listeners = {};
@@ -169,13 +158,13 @@ int cli_serve(const struct cli_options *o, const char *const *words, size_t n)
 
         if (open_all(o, &listeners, fds, &status, &error) < 0)
                 return cli_fail(status, &error);
-        if (monitor_command_init(&command, "cloister-monitor", "serve", o, &error) < 0)
+        if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
-        if (add_arguments(&command, o, fds, numbers, &error) < 0)
+        if (pass_fds(&command.options, fds, &error) < 0)
                 return cli_fail(1, &error);
         for (size_t i = 0; i < listeners.n; i++)
                 fprintf(stderr, "cloister: serving MCP at %s\n", listeners.all[i].text);
-        monitor_command_exec(&command, &error);
+        monitor_command_exec(&command, PROGRAM_MONITOR, "serve", &error);
         monitor_command_done(&command);
         return cli_fail(1, &error);
 }

@@ -15,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 
 enum {

@@ -1,4 +1,6 @@
 /* `cloister sessions`: asks the running servers of this user over their control sockets. */
+#include "supervisor/cli/sessions.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/printable.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/servers.h"
 #include "supervisor/cli/session-list.h"
@@ -95,20 +96,20 @@ static size_t count(const struct servers *servers)
         return n;
 }
 
-int cli_sessions(const struct cli_options *o, const char *const *words, size_t n)
+int cli_sessions(const struct options *o, const char *const *words, size_t n)
 {
         struct servers servers = {};
         struct error err = {};
         int status = 0;
 
-        if (o->given & CLI_WATCH)
-                return watch_sessions(o);
+        if (o->watch)
+return watch_sessions(o);
         servers_find(o->server, &servers);
         servers_ask(&servers);
         if (o->server && servers.n == 0) {
                 error_set(&err, ENOENT, "no server of yours has the process id %s", o->server);
                 status = cli_fail(1, &err);
-        } else if (o->given & CLI_JSON) {
+        } else if (o->json) {
                 int r = session_list_print_json(&servers, false);
                 if (r < 0)
                         status = cli_fail(1, (error_errno(&err, -r, "list sessions"), &err));
@@ -139,7 +140,7 @@ int cli_session_names(void)
         return 0;
 }
 
-static int command(const struct cli_options *o, const char *const *words, size_t n,
+static int command(const struct options *o, const char *const *words, size_t n,
                    const char *method)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(1024);
@@ -167,17 +168,17 @@ static int command(const struct cli_options *o, const char *const *words, size_t
         return r < 0 ? cli_fail(1, &err) : 0;
 }
 
-int cli_sessions_end(const struct cli_options *o, const char *const *words, size_t n)
+int cli_sessions_end(const struct options *o, const char *const *words, size_t n)
 {
         return command(o, words, n, "sessions/end");
 }
 
-int cli_sessions_undo(const struct cli_options *o, const char *const *words, size_t n)
+int cli_sessions_undo(const struct options *o, const char *const *words, size_t n)
 {
         return command(o, words, n, "sessions/undo");
 }
 
-int cli_sessions_reset(const struct cli_options *o, const char *const *words, size_t n)
+int cli_sessions_reset(const struct options *o, const char *const *words, size_t n)
 {
         return command(o, words, n, "sessions/reset");
 }

@@ -19,7 +19,7 @@
 #include "base/path.h"
 #include "base/printable.h"
 #include "policy/did-you-mean.h"
-#include "supervisor/cli/commands.h"
+#include "supervisor/cli/setup.h"
 #include "supervisor/cli/config-target.h"
 #include "supervisor/cli/entry-text.h"
 #include "supervisor/cli/fail.h"

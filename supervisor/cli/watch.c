@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/printable.h"
-#include "supervisor/cli/commands.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/session-list.h"
 #include "supervisor/cli/watch-screen.h"
@@ -295,13 +294,13 @@ static int hold_signals(void)
         return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int watch_sessions(const struct cli_options *o)
+int watch_sessions(const struct options *o)
 {
         struct watch *w = calloc(1, sizeof(*w));
         struct error err = {};
         int status = GO_ON;
 
-        if (!(o->given & CLI_JSON) && isatty(STDOUT_FILENO) != 1) {
+        if (!o->json && isatty(STDOUT_FILENO) != 1) {
                 error_set(&err, EINVAL,
                           "--watch needs a terminal; --watch --json prints one line a second");
                 free(w);
@@ -313,7 +312,7 @@ int watch_sessions(const struct cli_options *o)
         }
         setlocale(LC_CTYPE, "C.UTF-8");
         w->only = o->server;
-        w->json = o->given & CLI_JSON;
+        w->json = o->json;
         w->reads_keys = !w->json && isatty(STDIN_FILENO) == 1;
         for (size_t i = 0; i < SERVERS_MAX; i++)
                 w->links[i].fd = -1;

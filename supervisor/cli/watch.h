@@ -4,4 +4,4 @@
 #include "supervisor/cli/options.h"
 
 /* Returns the exit status. */
-int watch_sessions(const struct cli_options *o);
+int watch_sessions(const struct options *o);

@@ -11,7 +11,6 @@
 #include "policy/config.h"
 
 /* How many paths --config may name. A directory counts once. */
-enum { CONFIG_PATHS_MAX = 16 };
 
 struct config_files;
 

@@ -23,6 +23,7 @@
 #include "base/program.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/monitor/ids/ids.h"
+#include "supervisor/options/options.h"
 
 enum {
         SCRIPT_MAX = 256 * 1024,
@@ -44,7 +45,7 @@ static const unsigned char probe_network[] = {
 };
 
 struct battery {
-        const struct attack_options *options;
+        const struct options *options;
         struct config *config;
         const struct config_profile *profile; /* of config */
         char marker[40];
@@ -167,7 +168,7 @@ static int make_script(const struct battery *battery, struct error *err)
 
 static int read_config(struct battery *battery, struct error *err)
 {
-        const struct attack_options *o = battery->options;
+        const struct options *o = battery->options;
         struct config_files *files = NULL;
         struct ids ids;
 
@@ -202,7 +203,7 @@ static void add_option(const char **words, size_t *n, const char *option, const 
 
 static void exec_run(const struct battery *battery, const char *path, int script, int output)
 {
-        const struct attack_options *o = battery->options;
+        const struct options *o = battery->options;
         const char *words[WORDS_MAX + 1] = {"cloister", "run"};
         char timeout[16];
         size_t n = 2;
@@ -336,7 +337,7 @@ static int run(struct battery *battery, struct error *err)
         return r;
 }
 
-int attack_main(const struct attack_options *options)
+int attack_main(const struct options *options)
 {
         struct battery battery = {.options = options, .output = -1, .in = BUFFER_INIT(1024 * 1024)};
         struct error error = {};

@@ -46,14 +46,8 @@ int attack_posture(struct attack_rows *rows, pid_t pid, bool has_proxy, struct e
 int attack_print_table(const struct attack_rows *rows, const char *profile, bool colour);
 int attack_print_json(const struct attack_rows *rows, const char *profile);
 
-struct attack_options {
-        const char *const *configs; /* --config */
-        size_t n_configs;
-        const char *profile; /* NULL: the default one */
-        const char *image, *python, *store;
-        bool json;
-};
+struct options;
 
-/* Returns the exit status: 0 when nothing is open, EXIT_NO_SANDBOX where no sandbox can be created,
+/* Uses configs, profile, image, python, store and json. Returns the exit status: 0 when nothing is open, EXIT_NO_SANDBOX where no sandbox can be created,
  * else 1. */
-int attack_main(const struct attack_options *options);
+int attack_main(const struct options *options);

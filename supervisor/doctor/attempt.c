@@ -17,11 +17,12 @@
 #include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/program.h"
-#include "supervisor/config/config-files.h"
 #include "supervisor/monitor/process/child.h"
+#include "supervisor/options/options.h"
 
-enum { CODE_FD = 64, STEP_MS = 20, KILLED_MS = 2000, OUTPUT_SIZE = 4096 };
+enum { CODE_FD = OPTION_FD_FIRST, STEP_MS = 20, KILLED_MS = 2000, OUTPUT_SIZE = 4096 };
 
 static const char code[] = "print(1+1)";
 static const char expected[] = "2\n";
@@ -35,29 +36,25 @@ struct output {
 _Noreturn static void become_monitor(const char *program, const char *const *configs, size_t n,
                                      const char *profile, int code_fd, int out, int err)
 {
-        const char *argv[2 * CONFIG_PATHS_MAX + 32] = {"cloister-monitor", "serve"};
-        const char *const rest[] = {"--log-level", "error",  "--pass-fd",  "64",
-                                    "--",          "run",    "--code-fd",  "64",
-                                    "--name",      "doctor", "--no-tools", NULL};
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        size_t at = 2;
+        struct command_line line;
+        struct options options;
 
-        for (size_t i = 0; i < n && i < CONFIG_PATHS_MAX; i++) {
-                argv[at++] = "--config";
-                argv[at++] = configs[i];
-        }
-        for (size_t i = 0; i < ARRAY_SIZE(rest); i++)
-                argv[at++] = rest[i];
-        if (profile) {
-                argv[at - 1] = "--profile";
-                argv[at++] = profile;
-                argv[at] = NULL;
-        }
+        options_init(&options);
+        for (size_t i = 0; i < n && i < CONFIG_PATHS_MAX; i++)
+                options.configs[options.n_configs++] = configs[i];
+        options.profile = profile;
+        options.log_level = LOG_LEVEL_ERROR;
+        options.code_fd = CODE_FD;
+        options.code_name = "doctor";
+        options.no_tools = !profile;
+        command_line_init(&line, "cloister-monitor", options_mode_name(MODE_RUN), &options,
+                          PROGRAM_MONITOR);
         child_reset_signals();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (child_place_fd(null, STDIN_FILENO) == 0 && child_place_fd(out, STDOUT_FILENO) == 0 &&
             child_place_fd(err, STDERR_FILENO) == 0 && child_place_fd(code_fd, CODE_FD) == 0)
-                execv(program, (char *const *)argv);
+                execv(program, (char *const *)line.words);
         dprintf(err, "start %s: %s\n", program, strerrordesc_np(errno));
         _exit(EXIT_NO_SANDBOX);
 }

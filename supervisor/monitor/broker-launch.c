@@ -30,14 +30,7 @@
 #include "supervisor/monitor/ids/userns.h"
 #include "supervisor/monitor/process/child.h"
 
-enum {
-        ARGUMENTS_MAX = 64,
-        FILTER_FD = MONITOR_FD + 1,
-        CONTROL_FD,
-        LOG_FD,
-        EGRESS_FD,
-        FIRST_FREE_FD = 1000
-};
+enum { FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, EGRESS_FD, FIRST_FREE_FD = 1000 };
 
 static int keep_capabilities(void)
 {
@@ -60,21 +53,14 @@ static int keep_capabilities(void)
         return 0;
 }
 
-/* Descriptors of the broker, and the options that tell it their numbers. */
-static const struct place {
-        int number;
-        const char *option;
-} places[] = {{MONITOR_FD, NULL},
-              {FILTER_FD, "--filter-fd"},
-              {CONTROL_FD, "--control-fd"},
-              {LOG_FD, "--log-fd"},
-              {EGRESS_FD, "--egress-filter-fd"}};
+/* Descriptors of the broker. */
+static const int places[] = {MONITOR_FD, FILTER_FD, CONTROL_FD, LOG_FD, EGRESS_FD};
 
-/* Keeps 0 to 2, the placed ones (-1: none) and those of --pass-fd; closes all others. */
+/* Keeps 0 to 2, the placed ones (-1: none) and those of `cloister`; closes all others. */
 static int place_descriptors(const struct broker_launch *how, const int placed[])
 {
-        int keep[3 + ARRAY_SIZE(places) + BROKER_PASS_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO,
-                                                                  STDERR_FILENO};
+        int keep[3 + ARRAY_SIZE(places) + OPTION_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO,
+                                                             STDERR_FILENO};
         int *high = keep + 3, *passed = high + ARRAY_SIZE(places);
 
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
@@ -82,53 +68,37 @@ static int place_descriptors(const struct broker_launch *how, const int placed[]
                 if (placed[i] >= 0 && high[i] < 0)
                         return -errno;
         }
-        for (size_t i = 0; i < how->n_pass_fds; i++) {
-                passed[i] = how->pass_fds[i];
+        size_t n = options_fds(how->options, passed);
+        for (size_t i = 0; i < n; i++)
                 fd_set_cloexec(passed[i], 0);
-        }
         static_assert(ARRAY_SIZE(keep) <= CHILD_KEEP_MAX,
                       "child_close_all_but() takes all of them");
-        child_close_all_but(keep, 3 + ARRAY_SIZE(places) + how->n_pass_fds);
+        child_close_all_but(keep, 3 + ARRAY_SIZE(places) + n);
         for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-                if (high[i] >= 0 && dup2(high[i], places[i].number) < 0)
+                if (high[i] >= 0 && dup2(high[i], places[i]) < 0)
                         return -errno;
         fd_close_range(FIRST_FREE_FD, ~0U);
         return 0;
 }
 
+/* The broker gets its part of what `cloister` was started with, and what the monitor chose. */
 static void broker_exec(const struct broker_launch *how, const int placed[], uid_t uid)
 {
-        char *arguments[ARGUMENTS_MAX + 1];
-        char uid_text[16], numbers[ARRAY_SIZE(places)][16];
-        size_t n = 0;
+        struct options options = *how->options;
+        struct command_line line;
 
-        snprintf(uid_text, sizeof(uid_text), "%u", (unsigned int)uid);
-        char *fixed[] = {(char *)"cloister-broker",
-                         (char *)"--uid",
-                         uid_text,
-                         (char *)"--log-level",
-                         (char *)log_level_name(log_get_level()),
-                         (char *)"--log-format",
-                         (char *)log_format_name(log_get_format())};
-        for (size_t i = 0; i < ARRAY_SIZE(fixed); i++)
-                arguments[n++] = fixed[i];
-        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-                if (placed[i] < 0 || !places[i].option)
-                        continue;
-                snprintf(numbers[i], sizeof(numbers[i]), "%d", places[i].number);
-                arguments[n++] = (char *)places[i].option;
-                arguments[n++] = numbers[i];
-        }
-        if (how->state_path) {
-                arguments[n++] = (char *)"--state-path";
-                arguments[n++] = (char *)how->state_path;
-        }
-        if (how->has_http)
-                arguments[n++] = (char *)"--http";
-        for (size_t i = 0; how->arguments[i] && n < ARGUMENTS_MAX; i++)
-                arguments[n++] = how->arguments[i];
-        arguments[n] = NULL;
-        execv(how->program, arguments);
+        options.uid = uid;
+        options.log_level = (int)log_get_level();
+        options.log_format = (int)log_get_format();
+        options.state_path = how->state_path;
+        options.has_http = how->has_http;
+        options.filter_fd = placed[1] < 0 ? -1 : FILTER_FD;
+        options.control_fd = placed[2] < 0 ? -1 : CONTROL_FD;
+        options.log_fd = placed[3] < 0 ? -1 : LOG_FD;
+        options.egress_filter_fd = placed[4] < 0 ? -1 : EGRESS_FD;
+        command_line_init(&line, "cloister-broker", options_mode_name(options.mode), &options,
+                          PROGRAM_BROKER);
+        execv(how->program, (char *const *)line.words);
 }
 
 static void broker_child(const struct broker_launch *how, int link, int go, uid_t uid)

@@ -7,8 +7,7 @@
 #include "base/error.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
-
-enum { BROKER_PASS_FDS_MAX = 8 };
+#include "supervisor/options/options.h"
 
 struct broker_launch {
         const struct ids *ids;
@@ -19,9 +18,7 @@ struct broker_launch {
         int control_fd;         /* the control socket (borrowed), or -1 */
         int log_fd;             /* for its log (borrowed), or -1: standard error */
         const char *state_path; /* directory that the broker may write, or NULL */
-        const int *pass_fds;    /* inherited under the same numbers, all above 2 */
-        size_t n_pass_fds;
-        char *const *arguments; /* of the broker: mcp, run…; NULL-terminated */
+        const struct options *options; /* its mode, and what `cloister` passes to it */
 };
 
 /* Returns its pid, which is added to children. *link: our end of its SOCK_SEQPACKET pair. */

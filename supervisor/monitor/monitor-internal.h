@@ -42,7 +42,7 @@ struct monitor_upstream {
 };
 
 struct monitor {
-        const struct monitor_options *options;
+        const struct options *options;
         struct event_base *base;
         struct config *config;
         struct config_files *files;

@@ -276,7 +276,7 @@ static void on_early(evutil_socket_t fd, short what, void *data)
 
 int monitor_sessions_load(struct monitor *m, struct config *config, struct error *err)
 {
-        const struct monitor_options *o = m->options;
+        const struct options *o = m->options;
         const struct profile_choice choice = {
                 .image = o->image,
                 .python = o->python,

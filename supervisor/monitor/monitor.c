@@ -182,9 +182,7 @@ static int start_broker(struct monitor *m, struct error *err)
                                     .control_fd = m->control.fd,
                                     .log_fd = log,
                                     .state_path = *m->state_path ? m->state_path : NULL,
-                                    .pass_fds = m->options->pass_fds,
-                                    .n_pass_fds = m->options->n_pass_fds,
-                                    .arguments = m->options->broker};
+                                    .options = m->options};
         m->broker = broker_launch(&how, m->children, &m->link, err);
         if (m->broker < 0)
                 return m->broker;
@@ -192,7 +190,8 @@ static int start_broker(struct monitor *m, struct error *err)
         if (m->broker_pidfd < 0)
                 return error_errno(err, errno, "pidfd_open");
         /* They are the broker's: while the monitor has a copy, their peers see no end of file. */
-        fd_close_many((int *)m->options->pass_fds, m->options->n_pass_fds);
+        int passed[OPTION_FDS_MAX];
+        fd_close_many(passed, options_fds(m->options, passed));
         if (m->control.fd >= 0)
                 close(take_fd(m->control.fd));
         struct timeval timeout = {.tv_sec = SEND_SECONDS};
@@ -391,7 +390,7 @@ static void done(struct monitor *m)
         libevent_global_shutdown();
 }
 
-static void monitor_init(struct monitor *m, const struct monitor_options *options)
+static void monitor_init(struct monitor *m, const struct options *options)
 {
         *m = (struct monitor){.options = options,
                               .control = {.fd = -1},
@@ -423,7 +422,7 @@ static int explain(int status)
         return EXIT_NO_SANDBOX;
 }
 
-int monitor_serve(const struct monitor_options *options)
+int monitor_serve(const struct options *options)
 {
         static struct monitor m;
         struct error error = {};
@@ -447,7 +446,7 @@ static void on_built(void *data, const struct error *error)
         event_base_loopbreak(m->base);
 }
 
-int monitor_build_image(const struct monitor_options *options)
+int monitor_build_image(const struct options *options)
 {
         static struct monitor m;
         struct error error = {};

@@ -3,13 +3,11 @@
 
 #include "supervisor/oauth/target.h"
 
-struct oauth_login_options {
-        const char *scope; /* further scopes to ask for, or NULL */
-        bool paste;        /* the redirect's URL is pasted on standard input */
-};
+struct options;
 
-/* Runs the whole flow. Text for the user goes to standard output. */
-int oauth_login(const struct oauth_target *target, const struct oauth_login_options *options,
+/* Runs the whole flow. Text for the user goes to standard output. Of the options it uses scope and
+ * no_browser: the redirect's URL is pasted on standard input. */
+int oauth_login(const struct oauth_target *target, const struct options *options,
                 struct error *err);
 
 int oauth_logout(const struct oauth_target *target, struct error *err);

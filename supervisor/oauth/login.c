@@ -20,10 +20,11 @@
 #include "supervisor/oauth/pkce.h"
 #include "supervisor/oauth/registration.h"
 #include "supervisor/oauth/token.h"
+#include "supervisor/options/options.h"
 
 struct login {
         const struct oauth_target *target;
-        const struct oauth_login_options *options;
+        const struct options *options;
         struct oauth_discovery found;
         struct oauth_record before, record;
         bool had_before;
@@ -156,7 +157,7 @@ static int show_step(struct login *l, const struct oauth_listener *listener, str
         fputs("To log in to ", stdout);
         printable_print(stdout, l->target->name);
         printf(", open this URL in a browser:\n\n  %.*s\n\n", (int)url.length, buffer_bytes(&url));
-        if (l->options->paste)
+        if (l->options->no_browser)
                 puts("When the browser has been sent to a page at 127.0.0.1, paste that page's URL here.");
         else
                 puts("Waiting for the browser to return.");
@@ -192,7 +193,7 @@ static int check_redirect(const struct login *l, struct error *err)
 
 static int run_browser_step(struct login *l, struct oauth_listener *listener, struct error *err)
 {
-        bool input = l->options->paste || isatty(STDIN_FILENO) == 1;
+        bool input = l->options->no_browser || isatty(STDIN_FILENO) == 1;
 
         int r = pkce_random(l->state, err);
         if (r >= 0)
@@ -202,7 +203,7 @@ static int run_browser_step(struct login *l, struct oauth_listener *listener, st
         if (r >= 0)
                 r = show_step(l, listener, err);
         if (r >= 0)
-                r = oauth_listener_wait(listener, input ? STDIN_FILENO : -1, l->options->paste,
+                r = oauth_listener_wait(listener, input ? STDIN_FILENO : -1, l->options->no_browser,
                                         l->state, &l->redirect, err);
         return r < 0 ? r : check_redirect(l, err);
 }
@@ -293,8 +294,7 @@ static int run(struct login *l, struct oauth_listener *listener, struct error *e
         return r;
 }
 
-int oauth_login(const struct oauth_target *target, const struct oauth_login_options *options,
-                struct error *err)
+int oauth_login(const struct oauth_target *target, const struct options *options, struct error *err)
 {
         _cleanup_(cleanup_login) struct login *l = calloc(1, sizeof(*l));
         _cleanup_store_ struct oauth_store store;

@@ -3,14 +3,12 @@
 #include <errno.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/arguments.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -18,31 +16,7 @@
 #include "policy/did-you-mean.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/oauth/commands.h"
-
-struct options {
-        const char *configs[CONFIG_PATHS_MAX];
-        size_t n_configs;
-        const char *name;
-        struct oauth_login_options login;
-};
-
-static const struct argument arguments[] = {
-        {"--config", ARGUMENT_LIST, ARGUMENT_LIST_IN(struct options, configs, n_configs)},
-        {"--name", ARGUMENT_TEXT, .offset = offsetof(struct options, name)},
-        {"--no-browser", ARGUMENT_FLAG, .offset = offsetof(struct options, login.paste)},
-        {"--scope", ARGUMENT_TEXT, .offset = offsetof(struct options, login.scope)},
-};
-
-static int parse(char **argv, struct options *o, struct error *err)
-{
-        while (*argv) {
-                int used = argument_take(arguments, ARRAY_SIZE(arguments), argv, o, err);
-                if (used < 0)
-                        return used;
-                argv += used;
-        }
-        return o->name ? 0 : error_set(err, EINVAL, "--name is missing");
-}
+#include "supervisor/options/options.h"
 
 static const char *lookup(const char *name)
 {
@@ -154,7 +128,7 @@ static int run(const char *verb, const struct options *o, const struct config_se
                 return error_is_set(err) ? r : oauth_store_cannot_make(tokens, -r, err);
         r = oauth_confine(err);
         if (r >= 0)
-                r = login ? oauth_login(&target, &o->login, err) : oauth_logout(&target, err);
+                r = login ? oauth_login(&target, o, err) : oauth_logout(&target, err);
         explicit_bzero(target.secret, sizeof(target.secret));
         explicit_bzero(target.key, sizeof(target.key));
         return r;
@@ -185,7 +159,7 @@ static int run_for_server(const char *verb, const struct options *o, struct erro
 
 static int dispatch(char **argv, struct error *err)
 {
-        struct options o = {};
+        struct options o;
         const char *verb = argv[0] ? argv[0] : "";
 
         if (strcmp(verb, "refresh") == 0) {
@@ -194,7 +168,10 @@ static int dispatch(char **argv, struct error *err)
         }
         if (strcmp(verb, "login") != 0 && strcmp(verb, "logout") != 0)
                 return error_set(err, EINVAL, "cloister-oauth is started by Cloister");
-        int r = parse(argv + 1, &o, err);
+        options_init(&o);
+        int r = options_parse(argv + 1, PROGRAM_OAUTH, &o, err);
+        if (r >= 0 && !o.name)
+                r = error_set(err, EINVAL, "--name is missing");
         return r < 0 ? r : run_for_server(verb, &o, err);
 }
 

@@ -47,8 +47,7 @@ static const char config_text[] =
         " \"profiles\": {\"other\": {\"image\": \"mine\"}, \"third\": {\"network\": \"loopback\"}}}";
 
 static struct monitor m;
-static char *no_mode[] = {NULL};
-static struct monitor_options options = {.broker = no_mode, .log_level = -1};
+static struct options options;
 static int peer; /* the broker's end */
 static uint32_t serial;
 static uint8_t answered[EVENTS_MAX + 1];
@@ -138,6 +137,8 @@ static void set_up(void)
         struct error err = {};
         int pair[2];
 
+        options_init(&options);
+        options.mode = MODE_TOOLS;
         m = (struct monitor){.options = &options,
                              .broker = INT_MAX, /* no process has this pid */
                              .generation = 1,

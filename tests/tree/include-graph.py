@@ -32,8 +32,9 @@ RULES = [
     ("sandbox-init/python", []),
     ("supervisor/access", ["base/", "supervisor/access/"]),
     ("supervisor/config", ["base/", "policy/", "supervisor/config/"]),
+    ("supervisor/options", ["base/", "policy/", "supervisor/options/"]),
     # What runs with the host's privilege. Its parts do not know the whole.
-    ("supervisor/monitor", ["base/", "policy/", "rpc/", "supervisor/config/", MONITOR]),
+    ("supervisor/monitor", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", MONITOR]),
     ("supervisor/monitor/process", ["base/", MONITOR + "process/"]),
     ("supervisor/monitor/ids", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/"]),
     ("supervisor/monitor/cgroup", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/", MONITOR + "cgroup/"]),
@@ -49,11 +50,11 @@ RULES = [
     # Looks at the layers by trying them: it has no part of the monitor's life.
     (
         "supervisor/doctor",
-        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/doctor/"]
+        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/doctor/"]
         + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
     # Short-lived, as the user: parses what authorization servers say.
-    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "supervisor/config/", "supervisor/oauth/"]),
+    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "supervisor/config/", "supervisor/options/", "supervisor/oauth/"]),
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "supervisor/egress/"]),
     # The broker's, without privilege.
@@ -78,9 +79,9 @@ RULES = [
     ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
-    ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/cli/"]),
+    ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/options/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
 # Modules of a folder include each other downwards only, but in these folders.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/script.h"
 
@@ -11,8 +12,7 @@
 static struct error err;
 
 /* Parses arguments up to a NULL, then finds and checks the command. */
-static int parse(struct cli_options *o, const struct cli_command **command,
-                 const char *const *words)
+static int parse(struct options *o, const struct cli_command **command, const char *const *words)
 {
         size_t n = 0, used = 0;
 
@@ -22,7 +22,7 @@ static int parse(struct cli_options *o, const struct cli_command **command,
         int r = cli_options_parse((int)n, (char **)words, o, &err);
         if (r < 0 || !command)
                 return r;
-        *command = cli_find_command(o->words, o->n_words, &used, &err);
+        *command = cli_find_command(&cli_commands, o->words, o->n_words, &used, &err);
         return *command ? cli_check_command(*command, o, o->n_words - used, &err) : -err.code;
 }
 
@@ -35,7 +35,7 @@ static int parse(struct cli_options *o, const struct cli_command **command,
 static void test_options(void)
 {
         const struct cli_command *command = NULL;
-        struct cli_options o;
+        struct options o;
 
         check_ok(parse(&o, &command,
                        WORDS("--config", "a", "run", "--timeout=2.5", "--config=b", "-v", "f.py")));
@@ -43,14 +43,14 @@ static void test_options(void)
         check_eq_int(o.n_configs, 2);
         check_eq_str(o.configs[0], "a");
         check_eq_str(o.configs[1], "b");
-        check_eq_str(o.timeout, "2.5");
-        check_eq_str(o.log_level, "info");
+        check_eq_int(o.timeout_ms, 2500);
+        check_eq_int(o.log_level, LOG_LEVEL_INFO);
         check_eq_int(o.n_words, 2);
         check_eq_str(o.words[1], "f.py");
 
         check_ok(parse(&o, &command, WORDS("run", "-c", "-x", "-v", "-v")));
         check_eq_str(o.code, "-x");
-        check_eq_str(o.log_level, "debug");
+        check_eq_int(o.log_level, LOG_LEVEL_DEBUG);
         check_ok(parse(&o, &command, WORDS("run", "-cprint(1)")));
         check_eq_str(o.code, "print(1)");
         check_ok(parse(&o, &command, WORDS("run", "-c", "")));
@@ -62,25 +62,25 @@ static void test_options(void)
         check_eq_str(o.words[1], "--json");
         check_eq_int(o.n_rest, 2);
         check_eq_str(o.rest[1], "--out");
-        check(!(o.given & CLI_OUT));
+        check(!o.out);
         check_ok(parse(&o, &command, WORDS("run", "f.py", "--mount", "/:/host", "--", "-c")));
         check_eq_int(o.n_rest, 4);
         check_eq_int(o.n_mounts, 0);
         check_ok(parse(&o, &command, WORDS("run", "-c", "1", "--timeout", "2", "a", "--env", "X")));
-        check_eq_str(o.timeout, "2");
+        check_eq_int(o.timeout_ms, 2000);
         check_eq_int(o.n_rest, 3);
         check_eq_int(o.n_env, 0);
         check_ok(parse(&o, &command, WORDS("run", "-c", "1", "--", "--timeout")));
         check_eq_int(o.n_rest, 1);
         check_ok(parse(&o, &command, WORDS("image", "build", "-q", "--name", "a.b")));
         check_eq_str(command->name, "image build");
-        check(o.given & CLI_QUIET);
+        check(o.quiet);
 }
 
 static void refuse(const char *part, const char *const *words)
 {
         const struct cli_command *command = NULL;
-        struct cli_options o;
+        struct options o;
 
         check(parse(&o, &command, words) < 0);
         check_has(err.text, part);
@@ -115,7 +115,7 @@ static void test_timeouts(void)
         static const char *const bad[] = {"-1", "x", "inf", "nan", "1e9", " 1", "0x10", "2 weeks"};
         static const char *const too_much[] = {"0",      "0.0001", "86401",
                                                "100000", "25h",    "99999999999"};
-        struct cli_options o;
+        struct options o;
 
         for (size_t i = 0; i < ARRAY_SIZE(good); i++)
                 check_ok(parse(&o, NULL, WORDS("run", "--timeout", good[i])));
@@ -128,7 +128,7 @@ static void test_timeouts(void)
 static void test_many_configs(void)
 {
         const char *words[2 * (CONFIG_PATHS_MAX + 1) + 1] = {};
-        struct cli_options o;
+        struct options o;
 
         for (size_t i = 0; i < CONFIG_PATHS_MAX; i++) {
                 words[2 * i] = "--config";
@@ -138,16 +138,17 @@ static void test_many_configs(void)
         check_eq_int(o.n_configs, CONFIG_PATHS_MAX);
         words[2 * CONFIG_PATHS_MAX] = "--config";
         words[2 * CONFIG_PATHS_MAX + 1] = "x";
-        refuse("--config x: at most 16 can be named; put the files into one directory", words);
+        refuse("--config x: at most 16 can be given; put the files into one directory", words);
 }
 
 /* Each public command has help with an example, and all its options are explained. */
 static void test_help(void)
 {
-        for (size_t i = 0; i < cli_n_commands; i++) {
-                check(cli_commands[i].help && cli_commands[i].run);
-                if (cli_commands[i].summary)
-                        check_has(cli_commands[i].help, "Examples:\n  ");
+        check(cli_commands.n <= CLI_COMMANDS_MAX);
+        for (size_t i = 0; i < cli_commands.n; i++) {
+                check(cli_commands.rows[i].help && cli_commands.rows[i].run);
+                if (cli_commands.rows[i].summary)
+                        check_has(cli_commands.rows[i].help, "Examples:\n  ");
         }
 }
 
