@@ -174,6 +174,12 @@ void json_out_string(struct json_out *out, const char *key, const char *text, si
                 note(out, json_append_string(out->to, text, n));
 }
 
+void json_out_bytes(struct json_out *out, const char *key, const char *bytes, size_t n)
+{
+        if (put_key(out, key))
+                note(out, json_append_bytes(out->to, bytes, n));
+}
+
 void json_out_text(struct json_out *out, const char *key, const char *text)
 {
         json_out_string(out, key, text, strlen(text));

@@ -227,16 +227,19 @@ static size_t plain_run(const unsigned char *s, size_t n)
         return at;
 }
 
-/* Writes the escape for the first character, or U+FFFD for bytes that are not UTF-8. Returns how many
- * bytes were consumed, or negative errno. */
-static int append_escaped(struct buffer *b, const unsigned char *s, size_t n)
+/* Writes the escape for the first character. Of bytes that are not UTF-8 it writes U+FFFD for all, or a lone
+ * surrogate for the first one. Returns how many bytes were consumed, or negative errno. */
+static int append_escaped(struct buffer *b, const unsigned char *s, size_t n, bool surrogates)
 {
         static const char letters[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
                                        ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
         static const char hex[] = "0123456789ABCDEF";
         int r, length = s[0] >= 0x80 ? utf8_next(s, n) : 1;
 
-        if (length < 1)
+        if (length < 1 && surrogates) {
+                length = -1;
+                r = buffer_printf(b, "\\udc%02x", s[0]);
+        } else if (length < 1)
                 r = buffer_append_text(b, "\xef\xbf\xbd");
         else if (letters[s[0]])
                 r = buffer_append(b, (const char[]){'\\', letters[s[0]]}, 2);
@@ -246,7 +249,7 @@ static int append_escaped(struct buffer *b, const unsigned char *s, size_t n)
         return r < 0 ? r : length == 0 ? (int)n : length < 0 ? -length : 1;
 }
 
-int json_append_string(struct buffer *b, const char *text, size_t n)
+static int append_string(struct buffer *b, const char *text, size_t n, bool surrogates)
 {
         const unsigned char *s = (const unsigned char *)text;
         size_t before = b->length, at = 0;
@@ -257,7 +260,7 @@ int json_append_string(struct buffer *b, const char *text, size_t n)
                 r = buffer_append(b, s + at, run);
                 at += run;
                 if (r >= 0 && at < n)
-                        r = append_escaped(b, s + at, n - at);
+                        r = append_escaped(b, s + at, n - at, surrogates);
                 if (r > 0)
                         at += (size_t)r;
         }
@@ -266,4 +269,14 @@ int json_append_string(struct buffer *b, const char *text, size_t n)
         if (r < 0)
                 b->length = before;
         return r < 0 ? r : 0;
+}
+
+int json_append_string(struct buffer *b, const char *text, size_t n)
+{
+        return append_string(b, text, n, false);
+}
+
+int json_append_bytes(struct buffer *b, const char *bytes, size_t n)
+{
+        return append_string(b, bytes, n, true);
 }

@@ -50,6 +50,8 @@ int json_write(yyjson_val *value, char **ret, size_t *n);
 /* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become
  * U+FFFD. */
 int json_append_string(struct buffer *b, const char *text, size_t n);
+/* The same, but each byte that is not UTF-8 becomes a lone surrogate, as in Python's str (PEP 383). */
+int json_append_bytes(struct buffer *b, const char *bytes, size_t n);
 
 static inline void cleanup_json_doc(yyjson_doc **d)
 {

@@ -145,6 +145,17 @@ static bool begins_character(char c)
         return ((unsigned char)c & 0xc0) != 0x80;
 }
 
+bool utf8_is_valid(const char *text, size_t n)
+{
+        for (size_t at = 0; at < n;) {
+                int length = utf8_next((const unsigned char *)text + at, n - at);
+                if (length <= 0)
+                        return false;
+                at += (size_t)length;
+        }
+        return true;
+}
+
 size_t utf8_count(const char *text, size_t n)
 {
         size_t count = 0;

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,8 @@ int utf8_next(const unsigned char *s, size_t n);
 
 /* The code point of a whole character of this length. */
 uint32_t utf8_decode(const unsigned char *s, int length);
+
+bool utf8_is_valid(const char *text, size_t n);
 
 /* The number of characters of valid UTF-8. */
 size_t utf8_count(const char *text, size_t n);

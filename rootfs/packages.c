@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "policy/image.h"
 #include "rootfs/process.h"
 
@@ -51,41 +52,39 @@ struct packages *packages_free(struct packages *packages)
         return NULL;
 }
 
-/* The request, without its verb. */
-static yyjson_mut_doc *begin_request(const struct packages *p, const char *action)
+/* Writes the request, which stays open for more members. */
+static void begin_request(struct json_out *out, const struct packages *p, const char *action)
 {
-        yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_val *o = doc ? yyjson_mut_obj(doc) : NULL;
+        const struct {
+                const char *key, *value;
+        } texts[] = {{"action", action},
+                     {"version", p->target.version},
+                     {"python", p->target.python},
+                     {"platform", p->target.platform},
+                     {"installer", p->set->installer},
+                     {"find_links", p->set->find_links}};
         char cache[PATH_MAX];
 
-        if (!o)
-                return NULL;
-        yyjson_mut_doc_set_root(doc, o);
         snprintf(cache, sizeof(cache), "%s/.cache", p->store);
-        yyjson_mut_obj_add_str(doc, o, "action", action);
-        yyjson_mut_obj_add_strcpy(doc, o, "cache", cache);
-        yyjson_mut_obj_add_str(doc, o, "version", p->target.version);
-        if (p->target.python)
-                yyjson_mut_obj_add_str(doc, o, "python", p->target.python);
-        if (p->target.platform)
-                yyjson_mut_obj_add_str(doc, o, "platform", p->target.platform);
-        if (p->set->installer)
-                yyjson_mut_obj_add_str(doc, o, "installer", p->set->installer);
-        if (p->set->find_links)
-                yyjson_mut_obj_add_str(doc, o, "find_links", p->set->find_links);
-        yyjson_mut_obj_add_bool(doc, o, "offline", p->set->offline);
-        yyjson_mut_obj_add_bool(doc, o, "upgrade", p->set->upgrade);
-        yyjson_mut_val *with = yyjson_mut_obj_add_arr(doc, o, "with");
-        yyjson_mut_val *files = yyjson_mut_obj_add_arr(doc, o, "files");
+        json_out_begin(out, NULL, '{');
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+                if (texts[i].value)
+                        json_out_text(out, texts[i].key, texts[i].value);
+        json_out_text(out, "cache", cache);
+        json_out_bool(out, "offline", p->set->offline);
+        json_out_bool(out, "upgrade", p->set->upgrade);
+        json_out_begin(out, "with", '[');
         for (size_t i = 0; i < p->set->n_with; i++) {
                 const char *list = p->set->with[i], *word = NULL;
                 size_t n = 0;
                 while (package_next(&list, &word, &n))
-                        yyjson_mut_arr_add_strncpy(doc, with, word, n);
+                        json_out_string(out, NULL, word, n);
         }
+        json_out_end(out, ']');
+        json_out_begin(out, "files", '[');
         for (size_t i = 0; i < p->set->n_files; i++)
-                yyjson_mut_arr_add_str(doc, files, p->set->files[i]);
-        return doc;
+                json_out_text(out, NULL, p->set->files[i]);
+        json_out_end(out, ']');
 }
 
 static void on_line(void *data, const char *line)
@@ -108,22 +107,20 @@ static yyjson_doc *parse_last_line(struct buffer *output)
         return json_parse(line, strlen(line), &doc, NULL) < 0 ? NULL : doc;
 }
 
-/* Runs packages.py. *ret is its output, which has a list of packages. */
-static int ask(const struct packages *p, yyjson_mut_doc *request, struct progress *progress,
+/* Ends the request and runs packages.py. *ret is its output, which has a list of packages. */
+static int ask(const struct packages *p, struct json_out *request, struct progress *progress,
                yyjson_doc **ret, struct error *err)
 {
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(REQUEST_MAX);
         _cleanup_buffer_ struct buffer output = BUFFER_INIT(ANSWER_MAX);
         struct process process;
         int status = 0;
 
-        int r = request ? json_append_mut(&text, yyjson_mut_doc_get_root(request)) : -ENOMEM;
-        if (r >= 0)
-                r = buffer_append(&text, "", 1);
+        json_out_end(request, '}');
+        int r = request->error ? request->error : buffer_append(request->to, "", 1);
         if (r < 0)
                 return error_errno(err, -r, "ask for packages");
-        const char *const argv[] = {p->target.host,      "-I", "-B", "-c", script,
-                                    buffer_bytes(&text), NULL};
+        const char *const argv[] = {
+                p->target.host, "-I", "-B", "-c", script, buffer_bytes(request->to), NULL};
         r = process_start(argv, &process, err);
         if (r >= 0)
                 r = process_follow(&process, RESOLVE_MS, &output, on_line, progress, &status, err);
@@ -150,8 +147,10 @@ int packages_resolve(const struct package_set *set, const struct packages_target
         if (!p)
                 return error_errno(err, ENOMEM, "packages");
         *p = (struct packages){.target = *target, .set = set, .store = store};
-        _cleanup_json_mut_ yyjson_mut_doc *request = begin_request(p, "resolve");
-        int r = ask(p, request, progress, &p->answer, err);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(REQUEST_MAX);
+        struct json_out request = {.to = &text};
+        begin_request(&request, p, "resolve");
+        int r = ask(p, &request, progress, &p->answer, err);
         if (r < 0)
                 return r;
         p->list = yyjson_obj_get(yyjson_doc_get_root(p->answer), "packages");
@@ -193,16 +192,14 @@ static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64
 int packages_unpack(const struct packages *packages, const char *directory,
                     struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *request = begin_request(packages, "install");
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(REQUEST_MAX);
+        struct json_out request = {.to = &text};
         _cleanup_json_ yyjson_doc *answer = NULL;
 
-        if (!request)
-                return error_errno(err, ENOMEM, "packages");
-        yyjson_mut_val *root = yyjson_mut_doc_get_root(request);
-        yyjson_mut_obj_add_strcpy(request, root, "stage", directory);
-        yyjson_mut_obj_add_val(request, root, "packages",
-                               yyjson_val_mut_copy(request, packages->list));
-        int r = ask(packages, request, progress, &answer, err);
+        begin_request(&request, packages, "install");
+        json_out_text(&request, "stage", directory);
+        json_out_value(&request, "packages", packages->list);
+        int r = ask(packages, &request, progress, &answer, err);
         if (r < 0)
                 return r;
         r = tidy(AT_FDCWD, directory, 0, bytes, files);
@@ -226,31 +223,24 @@ uint64_t packages_key(const struct packages *packages)
         return hash;
 }
 
-static int append_member(struct buffer *b, const char *key, const char *value)
-{
-        int r = buffer_printf(b, "%s\"%s\": ", *key == 'n' ? "{" : ", ", key);
-        return r < 0 ? r : json_append_string(b, value ? value : "", value ? strlen(value) : 0);
-}
-
 int packages_append(struct buffer *b, const struct packages *packages)
 {
+        static const char *const members[] = {"name", "version", "sha256"};
+        struct json_out out = {.to = b};
         yyjson_val *package;
         size_t i, n;
-        int r = buffer_append(b, "[", 1);
 
+        json_out_begin(&out, NULL, '[');
         yyjson_arr_foreach (packages->list, i, n, package) {
-                if (r >= 0 && i > 0)
-                        r = buffer_append(b, ", ", 2);
-                if (r >= 0)
-                        r = append_member(b, "name", json_string(package, "name", NULL));
-                if (r >= 0)
-                        r = append_member(b, "version", json_string(package, "version", NULL));
-                if (r >= 0)
-                        r = append_member(b, "sha256", json_string(package, "sha256", NULL));
-                if (r >= 0)
-                        r = buffer_append(b, "}", 1);
+                json_out_begin(&out, NULL, '{');
+                for (size_t k = 0; k < ARRAY_SIZE(members); k++) {
+                        const char *value = json_string(package, members[k], NULL);
+                        json_out_text(&out, members[k], value ? value : "");
+                }
+                json_out_end(&out, '}');
         }
-        return r < 0 ? r : buffer_append(b, "]", 1);
+        json_out_end(&out, ']');
+        return out.error;
 }
 
 static int add_replaced(struct packages *p, const char *pattern)

@@ -253,17 +253,6 @@ static int open_outputs(struct broker *broker, struct mode_run *mode, struct err
         return 0;
 }
 
-static bool is_utf8(const char *text, size_t n)
-{
-        for (size_t at = 0; at < n;) {
-                int length = utf8_next((const unsigned char *)text + at, n - at);
-                if (length <= 0)
-                        return false;
-                at += (size_t)length;
-        }
-        return true;
-}
-
 /* ---- standard input ---- */
 
 /* Without --timeout, the time in which the code waits for its input does not count. It is bounded, because
@@ -342,7 +331,7 @@ static int run_cell(struct broker *broker, const char *code, size_t n,
                 .code_length = n,
                 .filename = n > 0 ? options->code_name : NULL, /* each name is given once */
                 .timeout_ms = options->timeout_ms > 0 ? options->timeout_ms
-                                                   : broker->config->cell_timeout_ms,
+                                                      : broker->config->cell_timeout_ms,
                 .profile = options->profile,
                 .script = n > 0 ? mode->script : NULL,
                 .script_length = mode->script_length,
@@ -442,7 +431,7 @@ static int start(struct broker *broker, struct error *err)
                                 on_out_done, broker, err);
         if (r < 0)
                 return r;
-        if (!is_utf8(mode->code, mode->code_length))
+        if (!utf8_is_valid(mode->code, mode->code_length))
                 return error_set(err, EINVAL, "%s is not UTF-8", options->code_name);
 
         return options->in_fd >= 0 ? run_cell(broker, "", 0, on_ready, NULL, err)

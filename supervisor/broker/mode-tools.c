@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json-out.h"
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/terminal.h"
@@ -114,28 +115,57 @@ static int append_table(struct buffer *to, const struct broker *broker, yyjson_v
         return r;
 }
 
-/* Prints the catalogue as JSON; each tool has its signature besides. */
+/* Writes the members of an object except one, and leaves the object open. Returns the value of that one. */
+static yyjson_val *begin_copy(struct json_out *out, yyjson_val *object, const char *except)
+{
+        yyjson_val *key, *value, *found = NULL;
+        size_t i, n;
+
+        json_out_begin(out, NULL, '{');
+        yyjson_obj_foreach (object, i, n, key, value) {
+                if (yyjson_equals_str(key, except)) {
+                        found = value;
+                        continue;
+                }
+                json_out_key(out, yyjson_get_str(key), yyjson_get_len(key));
+                json_out_value(out, NULL, value);
+        }
+        return found;
+}
+
+static void append_tool_json(struct json_out *out, yyjson_val *tool)
+{
+        _cleanup_buffer_ struct buffer signature = BUFFER_INIT(TEXT_MAX);
+
+        begin_copy(out, tool, "signature");
+        int r = tool_append_signature(tool, &signature);
+        if (r < 0)
+                json_out_fail(out, r);
+        json_out_string(out, "signature", buffer_bytes(&signature), signature.length);
+        json_out_end(out, '}');
+}
+
+/* Prints the catalogue as JSON; each tool has its signature too. */
 static int append_json(struct buffer *to, yyjson_val *root)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_val *copy = yyjson_val_mut_copy(doc, root), *server, *tool;
-        yyjson_val *servers = yyjson_obj_get(root, "servers");
+        _cleanup_buffer_ struct buffer raw = BUFFER_INIT(TEXT_MAX);
+        struct json_out out = {.to = &raw};
+        yyjson_val *server, *tool;
         size_t i, n, j, m;
 
-        yyjson_mut_arr_foreach (yyjson_mut_obj_get(copy, "servers"), i, n, server) {
-                yyjson_val *tools = yyjson_obj_get(yyjson_arr_get(servers, i), "tools");
-                yyjson_mut_arr_foreach (yyjson_mut_obj_get(server, "tools"), j, m, tool) {
-                        _cleanup_buffer_ struct buffer signature = BUFFER_INIT(TEXT_MAX);
-                        if (tool_append_signature(yyjson_arr_get(tools, j), &signature) < 0)
-                                return -ENOMEM;
-                        yyjson_mut_obj_add_strncpy(doc, tool, "signature", buffer_bytes(&signature),
-                                                   signature.length);
-                }
+        yyjson_val *servers = begin_copy(&out, root, "servers");
+        json_out_begin(&out, "servers", '[');
+        yyjson_arr_foreach (servers, i, n, server) {
+                yyjson_val *tools = begin_copy(&out, server, "tools");
+                json_out_begin(&out, "tools", '[');
+                yyjson_arr_foreach (tools, j, m, tool)
+                        append_tool_json(&out, tool);
+                json_out_end(&out, ']');
+                json_out_end(&out, '}');
         }
-        _cleanup_buffer_ struct buffer raw = BUFFER_INIT(TEXT_MAX);
-        int r = copy ? json_append_mut(&raw, copy) : -ENOMEM;
-        if (r >= 0)
-                r = printable_json(to, buffer_bytes(&raw), raw.length);
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        int r = out.error ? out.error : printable_json(to, buffer_bytes(&raw), raw.length);
         return r < 0 ? r : buffer_append(to, "\n", 1);
 }
 

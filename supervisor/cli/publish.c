@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "policy/config.h"
 #include "policy/published-name.h"
@@ -63,12 +64,15 @@ static void name_of(const char *path, char to[PUBLISHED_NAME_MAX + 1])
         }
 }
 
-static int make_entry(const struct options *o, const char *script, yyjson_mut_doc *doc,
+/* Writes what Python said about the script, with the file and the profile. */
+static int make_entry(const struct options *o, const char *script, struct buffer *to,
                       struct error *err)
 {
         _cleanup_free_ char *text = NULL, *real = realpath(script, NULL);
         _cleanup_json_ yyjson_doc *known = NULL;
-        size_t n = 0;
+        struct json_out out = {.to = to, .indent = true};
+        yyjson_val *key, *value;
+        size_t n = 0, i;
 
         if (!real)
                 return error_errno(err, errno, "%s", script);
@@ -77,17 +81,24 @@ static int make_entry(const struct options *o, const char *script, yyjson_mut_do
                 r = json_parse(text, n, &known, err);
         if (r < 0)
                 return r;
-        yyjson_mut_val *entry = yyjson_val_mut_copy(doc, yyjson_doc_get_root(known));
-        if (yyjson_mut_equals_str(yyjson_mut_obj_get(entry, "description"), ""))
+        yyjson_val *entry = yyjson_doc_get_root(known);
+        if (yyjson_equals_str(yyjson_obj_get(entry, "description"), ""))
                 return error_set(
                         err, EINVAL,
                         "%s has no docstring: begin it with one, which says what the tool does",
                         script);
-        yyjson_mut_obj_add_strcpy(doc, entry, "file", real);
+        json_out_begin(&out, NULL, '{');
+        yyjson_obj_foreach (entry, i, n, key, value) {
+                json_out_key(&out, yyjson_get_str(key), yyjson_get_len(key));
+                json_out_value(&out, NULL, value);
+        }
+        json_out_text(&out, "file", real);
         if (o->profile)
-                yyjson_mut_obj_add_strcpy(doc, entry, "profile", o->profile);
-        yyjson_mut_doc_set_root(doc, entry);
-        return entry ? 0 : error_errno(err, ENOMEM, "publish");
+                json_out_text(&out, "profile", o->profile);
+        json_out_end(&out, '}');
+        if (out.error == 0)
+                out.error = buffer_append(to, "", 1);
+        return out.error < 0 ? error_errno(err, -out.error, "publish") : 0;
 }
 
 /* ---- the text of the config ---- */
@@ -133,7 +144,7 @@ static int check_text(const struct buffer *text, const char *path, struct error 
 static int publish(const struct options *o, const char *script, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
-        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        _cleanup_buffer_ struct buffer entry = BUFFER_INIT(TEXT_MAX);
         char path[PATH_MAX], name[PUBLISHED_NAME_MAX + 1];
 
         name_of(o->name ? o->name : script, name);
@@ -142,14 +153,9 @@ static int publish(const struct options *o, const char *script, struct error *er
                 return error_set(err, EINVAL, "%s: %s", o->name ? o->name : name, problem);
         int r = config_target_path(o, "published.json", path, err);
         if (r >= 0)
-                r = make_entry(o, script, doc, err);
-        _cleanup_free_ char *entry = r < 0 ? NULL
-                                           : yyjson_mut_write(doc, YYJSON_WRITE_PRETTY_TWO_SPACES,
-                                                              NULL);
-        if (r >= 0 && !entry)
-                r = error_errno(err, ENOMEM, "publish");
+                r = make_entry(o, script, &entry, err);
         if (r >= 0)
-                r = make_text(path, name, entry, &text, err);
+                r = make_text(path, name, buffer_bytes(&entry), &text, err);
         if (r >= 0)
                 r = check_text(&text, path, err);
         if (r >= 0 && !o->dry_run)

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json-out.h"
+#include "base/utf8.h"
 
 /* The target is an absolute path: it begins after the last colon before a slash. */
 static const char *find_target(const char *given)
@@ -20,7 +21,7 @@ static const char *find_target(const char *given)
         return target;
 }
 
-static int add(yyjson_mut_doc *doc, yyjson_mut_val *mounts, const char *given, struct error *err)
+static int add(struct json_out *out, const char *given, struct error *err)
 {
         char source[PATH_MAX], real[PATH_MAX];
         const char *target = find_target(given);
@@ -36,30 +37,34 @@ static int add(yyjson_mut_doc *doc, yyjson_mut_val *mounts, const char *given, s
         snprintf(source, sizeof(source), "%.*s", (int)n, given);
         if (!realpath(source, real))
                 return error_errno(err, errno, "--mount %s", source);
-        yyjson_mut_val *mount = yyjson_mut_arr_add_obj(doc, mounts);
-        bool added = mount && yyjson_mut_obj_add_strcpy(doc, mount, "source", real) &&
-                     yyjson_mut_obj_add_strncpy(doc, mount, "target", target,
-                                                mode ? (size_t)(mode - target) : strlen(target)) &&
-                     yyjson_mut_obj_add_strcpy(doc, mount, "mode", mode ? mode + 1 : "ro");
-        return added ? 0 : error_errno(err, ENOMEM, "--mount");
+        n = mode ? (size_t)(mode - target) : strlen(target);
+        if (!utf8_is_valid(real, strlen(real)) || !utf8_is_valid(target, n))
+                return error_set(err, EILSEQ, "--mount: a path is not UTF-8");
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "source", real);
+        json_out_string(out, "target", target, n);
+        json_out_text(out, "mode", mode ? mode + 1 : "ro");
+        json_out_end(out, '}');
+        return 0;
 }
 
 int run_mounts_text(const struct options *o, char **ret, struct error *err)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_val *root = yyjson_mut_obj(doc);
-        yyjson_mut_val *mounts = yyjson_mut_obj_add_arr(doc, root, "mounts");
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(OPTION_MOUNTS_MAX * 4 * PATH_MAX);
+        struct json_out out = {.to = &b};
         int r = 0;
 
         *ret = NULL;
         if (o->n_mounts == 0)
                 return 0;
-        yyjson_mut_doc_set_root(doc, root);
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "mounts", '[');
         for (size_t i = 0; i < o->n_mounts && r >= 0; i++)
-                r = mounts ? add(doc, mounts, o->mounts[i], err)
-                           : error_errno(err, ENOMEM, "--mount");
+                r = add(&out, o->mounts[i], err);
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
         if (r < 0)
                 return r;
-        *ret = yyjson_mut_write(doc, 0, NULL);
-        return *ret ? 0 : error_set(err, EILSEQ, "--mount: a path is not UTF-8");
+        *ret = out.error ? NULL : strndup(buffer_bytes(&b), b.length);
+        return *ret ? 0 : error_errno(err, out.error ? -out.error : ENOMEM, "--mount");
 }

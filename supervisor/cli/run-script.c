@@ -8,41 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/json.h"
-#include "base/utf8.h"
-
-/* Bytes that are not UTF-8 become lone surrogates, as Python has them in str (PEP 383). */
-static int append_text(struct buffer *to, const char *text, size_t n)
-{
-        int r = buffer_append(to, "\"", 1);
-
-        for (size_t at = 0; at < n && r >= 0;) {
-                int length = utf8_next((const unsigned char *)text + at, n - at);
-                unsigned char c = (unsigned char)text[at];
-                if (length <= 0)
-                        r = buffer_printf(to, "\\udc%02x", c);
-                else if (c < ' ' || c == '"' || c == '\\')
-                        r = buffer_printf(to, "\\u%04x", c);
-                else
-                        r = buffer_append(to, text + at, (size_t)length);
-                at += length > 0 ? (size_t)length : 1;
-        }
-        return r < 0 ? r : buffer_append(to, "\"", 1);
-}
-
-static int append_arguments(struct buffer *to, const struct options *o, const char *first)
-{
-        int r = buffer_append_text(to, "{\"arguments\":[");
-
-        if (r >= 0)
-                r = append_text(to, first, strlen(first));
-        for (size_t i = 0; i < o->n_rest && r >= 0; i++) {
-                r = buffer_append(to, ",", 1);
-                if (r >= 0)
-                        r = append_text(to, o->rest[i], strlen(o->rest[i]));
-        }
-        return r < 0 ? r : buffer_append_text(to, "],\"environment\":{");
-}
+#include "base/json-out.h"
 
 /* NAME=VALUE, or NAME, whose value is that in Cloister's own environment. Returns the length of the
  * name. */
@@ -77,24 +43,19 @@ int run_script_check(const struct options *o, struct error *err)
         return r < 0 ? r : 0;
 }
 
-static int append_environment(struct buffer *to, const struct options *o)
+static void append_environment(struct json_out *out, const struct options *o)
 {
         const char *value;
-        int r = 0;
 
-        for (size_t i = 0; i < o->n_env && r >= 0; i++) {
+        json_out_begin(out, "environment", '{');
+        for (size_t i = 0; i < o->n_env; i++) {
                 int n = take_variable(o->env[i], &value, NULL);
                 if (n < 0)
-                        return n;
-                r = i ? buffer_append(to, ",", 1) : 0;
-                if (r >= 0)
-                        r = append_text(to, o->env[i], (size_t)n);
-                if (r >= 0)
-                        r = buffer_append(to, ":", 1);
-                if (r >= 0)
-                        r = append_text(to, value, strlen(value));
+                        continue; /* run_script_check() has refused it */
+                json_out_key(out, o->env[i], (size_t)n);
+                json_out_bytes(out, NULL, value, strlen(value));
         }
-        return r < 0 ? r : buffer_append_text(to, "}");
+        json_out_end(out, '}');
 }
 
 int run_script_collect(const struct options *o, const char *first, const char *file, bool write,
@@ -104,22 +65,26 @@ int run_script_collect(const struct options *o, const char *first, const char *f
                 [FEEDER_NONE] = "none", [FEEDER_PIPE] = "pipe", [FEEDER_TERMINAL] = "terminal"};
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(RUN_SCRIPT_MAX);
 
-        int r = append_arguments(&b, o, first);
-        if (r >= 0)
-                r = append_environment(&b, o);
-        if (r >= 0 && file)
-                r = buffer_append_text(&b, ",\"file\":");
-        if (r >= 0 && file)
-                r = append_text(&b, file, strlen(file));
-        if (r >= 0 && write)
-                r = buffer_append_text(&b, ",\"write\":true");
-        if (r >= 0)
-                r = buffer_printf(&b, ",\"input\":\"%s\"}", names[input]);
-        if (r == -EMSGSIZE)
+        struct json_out out = {.to = &b};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "arguments", '[');
+        json_out_bytes(&out, NULL, first, strlen(first));
+        for (size_t i = 0; i < o->n_rest; i++)
+                json_out_bytes(&out, NULL, o->rest[i], strlen(o->rest[i]));
+        json_out_end(&out, ']');
+        append_environment(&out, o);
+        if (file)
+                json_out_bytes(&out, "file", file, strlen(file));
+        if (write)
+                json_out_bool(&out, "write", true);
+        json_out_text(&out, "input", names[input]);
+        json_out_end(&out, '}');
+        if (out.error == -EMSGSIZE)
                 return error_set(err, E2BIG,
                                  "the arguments of the code, and --env, are longer than %d MiB",
                                  RUN_SCRIPT_MAX >> 20);
-        if (r < 0)
-                return error_errno(err, -r, "arguments of the code");
+        if (out.error < 0)
+                return error_errno(err, -out.error, "arguments of the code");
         return fd_sealed("script", buffer_bytes(&b), b.length, err);
 }

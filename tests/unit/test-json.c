@@ -165,6 +165,14 @@ static void test_strings(void)
         check_eq_str(json_string(NULL, "c", NULL), NULL);
 }
 
+static void test_bytes(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
+
+        check_eq_int(json_append_bytes(&b, "a\"\xff\xe2\x82\n\xe2\x82\xac", 9), 0);
+        check_eq_bytes(buffer_bytes(&b), b.length, "\"a\\\"\\udcff\\udce2\\udc82\\n\xe2\x82\xac\"");
+}
+
 static void check_string(const char *text, size_t n, const char *expected)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
@@ -241,6 +249,7 @@ static void test_values_bound(void)
 
 int main(void)
 {
+        run(test_bytes);
         run(test_values_are_unchanged);
         run(test_refusals);
         run(test_depth);
