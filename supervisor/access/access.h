@@ -55,17 +55,5 @@ struct access_refusal {
 int access_init(struct access *a, struct error *err);
 void access_done(struct access *a);
 
-/* Finds a token, another one if the last was refused (refusal: NULL at the start). Returns 1, 0 when no
- * token is needed, or negative errno with what to do as text. */
-int access_find_token(struct access *a, const struct access_refusal *refusal, struct error *err);
-
 /* Appends the answer, as one line. is_renewed: nobody has asked. */
 int access_append_answer(struct access *a, bool is_renewed, struct buffer *to);
-
-/* oauth.c: the token of `cloister login`. As access_find_token(); a->token is the last token. */
-int access_oauth_token(struct access *a, const struct access_refusal *refusal, struct error *err);
-
-/* command.c: the first line that a program prints. argv: a JSON array of strings. input: for its
- * standard input. ms: when it has not ended by then, it is killed with its process group. */
-int access_run(yyjson_val *argv, const char *input, unsigned ms, char *to, size_t size,
-               struct error *err);

@@ -1,4 +1,6 @@
 /* Runs the command that prints a token. */
+#include "supervisor/access/command.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,7 +16,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "supervisor/access/access.h"
 
 static char **make_argv(yyjson_val *list)
 {

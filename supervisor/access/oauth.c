@@ -1,8 +1,10 @@
 /*
- * The token of a server that asks for a login: cloister-oauth has it (supervisor/oauth/commands.h says
+ * The token of a server that asks for a login: cloister-oauth has it (supervisor/oauth/refresh.h says
  * what it reads and writes). It is a program of its own, so that refresh tokens are in no process that
  * lives long.
  */
+#include "supervisor/access/oauth.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 #include "base/json-out.h"
 #include "base/path.h"
 #include "base/program.h"
-#include "supervisor/access/access.h"
+#include "supervisor/access/command.h"
 
 enum {
         INPUT_MAX = 4096, /* access_run() */

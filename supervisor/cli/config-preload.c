@@ -1,5 +1,7 @@
 /* Whether an image has the modules that a profile preloads: searched by name, because code of an
  * image runs in sandboxes only. */
+#include "supervisor/cli/config-preload.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "policy/image.h"
-#include "supervisor/cli/config.h"
 
 enum { TEXT_MAX = 1024, DEPTH_MAX = 12, FOLDERS_MAX = 4096 };
 

@@ -1,4 +1,6 @@
 /* What a config names and this machine lacks: programs, interpreters, images, directories, users. */
+#include "supervisor/cli/config-present.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +15,7 @@
 #include "base/owner.h"
 #include "base/path.h"
 #include "policy/image.h"
-#include "supervisor/cli/config.h"
+#include "supervisor/cli/config-preload.h"
 #include "supervisor/cli/images-list.h"
 #include "supervisor/config/packages-check.h"
 

@@ -1,11 +1,12 @@
 /* Prints the config as Cloister understands it, in the format of a config file. */
+#include "supervisor/cli/config-show.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/mask.h"
-#include "supervisor/cli/config.h"
 #include "supervisor/cli/secrets.h"
 
 static const char masked[] = "***";

@@ -11,6 +11,8 @@
 
 #include "base/cleanup.h"
 #include "base/printable.h"
+#include "supervisor/cli/config-present.h"
+#include "supervisor/cli/config-show.h"
 #include "supervisor/cli/fail.h"
 
 int checked_config_open(struct checked_config *checked, const struct cli_options *o,

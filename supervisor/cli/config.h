@@ -17,15 +17,6 @@ int checked_config_open(struct checked_config *checked, const struct cli_options
                         struct error *err);
 void checked_config_done(struct checked_config *checked);
 
-/* Reports as warnings what the config names and this machine lacks. */
-void config_check_present(const struct cli_options *o, struct config *config);
-/* The same for the modules of "preload". store: the image store, or -1. */
-void config_check_preload(struct config *config, const struct config_profile *profile, int store);
-
-/* The whole config as a document, with secrets masked. places: adds file, line and problem of each
- * server. NULL: out of memory. */
-yyjson_mut_val *config_show(yyjson_mut_doc *doc, const struct config *config, bool places);
-
 /* Prints a value on standard output. Returns the exit status. */
 int config_print(yyjson_mut_val *value, bool pretty);
 

@@ -1,4 +1,6 @@
 /* Files of this machine -> a session. */
+#include "supervisor/cli/copy-in.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +15,6 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "rpc/file-stream.h"
-#include "supervisor/cli/copy.h"
 
 enum { DEPTH_MAX = 16, REQUEST_MAX = 2 * 1024 * 1024 };
 

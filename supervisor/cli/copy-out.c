@@ -1,4 +1,6 @@
 /* Files of a session -> this machine. Everything that the session says of them may be forged. */
+#include "supervisor/cli/copy-out.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,8 +14,6 @@
 #include "base/json-out.h"
 #include "base/terminal.h"
 #include "rpc/file-stream.h"
-#include "supervisor/cli/copy.h"
-#include "supervisor/cli/file-writer.h"
 
 enum {
         PIECE_MAX = 1024 * 1024,

@@ -32,18 +32,6 @@ struct copy {
 /* "x", "/workspace/x" and "" -> path. Anything else is an error. */
 int copy_take_path(const char *text, struct copy_end *ret, struct error *err);
 
-/* from, to: a path of this machine, or "-". An error is one for the whole copy. */
-int copy_in(struct copy *copy, const char *from, struct error *err);
-int copy_out(struct copy *copy, const char *to, struct error *err);
-
-/* The files of a stream (rpc/file-stream.h) in fd, written in place. */
-int copy_in_stream(struct copy *copy, int fd, struct error *err);
-/* All files below a directory of the session; a directory that is not there has none. */
-struct file_writer;
-int copy_out_all(struct copy *copy, struct file_writer *writer, struct error *err);
-
-/* For copy_in() and copy_out(). */
-
 /* What a path in the session is: "directory", "file", "other" or "absent". The document, with the files below it, is owned. */
 int copy_list(struct copy *copy, const char *path, yyjson_doc **ret, yyjson_val **result,
               struct error *err);

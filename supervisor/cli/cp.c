@@ -15,7 +15,8 @@
 
 #include "base/cleanup.h"
 #include "base/exit-status.h"
-#include "supervisor/cli/copy.h"
+#include "supervisor/cli/copy-in.h"
+#include "supervisor/cli/copy-out.h"
 #include "supervisor/cli/fail.h"
 
 /* SESSION:PATH: the longest part before a colon that is the name of a live session. A path with a slash before the first

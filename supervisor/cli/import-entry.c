@@ -4,6 +4,8 @@
  * Each value is checked. One that may be a secret is not copied: ${NAME} replaces it, and the
  * report names the variable (unless the user wants secrets to be copied).
  */
+#include "supervisor/cli/import-entry.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -12,7 +14,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/import.h"
 #include "supervisor/cli/secrets.h"
 
 enum { NAME_SIZE = 128, VALUE_MAX = 256 * 1024, DIGITS = 32 };

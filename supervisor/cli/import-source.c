@@ -1,4 +1,6 @@
 /* The config files of other clients, and how to find the object of servers in them. */
+#include "supervisor/cli/import-source.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +15,8 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "policy/did-you-mean.h"
-#include "supervisor/cli/import.h"
+#include "supervisor/cli/import-list.h"
+#include "supervisor/cli/import-toml.h"
 
 enum { FILE_MAX = 32 * 1024 * 1024, FILES_IN_DIRECTORY = 64 };
 

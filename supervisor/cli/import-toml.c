@@ -4,11 +4,12 @@
  * Debian packages no TOML parser for C, and each machine that runs Cloister has a CPython, from
  * which the images are built. The interpreter gets the file on standard input.
  */
+#include "supervisor/cli/import-toml.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/import.h"
 #include "supervisor/cli/python-program.h"
 
 enum { NOT_TOML = 122 };

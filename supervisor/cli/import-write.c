@@ -5,13 +5,14 @@
  * one is inserted after the brace that opens the file. No existing byte changes, so that comments
  * stay.
  */
+#include "supervisor/cli/import-write.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "policy/config-lines.h"
-#include "supervisor/cli/import.h"
 
 /* Writes "NAME": {…}, each line with this indentation. */
 static int append_entry(struct buffer *to, const struct import_item *item, const char *indent)

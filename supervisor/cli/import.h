@@ -52,31 +52,3 @@ struct import {
         size_t existing_length;
         yyjson_doc *existing_doc;
 };
-
-/* All return 0, or negative errno with an error; -ENOMEM anywhere ends the import. */
-
-/* Reads the config at path, if there is one. */
-int import_open(struct import *import, const char *path, bool copy, struct error *err);
-void import_done(struct import *import);
-
-/* Reads the named sources (clients, or paths of files); n == 0: all clients. A named file that
- * cannot be read is an error. */
-int import_read(struct import *import, const char *const *words, size_t n, struct error *err);
-
-/* One entry of a source. */
-int import_take(struct import *import, const struct import_origin *origin, const char *name,
-                yyjson_val *entry, struct error *err);
-int import_leave_out(struct import *import, const struct import_origin *origin, const char *name,
-                     const char *why, struct error *err);
-
-/* Translates a server's entry. notes gets what was lost; *why, if set, is why it cannot be
- * taken. */
-int import_translate(struct import *import, const struct import_origin *origin, const char *name,
-                     yyjson_val *entry, yyjson_mut_val **ret, struct buffer *notes,
-                     const char **why, struct error *err);
-
-/* The content of a TOML file as JSON text. */
-int import_toml(const char *path, char **ret, size_t *length, struct error *err);
-
-/* The existing text with the new entries inserted. */
-int import_text(const struct import *import, struct buffer *to, struct error *err);

@@ -1,4 +1,6 @@
 /* `cloister run -i`: a prompt and a server for it, which ends with the prompt. */
+#include "supervisor/cli/prompt-server.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +13,8 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
-#include "supervisor/cli/copy.h"
+#include "supervisor/cli/copy-in.h"
+#include "supervisor/cli/copy-out.h"
 #include "supervisor/cli/fail.h"
 #include "supervisor/cli/monitor-command.h"
 #include "supervisor/cli/prompt.h"

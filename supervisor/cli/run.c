@@ -16,7 +16,7 @@
 #include "supervisor/cli/feeder.h"
 #include "supervisor/cli/inputs.h"
 #include "supervisor/cli/monitor-command.h"
-#include "supervisor/cli/prompt.h"
+#include "supervisor/cli/prompt-server.h"
 #include "supervisor/cli/receiver.h"
 #include "supervisor/cli/requirements-key.h"
 #include "supervisor/cli/run-mounts.h"

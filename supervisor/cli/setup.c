@@ -23,7 +23,7 @@
 #include "supervisor/cli/config-target.h"
 #include "supervisor/cli/entry-text.h"
 #include "supervisor/cli/fail.h"
-#include "supervisor/cli/import.h"
+#include "supervisor/cli/import-toml.h"
 
 enum { FILE_MAX = 32 * 1024 * 1024, TEXT_MAX = FILE_MAX + 64 * 1024 };
 

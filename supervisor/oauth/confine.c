@@ -2,6 +2,8 @@
  * What cloister-oauth gives up: privileges, core dumps, being traced, and files other than its own.
  * What stays is what libcurl and the resolver need to make connections.
  */
+#include "supervisor/oauth/confine.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/landlock.h"
 #include "base/path.h"
-#include "supervisor/oauth/commands.h"
 
 /* The rights that a rule for a file may have. */
 enum { READ_FILE = LANDLOCK_READ & ~(1 << 3) };

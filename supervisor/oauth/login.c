@@ -5,6 +5,8 @@
  * until the browser is back: the issuer (RFC 9207), the verifier (RFC 7636) and the state belong to one
  * request.
  */
+#include "supervisor/oauth/login.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +15,12 @@
 
 #include "base/cleanup.h"
 #include "base/printable.h"
-#include "supervisor/oauth/commands.h"
 #include "supervisor/oauth/discovery.h"
 #include "supervisor/oauth/form.h"
 #include "supervisor/oauth/listener.h"
 #include "supervisor/oauth/pkce.h"
 #include "supervisor/oauth/registration.h"
+#include "supervisor/oauth/store.h"
 #include "supervisor/oauth/token.h"
 #include "supervisor/options/options.h"
 

@@ -1,11 +1,13 @@
 /* `cloister logout`: revokes the tokens where the server offers that, and removes the file. */
+#include "supervisor/oauth/logout.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/printable.h"
-#include "supervisor/oauth/commands.h"
+#include "supervisor/oauth/store.h"
 #include "supervisor/oauth/token.h"
 
 static int remove_login(const struct oauth_target *target, struct oauth_store *store,

@@ -15,7 +15,11 @@
 #include "base/path.h"
 #include "policy/did-you-mean.h"
 #include "supervisor/config/config-files.h"
-#include "supervisor/oauth/commands.h"
+#include "supervisor/oauth/confine.h"
+#include "supervisor/oauth/login.h"
+#include "supervisor/oauth/logout.h"
+#include "supervisor/oauth/refresh.h"
+#include "supervisor/oauth/store.h"
 #include "supervisor/options/options.h"
 
 static const char *lookup(const char *name)

@@ -1,10 +1,11 @@
 /* A login as JSON. */
+#include "supervisor/oauth/record.h"
+
 #include <errno.h>
 #include <string.h>
 
 #include "base/json-out.h"
 #include "base/json.h"
-#include "supervisor/oauth/store.h"
 
 enum { VERSION = 1 };
 

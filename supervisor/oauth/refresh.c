@@ -1,4 +1,6 @@
 /* A token for the broker, by way of cloister-access: the stored one, or a new one. */
+#include "supervisor/oauth/refresh.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +13,9 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/json.h"
-#include "supervisor/oauth/commands.h"
+#include "supervisor/oauth/metadata.h"
+#include "supervisor/oauth/store.h"
+#include "supervisor/oauth/target.h"
 #include "supervisor/oauth/token.h"
 
 enum {

@@ -11,8 +11,11 @@
 #include <assert.h>
 #include <string.h>
 
-#include "supervisor/oauth/commands.h"
 #include "supervisor/oauth/listener.h"
+#include "supervisor/oauth/login.h"
+#include "supervisor/oauth/record.h"
+#include "supervisor/oauth/store.h"
+#include "supervisor/oauth/target.h"
 
 static void check_printable(const char *text, size_t size)
 {

@@ -89,7 +89,7 @@ WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "super
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ("supervisor/egress", "supervisor/hub")
 # Uses of an internal header from another folder.
-INTERNAL_USERS = {("supervisor/cli/config-import.c", "policy/config-internal.h")}
+INTERNAL_USERS = {("supervisor/cli/import-list.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 

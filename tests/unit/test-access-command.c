@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "supervisor/access/access.h"
+#include "supervisor/access/command.h"
 #include "tests/unit/test.h"
 
 /* SHORT_MS for a command that does not end; the others have all the time of a busy machine. */

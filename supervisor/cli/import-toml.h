@@ -1,0 +1,9 @@
+/* TOML files. */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+/* The content of a TOML file as JSON text. */
+int import_toml(const char *path, char **ret, size_t *length, struct error *err);
