@@ -1,5 +1,5 @@
 /* The files of `cloister run --out`: read from the sandbox and sent to the process that writes them
- * (supervisor/cli/receiver.h). */
+ * (supervisor/cli/sessions/receiver.h). */
 #pragma once
 
 #include <event2/event.h>

@@ -7,9 +7,9 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "supervisor/cli/fail.h"
-#include "supervisor/cli/help.h"
-#include "supervisor/cli/version.h"
+#include "supervisor/cli/command/fail.h"
+#include "supervisor/cli/command/help.h"
+#include "supervisor/cli/command/version.h"
 
 static int dispatch(const struct cli_commands *commands, const struct options *o)
 {

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "supervisor/cli/command.h"
+#include "supervisor/cli/command/command.h"
 
 /* Returns the exit status: 0, 1 when something failed, 2 when the command line is wrong. Does not
  * return if this process becomes the monitor or the doctor. */

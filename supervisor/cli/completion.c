@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/fail.h"
-#include "supervisor/cli/images-list.h"
-#include "supervisor/cli/sessions.h"
+#include "supervisor/cli/command/fail.h"
+#include "supervisor/cli/images/images-list.h"
+#include "supervisor/cli/sessions/sessions.h"
 
 /* How an argument of this name is completed: an action of compgen, or one of ours. */
 static const char *action_of(const char *argument)

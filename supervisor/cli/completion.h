@@ -1,7 +1,7 @@
 /* Completion of `cloister` in shells. */
 #pragma once
 
-#include "supervisor/cli/command.h"
+#include "supervisor/cli/command/command.h"
 
 /* Prints the script for bash, zsh or fish. Returns the exit status. */
 int completion_print(const struct cli_commands *commands, const char *shell);

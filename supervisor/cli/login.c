@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "supervisor/cli/fail.h"
-#include "supervisor/cli/monitor-command.h"
+#include "supervisor/cli/command/fail.h"
+#include "supervisor/cli/command/monitor-command.h"
 
 static int start(const char *verb, const struct options *o, const char *const *words, size_t n)
 {

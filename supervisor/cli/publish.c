@@ -18,10 +18,10 @@
 #include "base/json.h"
 #include "policy/config.h"
 #include "policy/published-name.h"
-#include "supervisor/cli/config-target.h"
-#include "supervisor/cli/entry-text.h"
-#include "supervisor/cli/fail.h"
-#include "supervisor/cli/python-program.h"
+#include "supervisor/cli/command/fail.h"
+#include "supervisor/cli/command/python-program.h"
+#include "supervisor/cli/config/config-target.h"
+#include "supervisor/cli/config/entry-text.h"
 
 enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };
 

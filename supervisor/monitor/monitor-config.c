@@ -43,8 +43,8 @@ static int read_config(const struct monitor *m, struct config **ret_config,
         if (r >= 0)
                 r = config_finish(config, err);
         if (r >= 0 && m->options->mounts_text)
-                r = config_add_mounts(config, m->options->profile, "--mount", m->options->mounts_text,
-                                      err);
+                r = config_add_mounts(config, m->options->profile, "--mount",
+                                      m->options->mounts_text, err);
         if (r < 0) {
                 config_files_free(files);
                 return r;

@@ -1,7 +1,7 @@
 /* The process that writes the files of `run --out`, in a directory with a link that leads out of it. The
  * first byte: whether names with a leading dot are allowed; then the stream. Whatever comes, nothing
  * outside changes, and no temporary file is left. Accepted when all files were written. */
-#include "supervisor/cli/receiver.h"
+#include "supervisor/cli/sessions/receiver.h"
 
 #include <assert.h>
 #include <dirent.h>

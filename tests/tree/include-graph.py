@@ -81,7 +81,19 @@ RULES = [
         "supervisor/broker",
         ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
-    ("supervisor/cli", ["base/", "policy/", "rpc/", "rootfs/", "supervisor/config/", "supervisor/options/", "supervisor/cli/"]),
+    ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
+    ("supervisor/cli/sessions", ["base/", "policy/", "rpc/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/sessions/"]),
+    ("supervisor/cli/images", ["base/", "policy/", "rootfs/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/images/"]),
+    (
+        "supervisor/cli/config",
+        ["base/", "policy/", "supervisor/config/", "supervisor/options/"] + ["supervisor/cli/" + part for part in ("command/", "images/", "config/")],
+    ),
+    ("supervisor/cli/serve", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/serve/"]),
+    (
+        "supervisor/cli/run",
+        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/"] + ["supervisor/cli/" + part for part in ("command/", "sessions/", "run/")],
+    ),
+    ("supervisor/cli", ["base/", "policy/", "supervisor/options/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
 # Modules of a folder include each other downwards only, but in these folders.
@@ -89,8 +101,8 @@ WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "super
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ("supervisor/egress", "supervisor/hub")
 # Uses of an internal header from another folder.
-INTERNAL_USERS = {("supervisor/cli/import-list.c", "policy/config-internal.h")}
-GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
+INTERNAL_USERS = {("supervisor/cli/config/import-list.c", "policy/config-internal.h")}
+GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 

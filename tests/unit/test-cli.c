@@ -4,8 +4,8 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "supervisor/cli/command/script.h"
 #include "supervisor/cli/commands.h"
-#include "supervisor/cli/script.h"
 
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 /* The process that writes --out: what it writes, and what a hostile stream cannot make it write. */
-#include "supervisor/cli/receiver.h"
+#include "supervisor/cli/sessions/receiver.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Which parts of a server's entry are treated as secrets. */
-#include "supervisor/cli/secrets.h"
+#include "supervisor/cli/config/secrets.h"
 
 #include "tests/unit/test.h"
 

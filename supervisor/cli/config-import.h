@@ -1,6 +1,0 @@
-/* `cloister config import`. */
-#pragma once
-
-#include "supervisor/cli/options.h"
-
-int cli_config_import(const struct options *o, const char *const *words, size_t n);

@@ -1,8 +1,0 @@
-/* What a config names and this machine lacks. */
-#pragma once
-
-#include "policy/config.h"
-#include "supervisor/cli/options.h"
-
-/* Reports as warnings what the config names and this machine lacks. */
-void config_check_present(const struct cli_options *o, struct config *config);

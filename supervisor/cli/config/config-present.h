@@ -1,0 +1,8 @@
+/* What a config names and this machine lacks. */
+#pragma once
+
+#include "policy/config.h"
+#include "supervisor/cli/command/options.h"
+
+/* Reports as warnings what the config names and this machine lacks. */
+void config_check_present(const struct cli_options *o, struct config *config);

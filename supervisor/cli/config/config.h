@@ -1,0 +1,26 @@
+/* Shared by the commands of `cloister config`. */
+#pragma once
+
+#include "base/json.h"
+#include "policy/config.h"
+#include "supervisor/cli/command/options.h"
+#include "supervisor/config/config-files.h"
+
+/* A config that is only inspected, with all its problems. */
+struct checked_config {
+        struct config *config;
+        struct config_files *files; /* NULL when they could not be opened */
+        struct config_findings findings;
+};
+
+int checked_config_open(struct checked_config *checked, const struct cli_options *o,
+                        struct error *err);
+void checked_config_done(struct checked_config *checked);
+
+/* Prints a value on standard output. Returns the exit status. */
+int config_print(yyjson_mut_val *value, bool pretty);
+
+/* The commands. Each returns the exit status. */
+int cli_config_path(const struct options *o, const char *const *words, size_t n);
+int cli_config_check(const struct options *o, const char *const *words, size_t n);
+int cli_config_show(const struct options *o, const char *const *words, size_t n);

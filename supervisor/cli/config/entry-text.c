@@ -1,0 +1,308 @@
+/* Adds an entry to the text of a JSON file and takes it out again. */
+#include "supervisor/cli/config/entry-text.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "policy/config-lines.h"
+
+static size_t count_keys(const struct entry_text *file)
+{
+        size_t n = 0;
+
+        while (file->keys[n])
+                n++;
+        return n;
+}
+
+yyjson_val *entry_text_find(const struct entry_text *file, const char *name)
+{
+        yyjson_val *at = yyjson_doc_get_root(file->doc);
+
+        for (size_t i = 0; file->keys[i]; i++)
+                at = yyjson_obj_get(at, file->keys[i]);
+        return yyjson_obj_get(at, name);
+}
+
+/* ---- adding ---- */
+
+/* Where the entry goes. */
+struct place {
+        size_t at;    /* behind the brace of the innermost object that is there */
+        size_t depth; /* of that object, the root's is 1; 0: there is no file */
+        bool empty;
+};
+
+static int find_place(const struct entry_text *file, struct place *ret, struct error *err)
+{
+        yyjson_val *at = yyjson_doc_get_root(file->doc), *inner = at;
+        size_t n_keys = count_keys(file);
+        struct config_lines lines;
+
+        if (!file->text)
+                return 0;
+        while (yyjson_is_obj(inner)) {
+                at = inner;
+                inner = ret->depth < n_keys ? yyjson_obj_get(at, file->keys[ret->depth]) : NULL;
+                ret->depth++;
+        }
+        if (ret->depth == 0 || inner)
+                return error_set(err, EINVAL, "%s must be an object",
+                                 ret->depth ? file->keys[ret->depth - 1] : "the file");
+        config_lines_init(&lines, file->text, file->n, yyjson_doc_get_root(file->doc));
+        config_line_of(&lines, at);
+        ret->at = (size_t)(lines.p - file->text) + 1;
+        ret->empty = yyjson_obj_size(at) == 0;
+        return 0;
+}
+
+static int append_indented(struct buffer *to, const char *text, size_t depth)
+{
+        int r = 0;
+
+        for (; r >= 0; text++) {
+                size_t n = strcspn(text, "\n");
+                r = buffer_append(to, text, n);
+                text += n;
+                if (*text == '\0')
+                        break;
+                if (r >= 0)
+                        r = buffer_printf(to, "\n%*s", 2 * (int)depth, "");
+        }
+        return r;
+}
+
+/* The objects that are missing, with the entry in the innermost. */
+static int append_new(struct buffer *to, const struct entry_text *file, const struct place *place,
+                      const char *name, const char *value)
+{
+        size_t depth = place->depth, inner = count_keys(file) + 1;
+        int r = 0;
+
+        if (depth == 0) {
+                r = buffer_append_text(to, "{");
+                depth = 1;
+        }
+        for (; r >= 0 && depth < inner; depth++)
+                r = buffer_printf(to, "\n%*s\"%s\": {", 2 * (int)depth, "", file->keys[depth - 1]);
+        if (r >= 0)
+                r = buffer_printf(to, "\n%*s", 2 * (int)depth, "");
+        if (r >= 0)
+                r = json_append_string(to, name, strlen(name));
+        if (r >= 0)
+                r = buffer_append_text(to, ": ");
+        if (r >= 0)
+                r = append_indented(to, value, depth);
+        while (r >= 0 && depth > (place->depth > 0 ? place->depth : 1)) {
+                depth--;
+                r = buffer_printf(to, "\n%*s}", 2 * (int)depth, "");
+        }
+        return r < 0 || place->depth > 0 ? r : buffer_append_text(to, "\n}\n");
+}
+
+static int make_text(const struct entry_text *file, const struct place *place, const char *name,
+                     const char *value, struct buffer *to)
+{
+        int r = place->depth > 0 ? buffer_append(to, file->text, place->at) : 0;
+
+        if (r >= 0)
+                r = append_new(to, file, place, name, value);
+        if (r < 0 || place->depth == 0)
+                return r;
+        r = buffer_append_text(to, place->empty ? "" : ",");
+        if (r >= 0 && file->text[place->at] != '\n')
+                r = buffer_printf(to, "\n%*s", 2 * (int)(place->depth - place->empty), "");
+        return r < 0 ? r : buffer_append(to, file->text + place->at, file->n - place->at);
+}
+
+/* ---- removing ---- */
+
+/* Behind white space and comments. The text has been parsed before. */
+static size_t skip_blank(const char *text, size_t n, size_t at)
+{
+        while (at < n) {
+                const char *end = NULL;
+                if (strchr(" \t\r\n", text[at])) {
+                        at++;
+                        continue;
+                }
+                if (n - at < 2 || text[at] != '/')
+                        break;
+                if (text[at + 1] == '/')
+                        end = memchr(text + at, '\n', n - at);
+                else if (text[at + 1] == '*' && (end = memmem(text + at + 2, n - at - 2, "*/", 2)))
+                        end += 2;
+                at = end ? (size_t)(end - text) : n;
+        }
+        return at;
+}
+
+static size_t skip_string(const char *text, size_t n, size_t at)
+{
+        for (at++; at < n && text[at] != '"'; at++)
+                at += text[at] == '\\';
+        return at + 1;
+}
+
+/* Behind the value that begins at `at`. */
+static size_t skip_value(const char *text, size_t n, size_t at)
+{
+        size_t depth = 0;
+
+        while (at < n) {
+                char c = text[at];
+                if (c == '"') {
+                        at = skip_string(text, n, at);
+                } else if (c == '/') {
+                        at = skip_blank(text, n, at);
+                        continue;
+                } else if (depth == 0 && strchr(",}] \t\r\n", c)) {
+                        break;
+                } else {
+                        depth += c == '{' || c == '[';
+                        depth -= c == '}' || c == ']';
+                        at++;
+                }
+                if (depth == 0 && (c == '"' || c == '}' || c == ']'))
+                        break;
+        }
+        return at < n ? at : n;
+}
+
+static size_t position(const struct entry_text *file, const yyjson_val *value)
+{
+        struct config_lines lines;
+
+        config_lines_init(&lines, file->text, file->n, yyjson_doc_get_root(file->doc));
+        config_line_of(&lines, value);
+        return (size_t)(lines.p - file->text);
+}
+
+/* The text between two positions is left out; with it the rest of its line, if nothing else is there. */
+static void widen(const struct entry_text *file, size_t *from, size_t *to)
+{
+        size_t begin = *from;
+
+        while (begin > 0 && strchr(" \t", file->text[begin - 1]))
+                begin--;
+        if (begin > 0 && file->text[begin - 1] == '\n' && *to < file->n &&
+            strchr("\r\n", file->text[*to]))
+                *from = begin - 1 - (begin > 1 && file->text[begin - 2] == '\r');
+}
+
+/* Where the member before ends, if there is one: its comma goes when the last member goes. */
+static size_t comma_before(const struct entry_text *file, const yyjson_val *before)
+{
+        if (!before)
+                return SIZE_MAX;
+        size_t at = skip_value(file->text, file->n, position(file, before));
+        return skip_blank(file->text, file->n, at);
+}
+
+static int cut(const struct entry_text *file, yyjson_val *object, const char *name,
+               struct buffer *to)
+{
+        yyjson_val *key, *value = NULL, *before = NULL;
+        yyjson_obj_iter members = yyjson_obj_iter_with(object);
+
+        while ((key = yyjson_obj_iter_next(&members))) {
+                value = yyjson_obj_iter_get_val(key);
+                if (yyjson_equals_str(key, name))
+                        break;
+                before = value;
+        }
+        if (!key)
+                return -ENOENT;
+        size_t from = position(file, key), comma = SIZE_MAX;
+        size_t end = skip_value(file->text, file->n, position(file, value));
+        size_t next = skip_blank(file->text, file->n, end);
+        if (next < file->n && file->text[next] == ',')
+                end = next + 1;
+        else
+                comma = comma_before(file, before);
+        widen(file, &from, &end);
+        size_t copied = 0;
+        int r = 0;
+        if (comma < from) {
+                r = buffer_append(to, file->text, comma);
+                copied = comma + 1;
+        }
+        if (r >= 0)
+                r = buffer_append(to, file->text + copied, from - copied);
+        return r < 0 ? r : buffer_append(to, file->text + end, file->n - end);
+}
+
+/* ---- both ---- */
+
+/* What the document is with the change. value NULL: without the entry. */
+static yyjson_mut_doc *change(const struct entry_text *file, const char *name, const char *value)
+{
+        yyjson_mut_doc *doc = file->doc ? yyjson_doc_mut_copy(file->doc, NULL)
+                                        : yyjson_mut_doc_new(NULL);
+        _cleanup_json_ yyjson_doc *entry = NULL;
+        struct error ignored = {};
+
+        if (!doc)
+                return NULL;
+        if (!file->doc)
+                yyjson_mut_doc_set_root(doc, yyjson_mut_obj(doc));
+        yyjson_mut_val *at = yyjson_mut_doc_get_root(doc);
+        for (size_t i = 0; at && file->keys[i]; i++) {
+                yyjson_mut_val *inner = yyjson_mut_obj_get(at, file->keys[i]);
+                at = inner ? inner : yyjson_mut_obj_add_obj(doc, at, file->keys[i]);
+        }
+        if (value && json_parse(value, strlen(value), &entry, &ignored) < 0)
+                at = NULL;
+        if (at && value)
+                yyjson_mut_obj_add_val(doc, at, name,
+                                       yyjson_val_mut_copy(doc, yyjson_doc_get_root(entry)));
+        else if (at)
+                yyjson_mut_obj_remove_key(at, name);
+        if (at)
+                return doc;
+        yyjson_mut_doc_free(doc);
+        return NULL;
+}
+
+/* The new text says what it should, and nothing else. */
+static int check(const struct entry_text *file, const char *name, const char *value,
+                 const struct buffer *text, struct error *err)
+{
+        _cleanup_json_mut_ yyjson_mut_doc *wanted = change(file, name, value), *got = NULL;
+        _cleanup_json_ yyjson_doc *parsed = NULL;
+        struct error ignored = {};
+
+        if (!wanted)
+                return error_errno(err, ENOMEM, "%s", name);
+        if (json_parse_config(buffer_bytes(text), text->length, &parsed, &ignored) >= 0)
+                got = yyjson_doc_mut_copy(parsed, NULL);
+        if (got && yyjson_mut_equals(yyjson_mut_doc_get_root(wanted), yyjson_mut_doc_get_root(got)))
+                return 0;
+        return error_set(err, EBADMSG,
+                         "it is written in a way that is not understood here: edit it by hand");
+}
+
+int entry_text_add(const struct entry_text *file, const char *name, const char *value,
+                   struct buffer *to, struct error *err)
+{
+        struct place place = {};
+        int r = find_place(file, &place, err);
+
+        if (r < 0)
+                return r;
+        r = make_text(file, &place, name, value, to);
+        return r < 0 ? error_errno(err, -r, "%s", name) : check(file, name, value, to, err);
+}
+
+int entry_text_remove(const struct entry_text *file, const char *name, struct buffer *to,
+                      struct error *err)
+{
+        yyjson_val *at = yyjson_doc_get_root(file->doc);
+
+        for (size_t i = 0; file->keys[i]; i++)
+                at = yyjson_obj_get(at, file->keys[i]);
+        int r = cut(file, at, name, to);
+        return r < 0 ? error_errno(err, -r, "%s", name) : check(file, name, NULL, to, err);
+}

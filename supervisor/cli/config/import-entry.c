@@ -1,0 +1,524 @@
+/*
+ * Translates an entry of another client's file into an entry of Cloister's config.
+ *
+ * Each value is checked. One that may be a secret is not copied: ${NAME} replaces it, and the
+ * report names the variable (unless the user wants secrets to be copied).
+ */
+#include "supervisor/cli/config/import-entry.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "supervisor/cli/config/secrets.h"
+
+enum { NAME_SIZE = 128, VALUE_MAX = 256 * 1024, DIGITS = 32 };
+
+struct entry {
+        struct import *import;
+        const struct import_origin *origin;
+        const char *name;
+        yyjson_mut_val *to;
+        struct buffer *notes;
+        const char *why;
+        struct error *err;
+};
+
+static int no_memory(struct entry *e)
+{
+        return error_errno(e->err, ENOMEM, "import");
+}
+
+static int note(struct entry *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int note(struct entry *e, const char *format, ...)
+{
+        _cleanup_free_ char *text = NULL;
+        va_list args;
+
+        va_start(args, format);
+        int r = vasprintf(&text, format, args);
+        va_end(args);
+        if (r < 0) {
+                text = NULL;
+                return no_memory(e);
+        }
+        r = buffer_printf(e->notes, "%s%s", e->notes->length ? "; " : "", text);
+        /* The rest is cut. */
+        return r == -ENOMEM ? no_memory(e) : 0;
+}
+
+/* A string, a number or a boolean as text; a number is not NUL-terminated. */
+static char *text_of(yyjson_val *value)
+{
+        if (yyjson_is_bool(value))
+                return strdup(yyjson_get_bool(value) ? "true" : "false");
+        if (yyjson_is_raw(value))
+                return strndup(yyjson_get_raw(value), yyjson_get_len(value));
+        return yyjson_is_str(value) ? strdup(yyjson_get_str(value)) : NULL;
+}
+
+/* Converts a name to the form of an environment variable: LIKE_THIS. */
+static void upper(const char *text, char ret[NAME_SIZE])
+{
+        size_t n = 0;
+
+        while (*text && !isalnum((unsigned char)*text))
+                text++;
+        if (isdigit((unsigned char)*text))
+                ret[n++] = '_';
+        for (; *text && n < NAME_SIZE - 1; text++)
+                ret[n++] = isalnum((unsigned char)*text) ? (char)toupper((unsigned char)*text)
+                                                         : '_';
+        ret[n] = '\0';
+}
+
+static const struct import_secret *find_secret(const struct import *import, const char *variable)
+{
+        for (size_t i = 0; i < import->n_secrets; i++)
+                if (strcmp(import->secrets[i].variable, variable) == 0)
+                        return &import->secrets[i];
+        return NULL;
+}
+
+static int add_secret(struct entry *e, const char *variable, const char *what, const char *value)
+{
+        struct import *import = e->import;
+        struct import_secret *grown = reallocarray(import->secrets, import->n_secrets + 1,
+                                                   sizeof(*grown));
+        if (!grown)
+                return no_memory(e);
+        import->secrets = grown;
+        struct import_secret *new = &grown[import->n_secrets++];
+        *new = (struct import_secret){strdup(variable), strdup(e->name), strdup(what),
+                                      strdup(e->origin->file), value ? strdup(value) : NULL};
+        return new->variable &&new->server &&new->what &&new->file && (!value || new->value)
+                       ? 0
+                       : no_memory(e);
+}
+
+static bool is_other(const struct import_secret *secret, const char *value)
+{
+        return secret && (!secret->value || strcmp(secret->value, value) != 0);
+}
+
+/* Chooses the variable for a secret: its own name, with the server's name as a prefix if another
+ * server uses it. */
+static void variable_for(const struct entry *e, const char *what, const char *value,
+                         char ret[NAME_SIZE])
+{
+        char name[NAME_SIZE], server[NAME_SIZE], both[2 * NAME_SIZE];
+
+        upper(what, name);
+        upper(e->name, server);
+        snprintf(ret, NAME_SIZE, "%s", *name ? name : "SECRET");
+        if (!*name || is_other(find_secret(e->import, ret), value)) {
+                snprintf(both, sizeof(both), "%.60s_%.60s", server, *name ? name : "SECRET");
+                snprintf(ret, NAME_SIZE, "%s", both);
+        }
+        for (int i = 2; is_other(find_secret(e->import, ret), value) && i < 100; i++)
+                snprintf(ret, NAME_SIZE, "%.100s_%d", both, i);
+}
+
+/* The value with a variable in place of the secret part, all but the first keep and last rest
+ * bytes. */
+static char *hide(struct entry *e, const char *what, const char *value, unsigned keep,
+                  unsigned rest)
+{
+        char variable[NAME_SIZE], *ret = NULL;
+        size_t n = strlen(value) - keep - rest;
+        _cleanup_free_ char *secret = strndup(value + keep, n);
+
+        if (!secret)
+                return NULL;
+        variable_for(e, what, secret, variable);
+        if (add_secret(e, variable, what, secret) < 0)
+                return NULL;
+        if (e->import->copy)
+                return strdup(value);
+        return asprintf(&ret, "%.*s${%s}%s", (int)keep, value, variable, value + keep + n) < 0
+                       ? NULL
+                       : ret;
+}
+
+/* A client's reference to a variable at text. Returns its length, 0 if there is none; *to is the
+ * same reference for Cloister, NULL if there is no equivalent. */
+static size_t reference(const struct entry *e, const char *text, char to[NAME_SIZE + 4],
+                        bool *input, const char **value)
+{
+        static const char letters[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+        char name[NAME_SIZE];
+        size_t n = strcspn(text, "}");
+
+        *input = false;
+        *value = to;
+        if (strncmp(text, "${env:", 6) == 0 && text[n]) {
+                snprintf(to, NAME_SIZE + 4, "${%.*s}", (int)(n - 6), text + 6);
+        } else if (strncmp(text, "${input:", 8) == 0 && text[n]) {
+                _cleanup_free_ char *id = strndup(text + 8, n - 8);
+                upper(id ? id : "INPUT", name);
+                snprintf(to, NAME_SIZE + 4, "${%s}", name);
+                *input = true;
+        } else if (strncmp(text, "${userHome}", 11) == 0) {
+                snprintf(to, NAME_SIZE + 4, "${HOME}");
+        } else if (strncmp(text, "${workspaceFolder}", 18) == 0) {
+                *value = e->origin->folder;
+        } else if ((e->origin->syntax & IMPORT_BRACES) && strncmp(text, "{env:", 5) == 0 &&
+                   text[n]) {
+                snprintf(to, NAME_SIZE + 4, "${%.*s}", (int)(n - 5), text + 5);
+        } else if ((e->origin->syntax & IMPORT_DOLLAR) && text[0] == '$' &&
+                   (isalpha((unsigned char)text[1]) || text[1] == '_')) {
+                n = strspn(text + 1, letters);
+                snprintf(to, NAME_SIZE + 4, "${%.*s}", (int)n, text + 1);
+                return n + 1;
+        } else {
+                return 0;
+        }
+        return n + 1;
+}
+
+/* Rewrites the client's references to variables in Cloister's syntax. */
+static char *translated(struct entry *e, const char *what, const char *text)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(VALUE_MAX);
+        char to[NAME_SIZE + 4], name[NAME_SIZE];
+        const char *value;
+        bool input;
+
+        while (*text) {
+                size_t n = reference(e, text, to, &input, &value);
+                if (n > 0 && !value) {
+                        e->why = "it uses ${workspaceFolder}, which only the editor knows";
+                        return NULL;
+                }
+                if (input) {
+                        snprintf(name, sizeof(name), "%.*s", (int)strlen(to) - 3, to + 2);
+                        if (!find_secret(e->import, name) && add_secret(e, name, what, NULL) < 0)
+                                return NULL;
+                }
+                if (buffer_append(&b, n ? value : text, n ? strlen(value) : 1) < 0)
+                        return NULL;
+                text += n ? n : 1;
+        }
+        return buffer_append(&b, "", 1) < 0 ? NULL : strdup(buffer_bytes(&b));
+}
+
+static int add_string(struct entry *e, const char *key, yyjson_val *value)
+{
+        _cleanup_free_ char *text = text_of(value), *new = text ? translated(e, key, text) : NULL;
+        unsigned keep, rest;
+
+        if (!new)
+                return text && !e->why ? no_memory(e) : 0;
+        if (strcmp(key, "url") == 0 && secret_in_url(new, &keep, &rest)) {
+                char *hidden = hide(e, "url", new, keep, rest);
+                free(new);
+                new = hidden;
+                if (!new)
+                        return no_memory(e);
+        }
+        yyjson_mut_obj_put(e->to, yyjson_mut_strcpy(e->import->doc, key),
+                           yyjson_mut_strcpy(e->import->doc, new));
+        return 0;
+}
+
+static int add_argument(struct entry *e, yyjson_mut_val *args, const char *after, yyjson_val *value)
+{
+        _cleanup_free_ char *text = text_of(value),
+                            *new = text ? translated(e, "args", text) : NULL;
+        unsigned keep = 0, rest = 0;
+
+        if (!text) {
+                e->why = "an item of its args is no string";
+                return 0;
+        }
+        if (!new)
+                return e->why ? 0 : no_memory(e);
+        bool secret = secret_in_argument(after, new, &keep);
+        bool url = !secret && secret_in_url(new, &keep, &rest);
+        if (secret || url) {
+                const char *what = url                       ? "url"
+                                   : keep                    ? new
+                                   : after &&after[0] == '-' ? after
+                                                             : "argument";
+                _cleanup_free_ char *option = strndup(what, strcspn(what, "="));
+                char *hidden = option ? hide(e, option, new, keep, rest) : NULL;
+                free(new);
+                new = hidden;
+                if (!new)
+                        return no_memory(e);
+        }
+        yyjson_mut_arr_add_strcpy(e->import->doc, args, new);
+        return 0;
+}
+
+static int add_args(struct entry *e, yyjson_val *list, size_t from)
+{
+        yyjson_mut_val *args = yyjson_mut_arr(e->import->doc);
+        size_t i, n;
+        yyjson_val *item;
+        const char *after = NULL;
+        int r = 0;
+
+        yyjson_arr_foreach (list, i, n, item) {
+                if (i >= from && r >= 0 && !e->why)
+                        r = add_argument(e, args, after, item);
+                after = yyjson_get_str(item);
+        }
+        yyjson_mut_obj_put(e->to, yyjson_mut_str(e->import->doc, "args"), args);
+        return r;
+}
+
+static yyjson_mut_val *object_in(struct entry *e, const char *key)
+{
+        yyjson_mut_val *object = yyjson_mut_obj_get(e->to, key);
+
+        return object ? object : yyjson_mut_obj_add_obj(e->import->doc, e->to, key);
+}
+
+static void put(struct entry *e, const char *object, const char *name, const char *value)
+{
+        yyjson_mut_obj_put(object_in(e, object), yyjson_mut_strcpy(e->import->doc, name),
+                           yyjson_mut_strcpy(e->import->doc, value));
+}
+
+/* Variables and headers. */
+static int add_pairs(struct entry *e, const char *key, yyjson_val *object)
+{
+        size_t i, n;
+        yyjson_val *name, *value;
+
+        yyjson_obj_foreach (object, i, n, name, value) {
+                const char *variable = yyjson_get_str(name);
+                _cleanup_free_ char *text = text_of(value),
+                                    *new = text ? translated(e, variable, text) : NULL;
+                if (!new && (e->why || !text))
+                        continue;
+                if (new && !secret_is_plain(variable, new)) {
+                        unsigned keep = strncmp(new, "Bearer ", 7) == 0 ? 7 : 0;
+                        if (!secret_is_reference(new + keep)) {
+                                char *hidden = hide(e, variable, new, keep, 0);
+                                free(new);
+                                new = hidden;
+                        }
+                }
+                if (!new)
+                        return no_memory(e);
+                put(e, key, variable, new);
+        }
+        return 0;
+}
+
+/* Names of variables to pass on. */
+static int add_passed(struct entry *e, yyjson_val *list)
+{
+        size_t i, n;
+        yyjson_val *item;
+
+        yyjson_arr_foreach (list, i, n, item) {
+                const char *name = yyjson_is_obj(item) ? json_string(item, "name", NULL)
+                                                       : yyjson_get_str(item);
+                char reference_to[NAME_SIZE + 8];
+                if (!name || strlen(name) >= NAME_SIZE)
+                        continue;
+                snprintf(reference_to, sizeof(reference_to), "${%s:-}", name);
+                put(e, "env", name, reference_to);
+        }
+        return 0;
+}
+
+static int add_headers_from(struct entry *e, yyjson_val *object)
+{
+        size_t i, n;
+        yyjson_val *name, *value;
+
+        yyjson_obj_foreach (object, i, n, name, value) {
+                char reference_to[NAME_SIZE + 8];
+                if (!yyjson_is_str(value) || yyjson_get_len(value) >= NAME_SIZE)
+                        continue;
+                snprintf(reference_to, sizeof(reference_to), "${%s}", yyjson_get_str(value));
+                put(e, "headers", yyjson_get_str(name), reference_to);
+        }
+        return 0;
+}
+
+static int add_bearer(struct entry *e, yyjson_val *value)
+{
+        char text[NAME_SIZE + 16];
+
+        if (!yyjson_is_str(value) || yyjson_get_len(value) >= NAME_SIZE)
+                return 0;
+        snprintf(text, sizeof(text), "Bearer ${%s}", yyjson_get_str(value));
+        put(e, "headers", "Authorization", text);
+        return 0;
+}
+
+static int add_time(struct entry *e, const char *key, yyjson_val *value, bool milliseconds)
+{
+        double number = 0;
+        char text[DIGITS];
+
+        if (yyjson_is_str(value))
+                return add_string(e, key, value);
+        if (json_double(value, &number) < 0 || number <= 0 || number > 1e9)
+                return note(e, "%s not taken", key);
+        /* More than an hour for one call: the value is in milliseconds. */
+        if (!milliseconds && number <= 3600)
+                snprintf(text, sizeof(text), "%gs", number);
+        else
+                snprintf(text, sizeof(text), "%.0fms", number);
+        yyjson_mut_obj_put(e->to, yyjson_mut_strcpy(e->import->doc, key),
+                           yyjson_mut_strcpy(e->import->doc, text));
+        return 0;
+}
+
+static int add_timeout(struct entry *e, yyjson_val *value)
+{
+        bool milliseconds = e->origin->syntax & IMPORT_MILLISECONDS;
+
+        if (yyjson_is_obj(value)) {
+                yyjson_val *startup = yyjson_obj_get(value, "startup");
+                yyjson_val *request = yyjson_obj_get(value, "request");
+                int r = startup ? add_time(e, "start_timeout", startup, true) : 0;
+                return r >= 0 && request ? add_time(e, "timeout", request, true) : r;
+        }
+        return add_time(e, e->origin->syntax & IMPORT_START ? "start_timeout" : "timeout", value,
+                        milliseconds);
+}
+
+static int add_rules(struct entry *e, const char *key, yyjson_val *list)
+{
+        yyjson_mut_val *rules = object_in(e, "tools");
+
+        yyjson_mut_obj_put(rules, yyjson_mut_strcpy(e->import->doc, key),
+                           yyjson_val_mut_copy(e->import->doc, list));
+        return 0;
+}
+
+static int add_off(struct entry *e, yyjson_val *value, bool off)
+{
+        if (yyjson_is_bool(value) && yyjson_get_bool(value) == off)
+                yyjson_mut_obj_put(e->to, yyjson_mut_str(e->import->doc, "disabled"),
+                                   yyjson_mut_bool(e->import->doc, true));
+        return 0;
+}
+
+static int add_command(struct entry *e, yyjson_val *value)
+{
+        if (!yyjson_is_arr(value))
+                return add_string(e, "command", value);
+        int r = add_string(e, "command", yyjson_arr_get_first(value));
+        return r >= 0 && yyjson_arr_size(value) > 1 ? add_args(e, value, 1) : r;
+}
+
+static bool is(const char *key, const char *const *names)
+{
+        for (; *names; names++)
+                if (strcmp(key, *names) == 0)
+                        return true;
+        return false;
+}
+
+#define IS(...) is(key, (const char *const[]){__VA_ARGS__, NULL})
+
+static int add_member(struct entry *e, const char *key, yyjson_val *value)
+{
+        if (IS("command"))
+                return add_command(e, value);
+        if (IS("args"))
+                return add_args(e, value, 0);
+        if (IS("env", "environment"))
+                return add_pairs(e, "env", value);
+        if (IS("env_vars"))
+                return add_passed(e, value);
+        if (IS("cwd", "workingDirectory"))
+                return add_string(e, "cwd", value);
+        if (IS("url", "httpUrl", "serverUrl"))
+                return add_string(e, "url", value);
+        if (IS("headers", "http_headers"))
+                return add_pairs(e, "headers", value);
+        if (IS("env_http_headers"))
+                return add_headers_from(e, value);
+        if (IS("bearer_token_env_var"))
+                return add_bearer(e, value);
+        if (IS("type", "transport", "transportType") && yyjson_equals_str(value, "sse"))
+                return add_string(e, "type", value);
+        if (IS("description"))
+                return add_string(e, "description", value);
+        if (IS("disabled"))
+                return add_off(e, value, true);
+        if (IS("enabled", "isActive"))
+                return add_off(e, value, false);
+        if (IS("timeout"))
+                return add_timeout(e, value);
+        if (IS("tool_timeout_sec"))
+                return add_time(e, "timeout", value, false);
+        if (IS("start_timeout", "startup_timeout_sec"))
+                return add_time(e, "start_timeout", value, false);
+        if (IS("startup_timeout_ms"))
+                return add_time(e, "start_timeout", value, true);
+        if (IS("includeTools", "enabled_tools"))
+                return add_rules(e, "allow", value);
+        if (IS("excludeTools", "disabled_tools"))
+                return add_rules(e, "deny", value);
+        if (IS("type", "transport", "transportType", "trust", "alwaysAllow", "autoApprove",
+               "gallery", "version", "icon", "required", "dev", "default_tools_approval_mode",
+               "_meta"))
+                return 0;
+        if (IS("envFile"))
+                return note(
+                        e, "the variables of its envFile (%s) have to be in Cloister's environment",
+                        yyjson_is_str(value) ? yyjson_get_str(value) : "…");
+        return note(e, "its \"%s\" is not taken", key);
+}
+
+/* Clients start the servers of a project in the project's folder. */
+static void add_folder(struct entry *e)
+{
+        if (e->origin->folder && yyjson_mut_obj_get(e->to, "command") &&
+            !yyjson_mut_obj_get(e->to, "cwd"))
+                yyjson_mut_obj_add_strcpy(e->import->doc, e->to, "cwd", e->origin->folder);
+}
+
+/* Where the server is goes into what is shown before the entry is used: a project's file may name any. */
+static int note_url(struct entry *e)
+{
+        const char *url = yyjson_mut_get_str(yyjson_mut_obj_get(e->to, "url"));
+
+        if (!url)
+                return 0;
+        return note(e, "reached at %s%s", url,
+                    e->origin->folder ? ", which a project's file names" : "");
+}
+
+int import_translate(struct import *import, const struct import_origin *origin, const char *name,
+                     yyjson_val *entry, yyjson_mut_val **ret, struct buffer *notes,
+                     const char **why, struct error *err)
+{
+        struct entry e = {.import = import,
+                          .origin = origin,
+                          .name = name,
+                          .to = yyjson_mut_obj(import->doc),
+                          .notes = notes,
+                          .err = err};
+        size_t i, n;
+        yyjson_val *key, *value;
+        int r = 0;
+
+        if (!e.to)
+                return no_memory(&e);
+        yyjson_obj_foreach (entry, i, n, key, value) {
+                if (r >= 0 && !e.why)
+                        r = add_member(&e, yyjson_get_str(key), value);
+        }
+        add_folder(&e);
+        if (r >= 0)
+                r = note_url(&e);
+        *why = e.why;
+        *ret = e.to;
+        return r;
+}

@@ -1,6 +1,0 @@
-/* `cloister cp`. */
-#pragma once
-
-#include "supervisor/cli/options.h"
-
-int cli_cp(const struct options *o, const char *const *words, size_t n);

@@ -1,6 +1,0 @@
-/* `cloister exec`. */
-#pragma once
-
-#include "supervisor/cli/options.h"
-
-int cli_exec(const struct options *o, const char *const *words, size_t n);

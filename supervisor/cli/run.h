@@ -1,6 +1,0 @@
-/* `cloister run`. */
-#pragma once
-
-#include "supervisor/cli/options.h"
-
-int cli_run(const struct options *o, const char *const *words, size_t n);

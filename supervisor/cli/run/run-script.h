@@ -1,0 +1,19 @@
+/* What the code of `cloister run` gets besides its text: the JSON of the SCRIPT frame (rpc/frame.h). */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/run/feeder.h"
+
+/* The longest arguments and environment that are passed on. */
+enum { RUN_SCRIPT_MAX = 8 * 1024 * 1024 };
+
+/* Checks the values of --env, and finds those that Cloister's own environment has. */
+int run_script_check(const struct options *options, struct error *err);
+
+/* first: sys.argv[0]; file: __file__, or NULL; write: the worker is to write the code there. Returns a
+ * sealed memfd. */
+int run_script_collect(const struct options *options, const char *first, const char *file,
+                       bool write, enum feeder_input input, struct error *err);

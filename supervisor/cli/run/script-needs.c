@@ -1,0 +1,175 @@
+/*
+ * PEP 723: reads the inline metadata of a script.
+ *
+ * A Python of the machine parses it, the one that the image would be made from (script-needs.py). Nothing
+ * of the script is run.
+ */
+#include "supervisor/cli/run/script-needs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "policy/config.h"
+#include "policy/image.h"
+#include "supervisor/cli/command/monitor-command.h"
+#include "supervisor/cli/command/python-program.h"
+#include "supervisor/config/config-files.h"
+
+enum { WRONG = 122, PACKAGES_MAX = 64 * 1024 };
+
+static const unsigned char program[] = {
+#include "supervisor/cli/run/script-needs.inc"
+};
+
+/* A line that begins a block. */
+static bool has_block(const char *text, size_t n)
+{
+        static const char mark[] = "# /// script";
+        const char *end = text + n, *at = text;
+
+        while (at && (at = memmem(at, (size_t)(end - at), mark, sizeof(mark) - 1))) {
+                if (at == text || at[-1] == '\n')
+                        return true;
+                at++;
+        }
+        return false;
+}
+
+/* The monitor reads the files again, which it cannot of a pipe. */
+static bool can_read_twice(const struct options *o)
+{
+        struct stat st;
+
+        for (size_t i = 0; i < o->n_configs; i++)
+                if (stat(o->configs[i], &st) < 0 || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+                        return false;
+        return true;
+}
+
+/* What the profile says of images. Whoever reads the config next reports what is wrong with it. */
+static void read_profile(const struct options *o, bool *has_image, char **python)
+{
+        struct config *config = config_new();
+        struct config_files *files = NULL;
+        struct error ignored = {};
+
+        if (config && can_read_twice(o) &&
+            config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, config, &files,
+                              &ignored) >= 0 &&
+            config_finish(config, &ignored) >= 0) {
+                int i = o->profile ? config_find_profile(config, o->profile, &ignored)
+                                   : (int)config->profile;
+                const struct config_profile *profile = i < 0 ? NULL : &config->profiles[i];
+                *has_image = profile && profile->image;
+                *python = profile && profile->python ? strdup(profile->python) : NULL;
+        }
+        config_files_free(files);
+        config_free(config);
+}
+
+static int ask(const char *python, const char *name, int fd, yyjson_doc **ret, struct error *err)
+{
+        const char *const pythons[] = {python, "python3"};
+        char path[32];
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        for (size_t i = 0; i < ARRAY_SIZE(pythons); i++) {
+                _cleanup_free_ char *text = NULL;
+                size_t n = 0;
+                int r = python_program_run(pythons[i], (const char *)program, path, &text, &n, err);
+                if (r == WRONG)
+                        return error_set(err, EINVAL, "%s %.*s", name,
+                                         (int)strcspn(text ? text : "", "\n"), text ? text : "");
+                if (r == 0)
+                        return json_parse(text, n, ret, err);
+                if (r < 0)
+                        return r;
+        }
+        return error_set(err, ENOENT, "%s: its inline metadata can't be read without a python3",
+                         name);
+}
+
+static int join(yyjson_val *list, const char *name, char **ret, struct error *err)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(PACKAGES_MAX);
+        size_t i, n;
+        yyjson_val *item;
+        int r = 0;
+
+        yyjson_arr_foreach (list, i, n, item) {
+                const char *text = yyjson_get_str(item);
+                r = package_check(text, err);
+                if (r < 0)
+                        return error_context(err, "%s: dependencies", name);
+                if (i > 0)
+                        r = buffer_append_text(&b, ",");
+                if (r >= 0)
+                        r = buffer_append_text(&b, text);
+                if (r < 0)
+                        return error_set(err, -r, "%s: more than %d KiB of dependencies", name,
+                                         PACKAGES_MAX >> 10);
+        }
+        if (n > 0 && !(*ret = strndup(buffer_bytes(&b), b.length)))
+                return error_errno(err, ENOMEM, "%s", name);
+        return 0;
+}
+
+static int add(const char *name, yyjson_val *found, struct options *o, struct script_needs *needs,
+               struct error *err)
+{
+        const char *python = json_string(found, "python", NULL);
+
+        int r = join(yyjson_obj_get(found, "dependencies"), name, &needs->packages, err);
+        if (r < 0)
+                return r;
+        if (python && o->python)
+                return error_set(
+                        err, EINVAL,
+                        "%s needs another Python than --python %s; without the option, %s is used",
+                        name, o->python, python);
+        if (python && !(needs->python = strdup(python)))
+                return error_errno(err, ENOMEM, "%s", name);
+        if (needs->python)
+                o->python = needs->python;
+        if (needs->packages && o->set.n_with == PACKAGE_WITH_MAX)
+                return error_set(err, E2BIG, "%s: with its dependencies more than %d --with", name,
+                                 PACKAGE_WITH_MAX);
+        if (needs->packages)
+                o->set.with[o->set.n_with++] = needs->packages;
+        return 0;
+}
+
+int script_needs_add(const char *name, const char *text, size_t n, int fd, struct options *o,
+                     struct script_needs *needs, struct error *err)
+{
+        _cleanup_free_ char *of_profile = NULL, *given = NULL;
+        _cleanup_json_ yyjson_doc *found = NULL;
+        bool has_image = o->image;
+
+        *needs = (struct script_needs){};
+        if (!has_block(text, n))
+                return 0;
+        if (!has_image)
+                read_profile(o, &has_image, &of_profile);
+        if (has_image)
+                return 0;
+        int r = o->python ? monitor_command_python(o->python, &given, err) : 0;
+        if (r >= 0)
+                r = ask(given        ? given
+                        : of_profile ? of_profile
+                                     : IMAGE_PYTHON_DEFAULT,
+                        name, fd, &found, err);
+        return r < 0 ? r : add(name, yyjson_doc_get_root(found), o, needs, err);
+}
+
+void script_needs_done(struct script_needs *needs)
+{
+        free(needs->packages);
+        free(needs->python);
+}

@@ -1,0 +1,98 @@
+/* Runs the doctor and judges its report. */
+#include "supervisor/cli/serve/attest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/cleanup.h"
+#include "base/exit-status.h"
+#include "base/fd.h"
+#include "base/json.h"
+#include "supervisor/cli/command/monitor-command.h"
+
+enum { REPORT_MAX = 4 * 1024 * 1024 };
+
+static void exec_doctor(const struct options *options, int output)
+{
+        struct monitor_command command;
+        struct error error = {};
+
+        if (monitor_command_init(&command, options, &error) >= 0) {
+                command.options.attack = command.options.json = true;
+                int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
+                        monitor_command_exec(&command, PROGRAM_DOCTOR, NULL, &error);
+        }
+        fprintf(stderr, "cloister: %s\n", error.text);
+        _exit(127);
+}
+
+/* Names the first open rows. */
+static int refuse(yyjson_val *report, struct error *err)
+{
+        _cleanup_buffer_ struct buffer names = BUFFER_INIT(300);
+        yyjson_arr_iter rows = yyjson_arr_iter_with(yyjson_obj_get(report, "rows"));
+        yyjson_val *row;
+        int64_t open = 0;
+
+        json_int64(yyjson_obj_get(report, "open"), &open);
+        while ((row = yyjson_arr_iter_next(&rows))) {
+                const char *verdict = json_string(row, "verdict", NULL);
+                const char *group = json_string(row, "group", NULL);
+                const char *item = json_string(row, "item", NULL);
+                if (!verdict || strcmp(verdict, "open") != 0 || !group || !item)
+                        continue;
+                if (buffer_printf(&names, "%s%s: %s", names.length > 0 ? ", " : "", group, item) <
+                    0)
+                        break; /* enough */
+        }
+        return error_set(
+                err, EPERM,
+                "--attest: not serving, because %lld attacks succeed (%.*s); see 'cloister doctor --attack'",
+                (long long)open, (int)names.length, names.length > 0 ? buffer_bytes(&names) : "");
+}
+
+static int judge(const char *text, size_t n, int status, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        /* The doctor has said on standard error why there is no report. */
+        if (json_parse(text, n, &doc, NULL) < 0)
+                return error_set(
+                        err, EPERM,
+                        "--attest: not serving, because no sandbox could be attacked (see 'cloister doctor --attack')");
+        return status == 0 ? 0 : refuse(yyjson_doc_get_root(doc), err);
+}
+
+int attest_run(const struct options *options, int *status, struct error *err)
+{
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+        int ends[2], wait_status = 0;
+
+        *status = 1;
+
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "--attest");
+        pid_t pid = fork();
+        if (pid == 0)
+                exec_doctor(options, ends[1]);
+        close(ends[1]);
+        _cleanup_close_ int output = ends[0];
+        if (pid < 0)
+                return error_errno(err, errno, "--attest");
+        int r = fd_read_whole(output, REPORT_MAX, &text, &n, err);
+        while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
+                ;
+        if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_NO_SANDBOX)
+                *status = EXIT_NO_SANDBOX;
+        if (r >= 0)
+                r = judge(text, n, wait_status, err);
+        return r < 0 ? r : fd_sealed("attestation", text, n, err);
+}

@@ -1,0 +1,6 @@
+/* `cloister serve`. */
+#pragma once
+
+#include "supervisor/cli/command/options.h"
+
+int cli_serve(const struct options *o, const char *const *words, size_t n);

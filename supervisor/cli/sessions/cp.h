@@ -1,0 +1,6 @@
+/* `cloister cp`. */
+#pragma once
+
+#include "supervisor/cli/command/options.h"
+
+int cli_cp(const struct options *o, const char *const *words, size_t n);

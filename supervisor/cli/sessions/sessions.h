@@ -1,0 +1,12 @@
+/* `cloister sessions`. */
+#pragma once
+
+#include "supervisor/cli/command/options.h"
+
+int cli_sessions(const struct options *o, const char *const *words, size_t n);
+int cli_sessions_end(const struct options *o, const char *const *words, size_t n);
+int cli_sessions_undo(const struct options *o, const char *const *words, size_t n);
+int cli_sessions_reset(const struct options *o, const char *const *words, size_t n);
+
+/* Prints the names of the sessions of all servers, one per line. Returns the exit status. */
+int cli_session_names(void);

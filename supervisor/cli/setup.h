@@ -1,8 +1,0 @@
-/* `cloister setup`. */
-#pragma once
-
-#include "supervisor/cli/options.h"
-
-int cli_setup(const struct options *o, const char *const *words, size_t n);
-
-extern const char cli_help_setup[];
