@@ -45,7 +45,7 @@ struct access {
         int64_t n_tokens; /* that were answered */
 };
 
-/* What the server said to the last request. */
+/* The response of the server to the last request. */
 struct access_refusal {
         int status;
         const char *challenge;
@@ -55,5 +55,5 @@ struct access_refusal {
 int access_init(struct access *a, struct error *err);
 void access_done(struct access *a);
 
-/* Appends the answer, as one line. is_renewed: nobody has asked. */
+/* Appends the answer, as one line. is_renewed: it answers no request. */
 int access_append_answer(struct access *a, bool is_renewed, struct buffer *to);

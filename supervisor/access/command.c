@@ -84,7 +84,7 @@ static ssize_t read_output(int fd, uint64_t until, char *to, size_t size)
         }
 }
 
-/* A program may close its standard output and go on. */
+/* A program may close its standard output and keep running. */
 static bool ends_until(pid_t pid, uint64_t until)
 {
         _cleanup_close_ int pidfd = pidfd_open(pid, 0);

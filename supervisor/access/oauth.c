@@ -1,6 +1,6 @@
 /*
  * The token of a server that asks for a login: cloister-oauth has it (supervisor/oauth/refresh.h says
- * what it reads and writes). It is a program of its own, so that refresh tokens are in no process that
+ * what it reads and writes). It is a separate program, so that refresh tokens are in no process that
  * lives long.
  */
 #include "supervisor/access/oauth.h"
@@ -22,7 +22,7 @@ enum {
         ANSWER_MAX = 32 * 1024,
 };
 
-/* Nobody has logged in to anything: no process is started to learn that. */
+/* Without a stored login no process is started. */
 static bool has_logins(void)
 {
         char path[PATH_MAX];

@@ -41,8 +41,8 @@ static const struct cli_command rows[] = {
                  CLI_MOUNT | CLI_JSON | CLI_PROMPT,
          1, cli_run,
          "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
-         "of your files, limited memory, processes and time. What follows the file is the\n"
-         "script's own, sys.argv. Output appears as it is printed, what is piped in is\n"
+         "of your files, limited memory, processes and time. The arguments after the file\n"
+         "are the script's sys.argv. Output appears as it is printed, piped input is\n"
          "sys.stdin; Ctrl-C stops the code. The exit status is that of the code: 0, the argument of\n"
          "sys.exit(), or 1 after an exception. It is 2 for wrong arguments, 124 after a\n"
          "timeout, 125 when Cloister itself failed (its config, its image, files that it could not\n"
@@ -77,7 +77,7 @@ static const struct cli_command rows[] = {
          "126 if no sandbox can be created on this machine ('cloister doctor' says why).\n"
          "\n"
          "With --attest, it first runs 'cloister doctor --attack' with the same options, which takes\n"
-         "a second or two. If anything is open, it ends with status 1 and one line. Else clients\n"
+         "a second or two. If anything is open, it ends with status 1 and one line. Otherwise clients\n"
          "can read the report as the resource cloister://attestation.\n"
          "\n"
          "Examples:\n"
@@ -87,9 +87,9 @@ static const struct cli_command rows[] = {
          SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN | CLI_ATTEST, 0, cli_serve,
          "Streamable HTTP at /mcp, for the MCP versions 2025-03-26 to 2025-11-25 (with sessions) and\n"
          "2026-07-28, and the older transport at /sse. --listen may be given four times; without it,\n"
-         "sockets that systemd passes are used, else " LISTEN_DEFAULT ".\n"
+         "sockets that systemd passes are used, otherwise " LISTEN_DEFAULT ".\n"
          "\n"
-         "Without --tokens, everybody who can open the socket can call your tools: on 127.0.0.1 that\n"
+         "Without --tokens, every process that can open the socket can call your tools: on 127.0.0.1 that\n"
          "is every user of this machine. unix:PATH is for you alone (mode 0600), and if you open it to\n"
          "others, each user has sessions of its own. Any other address needs --tokens. Each line of\n"
          "that file, which only you may read, is NAME TOKEN [profile=NAME] [calls=N] [sessions=N]:\n"
@@ -137,7 +137,7 @@ static const struct cli_command rows[] = {
          "\n"
          "With --no-browser, or at a terminal, the URL that the browser ends at can be pasted instead: the\n"
          "browser may be on another machine. --scope asks for further permissions; those of earlier logins\n"
-         "are asked for again. docs/oauth.md describes the config.\n"
+         "are requested again. docs/oauth.md describes the config.\n"
          "\n"
          "Examples:\n"
          "  cloister login calendar\n"
@@ -208,7 +208,7 @@ static const struct cli_command rows[] = {
         {"sessions undo", "NAME [CHECKPOINT]",
          "take a session's variables back to an earlier state", CLI_SERVER, 2, cli_sessions_undo,
          "While a call runs, the call ends as cancelled and the variables are as they were before it.\n"
-         "Else they are as at the newest checkpoint. With CHECKPOINT: as at that one; 'cloister\n"
+         "Otherwise they are as at the newest checkpoint. With CHECKPOINT: as at that one; 'cloister\n"
          "sessions' lists them. Files and what tools have done are not taken back. The session's\n"
          "next result says what has happened.\n"
          "\n"
@@ -238,8 +238,8 @@ static const struct cli_command rows[] = {
          "  cloister config path --config ./mcp.d --json\n"},
         {"config check", "", "report all problems of the config, with file and line",
          CLI_CONFIG | CLI_JSON | CLI_STRICT | CLI_STORE, 0, cli_config_check,
-         "Starts no server. What the config names and this machine lacks is a warning: programs,\n"
-         "interpreters, images, directories, users. The exit status is 1 if there is an error;\n"
+         "Starts no server. Programs, interpreters, images, directories and users that the\n"
+         "config names and this machine lacks are warnings. The exit status is 1 if there is an error;\n"
          "warnings count with --strict.\n"
          "\n"
          "Examples:\n"
@@ -282,7 +282,7 @@ static const struct cli_command rows[] = {
          "name is kept.\n"
          "\n"
          "--python PATH is an interpreter, or the directory of a virtual environment, whose\n"
-         "packages the image contains. Default: the config's python, else /usr/bin/python3.\n"
+         "packages the image contains. Default: the config's python, otherwise /usr/bin/python3.\n"
          "\n"
          "--link says how Cloister and the interpreter are linked. embed: Cloister opens its\n"
          "libpython. module: the interpreter loads Cloister. Default: what the interpreter supports.\n"
@@ -335,7 +335,7 @@ static const struct cli_command rows[] = {
         {"image prune", "", "remove outdated images and unused wheels",
          COMMON | CLI_STORE | CLI_QUIET, 0, cli_image_prune,
          "Removes images with a generated name (default-..., packages-...) whose interpreter or\n"
-         "libraries have changed or are gone, wheels that no remaining image needs, and leftovers of\n"
+         "libraries have changed or were removed, wheels that no remaining image needs, and leftovers of\n"
          "killed builds. Images that you named are kept, and so are those in use.\n"
          "\n"
          "Examples:\n"
@@ -392,7 +392,7 @@ static const struct cli_command rows[] = {
         {"manual", "[COMMAND]", NULL, 0, 2, run_manual,
          "Prints a manual page. 'man cloister' shows the installed ones.\n"},
         {"names", "images | sessions", NULL, 0, 1, cli_names,
-         "Prints names, one a line, for completion.\n"},
+         "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,
          COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_ROOTFS |

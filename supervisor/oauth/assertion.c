@@ -126,7 +126,7 @@ static int append_url(struct buffer *to, const void *data, size_t n)
         return 0;
 }
 
-/* RFC 7518, section 3.4: both numbers in full length, in place of DER. */
+/* RFC 7518, section 3.4: both numbers in full length, instead of DER. */
 static int split_signature(unsigned char *signature, size_t *n)
 {
         const unsigned char *at = signature;

@@ -1,6 +1,6 @@
 /*
- * What cloister-oauth gives up: privileges, core dumps, being traced, and files other than its own.
- * What stays is what libcurl and the resolver need to make connections.
+ * cloister-oauth gives up privileges, core dumps, being traced, and files other than its own. It keeps the files
+ * that libcurl and the resolver need to make connections.
  */
 #include "supervisor/oauth/confine.h"
 

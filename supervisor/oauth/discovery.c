@@ -245,7 +245,7 @@ static int use_defaults(struct found *f, const char *origin, struct error *err)
         return 0;
 }
 
-/* Another client's parameters in the page's URL would be used in place of ours. */
+/* Another client's parameters in the page's URL would replace ours. */
 static int check_page(const char *url, const struct oauth_reach *reach, struct error *err)
 {
         static const char *const ours[] = {
@@ -272,7 +272,7 @@ static int check_page(const char *url, const struct oauth_reach *reach, struct e
                     : r;
 }
 
-/* What the browser's step needs. */
+/* Checks the endpoints and methods that the step in the browser needs. */
 static int check_browser(const struct found *f, struct error *err)
 {
         const struct oauth_server *s = &f->server;

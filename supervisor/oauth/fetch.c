@@ -1,4 +1,4 @@
-/* HTTP requests to servers that nobody trusts. */
+/* HTTP requests to untrusted servers. */
 #include "supervisor/oauth/fetch.h"
 
 #include <curl/curl.h>

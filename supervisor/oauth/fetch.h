@@ -1,6 +1,6 @@
 /*
- * One HTTP request, by libcurl. No redirect is followed, no proxy or cookie is used, nothing of
- * ~/.netrc is read, and no compressed answer is accepted. Each address is checked when it is connected
+ * One HTTP request, by libcurl. No redirect is followed, no proxy or cookie is used,
+ * ~/.netrc is not read, and no compressed answer is accepted. Each address is checked when it is connected
  * to, so that a name that resolves differently the second time gains nothing.
  */
 #pragma once

@@ -143,7 +143,7 @@ static void show_parties(const struct login *l)
         if (oauth_url_origin(server->authorization_endpoint, page, sizeof(page)) >= 0 &&
             oauth_url_origin(server->token_endpoint, tokens, sizeof(tokens)) >= 0 &&
             strcmp(page, tokens) != 0)
-                printf("The page is of %s, but your answer goes to %s: log in only if both are whom you expect.\n\n",
+                printf("The page is of %s, but your answer goes to %s: log in only if you expect both names.\n\n",
                        page, tokens);
 }
 
@@ -176,11 +176,11 @@ static int check_redirect(const struct login *l, struct error *err)
         if (redirect->has_issuer && strcmp(redirect->issuer, server->issuer) != 0)
                 return error_set(
                         err, EACCES,
-                        "the answer is of another authorization server than the one that was asked; nothing of it was used");
+                        "the answer comes from another authorization server than the request went to; it was not used");
         if (!redirect->has_issuer && server->names_issuer)
                 return error_set(
                         err, EACCES,
-                        "the answer does not name its issuer, which this authorization server always does; nothing of it was used");
+                        "the answer does not name its issuer, which this authorization server always does; it was not used");
         if (*redirect->error)
                 return error_set(
                         err, EACCES, "the authorization server refused: %s%s; nothing was changed",
@@ -242,7 +242,7 @@ static int refused_client(const char *why, struct error *err)
                          why);
 }
 
-/* An authorization server that has forgotten its client says so here at last. */
+/* An authorization server that has deleted the client's registration returns invalid_client here. */
 static int exchange(struct login *l, const struct oauth_listener *listener, struct error *err)
 {
         char word[2 * OAUTH_NAME_MAX];
@@ -263,7 +263,7 @@ static int exchange(struct login *l, const struct oauth_listener *listener, stru
         return r;
 }
 
-/* Nobody is asked: the client has its own credentials. */
+/* No browser is needed: the client has its own credentials. */
 static int log_client_in(struct login *l, struct error *err)
 {
         struct error why = {};

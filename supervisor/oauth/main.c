@@ -98,7 +98,7 @@ static int check_use(const struct config *config, const struct config_server *se
         if (server->token_file || server->token_command || has_authorization(server))
                 return error_set(
                         err, EINVAL,
-                        "server \"%s\" has a token in its entry, which is used in place of a login: remove it there first",
+                        "server \"%s\" has a token in its entry, which is used instead of a login: remove it there first",
                         server->name);
         if (user)
                 return error_set(

@@ -84,7 +84,7 @@ static bool list_has(yyjson_val *list, const char *text)
         return false;
 }
 
-/* Scopes that do not fit or are none are left out. */
+/* Scopes that do not fit, and values that are not scopes, are left out. */
 static void add_scopes(yyjson_val *list, char *set, size_t size)
 {
         yyjson_arr_iter iter = yyjson_arr_iter_with(list);

@@ -1,7 +1,7 @@
 /*
  * The documents of authorization and resource servers, as structs of fixed size. All of them are
- * hostile bytes. What is missing is "" or false; what has the wrong type, is too long or holds
- * control characters is an error where it is needed, and missing elsewhere.
+ * hostile bytes. A missing member is "" or false. A member that has the wrong type, is too long or
+ * contains control characters is an error where it is needed, and missing elsewhere.
  */
 #pragma once
 
@@ -74,7 +74,7 @@ struct oauth_tokens {
         int64_t seconds;                     /* of the access token's life; 0: not known */
 };
 
-/* What the browser brought back, decoded. */
+/* The parameters of the redirect, decoded. */
 struct oauth_redirect {
         char code[OAUTH_REFRESH_MAX + 1];
         char state[129];

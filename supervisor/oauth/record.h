@@ -9,7 +9,7 @@
 
 enum { OAUTH_NAME_MAX = 256 /* bytes of a server's name */ };
 
-/* What is known of a login. */
+/* A login. */
 struct oauth_record {
         char name[OAUTH_NAME_MAX + 1], url[OAUTH_URL_MAX + 1];
         char resource[OAUTH_URL_MAX + 1]; /* as the server's metadata names it */

@@ -10,7 +10,7 @@
  *     {"name", "url", "status"?: 401 | 403, "challenge"?: TEXT}
  *     {"token": TOKEN, "seconds"?: N, "renew"?: N}   {"login": false}   {"error": TEXT, "login": true|false}
  *
- * renew: in so many seconds the same request, without a status, renews the token.
+ * renew: after this number of seconds the same request, without a status, renews the token.
  * status: the server refused the last token, and said this in WWW-Authenticate. The second answer: there
  * has been no login, and no request was refused.
  */

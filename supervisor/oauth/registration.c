@@ -8,7 +8,7 @@
 #include "base/json-out.h"
 #include "supervisor/oauth/fetch.h"
 
-/* The method that is asked for: a public client needs no secret that could be lost. */
+/* Chooses the method to request: a public client needs no secret that could be lost. */
 static enum oauth_method preferred(const struct oauth_server *server)
 {
         for (int i = 0; i < OAUTH_PRIVATE_KEY; i++)
@@ -69,7 +69,7 @@ static int register_client(const struct oauth_target *target, const struct oauth
         if (response.status != 201 && response.status != 200 && found->assumed)
                 return error_set(
                         err, EACCES,
-                        "the server (HTTP status %d) names no authorization server, and is none itself (%s answers HTTP status %ld): if it takes a token that you have, set \"token\" or \"headers\" in its entry",
+                        "the server (HTTP status %d) names no authorization server, and is not an authorization server itself (%s answers HTTP status %ld): if it takes a token that you have, set \"token\" or \"headers\" in its entry",
                         found->assumed, what, response.status);
         if (response.status != 201 && response.status != 200) {
                 oauth_parse_error(buffer_bytes(&response.body), response.body.length, code);

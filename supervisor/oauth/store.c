@@ -139,7 +139,8 @@ static int check_file(int fd, const char *path, struct error *err)
         if (fstat(fd, &st) < 0)
                 return error_errno(err, errno, "tokens: %s", path);
         if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
-                return error_set(err, EPERM, "tokens: %s is not a file of its own", path);
+                return error_set(err, EPERM, "tokens: %s is not a regular file with one link",
+                                 path);
         return check_ours(&st, path, err);
 }
 

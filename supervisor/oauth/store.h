@@ -4,7 +4,7 @@
  *
  * The directory ($XDG_STATE_HOME/cloister/oauth) has mode 0700, the files have 0600; anything else
  * is refused. A file is written under another name and renamed; what a writer that was killed left is
- * replaced by the next one. Whoever changes one holds its lock.
+ * replaced by the next one. A process that changes a file holds its lock.
  */
 #pragma once
 

@@ -10,7 +10,7 @@ struct oauth_target {
         const struct config_oauth *config;
         struct oauth_reach reach;
         char secret[OAUTH_SECRET_MAX + 1]; /* of the config, "": none */
-        char key[OAUTH_KEY_MAX + 1];       /* the same; oauth_key_read() */
+        char key[OAUTH_KEY_MAX + 1];       /* of the config, "": none; oauth_key_read() */
 };
 
 /* Reads the config's client_secret, client_secret_file or private_key_file into the target. */

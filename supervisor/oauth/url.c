@@ -194,7 +194,7 @@ bool oauth_url_has_path(const char *url)
         return path && *path != '\0';
 }
 
-/* Origin, path and query of a URL; false: it is none. */
+/* Origin, path and query of a URL; false: it is not a URL. */
 struct pieces {
         char *origin, *path, *query;
 };

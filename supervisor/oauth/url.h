@@ -1,6 +1,6 @@
 /*
- * Which URLs and addresses cloister-oauth may contact. URLs come from documents of servers that
- * nobody trusts: without these checks they could name services of this machine or of its network.
+ * Which URLs and addresses cloister-oauth may contact. URLs come from documents of
+ * untrusted servers: without these checks they could name services of this machine or of its network.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 enum { OAUTH_URL_MAX = 2048 };
 
-/* What else than the public Internet may be contacted. */
+/* The addresses outside the public Internet that may be contacted. */
 struct oauth_reach {
         bool loopback; /* 127.0.0.0/8 and ::1, also by http */
         bool private;  /* RFC 1918, RFC 4193, RFC 6598, and loopback by https */

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "policy/package-set.h"
 
-/* What the monitor is started for. The broker's modes come first. */
+/* The purposes of a monitor. The broker's modes come first. */
 enum mode { MODE_MCP, MODE_RUN, MODE_TOOLS, MODE_SERVE, MODE_IMAGE_BUILD, MODE_MAX };
 
 enum {
@@ -48,7 +48,7 @@ struct options {
         const char *profile, *image, *python, *store;
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
-        const char *mounts_text; /* the same as JSON (policy/config.h) */
+        const char *mounts_text; /* `mounts` as JSON (policy/config.h) */
 
         /* Of an image to build. */
         const char *name; /* or of the published tool, or of the server to log in to */
@@ -87,7 +87,7 @@ struct options {
         int listen_fds[OPTION_LISTEN_MAX]; /* serve: listening sockets */
         size_t n_listen_fds;
 
-        /* What the monitor adds for the broker. */
+        /* Set by the monitor for the broker. */
         int filter_fd,
                 egress_filter_fd; /* the latter: of the process that has the network of sessions */
         int control_fd;           /* listens for the owner */

@@ -31,7 +31,7 @@ class Hostile(Login):
                 if good:
                     self.logged_in()
                     continue
-                self.refused("nothing of it was used", browser=True)
+                self.refused("it was not used", browser=True)
                 self.assertEqual(self.world.count("/token"), before)
 
     def test_an_error_of_another_issuer_is_not_shown(self):
@@ -296,12 +296,12 @@ class Files(Login):
         os.chmod(self.file, 0o600)
         self.assertIn("token", self.token())
         os.link(self.file, self.path("second"))
-        self.assertIn("not a file of its own", self.token()["error"])
+        self.assertIn("not a regular file with one link", self.token()["error"])
         os.unlink(self.path("second"))
         self.assertIn("token", self.token())
         os.unlink(self.file)
         os.mkfifo(self.file, 0o600)
-        self.assertIn("not a file of its own", self.token()["error"])
+        self.assertIn("not a regular file with one link", self.token()["error"])
 
     def test_the_directory(self):
         os.chmod(self.directory, 0o755)

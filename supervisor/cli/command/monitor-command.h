@@ -26,7 +26,7 @@ int monitor_command_fd(int fd, struct error *err);
 int monitor_command_exec(const struct monitor_command *command, enum option_program program,
                          const char *verb, struct error *err);
 
-/* The same, as the end of a command: prints the error, and returns the exit status: EXIT_NO_SANDBOX if a
+/* Ends a command with monitor_command_exec(): prints the error, and returns the exit status: EXIT_NO_SANDBOX if a
  * filter around Cloister refuses the call, otherwise this one. */
 int monitor_command_leave(struct monitor_command *command, enum option_program program,
                           const char *verb, int status);

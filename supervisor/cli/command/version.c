@@ -1,4 +1,4 @@
-/* What `cloister --version` prints. */
+/* The version that `cloister --version` prints. */
 #include "supervisor/cli/command/version.h"
 
 #include "cloister-config.h"

@@ -1,4 +1,4 @@
-/* What `cloister --version` prints. */
+/* The version that `cloister --version` prints. */
 #pragma once
 
 /* "cloister 0.1.0 (0123abcdef)", with "-dirty" where files differ from the commit; "cloister 0.1.0"

@@ -268,7 +268,7 @@ int cli_image_path(const struct options *o, const char *const *words, size_t n)
                 return 0;
         }
         if (!image_name_valid(words[0])) {
-                error_set(&error, EINVAL, "'%s' is no name of an image", words[0]);
+                error_set(&error, EINVAL, "'%s' is not a valid image name", words[0]);
                 return cli_fail(2, &error);
         }
         _cleanup_close_ int store = store_open(path, false, &error);

@@ -16,5 +16,5 @@ int cli_image_names(void);
 int images_open(const struct options *o, char path[PATH_MAX], struct error *err);
 
 /* Before the store is changed: where root runs the command and the store is another user's, becomes
- * that user for good, so that nothing of root's is left in it. */
+ * that user permanently, so that it contains no file of root's. */
 int images_become_owner(int store, struct error *err);

@@ -146,7 +146,7 @@ static int put_files(struct talk *t, struct error *err)
         return r < 0 ? error_context(err, "--in") : 0;
 }
 
-/* What is in /workspace/out at the end, as with `cloister run`. Returns the exit status. */
+/* Copies the files of /workspace/out at the end, as `cloister run` does. Returns the exit status. */
 static int collect(struct talk *t, int status)
 {
         struct copy copy = copy_of(t);

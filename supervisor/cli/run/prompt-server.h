@@ -3,7 +3,7 @@
 
 #include "supervisor/cli/command/options.h"
 
-/* What `cloister run -i` begins with. All is borrowed. */
+/* The start of `cloister run -i`. All members are borrowed. */
 struct prompt_start {
         const struct options *options;
         const char *name, *code; /* run first, and what tracebacks call it; NULL: none */

@@ -26,9 +26,10 @@ static int read_regular(const char *path, char **ret, size_t *n, struct error *e
         if (fd < 0 || fstat(fd, &st) < 0)
                 return error_errno(err, errno, "--requirements %s", path);
         if (!S_ISREG(st.st_mode))
-                return error_set(err, EINVAL,
-                                 "--requirements %s: is no regular file: it is read more than once",
-                                 path);
+                return error_set(
+                        err, EINVAL,
+                        "--requirements %s is not a regular file, and it must be read more than once",
+                        path);
         int r = fd_read_whole(fd, FILE_MAX, ret, n, NULL);
         if (r == -EFBIG)
                 return error_set(err, EFBIG, "--requirements %s: larger than %d KiB", path,

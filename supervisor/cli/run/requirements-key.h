@@ -1,4 +1,5 @@
-/* What requirements files say, as a number: which image was made of them is known without an installer. */
+/* The content of requirements files as a number, which finds the image that was built from them without an
+ * installer. */
 #pragma once
 
 #include "base/error.h"

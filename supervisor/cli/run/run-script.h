@@ -1,4 +1,4 @@
-/* What the code of `cloister run` gets besides its text: the JSON of the SCRIPT frame (rpc/frame.h). */
+/* The arguments and environment of the code of `cloister run`: the JSON of the SCRIPT frame (rpc/frame.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@ enum { RUN_SCRIPT_MAX = 8 * 1024 * 1024 };
 /* Checks the values of --env, and finds those that Cloister's own environment has. */
 int run_script_check(const struct options *options, struct error *err);
 
-/* first: sys.argv[0]; file: __file__, or NULL; write: the worker is to write the code there. Returns a
+/* first: sys.argv[0]; file: __file__, or NULL; write: the worker must write the code there. Returns a
  * sealed memfd. */
 int run_script_collect(const struct options *options, const char *first, const char *file,
                        bool write, enum feeder_input input, struct error *err);

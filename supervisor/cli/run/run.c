@@ -31,7 +31,7 @@ enum { PROMPT_SCRIPT_MAX = 512 * 1024 };
 /* Any /workspace has room for such a script (the least limits.workspace is 64 KiB). */
 enum { ALONE_MAX = 32 * 1024 };
 
-/* What is run. Descriptors are the broker's; -1: none. */
+/* The code and its inputs. Descriptors are the broker's; -1: none. */
 struct run {
         struct options *options; /* with what the script needs */
         struct script_needs needs;

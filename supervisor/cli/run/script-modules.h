@@ -3,7 +3,7 @@
  *
  * Of the folder that the script is in, these files are given to the code, and nothing else: the script,
  * each NAME.py whose NAME is a word of the script or of another given file, and the *.py files of each
- * package NAME. Symbolic links are not followed, but for the script itself.
+ * package NAME. Symbolic links are not followed, except the script itself.
  */
 #pragma once
 

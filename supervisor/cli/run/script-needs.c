@@ -52,7 +52,7 @@ static bool can_read_twice(const struct options *o)
         return true;
 }
 
-/* What the profile says of images. Whoever reads the config next reports what is wrong with it. */
+/* Reads the image and interpreter of the profile. The monitor, which reads the config next, reports its errors. */
 static void read_profile(const struct options *o, bool *has_image, char **python)
 {
         struct config *config = config_new();

@@ -12,7 +12,7 @@ import sys
 
 LONGEST = 256 * 1024
 SPECIFIER = r"\s*(===|==|!=|<=|>=|~=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?\s*$"
-# What would have a name come from elsewhere than the index that the installer is set up for.
+# Keys that would make a name come from another index than the installer's.
 SOURCES = ("sources", "index", "index-url", "extra-index-url", "find-links", "no-index")
 
 
@@ -77,12 +77,12 @@ def begins(have, want, n):
 def fits_one(have, specifier):
     match = re.match(SPECIFIER, specifier)
     if match is None:
-        raise Wrong('has a "requires-python" that is no version: %s' % specifier.strip())
+        raise Wrong('has a "requires-python" that is not a version: %s' % specifier.strip())
     operator, version, star = match.groups()
     want, n = parts(version), version.count(".") + 1
     if star:
         if operator not in ("==", "!="):
-            raise Wrong('has a "requires-python" that is no version: %s' % specifier.strip())
+            raise Wrong('has a "requires-python" that is not a version: %s' % specifier.strip())
         return begins(have, want, n) == (operator == "==")
     if operator == "~=":
         return have >= want and begins(have, want, n - 1)

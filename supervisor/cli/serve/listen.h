@@ -17,8 +17,8 @@ struct listener {
 
 #define LISTEN_DEFAULT "127.0.0.1:8808"
 
-/* spec: "HOST:PORT", with port 0 for any, or "unix:PATH". A socket file has mode 0600; one that
- * nobody listens at is replaced. Returns 0 or negative errno. */
+/* spec: "HOST:PORT", with port 0 for any, or "unix:PATH". A socket file has mode 0600; one without
+ * a listener is replaced. Returns 0 or negative errno. */
 int listen_open(const char *spec, struct listener *ret, struct error *err);
 
 /* Takes the sockets that systemd passes (sd_listen_fds(3)). Returns how many, 0 for none. */

@@ -24,6 +24,6 @@ struct serve_helper {
 /* Returns the broker's end of the socket (rpc/serve-messages.h). */
 int serve_helper_start(const struct serve_helper *work, struct error *err);
 
-/* Opens the file of tokens: a regular file of ours, or of root, that nobody else can read. Returns the
+/* Opens the file of tokens: a regular file of ours, or of root, that no other user can read. Returns the
  * descriptor. */
 int serve_tokens_open(const char *path, struct error *err);

@@ -69,8 +69,8 @@ static char *realpath_of_name(const char *path)
 /* The descriptors that the broker gets; -1: none. The first ones listen. */
 enum { TOKENS = LISTEN_MAX, HELPER, ATTESTATION, FDS };
 
-/* With tokens, they name who asks. Else the users of unix sockets are told apart by their uids, and all
- * others are one. */
+/* Tokens name the clients. Without tokens, clients of unix sockets are distinguished by their uids, and all
+ * other clients share one name. */
 static int start_helper(const struct options *o, struct listeners *l, int fds[FDS],
                         struct error *err)
 {

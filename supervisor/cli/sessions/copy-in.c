@@ -118,7 +118,7 @@ static int copy_file(struct copy *copy, int fd, const char *to, struct error *er
         return r;
 }
 
-/* Whether the whole copy is to end with this error. */
+/* Returns whether the whole copy must end with this error. */
 static bool is_final(int r)
 {
         return r == -EPIPE || r == -ENOENT || r == -EBUSY || r == -EFBIG;

@@ -1,4 +1,4 @@
-/* What copies in both directions share. */
+/* The parts of a copy that both directions use. */
 #include "supervisor/cli/sessions/copy.h"
 
 #include <errno.h>

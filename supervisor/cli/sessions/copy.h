@@ -32,10 +32,11 @@ struct copy {
 /* "x", "/workspace/x" and "" -> path. Anything else is an error. */
 int copy_take_path(const char *text, struct copy_end *ret, struct error *err);
 
-/* What a path in the session is: "directory", "file", "other" or "absent". The document, with the files below it, is owned. */
+/* Asks for the kind of a path in the session: "directory", "file", "other" or "absent". The caller owns the
+ * document, which lists the files below it. */
 int copy_list(struct copy *copy, const char *path, yyjson_doc **ret, yyjson_val **result,
               struct error *err);
-/* Another piece was copied: says so in a long copy. */
+/* Counts a copied piece, and prints the progress of a long copy. */
 void copy_progress(struct copy *copy, size_t n);
 void copy_end_progress(struct copy *copy);
 /* One file was left out. */

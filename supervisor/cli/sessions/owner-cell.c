@@ -212,7 +212,7 @@ static int conclude(struct owner_cells *cells, struct sink sinks[2], yyjson_val 
         int code = (int)json_number(result, "exit_status") & 0xff;
 
         cells->is_busy = strcmp(status, "busy") == 0;
-        /* os._exit() has a reason, and the session goes on. */
+        /* os._exit() has a reason, and the session continues. */
         cells->has_exited = strcmp(status, "exit") == 0 && !*json_text(result, "why");
         cells->last_status = cells->has_exited ? code : 0;
         if (cells->json) {

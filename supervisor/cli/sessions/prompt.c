@@ -1,7 +1,7 @@
 /*
  * A prompt for a session.
  *
- * The lines are edited here, and everything else is the session's: whether a block of code goes on (codeop), which names there
+ * The lines are edited here, and everything else is the session's: whether a block of code is incomplete (codeop), which names there
  * are, and how the code runs. The first two are questions that leave no trace in it (PROBE of docs/rpc.md).
  */
 #include "supervisor/cli/sessions/prompt.h"
@@ -106,7 +106,7 @@ static int begin_again(struct prompt *p, struct error *err)
         return r;
 }
 
-/* Whether the block goes on: 1, 0, or negative errno; -EINTR: given up. */
+/* Returns whether the block is incomplete: 1, 0, or negative errno; -EINTR: the user left it. */
 static int goes_on(struct prompt *p, struct error *err)
 {
         bool told = false, begun = false;
@@ -173,7 +173,7 @@ static void drop_block(struct prompt *p)
         buffer_consume(&p->source, p->source.length);
 }
 
-/* Returns 0 to go on, 1 at the end, or negative errno. */
+/* Returns 0 to read the next line, 1 at the end, or negative errno. */
 static int step(struct prompt *p, struct error *err)
 {
         _cleanup_free_ char *line = NULL;

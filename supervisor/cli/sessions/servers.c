@@ -31,7 +31,7 @@ void servers_done(struct servers *servers)
                 yyjson_doc_free(servers->list[i].answer);
 }
 
-/* Accepts only a directory of mode 0700 that we own: nobody else can have put a socket there. */
+/* Accepts only a directory of mode 0700 that we own: no other user can have put a socket there. */
 static DIR *open_own(const char *path)
 {
         struct stat st;

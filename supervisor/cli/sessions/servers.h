@@ -55,9 +55,9 @@ struct server_link {
         char path[CONTROL_PATH_SIZE];
 };
 
-/* path: of a socket. -ECONNREFUSED: the server is gone. */
+/* path: of a socket. -ECONNREFUSED: the server has ended. */
 int server_link_open(struct server_link *ret, const char *path, struct error *err);
-/* The same, for a server that must answer within 0.3 s. */
+/* Opens a link to a server that must answer within 0.3 s. */
 int server_link_open_quickly(struct server_link *ret, const char *path, struct error *err);
 /* To the server that has the session; --server PID chooses among several. */
 int server_link_open_session(struct server_link *ret, const char *name, const char *only,

@@ -1,4 +1,4 @@
-/* What lists of sessions share. */
+/* The parts of `cloister sessions` and of --watch that print sessions. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /*
  * The sessions of all servers, once a second.
  *
- * Each second every server is asked once for its list; a server that has not answered when the next second begins is shown as
- * such. Between two frames the program sleeps: signals and keys wake it. Everything that is shown is escaped: names, code and
+ * Each second every server gets one request for its list; a server that has not answered when the next second begins is
+ * shown as such. Between two frames the program sleeps: signals and keys wake it. Everything that is shown is escaped: names, code and
  * output are of others.
  */
 #include "supervisor/cli/sessions/watch.h"
