@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json-out.h"
 #include "base/printable.h"
 
 enum { ANSWER_MAX = 32 * 1024 * 1024 };
@@ -41,32 +41,28 @@ static const char *network_of(yyjson_val *result)
         return "unknown";
 }
 
-int session_list_print_json(const struct servers *servers, bool one_line)
+int session_list_print_json(const struct servers *servers)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(ANSWER_MAX);
-        int r = buffer_append(&b, "[", 1);
+        struct json_out out = {.to = &b};
 
-        for (size_t i = 0; i < servers->n && r >= 0; i++) {
+        json_out_begin(&out, NULL, '[');
+        for (size_t i = 0; i < servers->n; i++) {
                 yyjson_val *result = yyjson_obj_get(yyjson_doc_get_root(servers->list[i].answer),
                                                     "result");
-                r = buffer_printf(&b,
-                                  "%s{\"server\": %d, \"sessions_max\": %" PRId64
-                                  ", \"ready\": %" PRId64 ", \"network\": \"%s\", \"sessions\": ",
-                                  i == 0     ? ""
-                                  : one_line ? ", "
-                                             : ",\n ",
-                                  (int)servers->list[i].pid, json_number(result, "sessions_max"),
-                                  json_number(result, "ready"), network_of(result));
-                if (r >= 0)
-                        r = json_append(&b, server_sessions(&servers->list[i]));
-                if (r >= 0)
-                        r = buffer_append(&b, "}", 1);
+                json_out_begin(&out, NULL, '{');
+                json_out_int(&out, "server", servers->list[i].pid);
+                json_out_int(&out, "sessions_max", json_number(result, "sessions_max"));
+                json_out_int(&out, "ready", json_number(result, "ready"));
+                json_out_text(&out, "network", network_of(result));
+                json_out_value(&out, "sessions", server_sessions(&servers->list[i]));
+                json_out_end(&out, '}');
         }
-        if (r >= 0)
-                r = buffer_append(&b, "]\n", 2);
+        json_out_end(&out, ']');
         _cleanup_buffer_ struct buffer shown = BUFFER_INIT(2 * ANSWER_MAX);
+        int r = out.error ? out.error : printable_json(&shown, buffer_bytes(&b), b.length);
         if (r >= 0)
-                r = printable_json(&shown, buffer_bytes(&b), b.length);
+                r = buffer_append(&shown, "\n", 1);
         if (r >= 0 && fwrite(buffer_bytes(&shown), 1, shown.length, stdout) != shown.length)
                 r = -EIO;
         return r;

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "supervisor/cli/command/fail.h"
@@ -110,7 +111,7 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
                 error_set(&err, ENOENT, "no server of yours has the process id %s", o->server);
                 status = cli_fail(1, &err);
         } else if (o->json) {
-                int r = session_list_print_json(&servers, false);
+                int r = session_list_print_json(&servers);
                 if (r < 0)
                         status = cli_fail(1, (error_errno(&err, -r, "list sessions"), &err));
         } else if (count(&servers) > 0) {
@@ -160,8 +161,12 @@ static int command(const struct options *o, const char *const *words, size_t n, 
         int r = server_link_open_session(&link, words[0], o->server, &err);
         if (r < 0)
                 return cli_fail(1, &err);
-        buffer_printf(&params, "{\"name\":\"%s\"%s%s%s}", words[0],
-                      n > 1 ? ",\"checkpoint\":\"" : "", n > 1 ? words[1] : "", n > 1 ? "\"" : "");
+        struct json_out out = {.to = &params};
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "name", words[0]);
+        if (n > 1)
+                json_out_text(&out, "checkpoint", words[1]);
+        json_out_end(&out, '}');
         r = server_link_ask(&link, method, &params, &answer, &result, &err);
         server_link_close(&link);
         return r < 0 ? cli_fail(1, &err) : 0;

@@ -256,7 +256,7 @@ static int show(struct watch *w)
                         w->servers.list[n++] = w->servers.list[i];
         }
         w->servers.n = n;
-        int r = session_list_print_json(&w->servers, true);
+        int r = session_list_print_json(&w->servers);
         return r >= 0 && fflush(stdout) != 0 ? -errno : r;
 }
 
