@@ -25,6 +25,14 @@ static void put_text(const char *text)
         put(text, strlen(text));
 }
 
+/* The name of a command's page. */
+static void put_page(const char *name)
+{
+        fputs("cloister\\-", stdout);
+        for (; *name; name++)
+                fputs(*name == ' ' || *name == '-' ? "\\-" : (char[]){*name, '\0'}, stdout);
+}
+
 /* A line that begins with a dot or an apostrophe would be a roff request. */
 static void put_line(const char *line, size_t n)
 {
@@ -107,9 +115,8 @@ static void see_also(const struct cli_commands *all, const char *but)
                 const char *name = all->rows[i].name;
                 if (!all->rows[i].summary || (but && strcmp(name, but) == 0))
                         continue;
-                fputs(".BR cloister\\-", stdout);
-                for (; *name; name++)
-                        fputs(*name == ' ' || *name == '-' ? "\\-" : (char[]){*name, '\0'}, stdout);
+                fputs(".BR ", stdout);
+                put_page(name);
                 puts(" (1),");
         }
         puts(".BR cloister.json (5)");
@@ -119,9 +126,7 @@ static void page(const struct cli_commands *all, const struct cli_command *comma
 {
         title(command->name);
         puts(".SH NAME");
-        fputs("cloister\\-", stdout);
-        for (const char *c = command->name; *c; c++)
-                fputs(*c == ' ' || *c == '-' ? "\\-" : (char[]){*c, '\0'}, stdout);
+        put_page(command->name);
         fputs(" \\- ", stdout);
         put_text(command->summary ? command->summary : "internal");
         fputs("\n.SH SYNOPSIS\n.B cloister ", stdout);

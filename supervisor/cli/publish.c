@@ -23,7 +23,7 @@
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/entry-text.h"
 
-enum { NO_SCRIPT = 122, TEXT_MAX = 16 * 1024 * 1024 };
+enum { TEXT_MAX = 16 * 1024 * 1024 };
 
 static const unsigned char program[] = {
 #include "supervisor/cli/publish.inc"
@@ -33,19 +33,17 @@ static const unsigned char program[] = {
 
 static int ask_python(const char *path, char **ret, size_t *n, struct error *err)
 {
-        static const char *const pythons[] = {"python3", "/usr/bin/python3"};
+        static const char *const pythons[] = {"python3", "/usr/bin/python3", NULL};
+        _cleanup_free_ char *text = NULL;
+        int r = python_program_run(pythons, (const char *)program, path, &text, n, err);
 
-        for (size_t i = 0; i < ARRAY_SIZE(pythons); i++) {
-                _cleanup_free_ char *text = NULL;
-                int r = python_program_run(pythons[i], (const char *)program, path, &text, n, err);
-                if (r == 0)
-                        *ret = take_ptr(text);
-                if (r <= 0)
-                        return r;
-                if (r == NO_SCRIPT)
-                        return error_set(err, EINVAL, "%s: %.300s", path, text ? text : "");
-        }
-        return error_set(err, ENOENT, "%s: reading a script needs a python3 in PATH", path);
+        if (r == 0)
+                *ret = take_ptr(text);
+        if (r == PYTHON_WRONG)
+                return error_set(err, EINVAL, "%s: %.300s", path, text ? text : "");
+        return r <= 0 ? r
+                      : error_set(err, ENOENT, "%s: reading a script needs a python3 in PATH",
+                                  path);
 }
 
 /* The file's name without .py, in characters of a tool's name. */

@@ -17,9 +17,7 @@
 #include "cloister-config.h"
 #include "supervisor/cli/command/fail.h"
 
-/* Resolves the directory, but not the file: a virtual environment's interpreter is a symbolic link,
- * and its own path tells that it is one. */
-static int absolute(const char *path, char **ret, struct error *err)
+int monitor_command_absolute(const char *path, char **ret, struct error *err)
 {
         char folder[PATH_MAX], real[PATH_MAX];
         const char *slash = strrchr(path, '/');
@@ -44,7 +42,7 @@ static int find_in_path(const char *name, char **ret, struct error *err)
                 char path[PATH_MAX];
                 if (n > 0 && snprintf(path, sizeof(path), "%.*s/%s", (int)n, p, name) < PATH_MAX &&
                     access(path, X_OK) == 0)
-                        return absolute(path, ret, err);
+                        return monitor_command_absolute(path, ret, err);
                 p += n + (p[n] == ':');
         }
         return error_set(err, ENOENT, "--python %s: not found in PATH", name);
@@ -60,7 +58,7 @@ int monitor_command_python(const char *given, char **ret, struct error *err)
         if (stat(given, &st) < 0)
                 return error_errno(err, errno, "--python %s", given);
         if (!S_ISDIR(st.st_mode))
-                return strchr(given, '/') ? absolute(given, ret, err)
+                return strchr(given, '/') ? monitor_command_absolute(given, ret, err)
                                           : find_in_path(given, ret, err);
         if (snprintf(inside, sizeof(inside), "%s/bin/python3", given) >= (int)sizeof(inside))
                 return error_errno(err, ENAMETOOLONG, "--python");
@@ -69,7 +67,7 @@ int monitor_command_python(const char *given, char **ret, struct error *err)
                         err, ENOENT,
                         "--python %s: neither an interpreter nor a virtual environment (no bin/python3)",
                         given);
-        return absolute(inside, ret, err);
+        return monitor_command_absolute(inside, ret, err);
 }
 
 int monitor_command_fd(int fd, struct error *err)

@@ -31,6 +31,11 @@ int monitor_command_exec(const struct monitor_command *command, enum option_prog
 int monitor_command_leave(struct monitor_command *command, enum option_program program,
                           const char *verb, int status);
 
+/* Resolves the directory of a path, but not the file: that may be a symbolic link that is changed later, or
+ * the interpreter of a virtual environment, which is recognised by its own path. *ret is owned by the
+ * caller. */
+int monitor_command_absolute(const char *path, char **ret, struct error *err);
+
 /* The absolute path of an interpreter given as a path, a name in PATH, or the directory of a
  * virtual environment. *ret is owned by the caller. */
 int monitor_command_python(const char *given, char **ret, struct error *err);

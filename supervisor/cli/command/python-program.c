@@ -25,8 +25,8 @@ static void run(const char *python, const char *program, int in, int out)
         _exit(PYTHON_MISSING);
 }
 
-int python_program_run(const char *python, const char *program, const char *path, char **ret,
-                       size_t *length, struct error *err)
+static int run_one(const char *python, const char *program, const char *path, char **ret,
+                   size_t *length, struct error *err)
 {
         _cleanup_close_ int in = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), out = -1;
         int pipe_fds[2], status = 0;
@@ -48,4 +48,17 @@ int python_program_run(const char *python, const char *program, const char *path
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         return r < 0 ? r : WIFEXITED(status) ? WEXITSTATUS(status) : PYTHON_MISSING;
+}
+
+int python_program_run(const char *const *pythons, const char *program, const char *path,
+                       char **ret, size_t *length, struct error *err)
+{
+        int r = PYTHON_MISSING;
+
+        for (; *pythons && r > 0 && r != PYTHON_WRONG; pythons++) {
+                free(*ret);
+                *ret = NULL;
+                r = run_one(*pythons, program, path, ret, length, err);
+        }
+        return r;
 }

@@ -5,10 +5,12 @@
 
 #include "base/error.h"
 
-enum { PYTHON_MISSING = 120 };
+/* Exit statuses. WRONG: the file is not what the program needs; its output says why. */
+enum { PYTHON_MISSING = 120, PYTHON_WRONG = 122 };
 
 /* It loads no other code (-I: no environment variables, no user directory; -S: no site-packages).
- * python: a name in PATH, or a path. Returns its exit status, PYTHON_MISSING if it cannot be run, or
- * negative errno; *ret is what it printed, and the caller frees it. */
-int python_program_run(const char *python, const char *program, const char *path, char **ret,
-                       size_t *length, struct error *err);
+ * pythons: names in PATH, or paths, ended by NULL: the first one that exits with 0 or PYTHON_WRONG counts.
+ * Returns the exit status or negative errno. *ret is the program's output, ended by a NUL, and the caller
+ * frees it; it must be NULL before. */
+int python_program_run(const char *const *pythons, const char *program, const char *path,
+                       char **ret, size_t *length, struct error *err);

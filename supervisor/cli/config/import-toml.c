@@ -12,8 +12,6 @@
 #include "base/cleanup.h"
 #include "supervisor/cli/command/python-program.h"
 
-enum { NOT_TOML = 122 };
-
 static const char program[] = "import sys, json\n"
                               "try:\n"
                               "    import tomllib\n"
@@ -28,21 +26,20 @@ static const char program[] = "import sys, json\n"
 
 /* python3 may be too old; a newer interpreter has its version in its name. */
 static const char *const pythons[] = {
-        "python3", "python3.14", "python3.13", "python3.12", "python3.11", "/usr/bin/python3",
+        "python3", "python3.14", "python3.13", "python3.12", "python3.11", "/usr/bin/python3", NULL,
 };
 
 int import_toml(const char *path, char **ret, size_t *length, struct error *err)
 {
-        for (size_t i = 0; i < ARRAY_SIZE(pythons); i++) {
-                _cleanup_free_ char *text = NULL;
-                int r = python_program_run(pythons[i], program, path, &text, length, err);
-                if (r == 0)
-                        *ret = take_ptr(text);
-                if (r <= 0)
-                        return r;
-                if (r == NOT_TOML)
-                        return error_set(err, EBADMSG, "%s: %s", path, text);
-        }
+        _cleanup_free_ char *text = NULL;
+        int r = python_program_run(pythons, program, path, &text, length, err);
+
+        if (r == 0)
+                *ret = take_ptr(text);
+        if (r <= 0)
+                return r;
+        if (r == PYTHON_WRONG)
+                return error_set(err, EBADMSG, "%s: %s", path, text);
         return error_set(err, ENOENT,
                          "%s: reading TOML needs a python3 of version 3.11 or later in PATH", path);
 }

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/image.h"
@@ -73,48 +74,53 @@ static void used(int store, const char *name, char *ret, size_t size)
 }
 
 /* One image, with its use and whether it is stale. */
-static int append_image(struct buffer *b, int store, const char *path,
+static int append_image(struct json_out *out, int store, const char *path,
                         const struct image_info *image)
 {
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * MIB);
+        _cleanup_json_ yyjson_doc *doc = NULL;
         char when[32], place[PATH_MAX + IMAGE_NAME_SIZE];
+        yyjson_val *key, *value;
+        size_t i, n;
 
-        used(store, image->name, when, sizeof(when));
-        snprintf(place, sizeof(place), "%s/%s", path, image->name);
-        int r = buffer_printf(b, "{\"path\": ");
+        int r = image_info_append(&b, image);
         if (r >= 0)
-                r = json_append_string(b, place, strlen(place));
-        if (r >= 0)
-                r = buffer_printf(
-                        b, ", \"used\": \"%s\", \"stale\": %s, \"packages_total\": %" PRIu64 ", ",
-                        when, housekeeping_is_stale(store, image) ? "true" : "false",
-                        image->n_packages);
-        size_t at = b->length;
-        if (r >= 0)
-                r = image_info_append(b, image);
+                r = json_parse(buffer_bytes(&b), b.length, &doc, NULL);
         if (r < 0)
                 return r;
-        /* Continues the object begun above: skips the opening brace and its newline. */
-        memmove(buffer_bytes(b) + at, buffer_bytes(b) + at + 1, b->length - at - 1);
-        b->length -= 2;
-        return 0;
+        used(store, image->name, when, sizeof(when));
+        snprintf(place, sizeof(place), "%s/%s", path, image->name);
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "path", place);
+        json_out_text(out, "used", when);
+        json_out_bool(out, "stale", housekeeping_is_stale(store, image));
+        json_out_int(out, "packages_total", (int64_t)image->n_packages);
+        yyjson_obj_foreach (yyjson_doc_get_root(doc), i, n, key, value) {
+                json_out_key(out, yyjson_get_str(key), yyjson_get_len(key));
+                json_out_value(out, NULL, value);
+        }
+        json_out_end(out, '}');
+        return out->error;
+}
+
+static int print(struct buffer *b, int r)
+{
+        if (r >= 0)
+                r = buffer_append(b, "\n", 1);
+        return r < 0 ? r : fwrite(buffer_bytes(b), 1, b->length, stdout) == b->length ? 0 : -EIO;
 }
 
 static int print_json(int store, const struct image_info *images, int n, const char *path)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * MIB);
-        int r = buffer_append(&b, "[", 1);
+        struct json_out out = {.to = &b, .indent = true};
+        int r = 0;
 
-        for (int i = 0; i < n && r >= 0; i++) {
-                if (i > 0)
-                        r = buffer_append(&b, ",\n ", 3);
-                if (r >= 0)
-                        r = append_image(&b, store, path, &images[i]);
-        }
-        if (r >= 0)
-                r = buffer_append(&b, "]\n", 2);
-        if (r >= 0 && fwrite(buffer_bytes(&b), 1, b.length, stdout) != b.length)
-                r = -EIO;
-        return r;
+        json_out_begin(&out, NULL, '[');
+        for (int i = 0; i < n && r >= 0; i++)
+                r = append_image(&out, store, path, &images[i]);
+        json_out_end(&out, ']');
+        return print(&b, r < 0 ? r : out.error);
 }
 
 static void print_table(int store, const struct image_info *images, int n)
@@ -196,20 +202,14 @@ static void print_packages(yyjson_val *packages)
 static int show_json(int store, const char *path, struct image_info *info, yyjson_doc *doc)
 {
         _cleanup_buffer_ struct buffer list = BUFFER_INIT(64 * MIB), b = BUFFER_INIT(64 * MIB);
+        struct json_out out = {.to = &b, .indent = true};
         yyjson_val *packages = yyjson_obj_get(yyjson_doc_get_root(doc), "packages");
 
         int r = packages ? json_append(&list, packages) : buffer_append(&list, "[]", 2);
         if (r >= 0)
                 r = buffer_append(&list, "", 1);
-        if (r < 0)
-                return r;
         info->packages = buffer_bytes(&list);
-        r = append_image(&b, store, path, info);
-        if (r >= 0)
-                r = buffer_append(&b, "\n", 1);
-        if (r >= 0 && fwrite(buffer_bytes(&b), 1, b.length, stdout) != b.length)
-                r = -EIO;
-        return r;
+        return print(&b, r < 0 ? r : append_image(&out, store, path, info));
 }
 
 int cli_image_show(const struct options *o, const char *const *words, size_t n)

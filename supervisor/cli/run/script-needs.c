@@ -21,7 +21,7 @@
 #include "supervisor/cli/command/python-program.h"
 #include "supervisor/config/config-files.h"
 
-enum { WRONG = 122, PACKAGES_MAX = 64 * 1024 };
+enum { PACKAGES_MAX = 64 * 1024 };
 
 static const unsigned char program[] = {
 #include "supervisor/cli/run/script-needs.inc"
@@ -75,24 +75,20 @@ static void read_profile(const struct options *o, bool *has_image, char **python
 
 static int ask(const char *python, const char *name, int fd, yyjson_doc **ret, struct error *err)
 {
-        const char *const pythons[] = {python, "python3"};
+        const char *const pythons[] = {python, "python3", NULL};
+        _cleanup_free_ char *text = NULL;
         char path[32];
+        size_t n = 0;
 
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        for (size_t i = 0; i < ARRAY_SIZE(pythons); i++) {
-                _cleanup_free_ char *text = NULL;
-                size_t n = 0;
-                int r = python_program_run(pythons[i], (const char *)program, path, &text, &n, err);
-                if (r == WRONG)
-                        return error_set(err, EINVAL, "%s %.*s", name,
-                                         (int)strcspn(text ? text : "", "\n"), text ? text : "");
-                if (r == 0)
-                        return json_parse(text, n, ret, err);
-                if (r < 0)
-                        return r;
-        }
-        return error_set(err, ENOENT, "%s: its inline metadata can't be read without a python3",
-                         name);
+        int r = python_program_run(pythons, (const char *)program, path, &text, &n, err);
+        if (r == PYTHON_WRONG)
+                return error_set(err, EINVAL, "%s %.*s", name, (int)strcspn(text ? text : "", "\n"),
+                                 text ? text : "");
+        if (r > 0)
+                return error_set(err, ENOENT,
+                                 "%s: its inline metadata can't be read without a python3", name);
+        return r < 0 ? r : json_parse(text, n, ret, err);
 }
 
 static int join(yyjson_val *list, const char *name, char **ret, struct error *err)

@@ -3,9 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,23 +47,6 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
         return r;
 }
 
-/* The name stays: it may be a symbolic link that is changed later. */
-static char *realpath_of_name(const char *path)
-{
-        const char *slash = strrchr(path, '/');
-        char directory[PATH_MAX], real[PATH_MAX];
-        char *ret = NULL;
-
-        if (snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path + 1) : 1,
-                     slash ? path : ".") >= (int)sizeof(directory) ||
-            !realpath(directory, real))
-                return NULL;
-        return asprintf(&ret, "%s/%s", strcmp(real, "/") == 0 ? "" : real,
-                        slash ? slash + 1 : path) < 0
-                       ? NULL
-                       : ret;
-}
-
 /* The descriptors that the broker gets; -1: none. The first ones listen. */
 enum { TOKENS = LISTEN_MAX, HELPER, ATTESTATION, FDS };
 
@@ -76,7 +57,7 @@ static int start_helper(const struct options *o, struct listeners *l, int fds[FD
 {
         int local[LISTEN_MAX];
         struct serve_helper work = {.listeners = local};
-        _cleanup_free_ char *path = o->tokens ? realpath_of_name(o->tokens) : NULL;
+        _cleanup_free_ char *path = NULL;
 
         for (size_t i = 0; i < l->n; i++) {
                 if (l->all[i].is_unix && !o->tokens)
@@ -84,8 +65,8 @@ static int start_helper(const struct options *o, struct listeners *l, int fds[FD
                 else
                         fds[i] = l->all[i].fd;
         }
-        if (o->tokens && !path)
-                return error_errno(err, errno, "--tokens %s", o->tokens);
+        if (o->tokens && monitor_command_absolute(o->tokens, &path, err) < 0)
+                return error_context(err, "--tokens");
         work.tokens = path;
         if (!work.tokens && work.n_listeners == 0)
                 return 0;
