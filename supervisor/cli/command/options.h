@@ -3,9 +3,6 @@
 
 #include "supervisor/options/options.h"
 
-/* For the files that still have the old name of the struct. */
-#define cli_options options
-
 /* argv without the program's name; all strings are borrowed. The error is one line with the correct form. */
 int cli_options_parse(int argc, char **argv, struct options *ret, struct error *err);
 

@@ -130,13 +130,13 @@ static size_t count_values(const struct import *import)
 }
 
 /* Asks only on a terminal. */
-static bool wants_copies(const struct cli_options *o, const struct import *import, const char *path)
+static bool wants_copies(const struct options *o, const struct import *import, const char *path)
 {
         char answer[16] = "";
         size_t n = count_values(import);
 
-        if (o->secrets || n == 0 || (o->given & (CLI_DRY_RUN | CLI_JSON)) ||
-            !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        if (o->secrets || n == 0 || o->dry_run || o->json || !isatty(STDIN_FILENO) ||
+            !isatty(STDERR_FILENO))
                 return false;
         fprintf(stderr,
                 "%zu value%s may be secret. Copy into %s, which only you can then read? [y/N] ", n,
@@ -173,11 +173,11 @@ static int check_text(const struct import *import, const struct buffer *text, co
         return r;
 }
 
-static int finish(const struct cli_options *o, const struct import *import, const char *path,
+static int finish(const struct options *o, const struct import *import, const char *path,
                   struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
-        bool dry = o->given & CLI_DRY_RUN;
+        bool dry = o->dry_run;
         int r = 0;
 
         if (import->n_taken > 0) {
@@ -190,7 +190,7 @@ static int finish(const struct cli_options *o, const struct import *import, cons
         }
         if (r < 0)
                 return r;
-        if (o->given & CLI_JSON)
+        if (o->json)
                 return say_json(import, import->n_taken > 0 && !dry ? path : NULL);
         say_all(import);
         if (import->n_taken == 0)
@@ -202,7 +202,7 @@ static int finish(const struct cli_options *o, const struct import *import, cons
         return 0;
 }
 
-int cli_config_import(const struct cli_options *o, const char *const *words, size_t n)
+int cli_config_import(const struct options *o, const char *const *words, size_t n)
 {
         bool copy = o->secrets && strcmp(o->secrets, "copy") == 0;
         struct import import = {};

@@ -119,7 +119,7 @@ static void check_store(struct config *config, int store, const char *path)
                 config_report(config, false, error.text);
 }
 
-void config_check_present(const struct cli_options *o, struct config *config)
+void config_check_present(const struct options *o, struct config *config)
 {
         char path[PATH_MAX], text[TEXT_MAX];
         _cleanup_close_ int store = images_open(o, path, NULL);

@@ -5,4 +5,4 @@
 #include "supervisor/cli/command/options.h"
 
 /* Reports as warnings what the config names and this machine lacks. */
-void config_check_present(const struct cli_options *o, struct config *config);
+void config_check_present(const struct options *o, struct config *config);

@@ -15,7 +15,7 @@
 #include "policy/config.h"
 #include "supervisor/config/config-files.h"
 
-int config_target_path(const struct cli_options *o, const char *name, char ret[PATH_MAX],
+int config_target_path(const struct options *o, const char *name, char ret[PATH_MAX],
                        struct error *err)
 {
         struct stat st;

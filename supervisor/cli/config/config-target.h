@@ -10,7 +10,7 @@
 #include "supervisor/cli/command/options.h"
 
 /* Its path: the file named by --config, name in the directory named by it, or the user's own config. */
-int config_target_path(const struct cli_options *o, const char *name, char ret[PATH_MAX],
+int config_target_path(const struct options *o, const char *name, char ret[PATH_MAX],
                        struct error *err);
 
 /* Its text, and the document parsed from it; the caller owns both. Returns 1; 0: there is no such file. */

@@ -15,8 +15,7 @@
 #include "supervisor/cli/config/config-present.h"
 #include "supervisor/cli/config/config-show.h"
 
-int checked_config_open(struct checked_config *checked, const struct cli_options *o,
-                        struct error *err)
+int checked_config_open(struct checked_config *checked, const struct options *o, struct error *err)
 {
         struct error why = {};
 
@@ -122,7 +121,7 @@ static void add_named(const struct checked_config *checked, const char *path, yy
         }
 }
 
-int cli_config_path(const struct cli_options *o, const char *const *words, size_t n)
+int cli_config_path(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = NULL;
         struct checked_config checked;
@@ -131,7 +130,7 @@ int cli_config_path(const struct cli_options *o, const char *const *words, size_
 
         if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
-        doc = (o->given & CLI_JSON) ? yyjson_mut_doc_new(NULL) : NULL;
+        doc = o->json ? yyjson_mut_doc_new(NULL) : NULL;
         yyjson_mut_val *list = doc ? yyjson_mut_arr(doc) : NULL;
         for (size_t i = 0; i < o->n_configs; i++)
                 add_named(&checked, o->configs[i], doc, list);
@@ -218,7 +217,7 @@ static void print_findings(const struct checked_config *checked)
                        n_errors == 1 ? "" : "s", n_warnings, n_warnings == 1 ? "" : "s");
 }
 
-int cli_config_check(const struct cli_options *o, const char *const *words, size_t n)
+int cli_config_check(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = NULL;
         struct checked_config checked;
@@ -228,9 +227,9 @@ int cli_config_check(const struct cli_options *o, const char *const *words, size
                 return cli_fail(1, &err);
         if (checked.findings.n_errors == 0)
                 config_check_present(o, checked.config);
-        bool strict = o->given & CLI_STRICT;
+        bool strict = o->strict;
         int status = checked.findings.n_errors > 0 || (strict && checked.findings.n > 0);
-        if (o->given & CLI_JSON) {
+        if (o->json) {
                 doc = yyjson_mut_doc_new(NULL);
                 status |= config_print(findings_json(doc, &checked), true);
         } else {
@@ -242,7 +241,7 @@ int cli_config_check(const struct cli_options *o, const char *const *words, size
 
 /* ---- show ---- */
 
-int cli_config_show(const struct cli_options *o, const char *const *words, size_t n)
+int cli_config_show(const struct options *o, const char *const *words, size_t n)
 {
         _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
         struct checked_config checked;
@@ -258,7 +257,7 @@ int cli_config_show(const struct cli_options *o, const char *const *words, size_
                 cli_fail(1, &err);
         }
         if (checked.findings.n_errors == 0) {
-                bool json = o->given & CLI_JSON;
+                bool json = o->json;
                 status = config_print(config_show(doc, checked.config, json), !json);
         }
         checked_config_done(&checked);

@@ -13,8 +13,7 @@ struct checked_config {
         struct config_findings findings;
 };
 
-int checked_config_open(struct checked_config *checked, const struct cli_options *o,
-                        struct error *err);
+int checked_config_open(struct checked_config *checked, const struct options *o, struct error *err);
 void checked_config_done(struct checked_config *checked);
 
 /* Prints a value on standard output. Returns the exit status. */

@@ -309,11 +309,11 @@ static void show(const struct edit *edit, bool removed)
         fflush(stdout);
 }
 
-static int confirm(const struct cli_options *o, struct error *err)
+static int confirm(const struct options *o, struct error *err)
 {
         char answer[16] = "";
 
-        if (o->given & CLI_YES)
+        if (o->yes)
                 return 0;
         if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
                 return error_set(
@@ -325,10 +325,10 @@ static int confirm(const struct cli_options *o, struct error *err)
         return error_set(err, ECANCELED, "nothing was written");
 }
 
-static int setup(const struct cli_options *o, const char *word, struct error *err)
+static int setup(const struct options *o, const char *word, struct error *err)
 {
         _cleanup_(edit_done) struct edit edit = {.to = BUFFER_INIT(TEXT_MAX)};
-        bool removed = o->given & CLI_REMOVE;
+        bool removed = o->remove;
 
         edit.client = find_client(word, err);
         int r = edit.client ? path_of(edit.client, edit.path, err) : -EINVAL;
@@ -341,7 +341,7 @@ static int setup(const struct cli_options *o, const char *word, struct error *er
         if (r < 0)
                 return r;
         show(&edit, removed);
-        if (o->given & CLI_DRY_RUN)
+        if (o->dry_run)
                 return 0;
         r = confirm(o, err);
         if (r >= 0)
@@ -352,7 +352,7 @@ static int setup(const struct cli_options *o, const char *word, struct error *er
         return r;
 }
 
-int cli_setup(const struct cli_options *o, const char *const *words, size_t n)
+int cli_setup(const struct options *o, const char *const *words, size_t n)
 {
         struct error err = {};
 
