@@ -179,7 +179,7 @@ class Help(harness.Case):
                 self.assertIn(self.run_cloister(*command, *config * 16).returncode, (0, 1) if command == ["doctor"] else (0,))
                 done = self.run_cloister(*command, *config * 17)
                 self.assertEqual(done.returncode, 2)
-                self.assertRegex(done.stderr.decode(), r"^cloister: --config \S+: at most 16 can be named; put .*directory.*\n$")
+                self.assertRegex(done.stderr.decode(), r"^cloister: --config \S+: at most 16 can be given; put .*directory.*\n$")
 
     def test_the_inner_command_alone_is_refused(self):
         for args in (["broker"], ["broker", "mcp"]):
