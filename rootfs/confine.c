@@ -43,7 +43,7 @@ static void enter_namespaces(uid_t uid, gid_t gid)
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
                     CLONE_NEWPID) < 0)
                 fail("namespaces (see 'cloister doctor')");
-        /* Uid 0 of the machine is mapped nowhere: without a map it is nobody, which does as well.
+        /* Uid 0 of the machine is mapped nowhere: without a map it is the overflow uid, which is sufficient.
          */
         if (uid == 0)
                 return;
@@ -107,7 +107,7 @@ struct confined {
         const char *const *argv;
 };
 
-/* The process between the builder and PID 1 of the namespace: dies with the builder, and PID 1 dies
+/* The process between the builder and PID 1 of the namespace: ends with the builder, and PID 1 ends
  * with it. */
 static _Noreturn void reaper(const void *data, pid_t parent, const int streams[2])
 {

@@ -1,4 +1,4 @@
-/* What an image made from a host's CPython contains. */
+/* Lists the contents of an image made from a host's CPython. */
 #include "rootfs/contents.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static const struct {
         {"/etc/timezone", "Etc/UTC\n"},
 };
 
-/* For hosts without /etc/mime.types; the mimetypes module has a list of its own. */
+/* For hosts without /etc/mime.types; the mimetypes module has its own list. */
 static const char mime_types[] = "application/json json\n"
                                  "application/pdf pdf\n"
                                  "application/zip zip\n"

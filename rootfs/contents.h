@@ -1,4 +1,4 @@
-/* What an image made from a host's CPython contains (docs/images.md lists it for users). */
+/* Lists the contents of an image made from a host's CPython (docs/images.md lists it for users). */
 #pragma once
 
 #include "base/error.h"

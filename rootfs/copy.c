@@ -102,7 +102,7 @@ static int copy_entry(int root, const struct plan_entry *entry, char *chunk)
         return -EINVAL;
 }
 
-/* A file of the host that is gone or unreadable meanwhile. */
+/* A file of the host that was removed or became unreadable meanwhile. */
 static bool may_be_left_out(const struct plan_entry *entry, int r)
 {
         return entry->kind == PLAN_FILE && !entry->required &&

@@ -1,4 +1,4 @@
-/* Copies what a plan lists to a directory. Each file gets an inode of its own. */
+/* Copies what a plan lists to a directory. Each file gets its own inode. */
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 /*
  * root: an empty directory. Modes become 0755 and 0644. Times are kept, because compiled Python
  * files are checked against them; no other metadata is copied. -ENOSPC and -EDQUOT set no error
- * text: the caller knows how much space is needed.
+ * text: the caller computes how much space is needed.
  */
 int copy_plan(int root, const struct plan *plan, struct progress *progress, struct error *err);
 

@@ -93,7 +93,7 @@ static void prune_wheels(int store, const struct image_info *images, int n, uint
         closedir(stream);
 }
 
-/* Removes .set files whose image is gone. */
+/* Removes .set files whose image was removed. */
 static void prune_notes(int store)
 {
         DIR *stream = fd_open_directory(store, ".");

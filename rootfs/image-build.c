@@ -492,7 +492,7 @@ static int choose_name(struct build *b, struct error *err)
         if (b->options->name && !image_name_valid(b->options->name))
                 return error_set(
                         err, EINVAL,
-                        "\"%s\" is no name for an image: letters, digits, _ . and -, 64 at most",
+                        "\"%s\" is not a valid image name: letters, digits, _ . and -, 64 at most",
                         b->options->name);
         if (b->options->name)
                 snprintf(b->info.name, sizeof(b->info.name), "%s", b->options->name);

@@ -3,7 +3,7 @@
  * second or two; only packages are downloaded.
  *
  * The image appears in the store by one rename. A second builder of the same name waits and uses
- * it. The next build removes what a killed builder left. Each file has an inode of its own: an
+ * it. The next build removes what a killed builder left. Each file has its own inode: an
  * image shares nothing with files that the host executes.
  */
 #pragma once

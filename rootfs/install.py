@@ -15,7 +15,7 @@ REQUEST_MAX = 256 * 1024
 REQUIREMENTS_MAX, HAVE_MAX = 100, 4000
 INSTALLER_MEMORY_MAX = 8 << 30  # of pip or uv, which reserves much more than it uses
 SETS_BYTES = 4  # times max_size: what all sets of a profile may take
-YOUNG_S = 24 * 3600  # a set that was asked for since then is not removed, and a resolved request is not resolved again
+YOUNG_S = 24 * 3600  # a set that was requested since then is not removed, and a resolved request is not resolved again
 FORMAT = 1  # of a set, in its name
 
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?"
@@ -136,7 +136,7 @@ def newest_of(text):
     return (now - datetime.timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# ---- what is asked for, and what is allowed ----------------------------------------------------------------------
+# ---- requested packages, and allowed ones -----------------------------------------------------------------------
 
 
 def texts(request, key, most):
@@ -152,7 +152,7 @@ def requirement(text):
     match = REQUIREMENT.fullmatch(text) if len(text) <= 400 else None
     if match is None or match[1].lower().endswith(ARCHIVES):
         shown = text if len(text) <= 100 else text[:100] + "…"
-        raise Failure("%s is no requirement: a package's name, [extras] and versions, as in \"numpy>=2\"; no options, files, urls "
+        raise Failure("%s is not a requirement: a package's name, [extras] and versions, as in \"numpy>=2\"; no options, files, urls "
                       "or repositories" % json.dumps(shown, ensure_ascii=True))
     specifiers = ",".join(sorted(one.strip() for one in (match[3] or "").strip("() ").replace(" ", "").split(",")))
     return canonical(match[1]), match[2] or "", specifiers, match[4] or ""
@@ -257,7 +257,7 @@ class Place:
         """Who could write there could put code into every session."""
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise Failure("%s must be a directory of the user that images belong to, which nobody else can write to" % folder)
+            raise Failure("%s must be a directory of the user that images belong to, to which no other user can write" % folder)
 
     def lock(self, name):
         """Held until this process ends."""
@@ -312,7 +312,7 @@ class Place:
             total -= size
         if total > most:
             raise Failure("the packages of this profile would take %s, and %s is the most (four times packages.max_size): sets "
-                          "that nobody has asked for for a day are removed, and so does cloister image prune"
+                          "without a request for a day are removed, and so does cloister image prune"
                           % (readable(total), readable(most)))
 
     def remove(self, name):
@@ -485,7 +485,7 @@ def install_for_session(asked):
     signal.setitimer(signal.ITIMER_REAL, settings["timeout_ms"] / 1000)
     try:
         if os.geteuid() == 0:
-            raise Failure("packages are never installed by root: name a \"user\" in the config, to whom images belong then")
+            raise Failure("packages are never installed by root: name a \"user\" in the config, who then owns the images")
         answer = install_in(asked["store"], settings, sys.stdin.readline(REQUEST_MAX + 1))
     except Failure as failure:
         answer = {"error": str(failure)}

@@ -177,7 +177,7 @@ int libraries_add(struct plan *plan, const char *loader, const char *program, co
         int r = plan_path(plan, loader, PLAN_REQUIRED, NULL, err);
         if (r >= 0)
                 r = batch_add(&batch, plan, own, err);
-        /* What is found on the way is not linked itself: a listing holds all that its file needs.
+        /* A library found during the search is not linked itself: a listing holds all that its file needs.
          */
         for (size_t i = 0, n = plan->n; i < n && r >= 0; i++) {
                 const char *const argv[] = {loader, "--list", plan->entries[i].path, NULL};

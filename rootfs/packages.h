@@ -35,7 +35,7 @@ DEFINE_CLEANUP(struct packages *, packages_free)
 #define _cleanup_packages_ _cleanup_(cleanup_packages_free)
 
 /* Unpacks the wheels into an existing empty directory, as site-packages holds them (bin/ has their
- * programs); then nothing but files and directories is there, 0644 or 0755. Adds to *bytes, *files.
+ * programs); then only files and directories exist, 0644 or 0755. Adds to *bytes, *files.
  */
 int packages_unpack(const struct packages *packages, const char *directory,
                     struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);

@@ -113,9 +113,9 @@ def check_requirement(text, where):
     target = target.split(" ;")[0].split("#")[0].strip()
     direct = " @ " in text or "://" in target or target.startswith((".", "/", "~")) or "/" in target.split(";")[0].split("[")[0]
     if direct and not urllib.parse.urlsplit(target).path.endswith(".whl"):
-        raise Failure("%s%s is no wheel: sources are never built; name a package of the index or a .whl file" % (where, text))
+        raise Failure("%s%s is not a wheel: sources are never built; name a package of the index or a .whl file" % (where, text))
     if not direct and not re.match(r"[A-Za-z0-9]", text):
-        raise Failure("%s'%s' is no requirement" % (where, text))
+        raise Failure("%s'%s' is not a requirement" % (where, text))
 
 
 def read_file(path, found, depth=0):
@@ -539,7 +539,7 @@ def install(request, cache):
     installer = choose(request, cache)
     wheels = [cache.path(package) for package in request["packages"]]
     if None in wheels:
-        raise Failure("a wheel has gone from the cache: try again")
+        raise Failure("a wheel was removed from the cache: try again")
     say("installing %d package%s with %s" % (len(wheels), "s"[:len(wheels) != 1], installer.name))
     if wheels:
         installer.install(wheels, request["stage"])

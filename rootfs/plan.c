@@ -290,7 +290,7 @@ int plan_path(struct plan *plan, const char *path, unsigned flags, char **canoni
 struct tree {
         struct plan *plan;
         const struct plan_tree_rules *rules;
-        char path[PATH_MAX]; /* of the directory at hand, canonical */
+        char path[PATH_MAX]; /* of the current directory, canonical */
         size_t root_length;  /* of the tree's root */
         int depth;
 };

@@ -72,7 +72,7 @@ int plan_path(struct plan *plan, const char *path, unsigned flags, char **canoni
               struct error *err);
 
 /* A directory of the host with its content: regular files, directories, links that end below
- * rules->roots. What cannot be read is counted in left_out. Libraries (*.so, *.so.*) are marked as
+ * rules->roots. Unreadable entries are counted in left_out. Libraries (*.so, *.so.*) are marked as
  * linked. */
 int plan_tree(struct plan *plan, const char *path, const struct plan_tree_rules *rules,
               struct error *err);

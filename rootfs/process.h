@@ -1,7 +1,7 @@
 /*
  * Helper programs of a build (the host's interpreter, its dynamic loader, ldconfig): started with
  * /dev/null or a given descriptor as input; output and time are bounded; they are killed when the
- * builder dies.
+ * builder ends.
  */
 #pragma once
 
@@ -20,20 +20,20 @@ struct process {
  * the reason to its errors. */
 int process_start(const char *const argv[], struct process *ret, struct error *err);
 
-/* The same with a function instead of a program: it gets the write ends for output and errors, and
+/* Runs a function instead of a program: it gets the write ends for output and errors, and
  * never returns. */
 typedef void process_child(const void *data, pid_t parent, const int streams[2]);
 int process_fork(process_child *child, const void *data, struct process *ret, struct error *err);
 
 /*
- * Reads both streams until they end and reaps. What does not fit into errors is dropped (errors may
+ * Reads both streams until they end and reaps. Text that does not fit into errors is dropped (errors may
  * be NULL); output beyond its buffer's limit gives -EMSGSIZE, the deadline -ETIMEDOUT; the process
  * is killed then. Returns 0 with the wait status in *status.
  */
 int process_finish(struct process *process, int timeout_ms, struct buffer *output,
                    struct buffer *errors, int *status, struct error *err);
 
-/* The same, and passes on each line of its errors as it arrives (cut at 200 bytes). */
+/* Like process_finish(), and passes on each line of its errors as it arrives (cut at 200 bytes). */
 int process_follow(struct process *process, int timeout_ms, struct buffer *output,
                    void (*line)(void *data, const char *line), void *data, int *status,
                    struct error *err);

@@ -96,7 +96,7 @@ int store_lock(int store, const char *name, bool wait, struct error *err)
         return take_fd(fd);
 }
 
-/* The removal of a directory and of what is below it. What lies deeper than DEPTH_MAX is moved up to
+/* The removal of a directory and of what is below it. Entries deeper than DEPTH_MAX are moved up to
  * the directory itself and removed in the next pass: each level takes a descriptor and a stack frame,
  * and a hostile build can leave any depth. */
 struct removal {
@@ -191,7 +191,7 @@ void store_clear(int parent, const char *name)
         remove_tree(parent, name);
 }
 
-/* Removes .tmp-NAME unless its builder is alive. */
+/* Removes .tmp-NAME unless its builder is running. */
 static void sweep_one(int store, const char *name)
 {
         char path[IMAGE_NAME_SIZE + 16];
@@ -276,7 +276,7 @@ int store_commit(int store, const char *name, const struct image_info *info, str
         return r < 0 ? error_errno(err, -r, "finish image %s", info->name) : 0;
 }
 
-/* Until the descriptor is closed nobody can begin to use the image. */
+/* No process can begin to use the image until the descriptor is closed. */
 static int lock_for_removal(int directory)
 {
         struct flock exclusive = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -4,7 +4,7 @@
  *     STORE/NAME/image.json, STORE/NAME/root/…    a complete image; it appears by one rename
  *     STORE/NAME/lock                             locked by those who use the image
  *     STORE/.lock-NAME                            held (flock) by the builder of NAME
- *     STORE/.tmp-NAME                             being built; stale when nobody holds the lock
+ *     STORE/.tmp-NAME                             being built; stale when no process holds the lock
  *     STORE/.parts-KEY, STORE/.set-KEY            policy/image.h
  *     STORE/.cache/                               wheels (packages.h)
  *

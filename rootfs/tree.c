@@ -157,7 +157,7 @@ static int make_room(int root, const struct plan *plan, struct error *err)
                 if (fstatat(root, entry->path + 1, &st, AT_SYMLINK_NOFOLLOW) < 0)
                         continue;
                 if (entry->kind == PLAN_DIRECTORY && !S_ISDIR(st.st_mode))
-                        return error_set(err, ENOTDIR, "%s is no directory there", entry->path);
+                        return error_set(err, ENOTDIR, "%s is not a directory there", entry->path);
                 if (entry->kind != PLAN_DIRECTORY && unlinkat(root, entry->path + 1, 0) < 0)
                         return error_errno(err, errno, "replace %s", entry->path);
         }

@@ -5,7 +5,7 @@ import stat
 import zipfile
 
 ENTRIES_MAX, DEPTH_MAX, PATH_MAX = 100_000, 64, 1000  # of a wheel
-ENTRY_BYTES = 4096  # that a file or a directory takes besides its contents, which may be none
+ENTRY_BYTES = 4096  # that a file or a directory takes besides its contents, which may be empty
 TOO_LARGE = "unpacked, the packages take more than packages.max_size in the config allows"
 MEMORY_MAX = 4 << 30  # address space of the process that unpacks
 TARGET = "/run/packages"
@@ -54,7 +54,7 @@ def unpack(path, stage, left):
 
 
 def make_folders(stage, parts, known):
-    """Returns how many are new. known: paths that are there."""
+    """Returns how many are new. known: paths that exist."""
     new = 0
     for n in range(len(parts), 0, -1):
         if os.path.join(stage, *parts[:n]) in known:
@@ -119,7 +119,7 @@ def compile_set(stage, name, left):
 
 def in_child(function, seconds):
     """Runs a function that reads what strangers wrote in a process of bounded memory and time. Returns what it returns, which
-    JSON must represent; None if the process died."""
+    JSON must represent; None if the process ended without one."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:

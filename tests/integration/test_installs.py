@@ -288,7 +288,7 @@ class Installs(rawmcp.ServerCase):
         top = f"{self.store}/.installed/{self.profiles['any']}"
         os.chmod(top, 0o777)
         try:
-            self.fails("install('demo')", "nobody else can write", profile="any")
+            self.fails("install('demo')", "no other user can write", profile="any")
         finally:
             os.chmod(top, 0o711)
         self.ok("install('demo')", profile="any")

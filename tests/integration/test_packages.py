@@ -380,7 +380,7 @@ class Wheelhouse(Case):
     def test_needs_that_are_refused(self):
         wheel(self.house, "one", "1.5", {"one.py": ""})
         for block, why in (
-            ('dependencies = ["one @ https://example.org/one.whl"]', "is no requirement"),
+            ('dependencies = ["one @ https://example.org/one.whl"]', "is not a requirement"),
             ('dependencies = ["--index-url=http://x"]', "is no package's name"),
             ('dependencies = ["one"]\n[tool.uv.sources]\none = { git = "https://example.org/one" }', "[tool.uv]"),
             ('dependencies = "one"', "PEP 723"),

@@ -101,7 +101,7 @@ class Trees(harness.Case):
         os.mkdir(outside)
         shutil.rmtree(f"{self.tree}/etc")
         os.symlink(outside, f"{self.tree}/etc")
-        self.assertIn("/etc is no directory there", self.refused())
+        self.assertIn("/etc is not a directory there", self.refused())
         self.assertEqual(os.listdir(outside), [])
 
     def test_a_python_that_is_hostile(self):

@@ -94,7 +94,7 @@ class Cache(unittest.TestCase):
     def test_a_directory_of_another_or_that_others_can_write(self):
         for mode in (0o777, 0o775, 0o722):
             os.chmod(self.top, mode)
-            with self.assertRaisesRegex(Failure, "nobody else can write"):
+            with self.assertRaisesRegex(Failure, "no other user can write"):
                 INSTALLER["Place"](self.store, "p")
         os.rename(self.top, f"{self.store}/away")
         os.symlink(f"{self.store}/away", self.top)
