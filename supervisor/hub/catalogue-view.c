@@ -6,32 +6,38 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "rpc/background.h"
 #include "supervisor/hub/hub-internal.h"
-#include "supervisor/hub/tool-index.h"
 
 enum { RULES_MAX = 4 * 1024 * 1024 };
 
+struct catalogue_text *catalogue_text_ref(struct catalogue_text *text)
+{
+        __atomic_add_fetch(&text->refs, 1, __ATOMIC_RELAXED);
+        return text;
+}
+
+struct catalogue_text *catalogue_text_unref(struct catalogue_text *text)
+{
+        if (!text || __atomic_sub_fetch(&text->refs, 1, __ATOMIC_ACQ_REL) > 0)
+                return NULL;
+        background_free(text->bytes.data, text->bytes.allocated);
+        free(text);
+        return NULL;
+}
+
 void catalogue_views_init(struct catalogue_views *views)
 {
-        static const char empty[] = "{\"servers\":[]}";
-
-        *views = (struct catalogue_views){
-                .complete.payload = BUFFER_INIT(HUB_CATALOGUE_MAX),
-                .empty = BUFFER_INIT(sizeof(empty)),
-                .stale = true,
-        };
+        *views = (struct catalogue_views){.stale = true};
         TAILQ_INIT(&views->list);
-        if (buffer_append(&views->empty, empty, strlen(empty)) < 0)
-                log_error("catalogue of tools: no memory");
 }
 
 static void view_free(struct catalogue_views *views, struct catalogue_view *view)
 {
         TAILQ_REMOVE(&views->list, view, link);
         views->n--;
-        tool_index_unref(view->index);
+        catalogue_text_unref(view->text);
         buffer_done(&view->rules);
-        buffer_done(&view->payload);
         free(view);
 }
 
@@ -41,9 +47,7 @@ void catalogue_views_done(struct catalogue_views *views)
 
         while ((view = TAILQ_FIRST(&views->list)))
                 view_free(views, view);
-        tool_index_unref(views->complete.index);
-        buffer_done(&views->complete.payload);
-        buffer_done(&views->empty);
+        catalogue_text_unref(views->complete.text);
 }
 
 static bool is_equal(const struct buffer *a, const struct buffer *b)
@@ -52,24 +56,25 @@ static bool is_equal(const struct buffer *a, const struct buffer *b)
                (a->length == 0 || memcmp(buffer_bytes(a), buffer_bytes(b), a->length) == 0);
 }
 
-/* Builds the view. It gets a new version only if its payload has changed. Returns 0 or negative errno.
- */
+/* Builds the view. It gets a new version only if its text has changed. Returns 0 or negative errno. */
 static int rebuild(struct hub *hub, struct catalogue_view *view,
                    const struct config_profile *profile)
 {
-        _cleanup_buffer_ struct buffer now = BUFFER_INIT(HUB_CATALOGUE_MAX);
+        struct catalogue_text *now = calloc(1, sizeof(*now));
+        int r = -ENOMEM;
 
-        int r = hub_catalogue_build(&now, hub, profile);
-        if (r < 0) {
+        if (now) {
+                *now = (struct catalogue_text){1, BUFFER_INIT(HUB_CATALOGUE_MAX)};
+                r = hub_catalogue_build(&now->bytes, hub, profile);
+        }
+        if (r < 0)
                 log_error("catalogue of tools: %s", strerrordesc_np(-r));
+        if (r < 0 || (view->text && is_equal(&now->bytes, &view->text->bytes))) {
+                catalogue_text_unref(now);
                 return r;
         }
-        if (view->version > 0 && is_equal(&now, &view->payload))
-                return 0;
-        struct buffer before = view->payload;
-        view->payload = now;
-        now = before;
-        view->index = tool_index_unref(view->index);
+        catalogue_text_unref(view->text);
+        view->text = now;
         view->version = ++hub->views.last_version;
         return 0;
 }
@@ -123,7 +128,6 @@ static struct catalogue_view *add(struct catalogue_views *views, struct buffer *
                 return NULL;
         view->rules = *rules;
         buffer_init(rules, RULES_MAX);
-        buffer_init(&view->payload, HUB_CATALOGUE_MAX);
         TAILQ_INSERT_HEAD(&views->list, view, link);
         if (++views->n > CATALOGUE_VIEWS_MAX)
                 view_free(views, TAILQ_LAST(&views->list, catalogue_view_list));
@@ -152,41 +156,12 @@ static struct catalogue_view *view_of(struct hub *hub, const struct config_profi
         return view;
 }
 
-static struct catalogue_view *current(struct hub *hub, const struct config_profile *profile)
+struct catalogue_text *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
+                                           uint64_t *version)
 {
         catalogue_views_refresh(hub);
-        return profile ? view_of(hub, profile) : &hub->views.complete;
-}
-
-/* The views that were used longest ago lose theirs. */
-static void drop_indexes(struct catalogue_views *views)
-{
-        struct catalogue_view *view;
-        unsigned n = 0;
-
-        TAILQ_FOREACH (view, &views->list, link) {
-                if (view->index && ++n > CATALOGUE_INDEXES_MAX)
-                        view->index = tool_index_unref(view->index);
-        }
-}
-
-struct tool_index *catalogue_views_index(struct hub *hub, const struct config_profile *profile)
-{
-        struct catalogue_view *view = current(hub, profile);
-
-        if (view && !view->index) {
-                view->index = tool_index_new(&view->payload);
-                drop_indexes(&hub->views);
-        }
-        return view ? view->index : NULL;
-}
-
-const struct buffer *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
-                                         uint64_t *version)
-{
-        struct catalogue_view *view = current(hub, profile);
+        struct catalogue_view *view = profile ? view_of(hub, profile) : &hub->views.complete;
         if (version)
                 *version = view ? view->version : 0;
-        /* Without memory, an empty catalogue: it must never show more than is allowed. */
-        return view ? &view->payload : &hub->views.empty;
+        return view ? view->text : NULL;
 }

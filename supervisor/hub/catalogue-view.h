@@ -17,17 +17,23 @@
 struct hub;
 
 enum {
-        CATALOGUE_VIEWS_MAX = 32,  /* the least recently used one is freed first */
-        CATALOGUE_INDEXES_MAX = 4, /* of them with an index, besides the complete one */
+        CATALOGUE_VIEWS_MAX = 32, /* the least recently used one is freed first */
 };
 
-struct tool_index;
+/* The payload of a CATALOG frame. It is counted, in any thread, and does not change. */
+struct catalogue_text {
+        unsigned refs;
+        struct buffer bytes;
+};
+
+struct catalogue_text *catalogue_text_ref(struct catalogue_text *text);
+/* NULL is allowed. Returns NULL. */
+struct catalogue_text *catalogue_text_unref(struct catalogue_text *text);
 
 struct catalogue_view {
         TAILQ_ENTRY(catalogue_view) link; /* most recently used first */
         struct buffer rules;              /* of the profile, as text; empty: no limit */
-        struct buffer payload;
-        struct tool_index *index; /* of the payload, once it was searched; or NULL */
+        struct catalogue_text *text;      /* NULL: it was never built */
         uint64_t version;
         uint64_t built; /* the version of the complete one that it was made from */
 };
@@ -39,8 +45,7 @@ struct catalogue_views {
         struct catalogue_view_list list; /* the others */
         size_t n;
         uint64_t last_version;
-        struct buffer empty; /* an empty catalogue, for when there is no memory */
-        bool stale;          /* the complete one must be rebuilt */
+        bool stale; /* the complete one must be rebuilt */
 };
 
 void catalogue_views_init(struct catalogue_views *views);
@@ -49,10 +54,6 @@ void catalogue_views_done(struct catalogue_views *views);
 /* Rebuilds the complete catalogue when it is stale. */
 void catalogue_views_refresh(struct hub *hub);
 
-/* The catalogue of a profile (NULL: the complete one), valid until the next change. */
-const struct buffer *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
-                                         uint64_t *version);
-
-/* What searches of that catalogue read (tool-index.h), made when it is first asked for; borrowed. NULL:
- * no memory. */
-struct tool_index *catalogue_views_index(struct hub *hub, const struct config_profile *profile);
+/* The catalogue of a profile (NULL: the complete one), borrowed until the next change. NULL: no memory. */
+struct catalogue_text *catalogue_views_get(struct hub *hub, const struct config_profile *profile,
+                                           uint64_t *version);

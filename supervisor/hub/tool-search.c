@@ -7,11 +7,11 @@
 
 #include "rpc/background.h"
 #include "supervisor/hub/hub-internal.h"
-#include "supervisor/hub/tool-index.h"
+#include "supervisor/hub/tools/search.h"
 
 struct hub_search {
-        struct background_job job; /* first */
-        struct tool_index *index;  /* a reference */
+        struct background_job job;        /* first */
+        struct catalogue_text *catalogue; /* a reference */
         size_t n, limit;
         void (*fn)(void *data, const char *found, size_t length);
         void *data;
@@ -24,15 +24,15 @@ static void run_search(struct background_job *job)
 {
         struct hub_search *search = (void *)job;
 
-        search->r = tool_index_search(search->index, search->query, search->n, search->limit,
-                                      &search->found);
+        search->r = tool_search(&search->catalogue->bytes, search->query, search->n, search->limit,
+                                &search->found);
 }
 
 static void free_search(struct background_job *job)
 {
         struct hub_search *search = (void *)job;
 
-        tool_index_unref(search->index);
+        catalogue_text_unref(search->catalogue);
         background_free(search->found.data, search->found.allocated);
         free(search);
 }
@@ -52,14 +52,17 @@ int hub_search(struct hub *hub, const struct config_profile *profile, const char
                void **ret)
 {
         static const struct background_kind kind = {run_search, on_searched, free_search};
-        struct tool_index *index = catalogue_views_index(hub, profile);
+        struct catalogue_text *catalogue = catalogue_views_get(hub, profile, NULL);
 
         n = n < TOOL_SEARCH_BYTES_MAX ? n : TOOL_SEARCH_BYTES_MAX;
-        struct hub_search *search = index ? malloc(sizeof(*search) + n) : NULL;
+        struct hub_search *search = catalogue ? malloc(sizeof(*search) + n) : NULL;
         if (!search)
                 return -ENOMEM;
-        *search = (struct hub_search){
-                .index = tool_index_ref(index), .n = n, .limit = limit, .fn = fn, .data = data};
+        *search = (struct hub_search){.catalogue = catalogue_text_ref(catalogue),
+                                      .n = n,
+                                      .limit = limit,
+                                      .fn = fn,
+                                      .data = data};
         memcpy(search->query, query, n);
         buffer_init(&search->found, TOOL_SEARCH_ANSWER_MAX);
         *ret = search;

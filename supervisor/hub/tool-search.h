@@ -1,8 +1,5 @@
 /*
- * Searches of the tools that a profile may use, in the background (rpc/background.h).
- *
- * The index of a catalogue is made by the first search of it and kept with the view of the catalogue
- * (catalogue-view.h) until that changes.
+ * Searches the tools that a profile may use, in the background (rpc/background.h).
  */
 #pragma once
 
@@ -13,7 +10,7 @@ struct hub;
 struct hub_search;
 
 /*
- * Calls fn once, unless the search is cancelled, with what tool_index_search() appends; NULL: there was no memory,
+ * Calls fn once, unless the search is cancelled, with what tool_search() appends; NULL: there was no memory,
  * or the answer was too long. *ret is valid until then. If no thread can be started, fn is called before this returns. Returns 0
  * or -ENOMEM.
  */

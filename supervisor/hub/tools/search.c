@@ -1,0 +1,317 @@
+/* Searches the tools of a catalogue. */
+#include "supervisor/hub/tools/search.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json-out.h"
+#include "base/json.h"
+#include "supervisor/hub/tools/words.h"
+
+enum {
+        TEXT_MAX = 128 * 1024 * 1024, /* more than the words of any catalogue */
+        SUBSTRING_MIN = 4, /* bytes of a word that may be a part of a word of a description */
+};
+
+/* No number of words outweighs a better match of the name. */
+enum {
+        POINTS_EXACT = 4000,
+        POINTS_SAME_WORDS = 3000,
+        POINTS_PREFIX = 2000,
+        POINTS_NAME = 20,
+        POINTS_NAME_PART = 10,
+        POINTS_SERVER = 6,
+        POINTS_DESCRIPTION = 4,
+        POINTS_DESCRIPTION_PART = 2,
+        POINTS_PARAMETER = 2,
+};
+
+/* The texts of one tool, in this order. */
+enum field {
+        FIELD_QUALIFIED, /* "server.name" in lower case */
+        FIELD_PLAIN,     /* the name's words, whole */
+        FIELD_NAME,      /* this field and the next ones: words without their endings */
+        FIELD_SERVER,
+        FIELD_DESCRIPTION,
+        FIELD_PARAMETERS,
+        FIELD_MAX
+};
+
+struct tool {
+        yyjson_val *server, *value;
+        size_t fields[FIELD_MAX + 1]; /* offsets in the text */
+        size_t name_length;           /* of the end of FIELD_QUALIFIED */
+        unsigned points;
+};
+
+struct text {
+        const char *at;
+        size_t n;
+};
+
+struct search {
+        struct buffer lower, plain, stems;        /* of the query */
+        struct text words[TOOL_SEARCH_WORDS_MAX]; /* in stems */
+        size_t n_words;
+        struct buffer text; /* of all tools */
+        struct tool *tools;
+        size_t n;
+};
+
+/* ---- the texts of the tools ---- */
+
+static int append_words(struct search *s, yyjson_val *value, bool stems)
+{
+        bool is_text = yyjson_is_str(value);
+
+        return tool_words_append(&s->text, is_text ? yyjson_get_str(value) : "",
+                                 is_text ? yyjson_get_len(value) : 0, stems, INT32_MAX);
+}
+
+static int append_parameters(struct search *s, yyjson_val *tool)
+{
+        yyjson_val *properties = yyjson_obj_get(yyjson_obj_get(tool, "inputSchema"), "properties");
+        yyjson_val *key, *value;
+        size_t i, n;
+        int r = buffer_append(&s->text, " ", 1);
+
+        yyjson_obj_foreach (properties, i, n, key, value) {
+                if (r >= 0)
+                        r = append_words(s, key, true);
+        }
+        return r;
+}
+
+static int append_qualified(struct search *s, struct tool *tool, yyjson_val *name)
+{
+        int r = tool_words_lower(&s->text, yyjson_get_str(tool->server),
+                                 yyjson_get_len(tool->server));
+
+        tool->name_length = yyjson_get_len(name);
+        if (r >= 0)
+                r = buffer_append(&s->text, ".", 1);
+        return r < 0 ? r : tool_words_lower(&s->text, yyjson_get_str(name), tool->name_length);
+}
+
+static int append_field(struct search *s, struct tool *tool, enum field field)
+{
+        yyjson_val *name = yyjson_obj_get(tool->value, "name");
+
+        switch (field) {
+        case FIELD_QUALIFIED:
+                return append_qualified(s, tool, name);
+        case FIELD_PLAIN:
+                return append_words(s, name, false);
+        case FIELD_NAME:
+                return append_words(s, name, true);
+        case FIELD_SERVER:
+                return append_words(s, tool->server, true);
+        case FIELD_DESCRIPTION:
+                return append_words(s, yyjson_obj_get(tool->value, "description"), true);
+        default:
+                return append_parameters(s, tool->value);
+        }
+}
+
+static int add_tool(struct search *s, yyjson_val *server, yyjson_val *value)
+{
+        struct tool *tool = &s->tools[s->n++];
+        int r = 0;
+
+        *tool = (struct tool){.server = yyjson_obj_get(server, "name"), .value = value};
+        for (int i = 0; i < FIELD_MAX && r >= 0; i++) {
+                tool->fields[i] = s->text.length;
+                r = append_field(s, tool, (enum field)i);
+        }
+        tool->fields[FIELD_MAX] = s->text.length;
+        return r < 0 ? r : 0;
+}
+
+static int read_catalogue(struct search *s, yyjson_val *servers)
+{
+        yyjson_val *server, *tool;
+        size_t i, j, n, m, count = 0;
+        int r = 0;
+
+        yyjson_arr_foreach (servers, i, n, server)
+                count += yyjson_arr_size(yyjson_obj_get(server, "tools"));
+        s->tools = malloc((count + 1) * sizeof(*s->tools));
+        if (!s->tools)
+                return -ENOMEM;
+        yyjson_arr_foreach (servers, i, n, server) {
+                yyjson_arr_foreach (yyjson_obj_get(server, "tools"), j, m, tool) {
+                        if (r >= 0)
+                                r = add_tool(s, server, tool);
+                }
+        }
+        return r;
+}
+
+/* ---- points ---- */
+
+static struct text field_of(const struct search *s, const struct tool *tool, enum field field)
+{
+        return (struct text){buffer_bytes(&s->text) + tool->fields[field],
+                             tool->fields[field + 1] - tool->fields[field]};
+}
+
+static bool is_same(struct text a, struct text b)
+{
+        return a.n == b.n && memcmp(a.at, b.at, b.n) == 0;
+}
+
+/* The points of a word that is found in a field, as a part of a word or as a word. */
+static unsigned points_of(enum field field, bool is_whole, size_t n)
+{
+        switch (field) {
+        case FIELD_NAME:
+                return is_whole ? POINTS_NAME : POINTS_NAME_PART;
+        case FIELD_SERVER:
+                return is_whole ? POINTS_SERVER : 0;
+        case FIELD_DESCRIPTION:
+                return is_whole            ? POINTS_DESCRIPTION
+                       : n < SUBSTRING_MIN ? 0
+                                           : POINTS_DESCRIPTION_PART;
+        case FIELD_PARAMETERS:
+                return is_whole ? POINTS_PARAMETER : 0;
+        default:
+                return 0;
+        }
+}
+
+/* One pass over the text of all tools. The best match in a field counts, once. */
+static void rate_word(struct search *s, struct text word)
+{
+        const char *text = buffer_bytes(&s->text), *end = text + s->text.length;
+        const char *at = text, *field_end = text;
+        struct tool *tool = s->tools;
+        int field = FIELD_QUALIFIED;
+        unsigned before = 0;
+
+        while ((at = memmem(at, (size_t)(end - at), word.at, word.n))) {
+                while (text + tool->fields[FIELD_MAX] <= at)
+                        tool++;
+                if (at >= field_end) {
+                        for (field = FIELD_QUALIFIED; text + tool->fields[field + 1] <= at;)
+                                field++;
+                        field_end = text + tool->fields[field + 1];
+                        before = 0;
+                }
+                bool is_whole = at > text && at[-1] == ' ' && at[word.n] == ' ';
+                unsigned points = points_of((enum field)field, is_whole, word.n);
+                if (points > before) {
+                        tool->points += points - before;
+                        before = points;
+                }
+                at = is_whole ? field_end : rawmemchr(at, ' ');
+        }
+}
+
+static unsigned rate_name(const struct search *s, const struct tool *tool)
+{
+        struct text qualified = field_of(s, tool, FIELD_QUALIFIED);
+        struct text plain = field_of(s, tool, FIELD_PLAIN);
+        struct text name = {qualified.at + qualified.n - tool->name_length, tool->name_length};
+        struct text lower = {buffer_bytes(&s->lower), s->lower.length};
+        struct text asked = {buffer_bytes(&s->plain), s->plain.length};
+
+        if (is_same(lower, name) || is_same(lower, qualified))
+                return POINTS_EXACT;
+        if (is_same(asked, plain))
+                return POINTS_SAME_WORDS;
+        /* The last word of the query may be the beginning of a word. */
+        if (asked.n - 1 <= plain.n && memcmp(asked.at, plain.at, asked.n - 1) == 0)
+                return POINTS_PREFIX;
+        return 0;
+}
+
+static void rate(struct search *s)
+{
+        for (size_t i = 0; i < s->n; i++)
+                s->tools[i].points = s->n_words > 0 ? rate_name(s, &s->tools[i]) : 1;
+        for (size_t i = 0; i < s->n_words && s->n > 0; i++)
+                rate_word(s, s->words[i]);
+}
+
+/* ---- the answer ---- */
+
+static int compare(const void *a, const void *b)
+{
+        const struct tool *x = a, *y = b;
+
+        if (x->points != y->points)
+                return x->points > y->points ? -1 : 1;
+        return x->value < y->value ? -1 : x->value > y->value; /* in the order of the catalogue */
+}
+
+static void append_value(struct json_out *out, const char *key, yyjson_val *value)
+{
+        json_out_raw(out, key, "", 0);
+        if (out->error >= 0)
+                json_out_fail(out, json_append(out->to, value));
+}
+
+static int append_answer(struct search *s, size_t limit, struct buffer *to)
+{
+        struct json_out out = {.to = to};
+
+        qsort(s->tools, s->n, sizeof(*s->tools), compare);
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "tools", '[');
+        for (size_t i = 0; i < s->n && i < limit && s->tools[i].points > 0; i++) {
+                json_out_begin(&out, NULL, '{');
+                append_value(&out, "server", s->tools[i].server);
+                append_value(&out, "tool", s->tools[i].value);
+                json_out_end(&out, '}');
+        }
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+static int read_query(struct search *s, const char *text, size_t n)
+{
+        int r = tool_words_lower(&s->lower, text, n);
+
+        if (r >= 0)
+                r = tool_words_append(&s->plain, text, n, false, TOOL_SEARCH_WORDS_MAX);
+        if (r >= 0)
+                r = tool_words_append(&s->stems, text, n, true, TOOL_SEARCH_WORDS_MAX);
+        if (r < 0)
+                return r;
+        /* " word word ": a space follows each word. */
+        const char *at = buffer_bytes(&s->stems) + 1;
+        for (s->n_words = 0; s->n_words < (size_t)r; s->n_words++) {
+                const char *end = rawmemchr(at, ' ');
+                s->words[s->n_words] = (struct text){at, (size_t)(end - at)};
+                at = end + 1;
+        }
+        return 0;
+}
+
+int tool_search(const struct buffer *catalogue, const char *query, size_t n, size_t limit,
+                struct buffer *to)
+{
+        struct search s = {.lower = BUFFER_INIT(TEXT_MAX),
+                           .plain = BUFFER_INIT(TEXT_MAX),
+                           .stems = BUFFER_INIT(TEXT_MAX),
+                           .text = BUFFER_INIT(TEXT_MAX)};
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        int r = json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL);
+        if (r >= 0)
+                r = read_query(&s, query, n < TOOL_SEARCH_BYTES_MAX ? n : TOOL_SEARCH_BYTES_MAX);
+        if (r >= 0)
+                r = read_catalogue(&s, yyjson_obj_get(yyjson_doc_get_root(doc), "servers"));
+        if (r >= 0) {
+                rate(&s);
+                r = append_answer(&s, limit, to);
+        }
+        buffer_done(&s.lower);
+        buffer_done(&s.plain);
+        buffer_done(&s.stems);
+        buffer_done(&s.text);
+        free(s.tools);
+        return r;
+}
