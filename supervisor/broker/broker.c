@@ -8,7 +8,7 @@
  * signals that it handles, so they are blocked until the loop handles them.
  */
 #include "supervisor/broker/broker.h"
-#include "supervisor/hub/catalogue-cache.h"
+#include "supervisor/hub/cache/cache.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "supervisor/hub/tool-search.h"
+#include "supervisor/hub/hub.h"
 
 static void start(void *data, const struct config_profile *profile, enum tool_servers which)
 {

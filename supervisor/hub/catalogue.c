@@ -1,9 +1,19 @@
-/* Writes the payload of a CATALOG frame: the servers and their tools. */
+/* The payload of a CATALOG frame: the servers and their tools. */
+#include "supervisor/hub/catalogue.h"
+
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json-out.h"
+#include "base/log.h"
+#include "rpc/background.h"
 #include "supervisor/hub/access.h"
-#include "supervisor/hub/hub-internal.h"
+#include "supervisor/hub/server/server.h"
+
+/* Of the tools of all servers together: each change is copied and parsed in the loop. */
+enum { CATALOGUE_MAX = 8 * 1024 * 1024, CATALOGUE_VALUES_MAX = 400 * 1000 };
+enum { RULES_MAX = 4 * 1024 * 1024 };
 
 /* The states of the frame. "cached": the tools of an earlier run can be called. */
 static const char *state_of(const struct hub_server *s)
@@ -27,12 +37,10 @@ static const char *error_of(const struct hub_server *s)
         return hub_server_error(s);
 }
 
-static int append_text(struct buffer *b, const char *key, const char *text)
+static void append_text(struct json_out *out, const char *key, const char *text)
 {
-        if (!text)
-                return 0;
-        int r = buffer_printf(b, ",\"%s\":", key);
-        return r < 0 ? r : json_append_string(b, text, strlen(text));
+        if (text)
+                json_out_text(out, key, text);
 }
 
 struct filter {
@@ -62,43 +70,41 @@ static int append_tools(struct buffer *b, const struct hub_server *s,
 static int append_server(struct buffer *b, const struct hub_server *s,
                          const struct config_profile *profile, const char *error)
 {
-        int r = buffer_append_text(b, "{\"name\":");
+        struct json_out out = {.to = b};
 
-        if (r >= 0)
-                r = json_append_string(b, hub_server_config(s)->name,
-                                       strlen(hub_server_config(s)->name));
-        if (r >= 0)
-                r = append_text(b, "state", error ? "failed" : state_of(s));
-        if (r >= 0)
-                r = append_text(b, "error", error ? error : error_of(s));
-        if (r >= 0 && !error)
-                r = append_text(b, "instructions", hub_server_instructions(s));
-        if (r >= 0)
-                r = buffer_append_text(b, ",\"tools\":[");
-        if (r >= 0 && !error && hub_server_tools(s) && !hub_server_unusable(s))
-                r = append_tools(b, s, profile);
-        return r < 0 ? r : buffer_append(b, "]}", 2);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "name", hub_server_config(s)->name);
+        json_out_text(&out, "state", error ? "failed" : state_of(s));
+        append_text(&out, "error", error ? error : error_of(s));
+        append_text(&out, "instructions", error ? NULL : hub_server_instructions(s));
+        json_out_begin(&out, "tools", '[');
+        if (out.error >= 0 && !error && hub_server_tools(s) && !hub_server_unusable(s))
+                json_out_fail(&out, append_tools(b, s, profile));
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return out.error;
 }
 
 /* Bytes to keep free for the names and errors of the servers after this one. */
-static size_t room_for_rest(const struct hub *hub, size_t i)
+static size_t room_for_rest(const struct hub_servers *servers, size_t i)
 {
-        return (hub->n_servers - i) * 8192;
+        return (servers->n - i) * 8192;
 }
 
-/* Appends one server; if its tools do not fit, an error in their place. *values: of the tools before
- * it, and then with it. */
-static int append_next(struct buffer *b, const struct hub *hub, size_t i,
+/* Appends one server; if its tools do not fit, an error replaces them. *values: of the tools before it, and
+ * then with it. */
+static int append_next(struct buffer *b, const struct hub_servers *servers, size_t i,
                        const struct config_profile *profile, const char *comma, size_t *values)
 {
-        const struct hub_tools *tools = hub_server_tools(hub->servers[i]);
+        const struct hub_server *s = servers->items[i];
+        const struct hub_tools *tools = hub_server_tools(s);
         size_t limit = b->limit, before = b->length;
         size_t with = *values + (tools ? hub_tools_values(tools) : 0);
 
-        b->limit = limit - room_for_rest(hub, i);
-        int r = with > HUB_CATALOGUE_VALUES_MAX ? -EMSGSIZE : buffer_append_text(b, comma);
+        b->limit = limit - room_for_rest(servers, i);
+        int r = with > CATALOGUE_VALUES_MAX ? -EMSGSIZE : buffer_append_text(b, comma);
         if (r >= 0)
-                r = append_server(b, hub->servers[i], profile, NULL);
+                r = append_server(b, s, profile, NULL);
         b->limit = limit;
         if (r >= 0)
                 *values = with;
@@ -108,22 +114,179 @@ static int append_next(struct buffer *b, const struct hub *hub, size_t i,
         r = buffer_append_text(b, comma);
         return r < 0 ? r
                      : append_server(
-                               b, hub->servers[i], profile,
+                               b, s, profile,
                                "its tools do not fit: the catalogue of all servers is at most 8 MiB and 400,000 values");
 }
 
-int hub_catalogue_build(struct buffer *b, const struct hub *hub,
-                        const struct config_profile *profile)
+static int build(struct buffer *b, const struct hub_servers *servers,
+                 const struct config_profile *profile)
 {
         int r = buffer_append_text(b, "{\"servers\":[");
         const char *comma = "";
         size_t values = 0;
 
-        for (size_t i = 0; r >= 0 && i < hub->n_servers; i++) {
-                if (!hub_access_server(profile, hub_server_config(hub->servers[i])))
+        for (size_t i = 0; r >= 0 && i < servers->n; i++) {
+                if (!hub_access_server(profile, hub_server_config(servers->items[i])))
                         continue;
-                r = append_next(b, hub, i, profile, comma, &values);
+                r = append_next(b, servers, i, profile, comma, &values);
                 comma = ",";
         }
         return r < 0 ? r : buffer_append(b, "]}", 2);
+}
+
+/* ---- views ---- */
+
+struct catalogue_text *catalogue_text_ref(struct catalogue_text *text)
+{
+        __atomic_add_fetch(&text->refs, 1, __ATOMIC_RELAXED);
+        return text;
+}
+
+struct catalogue_text *catalogue_text_unref(struct catalogue_text *text)
+{
+        if (!text || __atomic_sub_fetch(&text->refs, 1, __ATOMIC_ACQ_REL) > 0)
+                return NULL;
+        background_free(text->bytes.data, text->bytes.allocated);
+        free(text);
+        return NULL;
+}
+
+void catalogue_views_init(struct catalogue_views *views)
+{
+        *views = (struct catalogue_views){.stale = true};
+        TAILQ_INIT(&views->list);
+}
+
+static void view_free(struct catalogue_views *views, struct catalogue_view *view)
+{
+        TAILQ_REMOVE(&views->list, view, link);
+        views->n--;
+        catalogue_text_unref(view->text);
+        buffer_done(&view->rules);
+        free(view);
+}
+
+void catalogue_views_done(struct catalogue_views *views)
+{
+        struct catalogue_view *view;
+
+        while ((view = TAILQ_FIRST(&views->list)))
+                view_free(views, view);
+        catalogue_text_unref(views->complete.text);
+}
+
+static bool is_equal(const struct buffer *a, const struct buffer *b)
+{
+        return a->length == b->length &&
+               (a->length == 0 || memcmp(buffer_bytes(a), buffer_bytes(b), a->length) == 0);
+}
+
+/* Builds the view. It gets a new version only if its text has changed. Returns 0 or negative errno. */
+static int rebuild(struct catalogue_views *views, struct catalogue_view *view,
+                   const struct config_profile *profile)
+{
+        struct catalogue_text *now = calloc(1, sizeof(*now));
+        int r = -ENOMEM;
+
+        if (now) {
+                *now = (struct catalogue_text){1, BUFFER_INIT(CATALOGUE_MAX)};
+                r = build(&now->bytes, &views->servers, profile);
+        }
+        if (r < 0)
+                log_error("catalogue of tools: %s", strerrordesc_np(-r));
+        if (r < 0 || (view->text && is_equal(&now->bytes, &view->text->bytes))) {
+                catalogue_text_unref(now);
+                return r;
+        }
+        catalogue_text_unref(view->text);
+        view->text = now;
+        view->version = ++views->last_version;
+        return 0;
+}
+
+void catalogue_views_refresh(struct catalogue_views *views)
+{
+        if (views->stale && rebuild(views, &views->complete, NULL) >= 0)
+                views->stale = false;
+}
+
+static int append_list(struct buffer *b, char kind, char **list)
+{
+        if (!list)
+                return 0;
+        int r = buffer_append(b, &kind, 1);
+        for (; r >= 0 && *list; list++) {
+                r = buffer_append(b, ".", 1);
+                if (r >= 0)
+                        r = buffer_append(b, *list, strlen(*list) + 1);
+        }
+        return r < 0 ? r : buffer_append(b, "", 1);
+}
+
+/* Profiles with the same rules have the same text. */
+static int append_rules(struct buffer *b, const struct config_profile *profile)
+{
+        int r = append_list(b, 's', profile->servers);
+
+        if (r >= 0)
+                r = append_list(b, 'a', profile->tools.allow);
+        return r < 0 ? r : append_list(b, 'd', profile->tools.deny);
+}
+
+static struct catalogue_view *find(struct catalogue_views *views, const struct buffer *rules)
+{
+        struct catalogue_view *view;
+
+        TAILQ_FOREACH (view, &views->list, link) {
+                if (is_equal(&view->rules, rules))
+                        return view;
+        }
+        return NULL;
+}
+
+/* Takes ownership of the rules. */
+static struct catalogue_view *add(struct catalogue_views *views, struct buffer *rules)
+{
+        struct catalogue_view *view = calloc(1, sizeof(*view));
+
+        if (!view)
+                return NULL;
+        view->rules = *rules;
+        buffer_init(rules, RULES_MAX);
+        TAILQ_INSERT_HEAD(&views->list, view, link);
+        if (++views->n > CATALOGUE_VIEWS_MAX)
+                view_free(views, TAILQ_LAST(&views->list, catalogue_view_list));
+        return view;
+}
+
+static struct catalogue_view *view_of(struct catalogue_views *views,
+                                      const struct config_profile *profile)
+{
+        _cleanup_buffer_ struct buffer rules = BUFFER_INIT(RULES_MAX);
+
+        if (append_rules(&rules, profile) < 0)
+                return NULL;
+        if (rules.length == 0)
+                return &views->complete;
+        struct catalogue_view *view = find(views, &rules);
+        if (!view)
+                view = add(views, &rules);
+        if (!view)
+                return NULL;
+        TAILQ_REMOVE(&views->list, view, link);
+        TAILQ_INSERT_HEAD(&views->list, view, link);
+        if (view->built != views->complete.version && rebuild(views, view, profile) < 0)
+                return NULL;
+        view->built = views->complete.version;
+        return view;
+}
+
+struct catalogue_text *catalogue_views_get(struct catalogue_views *views,
+                                           const struct config_profile *profile, uint64_t *version)
+{
+        catalogue_views_refresh(views);
+        struct catalogue_view *view = profile ? view_of(views, profile) : &views->complete;
+        if (version)
+                *version = view ? view->version : 0;
+        return view ? view->text : NULL;
 }

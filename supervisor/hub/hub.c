@@ -17,9 +17,15 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/hub/access.h"
-#include "supervisor/hub/catalogue-cache.h"
+#include "supervisor/hub/cache/cache.h"
+#include "supervisor/hub/call/call.h"
+#include "supervisor/hub/catalogue.h"
 #include "supervisor/hub/http/exchange.h"
-#include "supervisor/hub/hub-internal.h"
+#include "supervisor/hub/search.h"
+#include "supervisor/hub/server/cached-tools.h"
+#include "supervisor/hub/server/calls.h"
+#include "supervisor/hub/server/requests.h"
+#include "supervisor/hub/server/server.h"
 
 enum {
         CHANGED_MS = 20, /* several servers become ready together */
@@ -35,11 +41,33 @@ struct hub_wait {
         void *data;
 };
 
+TAILQ_HEAD(hub_wait_list, hub_wait);
+
+struct hub {
+        struct event_base *base;
+        const struct config *config;
+        struct hub_host host;
+        struct hub_server_host server_host;
+
+        struct exchange_loop *http; /* NULL until a server is reached by HTTP */
+        bool is_in_use;             /* servers have been started */
+        unsigned can;               /* what any client so far can be asked for */
+
+        struct catalogue_views views; /* with the servers, by the indices of the config */
+        uint64_t reported; /* the version of the complete catalogue that the owner knows of */
+        struct event changed;
+
+        struct call_outbox outbox;
+        struct hub_wait_list waits;
+        struct event due; /* runs the callbacks that are due, from the loop */
+        bool *gone;       /* set when the hub is freed by one of them */
+};
+
 static bool is_any_starting(const struct hub *hub, const struct config_profile *profile)
 {
-        for (size_t i = 0; i < hub->n_servers; i++) {
-                if (hub_server_is_starting(hub->servers[i]) &&
-                    hub_access_server(profile, hub_server_config(hub->servers[i])))
+        for (size_t i = 0; i < hub->views.servers.n; i++) {
+                if (hub_server_is_starting(hub->views.servers.items[i]) &&
+                    hub_access_server(profile, hub_server_config(hub->views.servers.items[i])))
                         return true;
         }
         return false;
@@ -109,14 +137,15 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        catalogue_views_refresh(hub);
+        catalogue_views_refresh(&hub->views);
         if (hub->reported == hub->views.complete.version)
                 return;
         hub->reported = hub->views.complete.version;
         hub->host.changed(hub->host.data);
 }
 
-void hub_touch(struct hub *hub)
+/* The state of a server has changed, or another part of the catalogue. */
+static void touch(struct hub *hub)
 {
         struct timeval in = {.tv_usec = CHANGED_MS * 1000L};
 
@@ -134,7 +163,7 @@ const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile 
         static char none[] = "{\"servers\":[]}";
         static const struct buffer empty = {
                 .data = none, .length = sizeof(none) - 1, .limit = sizeof(none)};
-        const struct catalogue_text *text = catalogue_views_get(hub, profile, version);
+        const struct catalogue_text *text = catalogue_views_get(&hub->views, profile, version);
 
         return text ? &text->bytes : &empty;
 }
@@ -142,22 +171,22 @@ const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile 
 /* Makes the servers of the config, with the tools that the cache has. */
 static int add_servers(struct hub *hub)
 {
-        hub->servers = calloc(hub->config->n_servers + 1, sizeof(struct hub_server *));
-        if (!hub->servers)
+        hub->views.servers.items = calloc(hub->config->n_servers + 1, sizeof(struct hub_server *));
+        if (!hub->views.servers.items)
                 return -ENOMEM;
         for (uint32_t i = 0; i < hub->config->n_servers; i++) {
                 struct hub_server *s = hub_server_new(&hub->server_host, i,
                                                       &hub->config->servers[i]);
                 if (!s)
                         return -ENOMEM;
-                hub->servers[hub->n_servers++] = s;
+                hub->views.servers.items[hub->views.servers.n++] = s;
         }
         return 0;
 }
 
 static void on_server_changed(void *data)
 {
-        hub_touch(data);
+        touch(data);
 }
 
 static void start_server(void *data, uint32_t index)
@@ -203,8 +232,8 @@ void hub_add_client(struct hub *hub, unsigned can)
         if (!(can & ~hub->can))
                 return;
         hub->can |= can;
-        for (size_t i = 0; i < hub->n_servers; i++)
-                hub_server_client_changed(hub->servers[i]);
+        for (size_t i = 0; i < hub->views.servers.n; i++)
+                hub_server_client_changed(hub->views.servers.items[i]);
 }
 
 int hub_new(struct hub **ret, struct event_base *base, const struct config *config, int state_dir,
@@ -245,7 +274,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
                 return error_errno(err, ENOMEM, "hub");
         }
         /* The first catalogue is not a change. */
-        catalogue_views_refresh(hub);
+        catalogue_views_refresh(&hub->views);
         hub->reported = hub->views.complete.version;
         *ret = hub;
         return 0;
@@ -259,8 +288,8 @@ struct hub *hub_free(struct hub *hub)
                 return NULL;
         if (hub->gone)
                 *hub->gone = true;
-        for (size_t i = 0; i < hub->n_servers; i++)
-                hub_server_free(hub->servers[i]);
+        for (size_t i = 0; i < hub->views.servers.n; i++)
+                hub_server_free(hub->views.servers.items[i]);
         exchange_loop_free(hub->http);
         call_outbox_done(&hub->outbox);
         while ((wait = TAILQ_FIRST(&hub->waits)))
@@ -270,14 +299,21 @@ struct hub *hub_free(struct hub *hub)
         catalogue_views_done(&hub->views);
         if (hub->server_host.cache_dir >= 0)
                 close(hub->server_host.cache_dir);
-        free(hub->servers);
+        free(hub->views.servers.items);
         free(hub);
         return NULL;
 }
 
+struct hub_server *hub_server_at(const struct hub *hub, uint32_t index)
+{
+        return index < hub->views.servers.n ? hub->views.servers.items[index] : NULL;
+}
+
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3])
 {
-        if (index < hub->n_servers && hub_server_started(hub->servers[index], instance, fds))
+        struct hub_server *s = hub_server_at(hub, index);
+
+        if (s && hub_server_started(s, instance, fds))
                 return;
         for (int i = 0; i < 3; i++)
                 close(fds[i]);
@@ -286,14 +322,16 @@ void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, co
 
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error)
 {
-        if (index < hub->n_servers)
-                hub_server_start_failed(hub->servers[index], error);
+        struct hub_server *s = hub_server_at(hub, index);
+
+        if (s)
+                hub_server_start_failed(s, error);
 }
 
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
 {
-        for (size_t i = 0; i < hub->n_servers; i++) {
-                if (hub_server_ended(hub->servers[i], instance, wait_status))
+        for (size_t i = 0; i < hub->views.servers.n; i++) {
+                if (hub_server_ended(hub->views.servers.items[i], instance, wait_status))
                         return;
         }
 }
@@ -308,9 +346,9 @@ static bool is_wanted(const struct hub_server *s, const struct config_profile *p
 void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
 {
         hub->is_in_use = true;
-        for (size_t i = 0; i < hub->n_servers; i++) {
-                if (is_wanted(hub->servers[i], profile, which))
-                        hub_server_start_unasked(hub->servers[i]);
+        for (size_t i = 0; i < hub->views.servers.n; i++) {
+                if (is_wanted(hub->views.servers.items[i], profile, which))
+                        hub_server_start_unasked(hub->views.servers.items[i]);
         }
 }
 
@@ -319,8 +357,8 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
 {
         struct hub_server *found = NULL;
 
-        for (size_t i = 0; i < hub->n_servers; i++) {
-                struct hub_server *s = hub->servers[i];
+        for (size_t i = 0; i < hub->views.servers.n; i++) {
+                struct hub_server *s = hub->views.servers.items[i];
                 if (strcmp(hub_server_config(s)->name, name) != 0)
                         continue;
                 if (!hub_server_unusable(s))
@@ -417,4 +455,134 @@ void hub_wait_cancel(struct hub_wait *wait)
         TAILQ_REMOVE(&wait->hub->waits, wait, link);
         event_del(&wait->deadline);
         free(wait);
+}
+
+/*
+ * ---- another config ----
+ *
+ * A server is the same if it runs the same program (config_server.key): it runs on, with its calls, under
+ * its new name, rules and timeouts. All steps that can fail come before the first change.
+ */
+
+/* The usable server that runs what this entry says, or NULL; it is taken out of the list. */
+static struct hub_server *take_same(struct hub *hub, struct hub_server **before,
+                                    const struct config_server *config, bool by_name)
+{
+        for (size_t i = 0; i < hub->views.servers.n; i++) {
+                struct hub_server *s = before[i];
+                if (!s || hub_server_config(s)->key != config->key || hub_server_unusable(s) ||
+                    (by_name && strcmp(hub_server_config(s)->name, config->name) != 0))
+                        continue;
+                before[i] = NULL;
+                return s;
+        }
+        return NULL;
+}
+
+/* Called with by_name first, so that of two servers that run the same each keeps its name. */
+static void match(struct hub *hub, struct hub_server **before, struct hub_server **after,
+                  const struct config *config, bool by_name)
+{
+        for (size_t i = 0; i < config->n_servers; i++) {
+                const struct config_server *c = &config->servers[i];
+                if (!after[i] && !c->problem && !c->disabled)
+                        after[i] = take_same(hub, before, c, by_name);
+        }
+}
+
+static int make_rest(struct hub *hub, struct hub_server **after, const struct config *config)
+{
+        for (uint32_t i = 0; i < config->n_servers; i++) {
+                if (after[i])
+                        continue;
+                after[i] = hub_server_new(&hub->server_host, i, &config->servers[i]);
+                if (!after[i])
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+static bool is_kept(const struct hub *hub, const struct hub_server *s)
+{
+        for (size_t i = 0; i < hub->views.servers.n; i++) {
+                if (hub->views.servers.items[i] == s)
+                        return true;
+        }
+        return false;
+}
+
+static void free_new(struct hub *hub, struct hub_server **after, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (after[i] && !is_kept(hub, after[i]))
+                        hub_server_free(after[i]);
+        }
+        free(after);
+}
+
+/* Cannot fail. */
+static void adopt(struct hub *hub, struct hub_server **before, struct hub_server **after,
+                  const struct config *config)
+{
+        size_t n_before = hub->views.servers.n, n_stopped = 0;
+
+        for (uint32_t i = 0; i < config->n_servers; i++)
+                hub_server_set_config(after[i], i, &config->servers[i]);
+        free(hub->views.servers.items);
+        hub->views.servers.items = after;
+        hub->views.servers.n = config->n_servers;
+        hub->config = config;
+        for (size_t i = 0; i < n_before; i++) {
+                if (!before[i])
+                        continue;
+                hub_server_retire(before[i], "was removed from the config, or changed in it");
+                n_stopped++;
+        }
+        for (size_t i = 0; i < hub->views.servers.n; i++)
+                hub_server_ask_again(hub->views.servers.items[i]);
+        log_info("config was reloaded: %zu servers, %zu stopped", hub->views.servers.n, n_stopped);
+}
+
+int hub_reload(struct hub *hub, const struct config *config, struct error *err)
+{
+        struct hub_server **before = calloc(hub->views.servers.n + 1, sizeof(struct hub_server *));
+        struct hub_server **after = calloc(config->n_servers + 1, sizeof(struct hub_server *));
+        int r = before && after ? 0 : -ENOMEM;
+
+        if (r >= 0) {
+                memcpy(before, hub->views.servers.items,
+                       hub->views.servers.n * sizeof(struct hub_server *));
+                match(hub, before, after, config, true);
+                match(hub, before, after, config, false);
+                r = make_rest(hub, after, config);
+        }
+        if (r >= 0) {
+                adopt(hub, before, after, config);
+                free(before);
+                touch(hub);
+                if (hub->is_in_use)
+                        hub_start(hub, NULL, HUB_UNKNOWN);
+                return 0;
+        }
+        if (after)
+                free_new(hub, after, config->n_servers);
+        free(before);
+        return error_errno(err, -r, "the servers of the new config");
+}
+
+/* ---- search ---- */
+
+int hub_search(struct hub *hub, const struct config_profile *profile, const char *query, size_t n,
+               size_t limit, void (*fn)(void *data, const char *found, size_t length), void *data,
+               void **ret)
+{
+        struct catalogue_text *catalogue = catalogue_views_get(&hub->views, profile, NULL);
+
+        return catalogue ? search_start(hub->base, catalogue, query, n, limit, fn, data, ret)
+                         : -ENOMEM;
+}
+
+void hub_search_cancel(struct hub_search *search)
+{
+        search_cancel(search);
 }

@@ -19,10 +19,13 @@
 #include "policy/config.h"
 #include "rpc/client-ask.h"
 #include "rpc/shared-text.h"
-#include "supervisor/hub/caller.h"
+#include "supervisor/hub/call/caller.h"
+#include "supervisor/hub/call/method.h"
 
 struct hub;
 struct hub_call;
+struct hub_search;
+struct hub_server;
 struct hub_wait;
 
 /* The functions of its owner that the hub calls. */
@@ -57,6 +60,9 @@ struct hub *hub_free(struct hub *hub);
  * errno and nothing has changed.
  */
 int hub_reload(struct hub *hub, const struct config *config, struct error *err);
+
+/* The server of an index of the config, or NULL. */
+struct hub_server *hub_server_at(const struct hub *hub, uint32_t index);
 
 /* From the monitor's events. fds: stdin, stdout, stderr of the server; the hub owns them. */
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3]);
@@ -117,3 +123,13 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
 void hub_call_drop(struct hub_call *call);
 /* Whether the request was sent to the server. */
 bool hub_call_is_sent(const struct hub_call *call);
+
+/*
+ * Searches the tools in the background. Calls fn once, unless the search is cancelled, with what
+ * tool_search() appends (tools/search.h); NULL: there was no memory, or the answer was too long. *ret is
+ * valid until then. If no thread can be started, fn is called before this returns. Returns 0 or -ENOMEM.
+ */
+int hub_search(struct hub *hub, const struct config_profile *profile, const char *query, size_t n,
+               size_t limit, void (*fn)(void *data, const char *found, size_t length), void *data,
+               void **ret);
+void hub_search_cancel(struct hub_search *search);

@@ -6,7 +6,7 @@
  *     w   messages of a hostile broker to the process that writes the cache: for each a byte of length
  *         and one that says how many descriptors, and which. Accepted when a file was written
  */
-#include "supervisor/hub/catalogue-cache.h"
+#include "supervisor/hub/cache/cache.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -21,8 +21,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/hub/cache-request.h"
-#include "supervisor/hub/cache-writer.h"
+#include "supervisor/hub/cache/request.h"
+#include "supervisor/hub/cache/writer.h"
 #include "tests/fuzz/descriptors.h"
 #include "tests/fuzz/fuzz.h"
 

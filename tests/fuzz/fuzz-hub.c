@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "supervisor/hub/hub-internal.h"
-#include "supervisor/hub/server-internal.h"
+#include "supervisor/hub/hub.h"
+#include "supervisor/hub/server/messages.h"
+#include "supervisor/hub/server/server.h"
 #include "tests/fuzz/fuzz.h"
 
 static struct event_base *base;
@@ -102,10 +103,10 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         assert(started == 1);
         make_pipes(fds, others);
         hub_upstream_started(hub, 0, 1, fds);
-        feed(hub->servers[0], data, n);
-        bool is_ready = hub_server_is_ready(hub->servers[0]);
+        feed(hub_server_at(hub, 0), data, n);
+        bool is_ready = hub_server_is_ready(hub_server_at(hub, 0));
         /* The call still waits for its answer, or its callback was called. */
-        assert(is_called_back || hub_calls_count(hub->servers[0]->calls) == 1);
+        assert(is_called_back || hub_calls_count(hub_server_at(hub, 0)->calls) == 1);
         check_catalogue(hub);
         hub_free(hub);
         for (int i = 0; i < 3; i++)

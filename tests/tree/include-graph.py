@@ -13,6 +13,7 @@ import sys
 
 # (folder, what its files may include); the longest folder that a file is in counts. Every folder with C files is named.
 MONITOR = "supervisor/monitor/"
+HUB = "supervisor/hub/"
 SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
@@ -71,9 +72,14 @@ RULES = [
         ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/", "state/")],
     ),
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
+    ("supervisor/hub/tools", ["base/", HUB + "tools/"]),
+    ("supervisor/hub/cache", ["base/", HUB + "tools/", HUB + "cache/"]),
+    ("supervisor/hub/call", ["base/", "rpc/", HUB + "call/"]),
+    ("supervisor/hub/transport", ["base/", "rpc/", HUB + "transport/"]),
+    ("supervisor/hub/http", ["base/", "rpc/", HUB + "transport/", HUB + "http/"]),
     (
-        "supervisor/hub/http",
-        ["base/", "rpc/"] + ["supervisor/hub/" + part for part in ("transport.h", "pipes.h", "rate.h", "http/")],
+        "supervisor/hub/server",
+        ["base/", "policy/", "rpc/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
     ),
     ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/"]),
     ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
@@ -99,7 +105,7 @@ RULES = [
 # Modules of a folder include each other downwards only, but in these folders.
 WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
-SHARED_INTERNALS = ("supervisor/egress", "supervisor/hub")
+SHARED_INTERNALS = ("supervisor/egress",)
 # Uses of an internal header from another folder.
 INTERNAL_USERS = {("supervisor/cli/config/import-list.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")

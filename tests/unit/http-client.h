@@ -11,7 +11,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "supervisor/hub/http/http-internal.h"
+#include "supervisor/hub/http/http.h"
+#include "supervisor/hub/http/queue.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/far-server.h"
 

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "supervisor/hub/http/exchange-internal.h"
+#include "supervisor/hub/http/exchange.h"
 #include "supervisor/hub/http/incoming.h"
 
 struct rig {
@@ -19,7 +19,7 @@ static inline void rig_init(struct rig *rig, struct exchange_loop *loop,
         incoming_init(&rig->in, loop->base, host, data);
 }
 
-/* As exchange_tell() gives them. *is_over: set by the host when the incoming has ended or was freed. Waits
+/* As an exchange gives them. *is_over: set by the host when the incoming has ended or was freed. Waits
  * in the loop while the exchange is paused. */
 static inline void rig_feed(struct rig *rig, const char *bytes, size_t n, size_t piece,
                             const bool *is_over)

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "supervisor/hub/catalogue-cache.h"
+#include "supervisor/hub/cache/cache.h"
 #include "tests/unit/test.h"
 
 static char state[] = "/tmp/cloister-test-cache-XXXXXX";

@@ -1,5 +1,5 @@
 /* The pipes of a server: long lines, which are parsed in the background. */
-#include "supervisor/hub/connection.h"
+#include "supervisor/hub/server/connection.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* One request and its response: what libcurl says of what a server sends, and the bounds. */
 #include "supervisor/hub/http/exchange.h"
 
-#include "supervisor/hub/http/exchange-internal.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/far-server.h"
 

@@ -1,7 +1,7 @@
 /* What servers ask of our client, and tell it. */
 #include <unistd.h>
 
-#include "supervisor/hub/call.h"
+#include "supervisor/hub/call/call.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 
@@ -342,7 +342,7 @@ static void test_time(void)
         open_world(&w, CLIENT_CAN_FORM, "legacy");
         world_begin(&w, &reply, "s", "ask", ELICIT(FORM), 1000);
         until_asked(&w, 1);
-        world_pass_ms(&w, CALL_ASK_MS - 1);
+        world_pass_ms(&w, QUESTION_MS - 1);
         check(!reply.done && client.withdrawn == 0);
         world_pass_ms(&w, 1);
         check_eq_int(client.withdrawn, 1);
@@ -354,7 +354,7 @@ static void test_time(void)
         world_begin(&w, &reply, "s", "ask-often",
                     "{\"times\":1,\"method\":\"elicitation/create\",\"params\":" FORM "}", 1000);
         until_asked(&w, 2);
-        world_pass_ms(&w, 999999 % CALL_ASK_MS);
+        world_pass_ms(&w, 999999 % QUESTION_MS);
         answer(1, "{\"action\":\"cancel\"}");
         until_done(&w, &reply);
         check_eq_int(reply.outcome, HUB_OK);

@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "supervisor/hub/connection.h"
-#include "supervisor/hub/server.h"
+#include "supervisor/hub/server/connection.h"
+#include "supervisor/hub/server/server.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 

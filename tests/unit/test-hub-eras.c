@@ -2,8 +2,8 @@
 #include <assert.h>
 #include <signal.h>
 
-#include "supervisor/hub/handshake.h"
-#include "supervisor/hub/listing.h"
+#include "supervisor/hub/server/handshake.h"
+#include "supervisor/hub/server/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 /* The hub: reload of the config, and profiles. */
-#include "supervisor/hub/listing.h"
+#include "supervisor/hub/server/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 /* A server's list of tools: what is taken, what is left out, the bounds. */
-#include "supervisor/hub/tools.h"
+#include "supervisor/hub/tools/tools.h"
 
 #include "tests/unit/test.h"
 

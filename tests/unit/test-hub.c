@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "supervisor/hub/listing.h"
+#include "supervisor/hub/server/listing.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
 

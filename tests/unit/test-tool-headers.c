@@ -1,5 +1,5 @@
 /* Which arguments of a tool become headers, and which schemas break the rules. */
-#include "supervisor/hub/tool-headers.h"
+#include "supervisor/hub/tools/headers.h"
 
 #include "tests/unit/test.h"
 

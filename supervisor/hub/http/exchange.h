@@ -12,13 +12,16 @@
  */
 #pragma once
 
+#include <curl/curl.h>
 #include <event2/event.h>
+#include <event2/event_struct.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/queue.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "supervisor/hub/http/exchange-head.h"
+#include "supervisor/hub/http/head.h"
 
 enum {
         EXCHANGE_KEPT_MAX = 64 * 1024,
@@ -74,3 +77,39 @@ void exchange_resume(struct exchange *x);
 char *exchange_resolve(const char *url, const char *reference);
 /* "https://host:port" of a url, for messages, which the caller frees; NULL: it is no url. */
 char *exchange_origin(const char *url);
+
+/* ---- for exchange.c, and for tests that stand in for libcurl ---- */
+
+TAILQ_HEAD(exchange_list, exchange);
+
+struct exchange_loop {
+        struct event_base *base;
+        CURLM *multi;
+        struct event timer; /* libcurl's */
+        struct event ready; /* exchanges have news */
+        struct exchange_list all;
+        struct exchange *told; /* its callback runs; NULL when it was freed meanwhile */
+        unsigned n_left;       /* that nobody waits for */
+};
+
+struct exchange {
+        TAILQ_ENTRY(exchange) link;
+        struct exchange_loop *loop;
+        const struct exchange_host *host; /* NULL: nobody waits for it */
+        void *data;
+        CURL *easy;
+        struct curl_slist *headers;
+        enum exchange_method method;
+        char *url;
+        unsigned redirects;
+        struct exchange_head head;
+        bool head_told, end_told;
+        struct buffer body; /* that the owner has not taken */
+        bool is_full;       /* libcurl waits */
+        bool is_paused;     /* the owner wants no news */
+        bool is_done;       /* libcurl has ended it */
+        const char *sent;   /* body of the request, borrowed; n_sent bytes, sent_at of them read */
+        size_t n_sent, sent_at;
+        char why[512]; /* "": the response is complete */
+        char curl_error[CURL_ERROR_SIZE];
+};

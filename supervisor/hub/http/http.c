@@ -2,47 +2,17 @@
 #include "supervisor/hub/http/http.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/log.h"
-#include "supervisor/hub/http/http-internal.h"
-#include "supervisor/hub/pipes.h"
-
-void http_send_soon(struct http *h)
-{
-        event_active(&h->due, EV_TIMEOUT, 0);
-}
-
-struct http_request *http_find(struct http *h, int64_t id)
-{
-        struct http_request *r;
-
-        TAILQ_FOREACH (r, &h->requests, link) {
-                if (r->kind == HTTP_REQUEST && r->id == id)
-                        return r;
-        }
-        return NULL;
-}
-
-void http_fail(struct http *h, const char *format, ...)
-{
-        char why[600];
-        va_list args;
-
-        va_start(args, format);
-        vsnprintf(why, sizeof(why), format, args);
-        va_end(args);
-        h->host->failed(h->data, why);
-}
-
-bool http_may_warn(struct http *h)
-{
-        return rate_allow(&h->warnings, 1, NULL);
-}
+#include "supervisor/hub/http/access.h"
+#include "supervisor/hub/http/headers.h"
+#include "supervisor/hub/http/queue.h"
+#include "supervisor/hub/http/response.h"
+#include "supervisor/hub/http/session.h"
+#include "supervisor/hub/transport/pipes.h"
 
 static bool may_send(const struct http *h, const struct http_request *r)
 {
@@ -318,6 +288,7 @@ struct transport *http_new(struct event_base *base, struct exchange_loop **loop,
                 .base = base,
                 .loop = loop,
                 .host = host,
+                .incoming = &http_incoming_host,
                 .data = data,
                 .junk = {.window_us = second / 10, .most = 2000},
                 .warnings = {.window_us = 60 * second, .most = 10},

@@ -1,6 +1,6 @@
 /*
  * A server that is reached by HTTP: Streamable HTTP of MCP 2025-03-26 to 2025-11-25 (with sessions) and
- * of 2026-07-28 (without), and HTTP+SSE of 2024-11-05. A transport (supervisor/hub/transport.h).
+ * of 2026-07-28 (without), and HTTP+SSE of 2024-11-05. A transport (supervisor/hub/transport/transport.h).
  *
  * Theory of operation
  *
@@ -25,22 +25,7 @@
  */
 #pragma once
 
-#include "supervisor/hub/transport.h"
-
-enum {
-        HTTP_SENT_MAX = 64,         /* requests, and messages, at the same time; more wait */
-        HTTP_MESSAGES_MAX = 1024,   /* notifications and answers that wait or are sent */
-        HTTP_MESSAGE_MS = 30000,    /* for the response to one of these */
-        HTTP_BODIES_MAX = 64 << 20, /* of all messages, but for a single one */
-        HTTP_ERROR_MAX = 64 * 1024, /* of the body of a refusal */
-        HTTP_LISTEN_MS = 500,       /* that other messages wait for the stream's response */
-        HTTP_ANSWERED_MS = 1000,    /* from the answer to the end of the response */
-        HTTP_RETRY_MS = 1000, /* to the next attempt to resume a stream, unless the server says */
-        HTTP_RETRY_MIN_MS = 100, /* the bounds of what it says */
-        HTTP_RETRY_MAX_MS = 60000,
-        HTTP_RESUMES_MAX = 5,  /* of a request, without an event in between */
-        HTTP_REOPENS_MAX = 10, /* in a minute */
-};
+#include "supervisor/hub/transport/transport.h"
 
 struct exchange_loop;
 

@@ -245,13 +245,6 @@ static int compare(const void *a, const void *b)
         return x->value < y->value ? -1 : x->value > y->value; /* in the order of the catalogue */
 }
 
-static void append_value(struct json_out *out, const char *key, yyjson_val *value)
-{
-        json_out_raw(out, key, "", 0);
-        if (out->error >= 0)
-                json_out_fail(out, json_append(out->to, value));
-}
-
 static int append_answer(struct search *s, size_t limit, struct buffer *to)
 {
         struct json_out out = {.to = to};
@@ -261,8 +254,9 @@ static int append_answer(struct search *s, size_t limit, struct buffer *to)
         json_out_begin(&out, "tools", '[');
         for (size_t i = 0; i < s->n && i < limit && s->tools[i].points > 0; i++) {
                 json_out_begin(&out, NULL, '{');
-                append_value(&out, "server", s->tools[i].server);
-                append_value(&out, "tool", s->tools[i].value);
+                json_out_value(&out, "server", s->tools[i].server);
+                json_out_value(&out, "server", s->tools[i].server);
+                json_out_value(&out, "tool", s->tools[i].value);
                 json_out_end(&out, '}');
         }
         json_out_end(&out, ']');

@@ -1,0 +1,257 @@
+/* The tools of each server, kept from the last run. */
+#include "supervisor/hub/cache/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "supervisor/hub/cache/request.h"
+
+enum {
+        FORMAT = 1,     /* of the file; files of another format are ignored */
+        ABANDONED = 60, /* seconds after which a temporary file is removed */
+        NAME_SIZE = 32,
+};
+
+static int writer = -1; /* a socket of cache-request.h, or none */
+
+static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
+{
+        snprintf(to, NAME_SIZE, "%016" PRIx64 ".%s", key, suffix);
+}
+
+/* Returns whether it is gone. */
+static bool remove_old(int dir, const char *name, time_t before)
+{
+        struct stat about;
+
+        return fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(about.st_mode) &&
+               about.st_mtime < before && unlinkat(dir, name, 0) == 0;
+}
+
+/* Removes what has not been used for so many days. Returns how many files are left, or negative errno. */
+static int sweep(int dir, int days)
+{
+        DIR *listing = fd_open_directory(dir, ".");
+        if (!listing)
+                return -errno;
+
+        time_t now = time(NULL);
+        int n = 0;
+        for (struct dirent *entry; (entry = readdir(listing));) {
+                const char *dot = strrchr(entry->d_name, '.');
+                bool is_gone = false;
+                if (dot && strcmp(dot, ".json") == 0)
+                        is_gone = remove_old(dir, entry->d_name, now - days * 24L * 3600);
+                else if (dot && strcmp(dot, ".new") == 0)
+                        is_gone = remove_old(dir, entry->d_name, now - ABANDONED);
+                n += !is_gone && entry->d_name[0] != '.';
+        }
+        closedir(listing);
+        return n;
+}
+
+int hub_cache_open(int state_dir)
+{
+        static const char folder[] = "catalogue";
+
+        if (state_dir < 0)
+                return -EBADF;
+        if (mkdirat(state_dir, folder, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        _cleanup_close_ int dir = openat(state_dir, folder,
+                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+                return -errno;
+        int days = HUB_CACHE_DAYS, n = sweep(dir, days);
+        /* A full cache makes room: files that were unused for fewer and fewer days go, at -1 all. */
+        while (n >= HUB_CACHE_FILES_MAX && days >= 0) {
+                days = days > 0 ? days / 2 : -1;
+                n = sweep(dir, days);
+        }
+        return n < 0 ? n : n > HUB_CACHE_FILES_MAX ? -ENOSPC : take_fd(dir);
+}
+
+static int open_to_read(int dir, uint64_t key)
+{
+        char name[NAME_SIZE];
+        struct stat about;
+
+        file_name(name, key, "json");
+        /* O_NONBLOCK: opening a FIFO must not block. */
+        _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &about) < 0)
+                return -errno;
+        if (!S_ISREG(about.st_mode) || about.st_size > HUB_CACHE_FILE_MAX)
+                return -EFBIG;
+        return take_fd(fd);
+}
+
+/* Reads the entry from the document. Returns false if anything is invalid. */
+static int parse(const char *data, size_t n, uint64_t key, struct hub_cache_entry *ret)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        int64_t format = 0;
+        char expected[NAME_SIZE];
+
+        if (json_parse(data, n, &doc, NULL) < 0)
+                return -EBADMSG;
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        snprintf(expected, sizeof(expected), "%016" PRIx64, key);
+        if (json_int64(yyjson_obj_get(root, "format"), &format) < 0 || format != FORMAT ||
+            !yyjson_equals_str(yyjson_obj_get(root, "key"), expected))
+                return -EBADMSG;
+
+        _cleanup_hub_tools_ struct hub_tools *tools = hub_tools_new();
+        if (!tools)
+                return -ENOMEM;
+        int r = hub_tools_add(tools, yyjson_obj_get(root, "tools"));
+        if (r < 0)
+                return r;
+        hub_tools_seal(tools);
+
+        size_t length = 0;
+        const char *instructions = json_string(root, "instructions", &length);
+        if (length > HUB_INSTRUCTIONS_MAX)
+                return -EBADMSG;
+        char *copy = instructions ? strdup(instructions) : NULL;
+        if (instructions && !copy)
+                return -ENOMEM;
+        ret->era = hub_era_find(json_string(root, "era", NULL));
+        ret->instructions = copy;
+        ret->tools = take_ptr(tools);
+        return 0;
+}
+
+int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_entry *ret)
+{
+        _cleanup_free_ char *data = NULL;
+        size_t n = 0;
+
+        if (dir < 0)
+                return 0;
+        _cleanup_close_ int fd = open_to_read(dir, key);
+        if (fd == -ENOENT)
+                return 0;
+        int r = fd < 0 ? fd : fd_read_whole(fd, HUB_CACHE_FILE_MAX, &data, &n, NULL);
+        if (r >= 0)
+                r = parse(data, n, key, ret);
+        if (r < 0) {
+                log_info("server %s: its cached catalogue is not usable (%s); asking it again",
+                         server, strerrordesc_np(-r));
+                return 0;
+        }
+        if (writer >= 0)
+                cache_request_touch(writer, key);
+        else
+                hub_cache_touch(dir, key);
+        return 1;
+}
+
+static int compose(struct buffer *b, uint64_t key, const struct hub_cache_entry *entry)
+{
+        const struct buffer *text = hub_tools_text(entry->tools);
+        const char *instructions = entry->instructions;
+
+        int r = buffer_printf(b, "{\"format\":%d,\"key\":\"%016" PRIx64 "\",\"era\":\"%s\"", FORMAT,
+                              key, hub_era_name(entry->era));
+        if (r >= 0 && instructions)
+                r = buffer_printf(b, ",\"instructions\":");
+        if (r >= 0 && instructions)
+                r = json_append_string(b, instructions, strlen(instructions));
+        if (r >= 0)
+                r = buffer_printf(b, ",\"tools\":[");
+        if (r >= 0 && text->length > 0)
+                r = buffer_append(b, buffer_bytes(text), text->length);
+        return r < 0 ? r : buffer_append(b, "]}\n", 3);
+}
+
+static int write_file(int dir, const char *name, const char *content, size_t n)
+{
+        _cleanup_close_ int fd = openat(dir, name,
+                                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0)
+                return -errno;
+        return fd_write_all(fd, content, n);
+}
+
+/* Bytes and number of the files other than this one. */
+static int measure(int dir, const char *except, uint64_t *bytes, size_t *files)
+{
+        DIR *listing = fd_open_directory(dir, ".");
+        struct stat about;
+
+        if (!listing)
+                return -EIO;
+        *bytes = *files = 0;
+        for (struct dirent *entry; (entry = readdir(listing));) {
+                if (strcmp(entry->d_name, except) == 0 ||
+                    fstatat(dir, entry->d_name, &about, AT_SYMLINK_NOFOLLOW) < 0 ||
+                    !S_ISREG(about.st_mode))
+                        continue;
+                *bytes += (uint64_t)about.st_size;
+                (*files)++;
+        }
+        closedir(listing);
+        return 0;
+}
+
+int hub_cache_store(int dir, uint64_t key, const char *content, size_t n)
+{
+        char name[NAME_SIZE], temporary[NAME_SIZE];
+        uint64_t bytes;
+        size_t files;
+
+        file_name(name, key, "json");
+        file_name(temporary, key, "new");
+        int r = measure(dir, name, &bytes, &files);
+        if (r < 0)
+                return r;
+        if (files >= HUB_CACHE_FILES_MAX || n > HUB_CACHE_FILE_MAX ||
+            bytes + n > HUB_CACHE_BYTES_MAX)
+                return -ENOSPC;
+        r = write_file(dir, temporary, content, n);
+        /* Another process is writing the same file, or was killed while doing so: then a later
+         * hub_cache_open() removes the temporary file. */
+        if (r == -EEXIST)
+                return 0;
+        if (r >= 0 && renameat(dir, temporary, dir, name) < 0)
+                r = -errno;
+        if (r < 0)
+                unlinkat(dir, temporary, 0);
+        return r;
+}
+
+void hub_cache_touch(int dir, uint64_t key)
+{
+        char name[NAME_SIZE];
+
+        file_name(name, key, "json");
+        utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
+void hub_cache_use_writer(int socket)
+{
+        writer = socket;
+}
+
+int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
+{
+        _cleanup_buffer_ struct buffer content = BUFFER_INIT(HUB_CACHE_FILE_MAX);
+
+        if (dir < 0)
+                return 0;
+        int r = compose(&content, key, entry);
+        if (r < 0)
+                return r;
+        return writer >= 0
+                       ? cache_request_store(writer, key, buffer_bytes(&content), content.length)
+                       : hub_cache_store(dir, key, buffer_bytes(&content), content.length);
+}

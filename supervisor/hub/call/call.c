@@ -1,0 +1,573 @@
+/*
+ * One call of a tool.
+ *
+ * Theory of operation. A call goes from state to state by events, and the state says in which list
+ * it is: the calls of its server that wait, or were sent, or the outbox.
+ *
+ *     state      QUEUED    SENT   ANSWERED   FAILED     TIMED_OUT           DROPPED        DELIVERED
+ *     new        waiting   sent   -          finished   -                   -              -
+ *     waiting    -         sent   -          finished   finished            freed          -
+ *     sent       -         -      finished   finished   cancel, finished    cancel, freed  -
+ *     finished   -         -      -          -          -                   freed          delivered
+ *
+ * ABANDONED is as TIMED_OUT, of a sent call. Cancel: the server is sent notifications/cancelled, or
+ * tasks/cancel; what it answers nevertheless is ignored. A request is never sent twice, unless the server
+ * asks for it (call-answer.c): the call stays sent, with the id of the newest request. Between two
+ * requests it has the id 0: it waits for the next look at its task, or for the client.
+ */
+#include "supervisor/hub/call/call.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/json-out.h"
+#include "rpc/lines.h"
+
+/* The timer of a task belongs to task.c, which initialises it. */
+static void stop_poll(struct hub_call *call)
+{
+        if (event_initialized(&call->poll))
+                event_del(&call->poll);
+}
+
+static void call_free(struct hub_call *call)
+{
+        event_del(&call->deadline);
+        stop_poll(call);
+        questions_withdraw_all(&call->questions);
+        background_free_json(call->answer.doc);
+        free(call->text);
+        if (call->memfd >= 0)
+                close(call->memfd);
+        call_params_done(&call->params);
+        buffer_done(&call->answers);
+        buffer_done(&call->server_state);
+        buffer_done(&call->asked_keys);
+        free(call->task);
+        free(call->tool);
+        free(call);
+}
+
+/* ---- states and events ---- */
+
+static void cancel(struct hub_call *call, const char *reason)
+{
+        struct hub_calls *calls = call->calls;
+
+        /* The server may make the task before it reads that nobody wants it. */
+        if (!call->task && (call->is_task || calls->host->is_modern(calls->data)))
+                calls->orphans[calls->n_orphans++ % ORPHANS] = call->id;
+        calls->host->cancel(calls->data, call->id, call->task, reason);
+}
+
+static void cancel_timed_out(struct hub_call *call)
+{
+        cancel(call, "timeout");
+}
+
+static void cancel_abandoned(struct hub_call *call)
+{
+        cancel(call, "the client cannot be asked");
+}
+
+static void cancel_dropped(struct hub_call *call)
+{
+        cancel(call, "the result is not needed any more");
+}
+
+/* An empty entry: the event cannot happen in the state. */
+static const struct transition {
+        enum call_state next;
+        void (*action)(struct hub_call *call); /* before the call leaves its list; may be NULL */
+} transitions[CALL_STATE_MAX][EVENT_MAX] = {
+        [CALL_NEW][EVENT_QUEUED] = {CALL_WAITING},
+        [CALL_NEW][EVENT_SENT] = {CALL_SENT},
+        [CALL_NEW][EVENT_FAILED] = {CALL_FINISHED},
+
+        [CALL_WAITING][EVENT_SENT] = {CALL_SENT},
+        [CALL_WAITING][EVENT_FAILED] = {CALL_FINISHED},
+        [CALL_WAITING][EVENT_TIMED_OUT] = {CALL_FINISHED},
+        [CALL_WAITING][EVENT_DROPPED] = {CALL_FREED},
+
+        [CALL_SENT][EVENT_ANSWERED] = {CALL_FINISHED},
+        [CALL_SENT][EVENT_FAILED] = {CALL_FINISHED},
+        [CALL_SENT][EVENT_TIMED_OUT] = {CALL_FINISHED, cancel_timed_out},
+        [CALL_SENT][EVENT_ABANDONED] = {CALL_FINISHED, cancel_abandoned},
+        [CALL_SENT][EVENT_DROPPED] = {CALL_FREED, cancel_dropped},
+
+        [CALL_FINISHED][EVENT_DROPPED] = {CALL_FREED},
+        [CALL_FINISHED][EVENT_DELIVERED] = {CALL_DELIVERED},
+};
+
+static void set_deadline(struct hub_call *call)
+{
+        struct timeval in = clock_timeval_ms(call->timeout_ms);
+
+        if (evtimer_pending(&call->deadline, NULL))
+                return;
+        call->due_us = clock_us() + call->timeout_ms * UINT64_C(1000);
+        evtimer_add(&call->deadline, &in);
+}
+
+void hub_call_hold(struct hub_call *call)
+{
+        uint64_t now = clock_us();
+
+        call->left_us = call->due_us > now ? call->due_us - now : 0;
+        event_del(&call->deadline);
+}
+
+void hub_call_release(struct hub_call *call)
+{
+        struct timeval in = clock_timeval_ms(call->left_us / 1000);
+
+        call->due_us = clock_us() + call->left_us;
+        evtimer_add(&call->deadline, &in);
+}
+
+/* A server of MCP 2026-07-28 may have to be sent the arguments again. */
+static void keep_params(struct hub_call *call)
+{
+        struct hub_calls *calls = call->calls;
+
+        if (!calls->host->is_modern(calls->data) ||
+            calls->kept_bytes + call_params_length(&call->params) > CALL_KEPT_BYTES_MAX)
+                call_params_done(&call->params);
+        calls->kept_bytes += call_params_length(&call->params);
+}
+
+static void leave(struct hub_call *call)
+{
+        switch (call->state) {
+        case CALL_WAITING:
+                TAILQ_REMOVE(&call->calls->waiting, call, link);
+                call->calls->waiting_bytes -= call_params_length(&call->params);
+                call->calls->count--;
+                break;
+        case CALL_SENT:
+                questions_withdraw_all(&call->questions);
+                stop_poll(call);
+                TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
+                call->calls->kept_bytes -= call_params_length(&call->params);
+                call->calls->n_tasks -= call->task != NULL;
+                call->calls->count--;
+                break;
+        case CALL_FINISHED:
+                TAILQ_REMOVE(&call->outbox->calls, call, link);
+                break;
+        default:
+                break;
+        }
+}
+
+static void enter(struct hub_call *call)
+{
+        switch (call->state) {
+        case CALL_WAITING:
+                TAILQ_INSERT_TAIL(&call->calls->waiting, call, link);
+                call->calls->waiting_bytes += call_params_length(&call->params);
+                call->calls->count++;
+                if (call->limits_all)
+                        set_deadline(call);
+                break;
+        case CALL_SENT:
+                keep_params(call);
+                TAILQ_INSERT_TAIL(bucket(call->calls, call->id), call, link);
+                call->calls->count++;
+                call->result.sent = true;
+                set_deadline(call);
+                break;
+        case CALL_FINISHED:
+                event_del(&call->deadline);
+                call_params_done(&call->params);
+                call->calls = NULL;
+                call->result.duration_us = clock_us() - call->since;
+                TAILQ_INSERT_TAIL(&call->outbox->calls, call, link);
+                event_active(call->outbox->due, EV_TIMEOUT, 0);
+                break;
+        case CALL_FREED:
+                call_free(call);
+                break;
+        default:
+                break;
+        }
+}
+
+void hub_call_step(struct hub_call *call, enum call_event event)
+{
+        const struct transition *t = &transitions[call->state][event];
+
+        assert(t->next != CALL_NEW);
+        if (t->action)
+                t->action(call);
+        leave(call);
+        call->state = t->next;
+        enter(call);
+}
+
+/* ---- what happens to a call ---- */
+
+static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
+                        va_list args) __attribute__((format(printf, 3, 0)));
+
+static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
+                        va_list args)
+{
+        vsnprintf(call->message, sizeof(call->message), format, args);
+        call->result.outcome = outcome;
+        call->result.message = call->message;
+}
+
+void hub_call_finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
+                     const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        set_outcome(call, outcome, format, args);
+        va_end(args);
+        hub_call_step(call, event);
+}
+
+void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
+{
+        va_list args;
+
+        va_start(args, format);
+        set_outcome(call, outcome, format, args);
+        va_end(args);
+        hub_call_step(call, EVENT_FAILED);
+}
+
+const char *hub_call_server(const struct hub_call *call)
+{
+        return call->calls->host->name(call->calls->data);
+}
+
+void hub_call_answer_invalid(struct hub_call *call, const char *why)
+{
+        hub_call_finish(call, EVENT_ANSWERED, HUB_PROTOCOL,
+                        "server \"%s\" gave no valid answer: %s", hub_call_server(call), why);
+}
+
+void hub_call_answer_none(struct hub_call *call, const char *why)
+{
+        hub_call_finish(call, EVENT_ANSWERED, HUB_UNAVAILABLE, "server \"%s\": %s",
+                        hub_call_server(call), why);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct hub_call *call = data;
+
+        (void)fd;
+        (void)what;
+        hub_call_finish(call, EVENT_TIMED_OUT, HUB_TIMEOUT, "server \"%s\" did not %s within %g s",
+                        hub_call_server(call), call->state == CALL_SENT ? "answer" : "start",
+                        call->timeout_ms / 1000.0);
+}
+
+void hub_call_drop(struct hub_call *call)
+{
+        hub_call_step(call, EVENT_DROPPED);
+}
+
+bool hub_call_is_sent(const struct hub_call *call)
+{
+        return call->result.sent;
+}
+
+/* ---- the outbox ---- */
+
+void call_outbox_init(struct call_outbox *outbox, struct event *due)
+{
+        TAILQ_INIT(&outbox->calls);
+        outbox->due = due;
+}
+
+void call_outbox_done(struct call_outbox *outbox)
+{
+        struct hub_call *call;
+
+        while ((call = TAILQ_FIRST(&outbox->calls)))
+                hub_call_step(call, EVENT_DROPPED);
+}
+
+bool call_outbox_is_empty(const struct call_outbox *outbox)
+{
+        return TAILQ_EMPTY(&outbox->calls);
+}
+
+void call_outbox_deliver(struct call_outbox *outbox)
+{
+        struct hub_call *call = TAILQ_FIRST(&outbox->calls);
+
+        /* In no list from now on: the callback may free the outbox with all calls in it. */
+        hub_call_step(call, EVENT_DELIVERED);
+        call->caller->done(call->data, &call->result);
+        call_free(call);
+}
+
+/* ---- the calls of a server ---- */
+
+struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data)
+{
+        struct hub_calls *calls = calloc(1, sizeof(*calls));
+
+        if (!calls)
+                return NULL;
+        calls->host = host;
+        calls->data = data;
+        TAILQ_INIT(&calls->waiting);
+        for (size_t i = 0; i < BUCKETS; i++)
+                TAILQ_INIT(&calls->sent[i]);
+        return calls;
+}
+
+static void free_all(struct call_list *list)
+{
+        struct hub_call *call;
+
+        while ((call = TAILQ_FIRST(list))) {
+                TAILQ_REMOVE(list, call, link);
+                call_free(call);
+        }
+}
+
+struct hub_calls *hub_calls_free(struct hub_calls *calls)
+{
+        if (!calls)
+                return NULL;
+        free_all(&calls->waiting);
+        for (size_t i = 0; i < BUCKETS; i++)
+                free_all(&calls->sent[i]);
+        free(calls);
+        return NULL;
+}
+
+size_t hub_calls_count(const struct hub_calls *calls)
+{
+        return calls->count;
+}
+
+bool hub_calls_any_waiting(const struct hub_calls *calls)
+{
+        return !TAILQ_EMPTY(&calls->waiting);
+}
+
+static void fail_to_send(struct hub_call *call, enum call_event event, const char *name, int r)
+{
+        if (r == -EMSGSIZE)
+                hub_call_finish(
+                        call, event, HUB_UNAVAILABLE,
+                        "server \"%s\" does not read its input: too many requests are queued",
+                        name);
+        else
+                hub_call_finish(call, event, HUB_UNAVAILABLE, "cannot send to server \"%s\": %s",
+                                name, strerrordesc_np(-r));
+}
+
+/* Adds "task" to the params ("Tasks", 2025-11-25). */
+static int make_task(struct hub_calls *calls, struct hub_call *call)
+{
+        static const char member[] = ",\"task\":{}}";
+        struct call_params *params = &call->params;
+        size_t before = call_params_length(params);
+        int r = 0;
+
+        call->is_task = true;
+        if (params->text) {
+                params->after = member;
+        } else {
+                params->bytes.length--; /* the brace */
+                r = buffer_append_text(&params->bytes, member);
+        }
+        if (call->state == CALL_WAITING)
+                calls->waiting_bytes += call_params_length(params) - before;
+        return r;
+}
+
+bool hub_call_client(const struct hub_call *call, struct hub_client *ret)
+{
+        *ret = (struct hub_client){};
+        return call->caller->client && call->caller->client(call->data, ret);
+}
+
+static int64_t send_params(struct hub_calls *calls, const struct hub_call *call, const char *method,
+                           const struct call_params *params)
+{
+        struct hub_client client;
+        bool has_client = hub_call_client(call, &client);
+
+        return calls->host->send(calls->data, method, has_client ? &client : NULL, params);
+}
+
+static void set_id(struct hub_call *call, int64_t id)
+{
+        TAILQ_REMOVE(bucket(call->calls, call->id), call, link);
+        call->id = id;
+        TAILQ_INSERT_TAIL(bucket(call->calls, id), call, link);
+}
+
+void hub_call_wait(struct hub_call *call)
+{
+        set_id(call, 0);
+}
+
+void hub_call_go_on(struct hub_call *call, const char *method, const struct call_params *params)
+{
+        int64_t r = send_params(call->calls, call, method, params);
+
+        if (r < 0)
+                fail_to_send(call, EVENT_ANSWERED, hub_call_server(call), (int)r);
+        else
+                set_id(call, r);
+}
+
+/* Whether the server knows what is called; else the call fails. */
+static bool is_known(struct hub_calls *calls, struct hub_call *call, const char *name)
+{
+        const struct hub_calls_host *host = calls->host;
+        bool is_tool = call->tool;
+
+        if (is_tool ? host->has_tool(calls->data, call->tool)
+                    : host->has_method(calls->data, call->method))
+                return true;
+        if (is_tool)
+                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no tool \"%.200s\"", name,
+                              call->tool);
+        else
+                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no %.*s", name,
+                              (int)strcspn(call->method, "/"), call->method);
+        return false;
+}
+
+void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
+{
+        const char *name = calls->host->name(calls->data);
+        int64_t r = 0;
+
+        if (!is_known(calls, call, name))
+                return;
+        if (call->tool && calls->host->needs_task(calls->data, call->tool))
+                r = make_task(calls, call);
+        if (r >= 0)
+                r = send_params(calls, call, call->method, &call->params);
+        if (r < 0) {
+                fail_to_send(call, EVENT_FAILED, name, (int)r);
+        } else {
+                call->calls = calls;
+                call->id = call->token = r;
+                hub_call_step(call, EVENT_SENT);
+        }
+}
+
+bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call)
+{
+        size_t bytes = calls->waiting_bytes;
+
+        if (bytes > 0 && bytes + call_params_length(&call->params) > CALL_WAITING_BYTES_MAX) {
+                hub_call_fail(call, HUB_UNAVAILABLE,
+                              "server \"%s\" is starting, and calls of %zu MiB wait for it already",
+                              calls->host->name(calls->data), bytes >> 20);
+                return false;
+        }
+        call->calls = calls;
+        hub_call_step(call, EVENT_QUEUED);
+        return true;
+}
+
+void hub_calls_send_waiting(struct hub_calls *calls)
+{
+        struct hub_call *call;
+
+        /* Each leaves the list, sent or failed. */
+        while ((call = TAILQ_FIRST(&calls->waiting)))
+                hub_calls_send(calls, call);
+}
+
+static int write_params(struct call_params *params, const char *tool, yyjson_val *arguments,
+                        struct shared_text *text)
+{
+        struct json_out out = {.to = &params->bytes};
+
+        if (tool) {
+                json_out_begin(&out, NULL, '{');
+                json_out_text(&out, "name", tool);
+                json_out_key(&out, "arguments", strlen("arguments"));
+        }
+        if (tool && text) {
+                params->text = shared_text_ref(text);
+                params->after = "}";
+                return out.error;
+        }
+        if (arguments)
+                json_out_value(&out, NULL, arguments);
+        else
+                json_out_raw(&out, NULL, "{}", 2);
+        if (tool)
+                json_out_end(&out, '}');
+        return out.error;
+}
+
+int hub_call_new(struct event_base *base, struct call_outbox *outbox,
+                 const struct call_request *request, struct hub_call **ret, struct error *err)
+{
+        struct hub_call *call = calloc(1, sizeof(*call));
+        uint32_t own = request->server_timeout_ms ? request->server_timeout_ms : CALL_TIMEOUT_MS;
+
+        if (!call)
+                return error_errno(err, ENOMEM, "call");
+        call->memfd = -1;
+        call->outbox = outbox;
+        call->since = clock_us();
+        call->caller = request->caller;
+        call->data = request->data;
+        call->method = request->method;
+        /* The server's own timeout is for the answer; its start has another. */
+        call->timeout_ms = request->timeout_ms ? request->timeout_ms : own;
+        call->limits_all = request->timeout_ms != 0;
+        call->questions = (struct questions){.base = base, .data = call};
+        TAILQ_INIT(&call->questions.open);
+        buffer_init(&call->params.bytes, LINES_MAX);
+        buffer_init(&call->answers, LINES_MAX);
+        buffer_init(&call->server_state, LINES_MAX);
+        buffer_init(&call->asked_keys, CALL_ASKS_MAX * (CALL_ASK_KEY_MAX + 1));
+        evtimer_assign(&call->deadline, base, on_deadline, call);
+        call->tool = request->tool ? strdup(request->tool) : NULL;
+        int r = request->tool && !call->tool ? -ENOMEM
+                                             : write_params(&call->params, request->tool,
+                                                            request->arguments, request->text);
+        if (r < 0) {
+                call_free(call);
+                return error_errno(err, -r, "write the arguments of %.100s",
+                                   request->tool ? request->tool : request->method);
+        }
+        *ret = call;
+        return 0;
+}
+
+static void fail_all(struct call_list *list, const char *message)
+{
+        struct hub_call *call;
+
+        while ((call = TAILQ_FIRST(list)))
+                hub_call_fail(call, HUB_UNAVAILABLE, "%s", message);
+}
+
+void hub_calls_fail_sent(struct hub_calls *calls, const char *message)
+{
+        for (size_t i = 0; i < BUCKETS; i++)
+                fail_all(&calls->sent[i], message);
+}
+
+void hub_calls_fail_waiting(struct hub_calls *calls, const char *message)
+{
+        fail_all(&calls->waiting, message);
+}

@@ -1,0 +1,235 @@
+/*
+ * The calls of one server, from the request to the callback.
+ *
+ * A call waits while its server starts, is sent, and ends with an outcome. The outcome is delivered from
+ * the event loop: only call_outbox_deliver() calls a callback of the hub's user. The functions of a server
+ * that its calls need are a table, so that calls know neither servers nor the hub.
+ *
+ * The members of struct hub_call and struct hub_calls are for the files of this folder.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <event2/event_struct.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "rpc/jsonrpc.h"
+#include "rpc/large-line.h"
+#include "supervisor/hub/call/caller.h"
+#include "supervisor/hub/call/params.h"
+#include "supervisor/hub/call/question.h"
+
+enum {
+        CALLS_MAX = 65536,                 /* of one server, waiting or sent */
+        CALL_WAITING_BYTES_MAX = 64 << 20, /* of the arguments that wait, but for a single call */
+        CALL_KEPT_BYTES_MAX = 64 << 20,    /* of the arguments that a server may ask for again */
+        CALL_ROUNDS_MAX = 16,              /* how often it may */
+        CALL_TASK_ID_MAX = 1024,
+        CALL_POLL_MS =
+                500, /* of a task whose server does not say how often; the bounds of what it says: */
+        CALL_POLL_MIN_MS = 50,
+        CALL_POLL_MAX_MS = 30000,
+        CALL_ASKS_MAX = 16,      /* what one call may ask of the client, in all */
+        CALL_ASKS_OPEN = 4,      /* and at once; a modern server may ask for all together */
+        CALL_ASK_KEY_MAX = 256,  /* bytes of the name that a modern server gives to what it asks */
+        CALL_TIMEOUT_MS = 60000, /* where neither the caller nor the config says */
+};
+
+struct hub_call;
+struct hub_calls; /* the calls of one server that wait or were sent */
+
+struct hub_calls_host {
+        /* For messages. */
+        const char *(*name)(void *data);
+        bool (*has_tool)(void *data, const char *tool);
+        /* Whether it declares what a method other than tools/call needs. */
+        bool (*has_method)(void *data, const char *method);
+        /* Whether the server must run the tool as a task; whether it speaks MCP 2026-07-28. */
+        bool (*needs_task)(void *data, const char *tool);
+        bool (*is_modern)(void *data);
+        /* Sends a request and returns its id. client: for whom, or NULL. -EMSGSIZE: too much waits to be
+         * read by the server; or another negative errno. */
+        int64_t (*send)(void *data, const char *method, const struct hub_client *client,
+                        const struct call_params *params);
+        /* Cancels a request (id 0: none is open), or the task that it is about: its params, or NULL. */
+        void (*cancel)(void *data, int64_t id, const char *task, const char *reason);
+        /* Answers a request of the server: a result, or NULL and why there is none. */
+        void (*respond)(void *data, yyjson_val *id, const char *result, const char *why);
+};
+
+/* Calls with an outcome, in order of delivery. The owner embeds it. */
+struct call_outbox {
+        TAILQ_HEAD(call_outbox_list, hub_call) calls;
+        struct event *due; /* borrowed; made active for each call that comes in */
+};
+
+void call_outbox_init(struct call_outbox *outbox, struct event *due);
+/* Frees the calls; their callbacks are not called. */
+void call_outbox_done(struct call_outbox *outbox);
+bool call_outbox_is_empty(const struct call_outbox *outbox);
+/* Calls the callback of the first one, which may free the outbox. */
+void call_outbox_deliver(struct call_outbox *outbox);
+
+/* What a call is about. */
+struct call_request {
+        const char *method;       /* a constant */
+        const char *tool;         /* of tools/call, else NULL */
+        yyjson_val *arguments;    /* an object, or NULL */
+        struct shared_text *text; /* of large arguments, which are not copied; or NULL */
+        uint32_t timeout_ms;      /* for all of it; 0: server_timeout_ms for the answer */
+        uint32_t server_timeout_ms;
+        const struct hub_caller *caller; /* borrowed */
+        void *data;
+};
+
+/* A call that is of no server yet: hub_call_fail(), hub_calls_send() or hub_calls_queue() must
+ * follow. */
+int hub_call_new(struct event_base *base, struct call_outbox *outbox,
+                 const struct call_request *request, struct hub_call **ret, struct error *err);
+/* Ends it without its having been sent, or because its server has failed. */
+void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
+struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data);
+/* Frees the calls too; their callbacks are not called. */
+struct hub_calls *hub_calls_free(struct hub_calls *calls);
+size_t hub_calls_count(const struct hub_calls *calls);
+bool hub_calls_any_waiting(const struct hub_calls *calls);
+
+/* Sends a new call now, or fails it. */
+void hub_calls_send(struct hub_calls *calls, struct hub_call *call);
+/* Lets it wait until the server is ready. Returns false if it has failed instead, because too much
+ * waits already. */
+bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call);
+/* The server is ready: sends those that wait, in order. */
+void hub_calls_send_waiting(struct hub_calls *calls);
+
+/* All that were sent, or that wait, end as unavailable. */
+void hub_calls_fail_sent(struct hub_calls *calls, const char *message);
+void hub_calls_fail_waiting(struct hub_calls *calls, const char *message);
+
+/* Cancels the call; its callback is not called. */
+void hub_call_drop(struct hub_call *call);
+/* Whether the request was sent to the server. */
+bool hub_call_is_sent(const struct hub_call *call);
+/* The server will not answer, because of an event on its side. why: a predicate. */
+void hub_call_answer_none(struct hub_call *call, const char *why);
+/* The server sent an answer that is not valid. */
+void hub_call_answer_invalid(struct hub_call *call, const char *why);
+
+/* ---- for the files of this folder ---- */
+
+enum call_state {
+        CALL_NEW,
+        CALL_WAITING,
+        CALL_SENT,
+        CALL_FINISHED,
+        CALL_DELIVERED, /* its callback runs */
+        CALL_FREED,
+        CALL_STATE_MAX,
+};
+
+enum call_event {
+        EVENT_QUEUED,
+        EVENT_SENT,
+        EVENT_ANSWERED,
+        EVENT_FAILED,
+        EVENT_TIMED_OUT,
+        EVENT_ABANDONED, /* the server asks for what its client cannot give */
+        EVENT_DROPPED,
+        EVENT_DELIVERED,
+        EVENT_MAX,
+};
+
+enum { BUCKETS = 256, ORPHANS = 64 };
+
+TAILQ_HEAD(call_list, hub_call);
+
+struct hub_calls {
+        const struct hub_calls_host *host;
+        void *data;
+        struct call_list waiting;         /* in order */
+        struct call_list sent[BUCKETS];   /* by id */
+        size_t count;                     /* in all these lists */
+        size_t waiting_bytes, kept_bytes; /* of the params of those */
+        size_t n_tasks;                   /* of those sent */
+        int64_t orphans
+                [ORPHANS]; /* requests that may still make a task, although they were given up */
+        size_t n_orphans;
+};
+
+static inline struct call_list *bucket(struct hub_calls *calls, int64_t id)
+{
+        return &calls->sent[(uint64_t)id % BUCKETS];
+}
+
+/* What the answer is awaited for. */
+enum call_step {
+        STEP_CALL,   /* the request itself */
+        STEP_GET,    /* tasks/get */
+        STEP_RESULT, /* tasks/result, of a legacy server */
+        STEP_UPDATE, /* tasks/update, of a modern one */
+};
+
+struct hub_call {
+        TAILQ_ENTRY(hub_call) link; /* in the list of its state */
+        enum call_state state;
+        struct call_outbox *outbox;
+        struct hub_calls *calls; /* while waiting or sent */
+        const char *method;
+        char *tool;                /* of tools/call; else NULL */
+        struct call_params params; /* until sent, or kept for another round */
+        int64_t id;       /* once sent; 0: no request is open, it waits for something else */
+        int64_t token;    /* of its progress: the id of its first request */
+        unsigned rounds;  /* how often it was sent again, for its server's state */
+        bool awaits_list; /* of tools, to be sent again then */
+        bool has_awaited; /* it did, once */
+
+        bool is_task;
+        char *task; /* the params of requests about it, once it has an id */
+        enum call_step step;
+        struct event poll; /* the next tasks/get */
+        uint32_t poll_ms;
+
+        struct questions questions;              /* of the server to the call's client */
+        unsigned n_asked;                        /* how many there were */
+        void (*answered)(struct hub_call *call); /* called when none is open any more */
+        struct buffer answers;                   /* of the round: members of inputResponses */
+        struct buffer server_state;              /* JSON: the requestState of the round, or empty */
+        struct buffer asked_keys; /* of a task: the names that were asked for, each with a NUL */
+
+        struct event deadline;
+        uint32_t timeout_ms;
+        uint64_t due_us, left_us; /* end of its time; what is left while it stands still */
+        bool limits_all;          /* the timeout includes the start of the server */
+        uint64_t since;
+
+        const struct hub_caller *caller;
+        void *data;
+
+        struct hub_result result;
+        struct jsonrpc_message answer; /* owns what the result points to, */
+        char *text;                    /* except its text */
+        int memfd;                     /* and its memfd; -1: none */
+        char message[sizeof(((struct error *)0)->text)];
+};
+
+/* An outcome other than HUB_OK, by an event. */
+void hub_call_finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
+void hub_call_step(struct hub_call *call, enum call_event event);
+/* Sends a further request of a call that was sent: the call waits for its answer instead. */
+void hub_call_go_on(struct hub_call *call, const char *method, const struct call_params *params);
+/* The name of its server. */
+const char *hub_call_server(const struct hub_call *call);
+/* The call has no open request, and waits for an answer of its client or a time. */
+void hub_call_wait(struct hub_call *call);
+/* Its client. Returns false if it has none. */
+bool hub_call_client(const struct hub_call *call, struct hub_client *ret);
+/* Stops the time of a call that waits for its client, and continues it. */
+void hub_call_hold(struct hub_call *call);
+void hub_call_release(struct hub_call *call);

@@ -1,0 +1,32 @@
+/* Who calls a server: what the hub tells it, and asks it for. */
+#pragma once
+
+#include "rpc/client-ask.h"
+#include "supervisor/hub/call/outcome.h"
+
+/* The client for which a call is made. */
+struct hub_client {
+        const void *id; /* the same for calls whose requests may be confused with each other */
+        unsigned can;   /* bits of client_can */
+        const char *log_level; /* of the messages that it wants from servers, or NULL */
+};
+
+struct hub_progress {
+        double value, total; /* total 0: not known */
+        const char *message; /* or NULL; of the server, not cleaned */
+        size_t length;
+};
+
+/* All functions but done() may be NULL. None may call the hub, but for ask(), which may not answer
+ * before it returns. */
+struct hub_caller {
+        /* Called exactly once unless the call is dropped first. */
+        void (*done)(void *data, const struct hub_result *result);
+        /* Returns false if there is no client that could be asked. */
+        bool (*client)(void *data, struct hub_client *ret);
+        /* Passes a request on to that client. Returns 0, or negative errno and it is not taken. */
+        int (*ask)(void *data, struct client_ask *ask, struct error *err);
+        void (*progress)(void *data, const struct hub_progress *progress);
+        /* params of notifications/message, not checked. */
+        void (*log)(void *data, yyjson_val *params);
+};

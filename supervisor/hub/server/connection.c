@@ -1,0 +1,347 @@
+/* The messages to one server, over whatever carries them. */
+#include "supervisor/hub/server/connection.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "cloister-config.h"
+#include "rpc/client-request.h"
+#include "rpc/lines.h"
+#include "supervisor/hub/http/http.h"
+#include "supervisor/hub/transport/rate.h"
+
+enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
+
+/* What every request of MCP 2026-07-28 carries, as members of _meta, before and behind the capabilities. */
+#define META "io.modelcontextprotocol/"
+static const char fields_before[] = "\"" META "protocolVersion\":\"2026-07-28\",\"" META
+                                    "clientCapabilities\":{";
+static const char fields_behind[] =
+        "},\"" META "clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
+static const char tasks[] = "\"extensions\":{\"" META "tasks\":{}}";
+enum { META_MAX = 2048 };
+
+struct connection {
+        struct event_base *base;
+        const struct connection_host *host;
+        void *data;
+        struct transport *pipes, *http; /* http: made when it is needed */
+        struct transport *transport;    /* the open one, or NULL */
+        bool is_modern;
+        bool has_only_legacy;
+        int64_t last_id;
+        struct rate warn_rate;
+};
+
+static const char *name(const struct connection *c)
+{
+        return c->host->name(c->data);
+}
+
+bool connection_may_warn(struct connection *c)
+{
+        uint64_t missed = 0;
+        bool allowed = rate_allow(&c->warn_rate, 1, &missed);
+
+        if (missed > 0)
+                log_warning("server %s: %llu more warnings like these were not written", name(c),
+                            (unsigned long long)missed);
+        return allowed;
+}
+
+/* Where a message of about n bytes is to be appended; see transport.h. */
+static int prepare(struct connection *c, size_t n, struct buffer **to)
+{
+        return c->transport ? c->transport->kind->prepare(c->transport, n, to) : -EPIPE;
+}
+
+/* Sends what was appended, or forgets it. */
+static int commit(struct connection *c, int r, const struct outgoing *m)
+{
+        if (r >= 0)
+                return c->transport->kind->commit(c->transport, m);
+        c->transport->kind->abandon(c->transport);
+        return r;
+}
+
+static int append_modern(const struct connection_call *call, struct buffer *to)
+{
+        int r = buffer_append_text(to, fields_before);
+
+        if (r >= 0 && call)
+                r = client_can_append(call->can & ~CLIENT_TELLS_ROOTS, to);
+        if (r >= 0 && call && call->takes_tasks)
+                r = buffer_printf(to, "%s%s", call->can ? "," : "", tasks);
+        if (r >= 0)
+                r = buffer_append_text(to, fields_behind);
+        if (r >= 0 && call && call->log_level)
+                r = buffer_printf(to, ",\"" META "logLevel\":\"%s\"", call->log_level);
+        return r;
+}
+
+/* The member _meta and a NUL. call: NULL, or of a call. */
+static int append_meta(const struct connection *c, const struct connection_call *call, int64_t id,
+                       struct buffer *to)
+{
+        int r = buffer_append_text(to, "\"_meta\":{");
+
+        if (r >= 0 && c->is_modern)
+                r = append_modern(call, to);
+        if (r >= 0 && call)
+                r = buffer_printf(to, "%s\"progressToken\":%lld", c->is_modern ? "," : "",
+                                  (long long)id);
+        return r < 0 ? r : buffer_append(to, "}", 2);
+}
+
+static int64_t send_request(struct connection *c, const char *method,
+                            const struct connection_call *call, const struct call_params *params)
+{
+        _cleanup_buffer_ struct buffer meta = BUFFER_INIT(META_MAX);
+        bool has_meta = c->is_modern || call;
+        int64_t id = ++c->last_id;
+        char after[64];
+        const struct outgoing m = {.kind = OUTGOING_REQUEST,
+                                   .id = id,
+                                   .method = method,
+                                   .params = buffer_bytes(&params->bytes),
+                                   .n = params->bytes.length,
+                                   .is_modern = c->is_modern,
+                                   .text = params->text,
+                                   .after = after};
+        struct buffer *to;
+
+        snprintf(after, sizeof(after), "%s" JSONRPC_END, params->text ? params->after : "");
+        int r = prepare(c, call_params_length(params), &to);
+        if (r < 0)
+                return r;
+        if (has_meta)
+                r = append_meta(c, call, id, &meta);
+        if (r >= 0)
+                r = jsonrpc_begin_request(to, id, method, has_meta ? buffer_bytes(&meta) : NULL,
+                                          m.params, m.n);
+        if (r >= 0 && !params->text)
+                r = buffer_append_text(to, JSONRPC_END);
+        r = commit(c, r, &m);
+        return r < 0 ? r : id;
+}
+
+/* The same for a transport that needs the params in one piece. */
+static int64_t send_whole(struct connection *c, const char *method,
+                          const struct connection_call *call, const struct call_params *params)
+{
+        struct call_params whole = {.bytes = BUFFER_INIT(LINES_MAX)};
+        struct buffer *b = &whole.bytes;
+
+        int64_t r = buffer_append(b, buffer_bytes(&params->bytes), params->bytes.length);
+        if (r >= 0)
+                r = buffer_append(b, params->text->bytes, params->text->n);
+        if (r >= 0)
+                r = buffer_append_text(b, params->after);
+        if (r >= 0)
+                r = send_request(c, method, call, &whole);
+        call_params_done(&whole);
+        return r;
+}
+
+int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n)
+{
+        /* Borrowed. */
+        const struct call_params borrowed = {
+                .bytes = {.data = (char *)(uintptr_t)params, .length = n, .limit = LINES_MAX}};
+
+        return send_request(c, method, NULL, &borrowed);
+}
+
+int64_t connection_call(struct connection *c, const char *method,
+                        const struct connection_call *call, const struct call_params *params)
+{
+        if (params->text && c->transport && !c->transport->kind->takes_text)
+                return send_whole(c, method, call, params);
+        return send_request(c, method, call, params);
+}
+
+int connection_notify(struct connection *c, const char *method, const char *params, size_t n)
+{
+        const struct outgoing m = {.kind = OUTGOING_NOTIFICATION,
+                                   .method = method,
+                                   .params = params,
+                                   .n = n,
+                                   .is_modern = c->is_modern};
+        struct buffer *to;
+
+        int r = prepare(c, n, &to);
+        if (r < 0)
+                return r;
+        return commit(c, jsonrpc_append_notification(to, method, params, n), &m);
+}
+
+void connection_cancel(struct connection *c, int64_t id, const char *reason)
+{
+        char params[128];
+
+        if (!c->transport || (c->transport->kind->cancel &&
+                              c->transport->kind->cancel(c->transport, id, c->is_modern)))
+                return;
+        int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
+                         (long long)id, reason);
+        /* If it cannot be sent, the answer is ignored all the same. */
+        connection_notify(c, "notifications/cancelled", params, (size_t)n);
+}
+
+void connection_answered(struct connection *c, int64_t id)
+{
+        if (c->transport && c->transport->kind->answered)
+                c->transport->kind->answered(c->transport, id);
+}
+
+void connection_respond(struct connection *c, yyjson_val *id, const char *result)
+{
+        const struct outgoing m = {.kind = OUTGOING_ANSWER, .is_modern = c->is_modern};
+        struct buffer *to;
+
+        if (!result) {
+                connection_refuse(c, id, JSONRPC_METHOD_NOT_FOUND, "Method not found");
+                return;
+        }
+        /* A server that asks without reading must not make the queue grow. */
+        if (connection_queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
+                return;
+        commit(c, jsonrpc_append_result(to, id, result, strlen(result)), &m);
+}
+
+void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why)
+{
+        const struct outgoing m = {.kind = OUTGOING_ANSWER, .is_modern = c->is_modern};
+        struct buffer *to;
+
+        if (connection_queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
+                return;
+        commit(c, jsonrpc_append_error(to, id, code, why, NULL, 0), &m);
+}
+
+int64_t connection_last_id(const struct connection *c)
+{
+        return c->last_id;
+}
+
+void connection_set_modern(struct connection *c, bool is_modern)
+{
+        c->is_modern = is_modern;
+}
+
+void connection_set_version(struct connection *c, const char *version)
+{
+        if (c->transport && c->transport->kind->set_version)
+                c->transport->kind->set_version(c->transport, version);
+}
+
+bool connection_is_http(const struct connection *c)
+{
+        return c->http && c->transport == c->http;
+}
+
+bool connection_has_only_legacy(const struct connection *c)
+{
+        return c->has_only_legacy;
+}
+
+bool connection_is_open(const struct connection *c)
+{
+        return c->transport != NULL;
+}
+
+bool connection_has_input(const struct connection *c)
+{
+        return c->transport && c->transport->kind->has_input(c->transport);
+}
+
+bool connection_has_output(const struct connection *c)
+{
+        return c->transport && c->transport->kind->has_output(c->transport);
+}
+
+bool connection_is_read(const struct connection *c)
+{
+        return c->transport && c->transport->kind->is_read(c->transport);
+}
+
+size_t connection_queued(const struct connection *c)
+{
+        return c->transport ? c->transport->kind->queued(c->transport) : 0;
+}
+
+const char *connection_last_stderr(struct connection *c)
+{
+        return c->transport ? c->transport->kind->last_stderr(c->transport) : "";
+}
+
+static void begin(struct connection *c, struct transport *transport)
+{
+        c->transport = transport;
+        c->last_id = 0;
+        c->is_modern = false;
+}
+
+void connection_open(struct connection *c, const int fds[3])
+{
+        c->has_only_legacy = false;
+        pipes_open(c->pipes, fds);
+        begin(c, c->pipes);
+}
+
+int connection_open_http(struct connection *c, const int fds[3], struct exchange_loop **loop,
+                         bool is_sse)
+{
+        if (!c->http)
+                c->http = http_new(c->base, loop, c->host, c->data);
+        if (!c->http) {
+                for (int i = 0; i < 3; i++)
+                        close(fds[i]);
+                return -ENOMEM;
+        }
+        c->has_only_legacy = is_sse;
+        http_open(c->http, fds, is_sse);
+        begin(c, c->http);
+        return 0;
+}
+
+void connection_close(struct connection *c)
+{
+        /* What a process wrote to stderr is forgotten also if it was never open. */
+        c->pipes->kind->close(c->pipes);
+        if (c->http)
+                c->http->kind->close(c->http);
+        c->transport = NULL;
+}
+
+struct connection *connection_new(struct event_base *base, const struct connection_host *host,
+                                  void *data)
+{
+        struct connection *c = malloc(sizeof(*c));
+
+        if (!c)
+                return NULL;
+        *c = (struct connection){
+                .base = base,
+                .host = host,
+                .data = data,
+                .pipes = pipes_new(base, host, data),
+                .warn_rate = {.window_us = 60 * 1000000ULL, .most = 10},
+        };
+        return c->pipes ? c : connection_free(c);
+}
+
+struct connection *connection_free(struct connection *c)
+{
+        if (!c)
+                return NULL;
+        transport_free(c->pipes);
+        transport_free(c->http);
+        free(c);
+        return NULL;
+}

@@ -1,0 +1,79 @@
+/*
+ * The messages to one server: requests and their ids, notifications, answers. What carries them, and
+ * what comes back, is a transport. Internal to the hub.
+ *
+ * A connection is opened for each process of a server in turn, or for each attempt to reach one by
+ * HTTP.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rpc/jsonrpc.h"
+#include "supervisor/hub/call/params.h"
+#include "supervisor/hub/transport/pipes.h"
+#include "supervisor/hub/transport/transport.h"
+
+struct connection;
+
+struct connection *connection_new(struct event_base *base, const struct connection_host *host,
+                                  void *data);
+struct connection *connection_free(struct connection *c);
+
+struct exchange_loop;
+
+/* Takes ownership of stdin, stdout and stderr of a new process. */
+void connection_open(struct connection *c, const int fds[3]);
+/* The same for a server that is reached by HTTP, whose process is cloister-access. loop: made when it is
+ * NULL, owned by the caller. is_sse: by HTTP+SSE of MCP 2024-11-05. Returns 0 or -ENOMEM. */
+int connection_open_http(struct connection *c, const int fds[3], struct exchange_loop **loop,
+                         bool is_sse);
+void connection_close(struct connection *c);
+bool connection_is_open(const struct connection *c);
+
+/* Whether the process has its stdin, or its stdout, still open. */
+bool connection_has_input(const struct connection *c);
+bool connection_has_output(const struct connection *c);
+/* Whether the process has read all that was sent. */
+bool connection_is_read(const struct connection *c);
+/* Bytes that wait to be written. */
+size_t connection_queued(const struct connection *c);
+
+/* Whether each request says what MCP 2026-07-28 wants to know of the client. */
+void connection_set_modern(struct connection *c, bool is_modern);
+/* The version that initialize has agreed on. */
+void connection_set_version(struct connection *c, const char *version);
+bool connection_is_http(const struct connection *c);
+/* Whether the server cannot be of MCP 2026-07-28, because of how it is reached. */
+bool connection_has_only_legacy(const struct connection *c);
+
+/* Returns the request's id (> 0), or -EMSGSIZE (too much is queued), -EPIPE, -ENOMEM, -EINVAL. It is
+ * written from the event loop. */
+int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n);
+/* The same for a call, whose id is its progress token too. */
+struct connection_call {
+        unsigned can; /* what the server may ask for: bits of client_can, for a modern one */
+        const char *log_level; /* the same for its log messages, or NULL */
+        bool takes_tasks;      /* and whether the answer may be a task */
+};
+int64_t connection_call(struct connection *c, const char *method,
+                        const struct connection_call *call, const struct call_params *params);
+int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
+/* The request is given up: the server is told, and an answer may still come. */
+void connection_cancel(struct connection *c, int64_t id, const char *reason);
+/* An answer to the request has come. */
+void connection_answered(struct connection *c, int64_t id);
+/* Answers a request: result is JSON, or NULL: there is no such method. */
+void connection_respond(struct connection *c, yyjson_val *id, const char *result);
+void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why);
+/* The last id that a request got. */
+int64_t connection_last_id(const struct connection *c);
+
+/* Reads what stderr holds now. Returns the line that best explains a failure: the last that has
+ * "rror" in it, else the last; "" when there is none. */
+const char *connection_last_stderr(struct connection *c);
+
+/* Whether one more warning about this server may be logged: a server must not fill the log. */
+bool connection_may_warn(struct connection *c);

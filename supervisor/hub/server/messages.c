@@ -1,0 +1,373 @@
+/* The messages of a server. */
+#include "supervisor/hub/server/messages.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json-out.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "rpc/claim.h"
+#include "rpc/lines.h"
+#include "supervisor/hub/call/answer.h"
+#include "supervisor/hub/call/find.h"
+#include "supervisor/hub/call/round.h"
+#include "supervisor/hub/server/requests.h"
+
+enum {
+        LOGGED_BYTES = 80, /* of a line that is no message */
+        HEADER_MISMATCH = -32020,
+};
+
+static bool is_modern(const struct hub_server *s)
+{
+        return handshake_speaks(s->handshake) == HUB_ERA_MODERN;
+}
+
+static bool on_changed(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        handshake_on_changed(s->handshake, m);
+        return false;
+}
+
+static bool on_acknowledged(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        handshake_on_acknowledged(s->handshake, m);
+        return false;
+}
+
+static bool on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        handshake_on_cancelled(s->handshake, m);
+        hub_server_unask(s, yyjson_obj_get(m->params, "requestId"));
+        return false;
+}
+
+static bool on_progress(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        return hub_calls_progress(s->calls, m->params);
+}
+
+static bool on_log(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        if (rate_allow(&s->unnamed, 1, NULL))
+                hub_calls_log(s->calls, m->params);
+        return false;
+}
+
+/* MCP 2026-07-28 has no such notification. */
+static bool on_page_done(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        size_t n = 0;
+        const char *id = json_string(m->params, "elicitationId", &n);
+
+        if (id && !is_modern(s) && rate_allow(&s->unnamed, 1, NULL))
+                s->host->page_done(s->host->data, s->config->name, id, n);
+        return false;
+}
+
+void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities)
+{
+        yyjson_val *tasks = yyjson_obj_get(capabilities, "tasks");
+
+        s->has_tools = !capabilities || yyjson_obj_get(capabilities, "tools");
+        s->has_tasks = handshake_speaks(s->handshake) == HUB_ERA_LEGACY &&
+                       yyjson_is_obj(yyjson_ptr_get(tasks, "/requests/tools/call"));
+        s->cancels_tasks = yyjson_is_obj(yyjson_obj_get(tasks, "cancel"));
+        s->has_resources = yyjson_is_obj(yyjson_obj_get(capabilities, "resources"));
+        s->has_prompts = yyjson_is_obj(yyjson_obj_get(capabilities, "prompts"));
+        s->has_logging = yyjson_is_obj(yyjson_obj_get(capabilities, "logging"));
+}
+
+/* The requests and notifications that a server may send, and in which states; requests for our client are
+ * in requests.c. Other requests are refused, other notifications ignored. */
+static const struct {
+        const char *method;
+        unsigned states;    /* bits 1 << enum server_state */
+        const char *result; /* of a request */
+        /* Returns whether it was expected. */
+        bool (*notification)(struct hub_server *s, const struct jsonrpc_message *m);
+} methods[] = {
+        {"ping", ~0U, "{}", NULL},
+        {"notifications/tools/list_changed", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL,
+         on_changed},
+        {"notifications/subscriptions/acknowledged", 1U << SERVER_LISTING | 1U << SERVER_READY,
+         NULL, on_acknowledged},
+        {"notifications/progress", 1U << SERVER_READY, NULL, on_progress},
+        {"notifications/message", 1U << SERVER_READY, NULL, on_log},
+        {"notifications/elicitation/complete", 1U << SERVER_READY, NULL, on_page_done},
+        {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL, on_cancelled},
+};
+
+static bool is_method(const struct jsonrpc_message *m, size_t i)
+{
+        return m->method_length == strlen(methods[i].method) &&
+               memcmp(m->method, methods[i].method, m->method_length) == 0;
+}
+
+static bool on_notification(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        bool expected = false;
+
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (methods[i].notification && is_method(m, i) &&
+                    methods[i].states & 1U << s->state)
+                        expected = methods[i].notification(s, m);
+        }
+        return expected;
+}
+
+static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        const char *result = NULL;
+
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (methods[i].result && is_method(m, i) && methods[i].states & 1U << s->state)
+                        result = methods[i].result;
+        }
+        /* MCP 2026-07-28 has no requests of servers, and forbids to answer one. */
+        if (is_modern(s)) {
+                if (connection_may_warn(s->connection))
+                        log_warning(
+                                "server %s: skipped a request: a server of MCP 2026-07-28 may not send one",
+                                s->config->name);
+                return;
+        }
+        if (result || !hub_server_on_ask(s, m))
+                connection_respond(s->connection, m->id, result);
+}
+
+static void cancel_orphan(struct hub_server *s, int64_t id, yyjson_val *result)
+{
+        _cleanup_free_ char *task = hub_calls_orphan(s->calls, id, result);
+
+        if (task)
+                connection_request(s->connection, "tasks/cancel", task, strlen(task));
+}
+
+/* An answer to no open request: to one that was given up or is answered already, or to none that was
+ * ever sent. */
+static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
+{
+        int64_t n;
+
+        if (!id || json_int64(id, &n) < 0 || n < 1 || n > connection_last_id(s->connection)) {
+                if (connection_may_warn(s->connection))
+                        log_warning("server %s: skipped an answer to a request that was not sent",
+                                    s->config->name);
+                return;
+        }
+        cancel_orphan(s, n, result);
+        log_debug("server %s: skipped a late or repeated answer to request %lld", s->config->name,
+                  (long long)n);
+}
+
+/* The server wants other headers than its last list says (MCP 2026-07-28, "Custom Headers from Tool
+ * Parameters"). Returns whether the call waits for the next list. */
+static bool list_again(struct hub_server *s, struct hub_call *call, const struct jsonrpc_message *m)
+{
+        if (!s->is_refusal || s->state != SERVER_READY || !is_modern(s) ||
+            m->kind != JSONRPC_ERROR || m->error_code != HEADER_MISMATCH ||
+            !hub_call_await_list(call))
+                return false;
+        listing_changed(s->listing);
+        return true;
+}
+
+/* Returns whether it was expected. large: what the message came in, or NULL. */
+static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct large_line *large)
+{
+        int64_t id;
+
+        if (m->id && json_int64(m->id, &id) == 0)
+                connection_answered(s->connection, id);
+        if (handshake_on_answer(s->handshake, m) || listing_on_answer(s->listing, m))
+                return true;
+        struct hub_call *call = hub_calls_find(s->calls, m->id);
+        if (call && list_again(s, call, m))
+                return true;
+        if (call)
+                hub_call_answer(call, m, is_modern(s), large);
+        else if (m->id)
+                on_stray(s, m->id, m->result);
+        else if (m->kind == JSONRPC_ERROR && connection_may_warn(s->connection))
+                log_warning("server %s: reports an error without naming a request: %.200s (%lld)",
+                            s->config->name, m->error_message, (long long)m->error_code);
+        return call != NULL;
+}
+
+static const char *place(const struct hub_server *s)
+{
+        return connection_is_http(s->connection) ? "a part of a response" : "a line on stdout";
+}
+
+/* JSON, but not JSON-RPC. If it has the id of a request, no other answer to that is expected. */
+static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
+                       const struct error *why)
+{
+        struct hub_call *call = m->id ? hub_calls_find(s->calls, m->id) : NULL;
+
+        if (call) {
+                hub_call_answer_invalid(call, why->text);
+                return true;
+        }
+        if (handshake_on_invalid(s->handshake, m->id, why->text))
+                return true;
+        if (listing_awaits(s->listing, m->id)) {
+                hub_server_failf(s, "gave no valid answer to tools/list: %s", why->text);
+                return true;
+        }
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped %s: %s", s->config->name, place(s), why->text);
+        return false;
+}
+
+static bool on_message(struct hub_server *s, struct jsonrpc_message *m, struct large_line *large)
+{
+        switch (m->kind) {
+        case JSONRPC_REQUEST:
+                on_request(s, m);
+                return false;
+        case JSONRPC_NOTIFICATION:
+                return on_notification(s, m);
+        case JSONRPC_RESPONSE:
+        case JSONRPC_ERROR:
+                return on_answer(s, m, large);
+        default:
+                return false;
+        }
+}
+
+/* An answer outlives the batch that it came in: each element becomes a message of its own. */
+static bool on_batch_element(struct hub_server *s, yyjson_val *element)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);
+        _cleanup_jsonrpc_ struct jsonrpc_message m = {};
+        struct error err = {};
+
+        if (yyjson_is_arr(element) || json_append(&text, element) < 0)
+                return false;
+        int r = jsonrpc_parse(buffer_bytes(&text), text.length, &m, &err);
+        return r < 0 ? on_invalid(s, &m, &err) : on_message(s, &m, NULL);
+}
+
+static bool on_batch(struct hub_server *s, yyjson_val *batch)
+{
+        size_t i, n;
+        yyjson_val *element;
+        bool expected = false;
+
+        yyjson_arr_foreach (batch, i, n, element)
+                expected |= on_batch_element(s, element);
+        return expected;
+}
+
+/* call: the one that the line seems to answer, or NULL. */
+static bool on_not_json(struct hub_server *s, struct hub_call *call, const char *line, size_t n,
+                        const struct error *why)
+{
+        if (call)
+                hub_call_answer_invalid(call, why->text);
+        else if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped %s that is not a message (%s): %.*s",
+                            s->config->name, place(s), why->text,
+                            (int)utf8_cut(line, n, LOGGED_BYTES), line);
+        return call != NULL;
+}
+
+bool hub_server_on_line(void *data, const char *line, size_t n)
+{
+        struct hub_server *s = data;
+        _cleanup_jsonrpc_ struct jsonrpc_message m = {};
+        struct error err = {};
+
+        int r = jsonrpc_parse(line, n, &m, &err);
+        if (r == -EINVAL)
+                return on_invalid(s, &m, &err);
+        if (r < 0)
+                return on_not_json(s, hub_calls_guess(s->calls, line, n), line, n, &err);
+        return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m, NULL);
+}
+
+void hub_server_on_refused(void *data, const char *line, size_t n)
+{
+        struct hub_server *s = data;
+
+        s->is_refusal = true;
+        hub_server_on_line(s, line, n);
+        s->is_refusal = false;
+}
+
+bool hub_server_on_large(void *data, struct large_line *line)
+{
+        struct hub_server *s = data;
+        struct jsonrpc_message *m = &line->message;
+
+        if (line->r == -EINVAL)
+                return on_invalid(s, m, &line->err);
+        if (line->r < 0)
+                return on_not_json(s, line->has_id ? hub_calls_by_id(s->calls, line->id) : NULL,
+                                   buffer_bytes(&line->text), line->text.length, &line->err);
+        if (m->kind != JSONRPC_BATCH)
+                return on_message(s, m, line);
+        /* Each element would have to be written and parsed again. */
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped a batch of more than %d KiB", s->config->name,
+                            CLAIM_MIN / 1024);
+        return false;
+}
+
+void hub_server_on_unanswered(void *data, int64_t id, const char *why)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);
+        struct hub_server *s = data;
+        struct hub_call *call = hub_calls_by_id(s->calls, id);
+
+        if (call) {
+                hub_call_answer_none(call, why);
+                return;
+        }
+        if (handshake_on_unanswered(s->handshake, id, why) ||
+            listing_on_unanswered(s->listing, id, why))
+                return;
+        /* Any other request: as if the server had answered with an error. */
+        struct json_out out = {.to = &text};
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "jsonrpc", "2.0");
+        json_out_int(&out, "id", id);
+        json_out_begin(&out, "error", '{');
+        json_out_int(&out, "code", JSONRPC_INTERNAL_ERROR);
+        json_out_text(&out, "message", why);
+        json_out_end(&out, '}');
+        json_out_end(&out, '}');
+        if (out.error >= 0)
+                hub_server_on_line(s, buffer_bytes(&text), text.length);
+}
+
+void hub_server_on_late(void *data, const char *line, size_t n)
+{
+        struct hub_server *s = data;
+        struct hub_call *call = hub_calls_guess(s->calls, line, n);
+
+        if (connection_may_warn(s->connection))
+                log_warning(
+                        "server %s: skipped a line that was not complete after %d s, or %d s while other servers waited",
+                        s->config->name, CONNECTION_LINE_MS / 1000, CLAIM_LINES_MS / 1000);
+        if (call)
+                hub_call_answer_invalid(
+                        call,
+                        "it was not complete after 30 s, or a second while other servers waited");
+}
+
+void hub_server_on_oversized(void *data, const char *line, size_t n)
+{
+        struct hub_server *s = data;
+        struct hub_call *call = hub_calls_guess(s->calls, line, n);
+
+        if (connection_may_warn(s->connection))
+                log_warning("server %s: skipped a line of more than %d MiB", s->config->name,
+                            LINES_MAX / (1024 * 1024));
+        if (call)
+                hub_call_answer_invalid(call, "it is larger than 64 MiB");
+}

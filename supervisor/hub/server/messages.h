@@ -1,0 +1,24 @@
+/*
+ * The messages of a server: answers, requests and notifications, and bytes that are none of these. data is
+ * a struct hub_server.
+ */
+#pragma once
+
+#include "rpc/large-line.h"
+#include "supervisor/hub/server/state.h"
+
+/* Notes what the server declares. capabilities: an object, or NULL. */
+void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);
+
+/* Handles a line of stdout. Returns whether it was expected. */
+bool hub_server_on_line(void *data, const char *line, size_t n);
+/* The same for an error that refused a request. */
+void hub_server_on_refused(void *data, const char *line, size_t n);
+/* The same for a long line, which was parsed before. */
+bool hub_server_on_large(void *data, struct large_line *line);
+/* The beginning of a long line that was not complete in time. */
+void hub_server_on_late(void *data, const char *line, size_t n);
+/* The beginning of a line that is too long. */
+void hub_server_on_oversized(void *data, const char *line, size_t n);
+/* There will be no answer to the request. why: a predicate. */
+void hub_server_on_unanswered(void *data, int64_t id, const char *why);

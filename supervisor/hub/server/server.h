@@ -1,0 +1,48 @@
+/*
+ * One upstream MCP server: starts it, learns its tools, carries its calls. Internal to the hub.
+ *
+ *     STOPPED ──start──► STARTING ──pipes──► HANDSHAKE ──done──► LISTING ──last page──► READY
+ *        ▲                   │                   │                  │                     │
+ *        │                   └───────────────────┴── error, end, ───┘             end of its output
+ *        │                                           deadline: FAILED                     ▼
+ *        └────────────────────── exit status known, or awaited long enough ──────────── ENDING
+ *
+ * A call waits in every state but READY and FAILED, and makes a STOPPED server start. A FAILED
+ * server is tried again when its delay is over. No request is sent twice.
+ *
+ * It is made of a connection (the pipes), a handshake, a listing and its calls, which do not know
+ * each other: server.c passes on what concerns another.
+ */
+#pragma once
+
+#include "supervisor/hub/server/state.h"
+
+/* With the tools that the cache knows. host and config are borrowed. NULL: no memory. */
+struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t index,
+                                  const struct config_server *config);
+/* Frees its calls too; their callbacks are not called. */
+struct hub_server *hub_server_free(struct hub_server *s);
+/* Ends it, and its calls with an error that says what it did (why: a predicate); frees it. */
+void hub_server_retire(struct hub_server *s, const char *why);
+/* Another config, which runs the same program. */
+void hub_server_set_config(struct hub_server *s, uint32_t index,
+                           const struct config_server *config);
+/* A start that is under way is asked for again, by the new index. */
+void hub_server_ask_again(struct hub_server *s);
+
+const struct config_server *hub_server_config(const struct hub_server *s);
+bool hub_server_is_ready(const struct hub_server *s);
+/* Why it has FAILED; NULL when it has not. */
+const char *hub_server_error(const struct hub_server *s);
+/* As known, perhaps from the cache; NULL: not known. */
+const struct hub_tools *hub_server_tools(const struct hub_server *s);
+const char *hub_server_instructions(const struct hub_server *s);
+
+/* Starts it if it is STOPPED, or FAILED some time ago. */
+void hub_server_start_unasked(struct hub_server *s);
+/* What the monitor reports. _started() returns whether the server was asked for; if so, it takes
+ * ownership of the descriptors. _failed(): nothing happens unless it was asked for. */
+bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3]);
+void hub_server_start_failed(struct hub_server *s, const struct error *error);
+/* Returns whether the instance was this server's. */
+bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status);

@@ -1,0 +1,132 @@
+/*
+ * The states of an upstream server (server.h), for the files of this folder: from the request to the monitor
+ * to the end of the process, a failure, and the next attempt. The files above change the other members.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "policy/config.h"
+#include "supervisor/hub/call/call.h"
+#include "supervisor/hub/call/question.h"
+#include "supervisor/hub/server/connection.h"
+#include "supervisor/hub/server/handshake.h"
+#include "supervisor/hub/server/listing.h"
+#include "supervisor/hub/tools/tools.h"
+#include "supervisor/hub/transport/rate.h"
+
+enum {
+        SERVER_START_MS = 30000,         /* to the answer to initialize: npx may have to download */
+        SERVER_LIST_MS = 30000,          /* for all pages of tools/list */
+        SERVER_END_MS = 2000,            /* from the end of its output to its exit */
+        SERVER_DRAIN_MS = 500,           /* from its exit to the end of its output */
+        SERVER_RETRY_UNASKED_MS = 10000, /* a failed server is tried again without a call */
+        SERVER_ROOTS_MS = 100,           /* from a change of roots to the notification */
+        SERVER_UNNAMED_MAX = 200,        /* requests and log messages a second that name no call */
+};
+
+struct hub_server;
+struct exchange_loop;
+
+/* What servers need of the hub. */
+struct hub_server_host {
+        struct event_base *base;
+        int cache_dir; /* borrowed; -1: none */
+        struct exchange_loop *
+                *http; /* of the servers that are reached by HTTP; made by the first */
+        void *data;
+        /* As in struct hub_host. */
+        void (*start)(void *data, uint32_t index);
+        void (*stop)(void *data, uint32_t instance);
+        /* The state of a server has changed, or something that the catalogue shows. */
+        void (*changed)(void *data);
+        /* What any client can be asked for; asks the owner's client. */
+        unsigned (*can)(void *data);
+        int (*ask)(void *data, struct client_ask *ask, struct error *err);
+        void (*page_done)(void *data, const char *server, const char *id, size_t n);
+};
+
+enum server_state {
+        SERVER_STOPPED,
+        SERVER_STARTING,  /* the monitor was asked */
+        SERVER_HANDSHAKE, /* the process runs */
+        SERVER_LISTING,   /* tools/list is sent for the first time */
+        SERVER_READY,
+        SERVER_ENDING, /* was READY; its output or the process has ended, the rest is awaited */
+        SERVER_FAILED,
+        SERVER_STATE_MAX,
+};
+
+struct hub_server {
+        const struct hub_server_host *host;
+        const struct config_server *config;
+        uint32_t index;
+        enum server_state state;
+        struct error error; /* FAILED: why */
+
+        uint32_t instance;
+        bool has_instance; /* the monitor runs it */
+        bool has_ended;
+        int wait_status;
+        unsigned failures;            /* starts in a row */
+        uint64_t failed_at, retry_at; /* us */
+        uint64_t start_by;            /* when it must be READY, however often it is started again */
+        struct event *deadline;       /* of the state */
+
+        struct connection *connection;
+        struct handshake *handshake;
+        struct listing *listing;
+        struct hub_calls *calls;
+
+        struct hub_tools *tools; /* NULL: not known */
+        unsigned declared; /* what the process was told that it may ask for: bits of client_can */
+        char *instructions;
+        bool has_tools; /* this process may be asked for a list of tools */
+        bool has_tasks; /* and may be told to run a tool as a task (2025-11-25) */
+        bool cancels_tasks;
+        bool has_resources, has_prompts, has_logging;
+        int log_level; /* the most detailed that it was told to send, as an index of log_levels */
+
+        bool is_refusal; /* the message that is handled has refused a request, which was not run */
+        struct rate
+                unnamed; /* messages that do not say for which call they are: each is looked up */
+        struct questions questions; /* that it asks while it works on no call */
+        struct event *roots_due; /* to tell that roots have changed; NULL before the first time */
+};
+
+/* Why its config makes it unusable; NULL when it is usable. */
+const char *hub_server_unusable(const struct hub_server *s);
+bool hub_server_is_starting(const struct hub_server *s);
+/* The name of a struct hub_server, for the tables of functions. */
+const char *hub_server_name(void *data);
+
+void hub_server_set_state(struct hub_server *s, enum server_state state);
+
+/* Makes the timer of all deadlines. Returns 0 or -ENOMEM. */
+int hub_server_add_deadline(struct hub_server *s);
+void hub_server_set_deadline(struct hub_server *s, unsigned ms);
+/* The deadline of the start, which is for all until the tools are known. */
+void hub_server_set_start_deadline(struct hub_server *s);
+/* No answer is awaited any more. The deadline of a server that is ending stays. */
+void hub_server_clear_deadline(struct hub_server *s);
+
+/* Requests its start from the monitor, from STOPPED or FAILED. */
+void hub_server_start(struct hub_server *s);
+/* Ends the process because of its fault (why: a predicate), and requests another. The deadline of the start
+ * stays, and the calls wait. */
+void hub_server_restart(struct hub_server *s, const char *why);
+/* The process, or one of its pipes, has ended: only the rest of its output is awaited. */
+bool hub_server_is_ending(const struct hub_server *s);
+/* All its output was read, or was awaited for long enough. */
+void hub_server_conclude(struct hub_server *s);
+/* Forgets the process. The monitor ends it; the report of its end is then ignored. */
+void hub_server_release(struct hub_server *s);
+
+/* Ends it as FAILED; all its calls fail. */
+void hub_server_fail(struct hub_server *s, const struct error *err);
+/* The same; appends the last line of stderr to the message. */
+void hub_server_failf(struct hub_server *s, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
