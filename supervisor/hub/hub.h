@@ -126,7 +126,7 @@ bool hub_call_is_sent(const struct hub_call *call);
 
 /*
  * Searches the tools in the background. Calls fn once, unless the search is cancelled, with what
- * tool_search() appends (tools/search.h); NULL: there was no memory, or the answer was too long. *ret is
+ * tool_search() appends (tools/tool-search.h); NULL: there was no memory, or the answer was too long. *ret is
  * valid until then. If no thread can be started, fn is called before this returns. Returns 0 or -ENOMEM.
  */
 int hub_search(struct hub *hub, const struct config_profile *profile, const char *query, size_t n,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "rpc/background.h"
-#include "supervisor/hub/tools/search.h"
+#include "supervisor/hub/tools/tool-search.h"
 
 struct hub_search {
         struct background_job job;        /* first */

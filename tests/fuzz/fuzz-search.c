@@ -2,7 +2,7 @@
  * descriptions and parameters in turn. Accepted when anything is found. The answer is JSON, and a tool is
  * found by its own name. Whether a tool is found does not depend on the other tools, and of two tools the
  * same one comes first if these are the only ones. */
-#include "supervisor/hub/tools/search.h"
+#include "supervisor/hub/tools/tool-search.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

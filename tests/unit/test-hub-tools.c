@@ -18,7 +18,6 @@ static void check_text(const char *list, const char *expected)
 
         check(tools);
         check_eq_int(add(tools, list), 0);
-        hub_tools_seal(tools);
         const struct buffer *text = hub_tools_text(tools);
         check_eq_bytes(buffer_bytes(text), text->length, expected);
 }
@@ -51,7 +50,6 @@ static void test_names(void)
         check(tools);
         check_eq_int(add(tools, "[{\"name\":\"b\"},{\"name\":\"a\"},{\"name\":\"b\"},{}]"), 0);
         check_eq_int(add(tools, "[{\"name\":\"c\"},{\"name\":\"a\"}]"), 0);
-        hub_tools_seal(tools);
         check_eq_int(hub_tools_count(tools), 3);
         check_eq_int(hub_tools_left_out(tools, &why), 3);
         check_eq_str(why, "\"b\": another tool of this server has the same name");
@@ -66,10 +64,8 @@ static void test_what_is_no_list(void)
         check(tools);
         check_eq_int(hub_tools_add(tools, NULL), -EINVAL);
         check_eq_int(add(tools, "{}"), -EINVAL);
-        hub_tools_seal(tools);
         check_eq_int(hub_tools_count(tools), 0);
         check(!hub_tools_has(tools, "a"));
-        check_eq_int(add(tools, "[]"), -EINVAL);
 }
 
 static void test_equal(void)

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "supervisor/hub/cache/request.h"
 
@@ -115,7 +116,6 @@ static int parse(const char *data, size_t n, uint64_t key, struct hub_cache_entr
         int r = hub_tools_add(tools, yyjson_obj_get(root, "tools"));
         if (r < 0)
                 return r;
-        hub_tools_seal(tools);
 
         size_t length = 0;
         const char *instructions = json_string(root, "instructions", &length);
@@ -158,19 +158,22 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_e
 static int compose(struct buffer *b, uint64_t key, const struct hub_cache_entry *entry)
 {
         const struct buffer *text = hub_tools_text(entry->tools);
-        const char *instructions = entry->instructions;
+        struct json_out out = {.to = b};
+        char name[NAME_SIZE];
 
-        int r = buffer_printf(b, "{\"format\":%d,\"key\":\"%016" PRIx64 "\",\"era\":\"%s\"", FORMAT,
-                              key, hub_era_name(entry->era));
-        if (r >= 0 && instructions)
-                r = buffer_printf(b, ",\"instructions\":");
-        if (r >= 0 && instructions)
-                r = json_append_string(b, instructions, strlen(instructions));
-        if (r >= 0)
-                r = buffer_printf(b, ",\"tools\":[");
-        if (r >= 0 && text->length > 0)
-                r = buffer_append(b, buffer_bytes(text), text->length);
-        return r < 0 ? r : buffer_append(b, "]}\n", 3);
+        snprintf(name, sizeof(name), "%016" PRIx64, key);
+        json_out_begin(&out, NULL, '{');
+        json_out_int(&out, "format", FORMAT);
+        json_out_text(&out, "key", name);
+        json_out_text(&out, "era", hub_era_name(entry->era));
+        if (entry->instructions)
+                json_out_text(&out, "instructions", entry->instructions);
+        json_out_begin(&out, "tools", '[');
+        if (text->length > 0)
+                json_out_raw(&out, NULL, buffer_bytes(text), text->length);
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append(b, "\n", 1);
 }
 
 static int write_file(int dir, const char *name, const char *content, size_t n)

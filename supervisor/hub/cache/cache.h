@@ -24,8 +24,8 @@ int hub_cache_open(int state_dir);
 
 /* What is cached of a server. */
 struct hub_cache_entry {
-        struct hub_tools *tools; /* sealed */
-        char *instructions;      /* or NULL */
+        struct hub_tools *tools;
+        char *instructions; /* or NULL */
         enum hub_era era;
 };
 

@@ -16,6 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "rpc/claim.h"
 
@@ -88,18 +89,15 @@ void listing_expired(struct listing *l)
 static void ask_page(struct listing *l)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(8 * CURSOR_MAX);
-        const char *cursor = l->cursor;
+        struct json_out out = {.to = &params};
 
-        int r = buffer_printf(&params, "{");
-        if (r >= 0 && cursor)
-                r = buffer_printf(&params, "\"cursor\":");
-        if (r >= 0 && cursor)
-                r = json_append_string(&params, cursor, strlen(cursor));
-        if (r >= 0)
-                r = buffer_printf(&params, "}");
-        int64_t id = r < 0 ? r
-                           : connection_request(l->connection, "tools/list", buffer_bytes(&params),
-                                                params.length);
+        json_out_begin(&out, NULL, '{');
+        if (l->cursor)
+                json_out_text(&out, "cursor", l->cursor);
+        json_out_end(&out, '}');
+        int64_t id = out.error < 0 ? out.error
+                                   : connection_request(l->connection, "tools/list",
+                                                        buffer_bytes(&params), params.length);
         if (id < 0)
                 fail(l, id == -EPIPE ? "closed its input" : "does not read its input");
         else
@@ -192,7 +190,6 @@ static void finish(struct listing *l)
 {
         struct hub_tools *tools = take_ptr(l->tools);
 
-        hub_tools_seal(tools);
         set_fresh(l);
         l->took = clock_us() - l->since;
         bool again = l->again;

@@ -26,7 +26,7 @@ struct listing_host {
         const char *(*name)(void *data);
         /* The list may have changed: call listing_start() if the server is ready. */
         void (*due)(void *data);
-        /* The complete list, sealed; the callee takes ownership. */
+        /* The complete list; the callee takes ownership. */
         void (*listed)(void *data, struct hub_tools *tools);
         /* why: a predicate ("closed its input"). */
         void (*failed)(void *data, const char *why);

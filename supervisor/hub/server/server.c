@@ -98,7 +98,6 @@ static void list_none(struct hub_server *s)
                 on_no_memory(s);
                 return;
         }
-        hub_tools_seal(none);
         on_listed(s, none);
 }
 

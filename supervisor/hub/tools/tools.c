@@ -5,31 +5,25 @@
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
+#include "base/json-out.h"
 #include "supervisor/hub/tools/headers.h"
 
-/* Where a tool is in the text. */
-struct place {
-        const char *name;
-        size_t at, length;
+struct tool {
+        STAILQ_ENTRY(tool) link;
+        char *name;
+        size_t at, length; /* in the text */
+        bool is_task;      /* must run as a task */
+        struct tool_headers headers;
 };
 
 struct hub_tools {
         struct buffer text;
-        char **names;         /* in the order of the list until sealed, then sorted */
-        struct place *places; /* in the order of the list */
+        STAILQ_HEAD(, tool) list; /* in the order of the server */
+        void *by_name;            /* the same as a tree (tsearch) */
         size_t n;
         bool uses_headers;
-        struct tool_with_headers {
-                const char *name;
-                struct tool_headers headers;
-        } * with_headers;
-        size_t n_with_headers;
-        const char **tasks; /* the names of those that must run as tasks; sorted once sealed */
-        size_t n_tasks;
-        size_t allocated;
-        void *seen; /* the names as a tree (tsearch), to find duplicates while adding */
-        bool sealed;
         size_t n_left_out;
         size_t values;
         struct error why; /* the first one was left out */
@@ -38,29 +32,28 @@ struct hub_tools {
 struct hub_tools *hub_tools_new(void)
 {
         struct hub_tools *tools = calloc(1, sizeof(*tools));
-        if (tools)
-                buffer_init(&tools->text, HUB_TOOLS_BYTES_MAX);
+
+        if (!tools)
+                return NULL;
+        buffer_init(&tools->text, HUB_TOOLS_BYTES_MAX);
+        STAILQ_INIT(&tools->list);
         return tools;
 }
 
-static void keep(void *name)
+static void tool_free(void *data)
 {
-        (void)name;
+        struct tool *tool = data;
+
+        tool_headers_done(&tool->headers);
+        free(tool->name);
+        free(tool);
 }
 
 struct hub_tools *hub_tools_free(struct hub_tools *tools)
 {
         if (!tools)
                 return NULL;
-        tdestroy(tools->seen, keep);
-        for (size_t i = 0; i < tools->n; i++)
-                free(tools->names[i]);
-        for (size_t i = 0; i < tools->n_with_headers; i++)
-                tool_headers_done(&tools->with_headers[i].headers);
-        free(tools->with_headers);
-        free(tools->names);
-        free(tools->tasks);
-        free(tools->places);
+        tdestroy(tools->by_name, tool_free);
         buffer_done(&tools->text);
         free(tools);
         return NULL;
@@ -68,12 +61,15 @@ struct hub_tools *hub_tools_free(struct hub_tools *tools)
 
 static int compare(const void *a, const void *b)
 {
-        return strcmp(a, b);
+        return strcmp(((const struct tool *)a)->name, ((const struct tool *)b)->name);
 }
 
-static int compare_entries(const void *a, const void *b)
+static const struct tool *find(const struct hub_tools *tools, const char *name)
 {
-        return strcmp(*(char *const *)a, *(char *const *)b);
+        const struct tool key = {.name = (char *)(uintptr_t)name};
+        struct tool *const *found = tfind(&key, &tools->by_name, compare);
+
+        return found ? *found : NULL;
 }
 
 /* As in base/json.c, for a value within a document: containers hold the distance to their end. */
@@ -110,42 +106,9 @@ static const char *find_fault(const struct hub_tools *tools, yyjson_val *tool)
                 return "its inputSchema is not an object";
         if (is_too_deep(tool))
                 return "it is nested too deep";
-        if (tfind(name, &tools->seen, compare))
+        if (find(tools, name))
                 return "another tool of this server has the same name";
         return NULL;
-}
-
-static int append_value(struct buffer *b, const char *key, yyjson_val *value)
-{
-        int r = buffer_printf(b, ",\"%s\":", key);
-        return r < 0 ? r : json_append(b, value);
-}
-
-static int append_description(struct buffer *b, yyjson_val *tool)
-{
-        static const char *const keys[] = {"description", "title"};
-
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-                yyjson_val *value = yyjson_obj_get(tool, keys[i]);
-                if (yyjson_is_str(value))
-                        return append_value(b, "description", value);
-        }
-        return buffer_append_text(b, ",\"description\":\"\"");
-}
-
-static int append_schema(struct buffer *b, yyjson_val *tool)
-{
-        static const char any[] = ",\"inputSchema\":{\"type\":\"object\"}";
-        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
-
-        return schema ? append_value(b, "inputSchema", schema) : buffer_append(b, any, strlen(any));
-}
-
-static int append_optional(struct buffer *b, yyjson_val *tool, const char *key)
-{
-        yyjson_val *value = yyjson_obj_get(tool, key);
-
-        return yyjson_is_obj(value) ? append_value(b, key, value) : 0;
 }
 
 static bool is_task(yyjson_val *tool)
@@ -153,89 +116,64 @@ static bool is_task(yyjson_val *tool)
         return yyjson_equals_str(yyjson_ptr_get(tool, "/execution/taskSupport"), "required");
 }
 
+static void append_object(struct json_out *out, yyjson_val *tool, const char *key)
+{
+        yyjson_val *value = yyjson_obj_get(tool, key);
+
+        if (yyjson_is_obj(value))
+                json_out_value(out, key, value);
+}
+
 /* One tool as the catalogue has it. Returns 0, -EMSGSIZE, -ENOMEM, -EINVAL. */
 static int append_tool(struct buffer *b, yyjson_val *tool)
 {
-        int r = buffer_append_text(b, "{\"name\":");
+        static const char any[] = "{\"type\":\"object\"}",
+                          task[] = "{\"taskSupport\":\"required\"}";
+        yyjson_val *text = yyjson_obj_get(tool, "description");
+        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
+        struct json_out out = {.to = b};
 
-        if (r >= 0)
-                r = json_append(b, yyjson_obj_get(tool, "name"));
-        if (r >= 0)
-                r = append_description(b, tool);
-        if (r >= 0)
-                r = append_schema(b, tool);
-        if (r >= 0)
-                r = append_optional(b, tool, "outputSchema");
-        if (r >= 0)
-                r = append_optional(b, tool, "annotations");
+        if (!yyjson_is_str(text))
+                text = yyjson_obj_get(tool, "title");
+        json_out_begin(&out, NULL, '{');
+        json_out_value(&out, "name", yyjson_obj_get(tool, "name"));
+        if (yyjson_is_str(text))
+                json_out_value(&out, "description", text);
+        else
+                json_out_text(&out, "description", "");
+        if (schema)
+                json_out_value(&out, "inputSchema", schema);
+        else
+                json_out_raw(&out, "inputSchema", any, strlen(any));
+        append_object(&out, tool, "outputSchema");
+        append_object(&out, tool, "annotations");
         /* For the cache, which keeps this text. */
-        if (r >= 0 && is_task(tool))
-                r = buffer_append_text(b, ",\"execution\":{\"taskSupport\":\"required\"}");
-        return r < 0 ? r : buffer_append(b, "}", 1);
+        if (is_task(tool))
+                json_out_raw(&out, "execution", task, strlen(task));
+        json_out_end(&out, '}');
+        return out.error;
 }
 
-static int make_room(struct hub_tools *tools)
+/* Registers a tool whose text, of this length, was appended last. Takes the headers. */
+static int add_entry(struct hub_tools *tools, yyjson_val *value, size_t length,
+                     struct tool_headers *headers)
 {
-        if (tools->n < tools->allocated)
-                return 0;
-        size_t more = tools->allocated ? tools->allocated * 2 : 16;
-        char **names = reallocarray(tools->names, more, sizeof(*names));
-        if (!names)
+        struct tool *tool = calloc(1, sizeof(*tool));
+
+        if (!tool)
                 return -ENOMEM;
-        tools->names = names;
-        struct place *places = reallocarray(tools->places, more, sizeof(*places));
-        if (!places)
-                return -ENOMEM;
-        tools->places = places;
-        tools->allocated = more;
-        return 0;
-}
-
-static int make_room_for_task(struct hub_tools *tools)
-{
-        const char **tasks = reallocarray(tools->tasks, tools->n_tasks + 1, sizeof(*tasks));
-
-        if (!tasks)
-                return -ENOMEM;
-        tools->tasks = tasks;
-        return 0;
-}
-
-/* Registers a tool whose text, of this length, was appended last. */
-static int add_name(struct hub_tools *tools, const char *name, size_t length, bool as_task)
-{
-        int r = make_room(tools);
-
-        if (r >= 0 && as_task)
-                r = make_room_for_task(tools);
-        if (r < 0)
-                return r;
-        char *copy = strdup(name);
-        if (!copy || !tsearch(copy, &tools->seen, compare)) {
-                free(copy);
+        *tool = (struct tool){.name = strdup(json_string(value, "name", NULL)),
+                              .at = tools->text.length - length,
+                              .length = length,
+                              .is_task = is_task(value)};
+        if (!tool->name || !tsearch(tool, &tools->by_name, compare)) {
+                tool_free(tool);
                 return -ENOMEM;
         }
-        tools->places[tools->n] = (struct place){copy, tools->text.length - length, length};
-        tools->names[tools->n++] = copy;
-        if (as_task)
-                tools->tasks[tools->n_tasks++] = copy;
-        return 0;
-}
-
-/* Registers the headers of the tool that was added last. */
-static int add_headers(struct hub_tools *tools, struct tool_headers *headers)
-{
-        struct tool_with_headers *grown;
-
-        if (headers->n == 0)
-                return 0;
-        grown = reallocarray(tools->with_headers, tools->n_with_headers + 1, sizeof(*grown));
-        if (!grown)
-                return -ENOMEM;
-        tools->with_headers = grown;
-        grown[tools->n_with_headers++] = (struct tool_with_headers){
-                tools->places[tools->n - 1].name, *headers};
+        tool->headers = *headers;
         *headers = (struct tool_headers){};
+        STAILQ_INSERT_TAIL(&tools->list, tool, link);
+        tools->n++;
         return 0;
 }
 
@@ -292,9 +230,7 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
                 return 1;
         }
         tools->values += values;
-        if (r >= 0)
-                r = add_name(tools, name, text.length, is_task(tool));
-        return r < 0 ? r : add_headers(tools, &headers);
+        return r < 0 ? r : add_entry(tools, tool, text.length, &headers);
 }
 
 int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
@@ -302,7 +238,7 @@ int hub_tools_add(struct hub_tools *tools, yyjson_val *list)
         size_t i, n;
         yyjson_val *tool;
 
-        if (!yyjson_is_arr(list) || tools->sealed)
+        if (!yyjson_is_arr(list))
                 return -EINVAL;
         yyjson_arr_foreach (list, i, n, tool) {
                 int r = add_tool(tools, tool);
@@ -318,17 +254,6 @@ size_t hub_tools_left_out(const struct hub_tools *tools, const char **why)
         return tools->n_left_out;
 }
 
-void hub_tools_seal(struct hub_tools *tools)
-{
-        tdestroy(tools->seen, keep);
-        tools->seen = NULL;
-        if (tools->n > 0)
-                qsort(tools->names, tools->n, sizeof(*tools->names), compare_entries);
-        if (tools->n_tasks > 0)
-                qsort(tools->tasks, tools->n_tasks, sizeof(*tools->tasks), compare_entries);
-        tools->sealed = true;
-}
-
 size_t hub_tools_count(const struct hub_tools *tools)
 {
         return tools->n;
@@ -341,14 +266,14 @@ size_t hub_tools_values(const struct hub_tools *tools)
 
 bool hub_tools_has(const struct hub_tools *tools, const char *name)
 {
-        return tools->n > 0 &&
-               bsearch(&name, tools->names, tools->n, sizeof(*tools->names), compare_entries);
+        return find(tools, name);
 }
 
 bool hub_tools_needs_task(const struct hub_tools *tools, const char *name)
 {
-        return tools->n_tasks > 0 &&
-               bsearch(&name, tools->tasks, tools->n_tasks, sizeof(*tools->tasks), compare_entries);
+        const struct tool *tool = find(tools, name);
+
+        return tool && tool->is_task;
 }
 
 void hub_tools_use_headers(struct hub_tools *tools)
@@ -360,10 +285,10 @@ void hub_tools_mirror(const struct hub_tools *tools, const char *name, yyjson_va
                       void (*add)(void *to, const char *name, const char *value, size_t n),
                       void *to)
 {
-        for (size_t i = 0; i < tools->n_with_headers; i++) {
-                if (strcmp(tools->with_headers[i].name, name) == 0)
-                        tool_headers_mirror(&tools->with_headers[i].headers, arguments, add, to);
-        }
+        const struct tool *tool = find(tools, name);
+
+        if (tool)
+                tool_headers_mirror(&tool->headers, arguments, add, to);
 }
 
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)
@@ -382,15 +307,15 @@ int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
                      bool (*is_wanted)(void *data, const char *name), void *data)
 {
         const char *text = buffer_bytes(&tools->text), *comma = "";
+        const struct tool *tool;
         int r = 0;
 
-        for (size_t i = 0; r >= 0 && i < tools->n; i++) {
-                const struct place *place = &tools->places[i];
-                if (!is_wanted(data, place->name))
+        STAILQ_FOREACH (tool, &tools->list, link) {
+                if (r < 0 || !is_wanted(data, tool->name))
                         continue;
                 r = buffer_append_text(b, comma);
                 if (r >= 0)
-                        r = buffer_append(b, text + place->at, place->length);
+                        r = buffer_append(b, text + tool->at, tool->length);
                 comma = ",";
         }
         return r < 0 ? r : 0;

@@ -37,9 +37,6 @@ int hub_tools_add(struct hub_tools *tools, yyjson_val *list);
 /* How many tools were left out, and why the first of them was ("\"x\": it has no name"). */
 size_t hub_tools_left_out(const struct hub_tools *tools, const char **why);
 
-/* Must be called after the last addition and before the functions below. */
-void hub_tools_seal(struct hub_tools *tools);
-
 size_t hub_tools_count(const struct hub_tools *tools);
 /* Values of JSON in all of them, as the server sent them. */
 size_t hub_tools_values(const struct hub_tools *tools);

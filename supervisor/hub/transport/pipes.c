@@ -8,6 +8,7 @@
 #include "supervisor/hub/transport/pipes.h"
 
 #include <errno.h>
+#include <event2/buffer.h>
 #include <event2/event_struct.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,6 @@
 #include "base/log.h"
 #include "rpc/claim.h"
 #include "rpc/lines.h"
-#include "rpc/write-queue.h"
 #include "supervisor/hub/transport/rate.h"
 
 struct pipes {
@@ -40,7 +40,7 @@ struct pipes {
         struct event late;            /* a long line must be complete in time */
         bool has_ended;               /* stdout is at its end, behind the long line */
         struct buffer message;        /* that is prepared */
-        struct write_queue queue;     /* to be written */
+        struct evbuffer *queue;       /* to be written */
         struct rate junk_lines, junk_bytes, stderr_bytes, stderr_rate;
         char last_stderr[240];
         bool last_stderr_is_error;
@@ -323,18 +323,24 @@ static void on_stderr(evutil_socket_t fd, short what, void *data)
                 pause_reading(c, &c->stderr_readable);
 }
 
+/* Forgets the messages that wait to be written. */
+static void drop_queue(struct pipes *c)
+{
+        evbuffer_drain(c->queue, evbuffer_get_length(c->queue));
+}
+
 static void flush(struct pipes *c)
 {
-        if (c->fds[0] < 0)
+        if (c->fds[0] < 0 || evbuffer_get_length(c->queue) == 0)
                 return;
-        int r = write_queue_write(&c->queue, c->fds[0]);
-        if (r == 0)
+        if (evbuffer_write_atmost(c->queue, c->fds[0], PIPES_TURN) < 0 && errno != EAGAIN &&
+            errno != EINTR) {
+                drop_queue(c);
+                close_one(&c->fds[0], &c->writable);
+                c->host->cut(c->data);
+        } else if (evbuffer_get_length(c->queue) > 0) {
                 event_add(&c->writable, NULL);
-        if (r >= 0)
-                return;
-        write_queue_done(&c->queue);
-        close_one(&c->fds[0], &c->writable);
-        c->host->cut(c->data);
+        }
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *data)
@@ -352,6 +358,11 @@ static void write_soon(struct pipes *c)
                 event_active(&c->writable, EV_WRITE, 0);
 }
 
+static size_t queued(const struct transport *t)
+{
+        return evbuffer_get_length(((const struct pipes *)(const void *)t)->queue);
+}
+
 static int prepare(struct transport *t, size_t n, struct buffer **to)
 {
         struct pipes *c = (void *)t;
@@ -359,22 +370,49 @@ static int prepare(struct transport *t, size_t n, struct buffer **to)
         if (c->fds[0] < 0)
                 return -EPIPE;
         /* A single message is bounded by its author; several together are bounded here. */
-        if (c->queue.length > 0 && c->queue.length + n > CONNECTION_QUEUE_MAX)
+        if (queued(t) > 0 && queued(t) + n > CONNECTION_QUEUE_MAX)
                 return -EMSGSIZE;
         *to = &c->message;
         return 0;
 }
 
+static void drop_text(const void *bytes, size_t n, void *text)
+{
+        (void)bytes;
+        (void)n;
+        shared_text_unref(text);
+}
+
+/* Appends the message, its text, which is not copied, and the end: all or nothing. */
+static int add_with_text(struct pipes *c, const struct outgoing *m)
+{
+        struct evbuffer *whole = evbuffer_new();
+        struct shared_text *text = m->text;
+        int r = -ENOMEM;
+
+        if (!whole || evbuffer_add(whole, buffer_bytes(&c->message), c->message.length) < 0)
+                goto end;
+        if (evbuffer_add_reference(whole, text->bytes, text->n, drop_text, shared_text_ref(text)) <
+            0)
+                shared_text_unref(text);
+        else if (evbuffer_add(whole, m->after, strlen(m->after)) == 0)
+                r = evbuffer_add_buffer(c->queue, whole);
+end:
+        if (whole)
+                evbuffer_free(whole);
+        return r;
+}
+
 static int commit(struct transport *t, const struct outgoing *m)
 {
         struct pipes *c = (void *)t;
-        int r = write_queue_add(&c->queue, &c->message, m->text, m->after,
-                                m->text ? strlen(m->after) : 0);
+        int r = m->text ? add_with_text(c, m)
+                        : evbuffer_add(c->queue, buffer_bytes(&c->message), c->message.length);
 
         if (r >= 0)
                 write_soon(c);
         buffer_consume(&c->message, c->message.length);
-        return r < 0 ? r : 0;
+        return r < 0 ? -ENOMEM : 0;
 }
 
 static void abandon(struct transport *t)
@@ -400,13 +438,8 @@ static bool is_read(const struct transport *t)
         const struct pipes *c = (const void *)t;
         int unread = 0;
 
-        return c->fds[0] >= 0 && c->queue.length == 0 && ioctl(c->fds[0], FIONREAD, &unread) == 0 &&
+        return c->fds[0] >= 0 && queued(t) == 0 && ioctl(c->fds[0], FIONREAD, &unread) == 0 &&
                unread == 0;
-}
-
-static size_t queued(const struct transport *t)
-{
-        return ((const struct pipes *)(const void *)t)->queue.length;
 }
 
 static void pipes_close(struct transport *t)
@@ -426,13 +459,14 @@ static void pipes_close(struct transport *t)
         c->has_ended = false;
         lines_done(&c->lines);
         lines_done(&c->stderr_lines);
-        write_queue_done(&c->queue);
+        drop_queue(c);
         buffer_done(&c->message);
         c->is_open = false;
 }
 
 static void pipes_free(struct transport *t)
 {
+        evbuffer_free(((struct pipes *)(void *)t)->queue);
         free(t);
 }
 
@@ -460,7 +494,6 @@ void pipes_open(struct transport *t, const int fds[3])
         lines_init(&c->lines, LINES_MAX);
         lines_init(&c->stderr_lines, CONNECTION_STDERR_LINE_MAX);
         buffer_init(&c->message, CONNECTION_QUEUE_MAX + 1024 * 1024);
-        write_queue_init(&c->queue);
         event_assign(&c->writable, c->base, fds[0], EV_WRITE, on_writable, c);
         event_assign(&c->readable, c->base, fds[1], EV_READ | EV_PERSIST, on_readable, c);
         event_assign(&c->stderr_readable, c->base, fds[2], EV_READ | EV_PERSIST, on_stderr, c);
@@ -473,14 +506,20 @@ struct transport *pipes_new(struct event_base *base, const struct connection_hos
 {
         const uint64_t second = 1000000, pause = CONNECTION_PAUSE_MS * 1000;
         struct pipes *c = malloc(sizeof(*c));
+        struct evbuffer *queue = evbuffer_new();
 
-        if (!c)
+        if (!c || !queue) {
+                free(c);
+                if (queue)
+                        evbuffer_free(queue);
                 return NULL;
+        }
         *c = (struct pipes){
                 .transport = {&kind},
                 .base = base,
                 .host = host,
                 .data = data,
+                .queue = queue,
                 .fds = {-1, -1, -1},
                 .junk_lines = {.window_us = pause, .most = 2000},
                 .junk_bytes = {.window_us = pause, .most = 4 * 1024 * 1024},

@@ -1,5 +1,5 @@
 /* Searches the tools of a catalogue. */
-#include "supervisor/hub/tools/search.h"
+#include "supervisor/hub/tools/tool-search.h"
 
 #include <errno.h>
 #include <stdlib.h>
