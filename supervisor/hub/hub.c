@@ -49,9 +49,8 @@ struct hub {
         struct hub_host host;
         struct hub_server_host server_host;
 
-        struct exchange_loop *http; /* NULL until a server is reached by HTTP */
-        bool is_in_use;             /* servers have been started */
-        unsigned can;               /* what any client so far can be asked for */
+        bool is_in_use; /* servers have been started */
+        unsigned can;   /* what any client so far can be asked for */
 
         struct catalogue_views views; /* with the servers, by the indices of the config */
         uint64_t reported; /* the version of the complete catalogue that the owner knows of */
@@ -189,49 +188,11 @@ static void on_server_changed(void *data)
         touch(data);
 }
 
-static void start_server(void *data, uint32_t index)
-{
-        struct hub *hub = data;
-
-        hub->host.start(hub->host.data, index);
-}
-
-static void stop_server(void *data, uint32_t instance)
-{
-        struct hub *hub = data;
-
-        hub->host.stop(hub->host.data, instance);
-}
-
-static unsigned any_can(void *data)
-{
-        const struct hub *hub = data;
-
-        return hub->can;
-}
-
-static int ask_owner(void *data, struct client_ask *ask, struct error *err)
-{
-        const struct hub *hub = data;
-
-        if (!hub->host.ask)
-                return error_set(err, EOPNOTSUPP, "there is no client that could be asked");
-        return hub->host.ask(hub->host.data, ask, err);
-}
-
-static void page_done(void *data, const char *server, const char *id, size_t n)
-{
-        const struct hub *hub = data;
-
-        if (hub->host.page_done)
-                hub->host.page_done(hub->host.data, server, id, n);
-}
-
 void hub_add_client(struct hub *hub, unsigned can)
 {
-        if (!(can & ~hub->can))
+        if (!(can & ~hub->server_host.can))
                 return;
-        hub->can |= can;
+        hub->server_host.can |= can;
         for (size_t i = 0; i < hub->views.servers.n; i++)
                 hub_server_client_changed(hub->views.servers.items[i]);
 }
@@ -260,14 +221,9 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         hub->server_host = (struct hub_server_host){
                 .base = base,
                 .cache_dir = cache_dir,
-                .http = &hub->http,
-                .data = hub,
-                .start = start_server,
-                .stop = stop_server,
+                .owner = &hub->host,
                 .changed = on_server_changed,
-                .can = any_can,
-                .ask = ask_owner,
-                .page_done = page_done,
+                .data = hub,
         };
         if (add_servers(hub) < 0) {
                 hub_free(hub);
@@ -290,7 +246,7 @@ struct hub *hub_free(struct hub *hub)
                 *hub->gone = true;
         for (size_t i = 0; i < hub->views.servers.n; i++)
                 hub_server_free(hub->views.servers.items[i]);
-        exchange_loop_free(hub->http);
+        exchange_loop_free(hub->server_host.http);
         call_outbox_done(&hub->outbox);
         while ((wait = TAILQ_FIRST(&hub->waits)))
                 hub_wait_cancel(wait);
@@ -396,24 +352,16 @@ static void refuse(struct hub_call *call, const struct config_profile *profile,
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
              struct error *err)
 {
-        yyjson_val *arguments = request->arguments;
         const char *what = request->tool ? request->tool : request->method;
-        struct call_request call = {.method = request->method ? request->method : "tools/call",
-                                    .tool = request->tool,
-                                    .arguments = arguments,
-                                    .text = request->text,
-                                    .timeout_ms = request->timeout_ms,
-                                    .caller = request->caller,
-                                    .data = request->data};
+        struct hub_request call = *request;
         struct hub_server *s = find_server(hub, request->server);
 
-        if (arguments && !yyjson_is_obj(arguments))
+        if (request->arguments && !yyjson_is_obj(request->arguments))
                 return error_set(err, EINVAL, "the arguments of %.100s are not an object", what);
-        if (s)
-                call.server_timeout_ms = hub_server_config(s)->timeout_ms;
-        else
+        if (!s)
                 call.arguments = NULL, call.text = NULL; /* not sent, so not copied */
-        int r = hub_call_new(hub->base, &hub->outbox, &call, ret, err);
+        int r = hub_call_new(hub->base, &hub->outbox, &call,
+                             s ? hub_server_config(s)->timeout_ms : 0, ret, err);
         if (r < 0)
                 return r;
         /* The rules for tools hold for other methods by their names. */

@@ -17,34 +17,15 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config.h"
-#include "rpc/client-ask.h"
-#include "rpc/shared-text.h"
 #include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/call/method.h"
+#include "supervisor/hub/server/host.h"
 
 struct hub;
 struct hub_call;
 struct hub_search;
 struct hub_server;
 struct hub_wait;
-
-/* The functions of its owner that the hub calls. */
-struct hub_host {
-        void *data;
-        /* Asks the monitor for the server of this index; hub_upstream_started() or _failed()
-         * follows. */
-        void (*start)(void *data, uint32_t index);
-        /* Asks the monitor to end an instance; hub_upstream_ended() follows. */
-        void (*stop)(void *data, uint32_t instance);
-        /* The catalogue has changed; several changes within 20 ms are reported once. */
-        void (*changed)(void *data);
-        /* A server asks the owner's client for something while it works on no call. As the function of
-         * struct hub_caller; NULL: there is no such client. */
-        int (*ask)(void *data, struct client_ask *ask, struct error *err);
-        /* A server says that a page which a person was asked to open is done (id: its elicitationId); NULL: nobody
-         * wants to know. */
-        void (*page_done)(void *data, const char *server, const char *id, size_t n);
-};
 
 /* state_dir: descriptor of the directory for the cache (borrowed), or -1: no cache. config is
  * borrowed. Ignores SIGPIPE in this process. */
@@ -100,20 +81,6 @@ void hub_add_client(struct hub *hub, unsigned can);
 
 /* The roots of a client, which this server was told of, have changed. */
 void hub_roots_changed(struct hub *hub, const char *server);
-
-struct hub_request {
-        const struct config_profile *profile;
-        const char *server;
-        const char *method; /* NULL: tools/call; else one that hub_method_find() knows */
-        const char *tool;   /* tools/call: its name */
-        /* Of tools/call the arguments, else the params: an object, serialised before hub_call()
-         * returns. NULL: none. */
-        yyjson_val *arguments;
-        struct shared_text *text; /* of large arguments: referenced, not copied; or NULL */
-        uint32_t timeout_ms;      /* 0: the server's own */
-        const struct hub_caller *caller;
-        void *data; /* for its functions */
-};
 
 /* Sends a request; the server is started when it must be. *ret is valid until the caller's done(). */
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,

@@ -517,10 +517,11 @@ static int write_params(struct call_params *params, const char *tool, yyjson_val
 }
 
 int hub_call_new(struct event_base *base, struct call_outbox *outbox,
-                 const struct call_request *request, struct hub_call **ret, struct error *err)
+                 const struct hub_request *request, uint32_t server_timeout_ms,
+                 struct hub_call **ret, struct error *err)
 {
         struct hub_call *call = calloc(1, sizeof(*call));
-        uint32_t own = request->server_timeout_ms ? request->server_timeout_ms : CALL_TIMEOUT_MS;
+        uint32_t own = server_timeout_ms ? server_timeout_ms : CALL_TIMEOUT_MS;
 
         if (!call)
                 return error_errno(err, ENOMEM, "call");
@@ -529,7 +530,7 @@ int hub_call_new(struct event_base *base, struct call_outbox *outbox,
         call->since = clock_us();
         call->caller = request->caller;
         call->data = request->data;
-        call->method = request->method;
+        call->method = request->method ? request->method : "tools/call";
         /* The server's own timeout is for the answer; its start has another. */
         call->timeout_ms = request->timeout_ms ? request->timeout_ms : own;
         call->limits_all = request->timeout_ms != 0;

@@ -74,22 +74,12 @@ bool call_outbox_is_empty(const struct call_outbox *outbox);
 /* Calls the callback of the first one, which may free the outbox. */
 void call_outbox_deliver(struct call_outbox *outbox);
 
-/* What a call is about. */
-struct call_request {
-        const char *method;       /* a constant */
-        const char *tool;         /* of tools/call, else NULL */
-        yyjson_val *arguments;    /* an object, or NULL */
-        struct shared_text *text; /* of large arguments, which are not copied; or NULL */
-        uint32_t timeout_ms;      /* for all of it; 0: server_timeout_ms for the answer */
-        uint32_t server_timeout_ms;
-        const struct hub_caller *caller; /* borrowed */
-        void *data;
-};
-
-/* A call that is of no server yet: hub_call_fail(), hub_calls_send() or hub_calls_queue() must
+/* A call that is of no server yet. server_timeout_ms: for the answer, if the request has no timeout; 0: the
+ * default. hub_call_fail(), hub_calls_send() or hub_calls_queue() must
  * follow. */
 int hub_call_new(struct event_base *base, struct call_outbox *outbox,
-                 const struct call_request *request, struct hub_call **ret, struct error *err);
+                 const struct hub_request *request, uint32_t server_timeout_ms,
+                 struct hub_call **ret, struct error *err);
 /* Ends it without its having been sent, or because its server has failed. */
 void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

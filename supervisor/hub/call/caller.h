@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rpc/client-ask.h"
+#include "rpc/shared-text.h"
 #include "supervisor/hub/call/outcome.h"
 
 /* The client for which a call is made. */
@@ -29,4 +30,20 @@ struct hub_caller {
         void (*progress)(void *data, const struct hub_progress *progress);
         /* params of notifications/message, not checked. */
         void (*log)(void *data, yyjson_val *params);
+};
+
+struct config_profile;
+
+struct hub_request {
+        const struct config_profile *profile;
+        const char *server;
+        const char *method; /* NULL: tools/call; else one that hub_method_find() knows */
+        const char *tool;   /* tools/call: its name */
+        /* Of tools/call the arguments, else the params: an object, serialised before hub_call()
+         * returns. NULL: none. */
+        yyjson_val *arguments;
+        struct shared_text *text; /* of large arguments: referenced, not copied; or NULL */
+        uint32_t timeout_ms;      /* 0: the server's own */
+        const struct hub_caller *caller;
+        void *data; /* for its functions */
 };

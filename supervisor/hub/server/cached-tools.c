@@ -26,7 +26,7 @@ void hub_server_save(struct hub_server *s)
 void hub_server_take_cached(struct hub_server *s)
 {
         struct hub_cache_entry entry = {};
-        uint64_t key = key_of(s, s->host->can(s->host->data));
+        uint64_t key = key_of(s, s->host->can);
 
         if (hub_cache_load(s->host->cache_dir, key, s->config->name, &entry) != 1)
                 return;

@@ -61,9 +61,10 @@ static bool on_page_done(struct hub_server *s, const struct jsonrpc_message *m)
 {
         size_t n = 0;
         const char *id = json_string(m->params, "elicitationId", &n);
+        const struct hub_host *owner = s->host->owner;
 
-        if (id && !is_modern(s) && rate_allow(&s->unnamed, 1, NULL))
-                s->host->page_done(s->host->data, s->config->name, id, n);
+        if (id && !is_modern(s) && rate_allow(&s->unnamed, 1, NULL) && owner->page_done)
+                owner->page_done(owner->data, s->config->name, id, n);
         return false;
 }
 

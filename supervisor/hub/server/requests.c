@@ -34,8 +34,11 @@ void hub_server_on_answered(void *data, struct question *q, yyjson_val *answer, 
 static int ask_owner(struct hub_server *s, struct client_request *request, yyjson_val *id,
                      struct error *err)
 {
+        const struct hub_host *owner = s->host->owner;
         yyjson_doc *copy = NULL;
 
+        if (!owner->ask)
+                return error_set(err, EOPNOTSUPP, "there is no client that could be asked");
         if (s->questions.n >= ASKS_MAX)
                 return error_set(err, EBUSY, "the server asks for too much at once");
         int r = jsonrpc_id_copy(id, CLIENT_ASK_ID_MAX, &copy);
@@ -44,7 +47,7 @@ static int ask_owner(struct hub_server *s, struct client_request *request, yyjso
         struct question *q = questions_add(&s->questions, request, s->config->name, copy, NULL);
         if (!q)
                 return error_errno(err, ENOMEM, "ask");
-        r = s->host->ask(s->host->data, &q->ask, err);
+        r = owner->ask(owner->data, &q->ask, err);
         if (r < 0)
                 question_refused(q, request);
         return r;
@@ -81,7 +84,7 @@ unsigned hub_server_client_can(void *data)
 {
         const struct hub_server *s = data;
 
-        return s->host->can(s->host->data);
+        return s->host->can;
 }
 
 bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m)

@@ -247,7 +247,7 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
         if (s->config->transport == CONFIG_STDIO)
                 connection_open(s->connection, fds);
         else
-                connection_open_http(s->connection, fds, s->host->http,
+                connection_open_http(s->connection, fds, &s->host->http,
                                      s->config->transport == CONFIG_SSE);
         if (!connection_is_open(s->connection)) {
                 on_no_memory(s);
@@ -290,10 +290,10 @@ void hub_server_set_config(struct hub_server *s, uint32_t index, const struct co
 void hub_server_ask_again(struct hub_server *s)
 {
         if (s->state == SERVER_STARTING)
-                s->host->start(s->host->data, s->index);
+                s->host->owner->start(s->host->owner->data, s->index);
 }
 
-struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t index,
+struct hub_server *hub_server_new(struct hub_server_host *host, uint32_t index,
                                   const struct config_server *config)
 {
         struct hub_server *s = calloc(1, sizeof(*s));

@@ -18,7 +18,7 @@
 #include "supervisor/hub/server/state.h"
 
 /* With the tools that the cache knows. host and config are borrowed. NULL: no memory. */
-struct hub_server *hub_server_new(const struct hub_server_host *host, uint32_t index,
+struct hub_server *hub_server_new(struct hub_server_host *host, uint32_t index,
                                   const struct config_server *config);
 /* Frees its calls too; their callbacks are not called. */
 struct hub_server *hub_server_free(struct hub_server *s);

@@ -92,7 +92,7 @@ void hub_server_release(struct hub_server *s)
         s->log_level = 0;
         connection_close(s->connection);
         if (s->has_instance && !s->has_ended)
-                s->host->stop(s->host->data, s->instance);
+                s->host->owner->stop(s->host->owner->data, s->instance);
         s->has_instance = false;
 }
 
@@ -173,7 +173,7 @@ static void ask_monitor(struct hub_server *s)
         s->has_ended = false;
         hub_server_set_state(s, SERVER_STARTING);
         hub_server_set_start_deadline(s);
-        s->host->start(s->host->data, s->index);
+        s->host->owner->start(s->host->owner->data, s->index);
 }
 
 void hub_server_start(struct hub_server *s)

@@ -14,6 +14,7 @@
 #include "supervisor/hub/call/question.h"
 #include "supervisor/hub/server/connection.h"
 #include "supervisor/hub/server/handshake.h"
+#include "supervisor/hub/server/host.h"
 #include "supervisor/hub/server/listing.h"
 #include "supervisor/hub/tools/tools.h"
 #include "supervisor/hub/transport/rate.h"
@@ -35,18 +36,13 @@ struct exchange_loop;
 struct hub_server_host {
         struct event_base *base;
         int cache_dir; /* borrowed; -1: none */
-        struct exchange_loop *
-                *http; /* of the servers that are reached by HTTP; made by the first */
-        void *data;
-        /* As in struct hub_host. */
-        void (*start)(void *data, uint32_t index);
-        void (*stop)(void *data, uint32_t instance);
-        /* The state of a server has changed, or something that the catalogue shows. */
+        struct exchange_loop
+                *http; /* of servers that are reached by HTTP; the first one makes it */
+        const struct hub_host *owner;
+        unsigned can; /* what any client so far can be asked for: bits of client_can */
+        /* The state of a server has changed, or another part of the catalogue. */
         void (*changed)(void *data);
-        /* What any client can be asked for; asks the owner's client. */
-        unsigned (*can)(void *data);
-        int (*ask)(void *data, struct client_ask *ask, struct error *err);
-        void (*page_done)(void *data, const char *server, const char *id, size_t n);
+        void *data;
 };
 
 enum server_state {
@@ -61,7 +57,7 @@ enum server_state {
 };
 
 struct hub_server {
-        const struct hub_server_host *host;
+        struct hub_server_host *host;
         const struct config_server *config;
         uint32_t index;
         enum server_state state;
