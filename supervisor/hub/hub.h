@@ -34,7 +34,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
 struct hub *hub_free(struct hub *hub);
 
 /*
- * Changes to another config, which is borrowed in place of the old one. A server that runs the same
+ * Changes to another config, which is borrowed instead of the old one. A server that runs the same
  * program (config_server.key) runs on with its calls; the others are ended, and their calls fail.
  * From now on indices are those of the new config: a start that the monitor has not answered yet is
  * asked for again, so the owner must ignore the answer to the old request. Returns 0, or negative
@@ -75,11 +75,11 @@ struct hub_wait *hub_wait(struct hub *hub, const struct config_profile *profile,
                           uint32_t timeout_ms, void (*fn)(void *data), void *data);
 void hub_wait_cancel(struct hub_wait *wait);
 
-/* What a client can be asked for (bits of client_can), of one more client: servers that start from now
- * on are told what any client can do. */
+/* The capabilities of one more client (bits of client_can): servers that start from now on get those of all
+ * clients. */
 void hub_add_client(struct hub *hub, unsigned can);
 
-/* The roots of a client, which this server was told of, have changed. */
+/* The roots of a client, which this server has received, have changed. */
 void hub_roots_changed(struct hub *hub, const char *server);
 
 /* Sends a request; the server is started when it must be. *ret is valid until the caller's done(). */

@@ -191,7 +191,7 @@ class Client(Legacy):
     def test_a_server_that_asks_for_ever(self):
         code = f"(await mcp_faulty.ask_often(times=40, method='elicitation/create', params={FORM}))['answers']"
         answers = self.value(code, timeout=60)
-        self.assertEqual((len(self.asked("elicitation/create")), answers[-1]), (16, "the call has asked for too much"))
+        self.assertEqual((len(self.asked("elicitation/create")), answers[-1]), (16, "the call has sent too many requests"))
 
     def test_a_server_that_asks_for_much(self):
         large = {**FORM, "message": "x" * 1000000}

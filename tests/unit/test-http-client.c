@@ -356,7 +356,8 @@ static void test_session_ends(void)
         client_begin();
         check_eq_int(client_request(1, "initialize", false), 0);
         far_answer(far_next(), 200, FAR_JSON "Mcp-Session-Id: a b\r\n", CLIENT_INITIALIZED);
-        check_has(client_told(), "gave a session id that is no visible ASCII, or too long");
+        check_has(client_told(),
+                  "gave a session id that has other characters than visible ASCII, or too long");
         client_end();
 }
 

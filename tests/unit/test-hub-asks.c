@@ -259,7 +259,7 @@ static void test_client_cannot(void)
 
         open_world(&w, CLIENT_CAN_FORM, "legacy");
         check_input(&w, "ask", ELICIT(URL("https://example.com/x")),
-                    "server \"s\" asks to open https://example.com/x before it goes on",
+                    "server \"s\" asks to open https://example.com/x before it continues",
                     "\"url\":\"https://example.com/x\"");
         client.can = CLIENT_CAN_URL;
         check_input(&w, "ask", ELICIT(FORM), "declares no elicitation); s: who?",
@@ -315,7 +315,7 @@ static void test_late_and_often(void)
                 world_turn(&w);
         }
         reply = world_call(&w, "s", "late", "{}");
-        check_has(reply->result, "it works on no call");
+        check_has(reply->result, "no call of it is open");
         reply_free(reply);
         check_eq_int(client.n, 0);
         struct reply flood;
@@ -348,7 +348,7 @@ static void test_time(void)
         check_eq_int(client.withdrawn, 1);
         until_done(&w, &reply);
         check_eq_int(reply.outcome, HUB_OK);
-        check_has(reply.result, "nobody has answered in time");
+        check_has(reply.result, "no answer arrived in time");
         done(&reply);
         /* The time goes on behind the answer. */
         world_begin(&w, &reply, "s", "ask-often",
@@ -388,7 +388,7 @@ static void test_limits(void)
         }
         until_done(&w, &reply);
         check_eq_int(client.n, CALL_ASKS_MAX);
-        check_has(reply.result, "{\"action\":\"decline\"},\"the call has asked for too much\"");
+        check_has(reply.result, "{\"action\":\"decline\"},\"the call has sent too many requests\"");
         done(&reply);
         world_begin(&w, &reply, "s", "ask-often", OFTEN(6, ",\"at_once\":true"), 0);
         until_asked(&w, CALL_ASKS_MAX + CALL_ASKS_OPEN);
@@ -397,7 +397,7 @@ static void test_limits(void)
                 answer(CALL_ASKS_MAX + i, "{\"action\":\"decline\"}");
         until_done(&w, &reply);
         check_eq_int(client.n, CALL_ASKS_MAX + CALL_ASKS_OPEN);
-        check_has(reply.result, "\"the call asks for too much at once\"");
+        check_has(reply.result, "\"the call has too many open requests\"");
         done(&reply);
         world_done(&w);
 }
@@ -435,7 +435,7 @@ static void test_modern(void)
         client.can = CLIENT_CAN_FORM;
         check_input(
                 &w, "input", TWO,
-                "asks for the client's directories before it goes on, and this client declares no roots",
+                "asks for the client's directories before it continues, and this client declares no roots",
                 "roots/list");
         check_eq_int(client.withdrawn, 1);
         world_done(&w);
@@ -457,7 +457,7 @@ static void test_url_before_the_call(void)
         done(&reply);
         client.can = 0;
         check_input(&w, "need-url", "{\"url\":\"https://example.com/in\"}",
-                    "asks to open https://example.com/in before it goes on",
+                    "asks to open https://example.com/in before it continues",
                     "https://example.com/in");
         reply = (struct reply){};
         world_begin(&w, &reply, "s", "need-url", "{\"url\":\"data:text/html,x\"}", 0);

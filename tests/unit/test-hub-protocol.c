@@ -149,7 +149,7 @@ static void test_call_again(void)
                 &w, "state",
                 "{\"times\":99,\"more\":{\"inputRequests\":{\"k\":{\"method\":\"roots/list\"}}}}",
                 HUB_INPUT,
-                "asks for the client's directories before it goes on, and there is no client");
+                "asks for the client's directories before it continues, and there is no client");
         CHECK_CALL(&w, "state", make_large("\"times\":25"), HUB_OK,
                    "xxx\",\"times\":25},false],[27,");
         world_done(&w);

@@ -28,7 +28,7 @@ static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
         snprintf(to, NAME_SIZE, "%016" PRIx64 ".%s", key, suffix);
 }
 
-/* Returns whether it is gone. */
+/* Returns whether it was removed. */
 static bool remove_old(int dir, const char *name, time_t before)
 {
         struct stat about;
@@ -37,7 +37,7 @@ static bool remove_old(int dir, const char *name, time_t before)
                about.st_mtime < before && unlinkat(dir, name, 0) == 0;
 }
 
-/* Removes what has not been used for so many days. Returns how many files are left, or negative errno. */
+/* Removes the files that were not used for `days` days. Returns how many files are left, or negative errno. */
 static int sweep(int dir, int days)
 {
         DIR *listing = fd_open_directory(dir, ".");
@@ -144,8 +144,9 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_e
         if (r >= 0)
                 r = parse(data, n, key, ret);
         if (r < 0) {
-                log_info("server %s: its cached catalogue is not usable (%s); asking it again",
-                         server, strerrordesc_np(-r));
+                log_info(
+                        "server %s: its cached catalogue is not usable (%s); the server is asked again",
+                        server, strerrordesc_np(-r));
                 return 0;
         }
         if (writer >= 0)

@@ -14,7 +14,7 @@ enum {
         HUB_CACHE_FILE_MAX = 6 * 1024 * 1024,
         HUB_CACHE_FILES_MAX = 2048,
         HUB_CACHE_BYTES_MAX = 256 * 1024 * 1024,
-        HUB_CACHE_DAYS = 60, /* a file that was not used for so long is removed */
+        HUB_CACHE_DAYS = 60, /* a file that was not used in these days is removed */
         HUB_INSTRUCTIONS_MAX = 16 * 1024,
 };
 
@@ -22,7 +22,7 @@ enum {
  * time. Returns a descriptor or negative errno. */
 int hub_cache_open(int state_dir);
 
-/* What is cached of a server. */
+/* The entry of a server. */
 struct hub_cache_entry {
         struct hub_tools *tools;
         char *instructions; /* or NULL */

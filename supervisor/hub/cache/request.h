@@ -1,4 +1,4 @@
-/* What the broker asks of the process that writes the cache (cache-writer.h), over a SOCK_SEQPACKET
+/* The requests of the broker to the process that writes the cache (writer.h), over a SOCK_SEQPACKET
  * socket. */
 #pragma once
 

@@ -10,7 +10,7 @@
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/cache/request.h"
 
-/* What it sends may be anything: a file that is too long or no file is not read. */
+/* The broker is not trusted: a file that is too long, and a descriptor of another type, are not read. */
 static void take(int dir, uint64_t key, int fd)
 {
         _cleanup_free_ char *content = NULL;

@@ -1,6 +1,6 @@
 /*
- * Who writes the files of the cache: a process of its own, because the broker parses untrusted bytes and
- * must not be able to fill the disk. It gets the content of a file as a sealed memfd with the file's key.
+ * The process that writes the files of the cache. The broker does not write them, because it parses untrusted
+ * bytes and must not be able to fill the disk. It gets the content of a file as a sealed memfd with the file's key.
  * The cache has at most HUB_CACHE_FILES_MAX files of HUB_CACHE_FILE_MAX bytes, and HUB_CACHE_BYTES_MAX
  * in total: what does not fit is not written.
  */

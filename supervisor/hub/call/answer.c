@@ -14,7 +14,7 @@ static void take_input_required(struct hub_call *call, yyjson_val *result)
                    *state = yyjson_obj_get(result, "requestState");
 
         if (!yyjson_is_str(state) && yyjson_obj_size(requests) == 0) {
-                hub_call_answer_invalid(call, "it asks for input, and does not say which");
+                hub_call_answer_invalid(call, "it asks for input, but names no input request");
                 return;
         }
         if (!hub_call_may_repeat(call))

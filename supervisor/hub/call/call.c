@@ -60,7 +60,7 @@ static void cancel(struct hub_call *call, const char *reason)
 {
         struct hub_calls *calls = call->calls;
 
-        /* The server may make the task before it reads that nobody wants it. */
+        /* The server may create the task before it reads the cancellation. */
         if (!call->task && (call->is_task || calls->host->is_modern(calls->data)))
                 calls->orphans[calls->n_orphans++ % ORPHANS] = call->id;
         calls->host->cancel(calls->data, call->id, call->task, reason);
@@ -430,7 +430,7 @@ void hub_call_go_on(struct hub_call *call, const char *method, const struct call
                 set_id(call, r);
 }
 
-/* Whether the server knows what is called; else the call fails. */
+/* Returns whether the server has the tool or method. If not, the call fails. */
 static bool is_known(struct hub_calls *calls, struct hub_call *call, const char *name)
 {
         const struct hub_calls_host *host = calls->host;

@@ -25,7 +25,7 @@
 
 enum {
         CALLS_MAX = 65536,                 /* of one server, waiting or sent */
-        CALL_WAITING_BYTES_MAX = 64 << 20, /* of the arguments that wait, but for a single call */
+        CALL_WAITING_BYTES_MAX = 64 << 20, /* of the arguments that wait, except of a single call */
         CALL_KEPT_BYTES_MAX = 64 << 20,    /* of the arguments that a server may ask for again */
         CALL_ROUNDS_MAX = 16,              /* how often it may */
         CALL_TASK_ID_MAX = 1024,
@@ -51,7 +51,7 @@ struct hub_calls_host {
         /* Whether the server must run the tool as a task; whether it speaks MCP 2026-07-28. */
         bool (*needs_task)(void *data, const char *tool);
         bool (*is_modern)(void *data);
-        /* Sends a request and returns its id. client: for whom, or NULL. -EMSGSIZE: too much waits to be
+        /* Sends a request and returns its id. client: of the call, or NULL. -EMSGSIZE: too much waits to be
          * read by the server; or another negative errno. */
         int64_t (*send)(void *data, const char *method, const struct hub_client *client,
                         const struct call_params *params);
@@ -157,7 +157,7 @@ static inline struct call_list *bucket(struct hub_calls *calls, int64_t id)
         return &calls->sent[(uint64_t)id % BUCKETS];
 }
 
-/* What the answer is awaited for. */
+/* The request whose answer is awaited. */
 enum call_step {
         STEP_CALL,   /* the request itself */
         STEP_GET,    /* tasks/get */
@@ -190,7 +190,8 @@ struct hub_call {
         void (*answered)(struct hub_call *call); /* called when none is open any more */
         struct buffer answers;                   /* of the round: members of inputResponses */
         struct buffer server_state;              /* JSON: the requestState of the round, or empty */
-        struct buffer asked_keys; /* of a task: the names that were asked for, each with a NUL */
+        struct buffer
+                asked_keys; /* of a task: the names of its input requests so far, each with a NUL */
 
         struct event deadline;
         uint32_t timeout_ms;

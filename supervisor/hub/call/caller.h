@@ -7,8 +7,8 @@
 
 /* The client for which a call is made. */
 struct hub_client {
-        const void *id; /* the same for calls whose requests may be confused with each other */
-        unsigned can;   /* bits of client_can */
+        const void *id;        /* equal for calls whose requests may be confused with each other */
+        unsigned can;          /* bits of client_can */
         const char *log_level; /* of the messages that it wants from servers, or NULL */
 };
 
@@ -18,7 +18,7 @@ struct hub_progress {
         size_t length;
 };
 
-/* All functions but done() may be NULL. None may call the hub, but for ask(), which may not answer
+/* All functions except done() may be NULL. None may call the hub, except ask(), which may not answer
  * before it returns. */
 struct hub_caller {
         /* Called exactly once unless the call is dropped first. */

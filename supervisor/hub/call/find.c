@@ -116,13 +116,13 @@ struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params
         yyjson_val *task = yyjson_obj_get(about, "taskId");
         struct hub_call *call, *found = NULL;
 
-        *why = "it works on no call";
+        *why = "no call of it is open";
         if (yyjson_is_str(task))
                 return find_task(calls, task);
         for (size_t i = 0; i < BUCKETS; i++) {
                 TAILQ_FOREACH (call, &calls->sent[i], link) {
                         if (found && !are_of_one(found, call)) {
-                                *why = "it works on calls of several clients, and does not say for which it asks";
+                                *why = "calls of several clients are open, and the request names none of them";
                                 return NULL;
                         }
                         if (!found || call->n_asked < found->n_asked)

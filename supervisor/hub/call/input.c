@@ -25,7 +25,7 @@ static void respond(struct hub_call *call, yyjson_val *id, const char *result, c
 
 /* ---- requests that cannot be met ---- */
 
-/* {"method": …, "params": …} of what was asked for, for the code. */
+/* Keeps {"method": …, "params": …} of the request, for the code. */
 static void keep_request(struct hub_call *call, const struct client_request *request)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * CLIENT_SAMPLE_MAX);
@@ -44,7 +44,7 @@ static void keep_request(struct hub_call *call, const struct client_request *req
         call->result.rpc_data = yyjson_doc_get_root(doc);
 }
 
-/* Ends the call. event: the server has answered, or it has to be told. */
+/* Ends the call. event: the server has answered, or its request must be cancelled. */
 static void give_up(struct hub_call *call, enum call_event event,
                     const struct client_request *request, const char *why)
 {
@@ -54,9 +54,9 @@ static void give_up(struct hub_call *call, enum call_event event,
         client_request_describe(request, what, sizeof(what));
         keep_request(call, request);
         /* The name of the server is the beginning of the message. */
-        hub_call_finish(call, event, HUB_INPUT, "server \"%s\" %s before it goes on, and %s%s%.*s",
-                        hub_call_server(call), what, why, message ? "; " : "", MESSAGE_SHOWN,
-                        message ? message : "");
+        hub_call_finish(call, event, HUB_INPUT,
+                        "server \"%s\" %s before it continues, and %s%s%.*s", hub_call_server(call),
+                        what, why, message ? "; " : "", MESSAGE_SHOWN, message ? message : "");
 }
 
 static const char *lacks(unsigned needs)
@@ -128,16 +128,16 @@ static void go_on(struct hub_call *call)
                 call->answered(call);
 }
 
-/* Of an address that had to be opened before the call (-32042). The call is not repeated: whether the
- * person is done is not known. */
+/* The answer about an address that must be opened before the call (-32042). The call is not repeated: it is
+ * not known when the person is done. */
 static void end_url(struct hub_call *call, struct question *q, yyjson_val *answer, const char *why)
 {
         bool accepts = yyjson_equals_str(yyjson_obj_get(answer, "action"), "accept");
 
         give_up(call, EVENT_ANSWERED, &q->ask.request,
-                accepts ? "the person who was asked opens it: call again when that is done"
+                accepts ? "the person opens it: call again when that is done"
                 : why   ? why
-                        : "the person who was asked does not open it");
+                        : "the person does not open it");
 }
 
 /* For a modern server, a person who does not answer has cancelled the question. */
@@ -182,9 +182,9 @@ void hub_call_ask(struct hub_call *call, struct client_request *request, yyjson_
         yyjson_doc *copy = NULL;
 
         if (call->n_asked >= CALL_ASKS_MAX) {
-                respond(call, id, NULL, "the call has asked for too much");
+                respond(call, id, NULL, "the call has sent too many requests");
         } else if (call->questions.n >= CALL_ASKS_OPEN) {
-                respond(call, id, NULL, "the call asks for too much at once");
+                respond(call, id, NULL, "the call has too many open requests");
         } else if (why && (request->kind == CLIENT_ROOTS || request->kind == CLIENT_SAMPLE)) {
                 respond(call, id, NULL, why);
         } else if (why) {
@@ -229,7 +229,7 @@ static bool was_asked(struct hub_call *call, const char *key)
         return buffer_append(keys, key, strlen(key) + 1) < 0;
 }
 
-/* One input request. Returns whether the call goes on; else it has failed. */
+/* One input request. Returns whether the call continues; otherwise it has failed. */
 static bool ask_one(struct hub_call *call, yyjson_val *name, yyjson_val *value)
 {
         _cleanup_client_request_ struct client_request request = {};

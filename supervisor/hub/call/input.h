@@ -4,7 +4,7 @@
  *
  * A legacy server sends a request, and gets the response. A modern server answers the call with all that it
  * asks for, and is called again with the answers. Until then the time of the call stands still; each
- * question has a deadline of its own. A server that requests a capability which the client lacks ends the
+ * question has its own deadline. A server that requests a capability which the client lacks ends the
  * call. The error says what the server requested, so that the code, or the author of the code, can act.
  */
 #pragma once

@@ -19,13 +19,13 @@ enum hub_outcome {
 /* The name of the exception in the sandbox (docs/rpc.md): "ToolNotFound"… */
 const char *hub_outcome_kind(enum hub_outcome outcome);
 
-/* Why a value is no CallToolResult; NULL when it is one. A missing content counts as an empty one. */
+/* Why a value is not a CallToolResult; NULL if it is. A missing content counts as an empty one. */
 const char *hub_result_fault(yyjson_val *result);
 
 struct hub_result {
         enum hub_outcome outcome;
         yyjson_val *result; /* HUB_OK; valid during the callback */
-        const char *text;   /* the same as the server wrote it, or NULL */
+        const char *text;   /* the result as the server wrote it, or NULL */
         size_t text_length;
         int *memfd; /* or NULL: a RETURN with the result (rpc/memfd-frame.h). Set to -1 to take it */
         size_t memfd_length;

@@ -79,7 +79,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         (void)what;
         if (q->ask.withdraw)
                 q->ask.withdraw(&q->ask);
-        on_answered(&q->ask, NULL, "nobody has answered in time");
+        on_answered(&q->ask, NULL, "no answer arrived in time");
 }
 
 struct question *questions_add(struct questions *list, struct client_request *request,

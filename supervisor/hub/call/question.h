@@ -1,7 +1,7 @@
 /*
  * The requests of a server to a client that are not answered yet. A question has a deadline. It ends when
- * it is answered, or is withdrawn: then the client is told, and nothing follows. The owner embeds struct
- * questions.
+ * the client answers, or the owner withdraws it: then the client gets a cancellation. The owner embeds
+ * struct questions.
  */
 #pragma once
 

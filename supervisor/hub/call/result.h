@@ -12,5 +12,5 @@ void hub_call_take_result(struct hub_call *call, struct jsonrpc_message *answer,
 /* An error of JSON-RPC. message and data: of the answer; data may be NULL. */
 void hub_call_take_failure(struct hub_call *call, struct jsonrpc_message *answer, int64_t code,
                            const char *message, yyjson_val *data);
-/* The same, as an object that is a part of the answer. */
+/* An error of JSON-RPC, as an object that is a part of the answer. */
 void hub_call_take_error(struct hub_call *call, struct jsonrpc_message *answer, yyjson_val *error);

@@ -25,7 +25,7 @@ bool hub_call_may_repeat(struct hub_call *call)
         return true;
 }
 
-/* The server's state goes back exactly as it was written ("Multi Round-Trip Requests", "Client
+/* The server gets its state exactly as it wrote it ("Multi Round-Trip Requests", "Client
  * Requirements"). The call's deadline is for all rounds. */
 void hub_call_again(struct hub_call *call)
 {
@@ -83,7 +83,7 @@ void hub_calls_listed(struct hub_calls *calls, const char *why)
                 if (why)
                         hub_call_finish(
                                 call, EVENT_ANSWERED, HUB_PROTOCOL,
-                                "server \"%s\" refused the headers of the call, and %s when it was asked for its tools again",
+                                "server \"%s\" refused the headers of the call, and %s when its tools were requested again",
                                 hub_call_server(call), why);
                 else
                         hub_call_again(call);

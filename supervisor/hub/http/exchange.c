@@ -2,7 +2,7 @@
  * One HTTP request and its response, by libcurl in the event loop.
  *
  * Theory of operation. libcurl registers the sockets that it waits for and its timer, and is called for
- * their events. Its callbacks only note what was received. The owners are told afterwards, so that they may
+ * their events. Its callbacks only note what was received. The callbacks of owners run afterwards, so that they may
  * free any exchange: libcurl does not allow that inside its callbacks.
  */
 #include "supervisor/hub/http/exchange.h"
@@ -22,7 +22,7 @@ enum {
         TOLD_MAX = 64,             /* news in a turn of the loop */
 };
 
-/* Something is to be told to an owner. */
+/* An owner has a callback to be run. */
 static void touch(struct exchange_loop *loop)
 {
         event_active(&loop->ready, EV_TIMEOUT, 0);
@@ -150,7 +150,7 @@ static const char *why_connecting(long os_error)
         return os_error ? strerrordesc_np((int)os_error) : "no connection";
 }
 
-/* What libcurl says, without control characters: parts of it may come from the server. */
+/* Copies a message of libcurl without control characters: parts of it may be from the server. */
 static void copy_clean(char *to, size_t size, const char *from)
 {
         size_t n = 0;
@@ -247,7 +247,7 @@ static bool follow(struct exchange *x)
                 snprintf(x->why, sizeof(x->why),
                          "redirects to another origin, %.200s, which is not followed: if that is "
                          "right, put it into the entry's url",
-                         origin ? origin : "which is no http or https url");
+                         origin ? origin : "which is not an http or https url");
         else if (!keeps)
                 snprintf(x->why, sizeof(x->why),
                          "redirects (HTTP status %d) in a way that loses the message: put the new "
@@ -277,7 +277,7 @@ static void finish(struct exchange *x, CURLcode result)
         x->is_done = true;
 }
 
-/* Tells the owner one thing. Returns whether there was one. */
+/* Runs one callback of the owner. Returns whether one was due. */
 static bool tell(struct exchange *x)
 {
         struct exchange_loop *loop = x->loop;
@@ -390,7 +390,7 @@ static int set_timer(CURLM *multi, long ms, void *data)
         return 0;
 }
 
-/* Tells one owner one thing. Returns whether there was one. */
+/* Runs one callback of one owner. Returns whether one was due. */
 static bool tell_one(struct exchange_loop *loop)
 {
         struct exchange *x;

@@ -1,8 +1,8 @@
 /*
  * One HTTP request and its response, by libcurl in the event loop.
  *
- * What the response brings is told from the loop, never from inside a function of this header: head(),
- * body() as often as there are bytes, end(). A callback may free its exchange, and any other. The body
+ * The callbacks run from the event loop, never from inside a function of this header: head(), body() as
+ * often as there are bytes, end(). A callback may free its exchange, and any other. The body
  * is kept until its owner takes it: at most EXCHANGE_KEPT_MAX bytes, then libcurl stops to read, and
  * the server blocks.
  *
@@ -27,8 +27,8 @@ enum {
         EXCHANGE_KEPT_MAX = 64 * 1024,
         EXCHANGE_REDIRECTS_MAX = 3,
         EXCHANGE_CONNECT_MS = 15000,
-        EXCHANGE_CLOSING_MS = 2000, /* for one that nobody waits for, */
-        EXCHANGE_CLOSING_MAX = 64,  /* of which there are so many */
+        EXCHANGE_CLOSING_MS = 2000, /* for an exchange without an owner, */
+        EXCHANGE_CLOSING_MAX = 64,  /* of which there are at most these */
         EXCHANGE_LINGER_MS = 300,   /* for all of these when the loop is freed */
 };
 
@@ -37,12 +37,12 @@ struct exchange_loop; /* all exchanges of an event loop: connections, names, TLS
 
 /* Returns 0 or -ENOMEM. */
 int exchange_loop_new(struct exchange_loop **ret, struct event_base *base);
-/* The exchanges of owners must be freed before. Those that nobody waits for get EXCHANGE_LINGER_MS. */
+/* The exchanges of owners must be freed before. Those without an owner get EXCHANGE_LINGER_MS. */
 struct exchange_loop *exchange_loop_free(struct exchange_loop *loop);
 
 struct exchange_host {
         void (*head)(void *data);
-        /* Returns how many bytes were used; the rest is told again after exchange_resume(). */
+        /* Returns how many bytes were used; body() gets the rest again after exchange_resume(). */
         size_t (*body)(void *data, const char *bytes, size_t n);
         /* why: NULL: the response is complete; else why there is none, or not all of it. */
         void (*end)(void *data, const char *why);
@@ -59,13 +59,13 @@ struct exchange_request {
         unsigned timeout_ms; /* of the whole; 0: none */
 };
 
-/* host NULL: nobody waits for the response, and the exchange frees itself; it has no body. */
+/* host NULL: the exchange has no owner, and frees itself; the request has no body. */
 struct exchange *exchange_start(struct exchange_loop *loop, const struct exchange_request *request,
                                 const struct exchange_host *host, void *data, struct error *err);
 /* The connection is closed if the response is not complete. NULL is allowed. Returns NULL. */
 struct exchange *exchange_free(struct exchange *x);
 
-/* What is known of the response. Valid as long as the exchange. */
+/* The head of the response so far. Valid as long as the exchange. */
 const struct exchange_head *exchange_head(const struct exchange *x);
 
 /* Stops body() and end(), and starts them again. */
@@ -73,9 +73,9 @@ void exchange_pause(struct exchange *x);
 void exchange_resume(struct exchange *x);
 
 /* Resolves a reference against a url. Returns the absolute url, which the caller frees; NULL when it is
- * none, or of another origin (scheme, host and port). */
+ * not a url, or of another origin (scheme, host and port). */
 char *exchange_resolve(const char *url, const char *reference);
-/* "https://host:port" of a url, for messages, which the caller frees; NULL: it is no url. */
+/* "https://host:port" of a url, for messages, which the caller frees; NULL: it is not a url. */
 char *exchange_origin(const char *url);
 
 /* ---- for exchange.c, and for tests that stand in for libcurl ---- */
@@ -89,13 +89,13 @@ struct exchange_loop {
         struct event ready; /* exchanges have news */
         struct exchange_list all;
         struct exchange *told; /* its callback runs; NULL when it was freed meanwhile */
-        unsigned n_left;       /* that nobody waits for */
+        unsigned n_left;       /* without an owner */
 };
 
 struct exchange {
         TAILQ_ENTRY(exchange) link;
         struct exchange_loop *loop;
-        const struct exchange_host *host; /* NULL: nobody waits for it */
+        const struct exchange_host *host; /* NULL: it has no owner */
         void *data;
         CURL *easy;
         struct curl_slist *headers;

@@ -1,6 +1,6 @@
 /*
- * What the head of a response says, from its lines as libcurl brings them: of the response, of redirects
- * and interim responses (1xx) before it, and of the trailer.
+ * The head of a response, from its lines as libcurl passes them: those of the response, of redirects and
+ * interim responses (1xx) before it, and of the trailer.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ struct exchange_head {
         char session[EXCHANGE_SESSION_MAX + 1];           /* Mcp-Session-Id; "": none */
         bool session_is_bad;                              /* too long, or not visible ASCII */
         char challenge[EXCHANGE_CHALLENGE_MAX + 1]; /* WWW-Authenticate, several joined by ", " */
-        bool is_redirect; /* the status says so, and there is a Location */
+        bool is_redirect; /* the status is one of a redirect, and there is a Location */
         bool is_whole;
         size_t bytes; /* of all lines */
 };

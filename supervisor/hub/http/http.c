@@ -88,7 +88,7 @@ static void add_mirrored(void *to, const char *name, const char *value, size_t n
         grown[++r->n_mirrored] = NULL;
 }
 
-/* What a modern request repeats in headers (2026-07-28, "Request Metadata"). */
+/* Members that a modern request repeats in headers (2026-07-28, "Request Metadata"). */
 static void find_headers(struct http_request *r, const struct outgoing *m)
 {
         static const struct {
@@ -149,7 +149,7 @@ static int commit(struct transport *t, const struct outgoing *m)
         return 0;
 }
 
-/* Without cloister-access the server is over as well. */
+/* Without cloister-access the server cannot be used either. */
 static bool has_input(const struct transport *t)
 {
         const struct http *h = (const void *)t;
@@ -164,7 +164,7 @@ static bool has_output(const struct transport *t)
         return h->is_open && h->access->kind->has_output(h->access);
 }
 
-/* What only matters if a process may end before it has read. */
+/* Only matters if a process may end before it has read. */
 static bool is_read(const struct transport *t)
 {
         return has_input(t);

@@ -10,8 +10,8 @@
  * Each message is a POST. The answer to a request is in the response: a JSON document, or an event
  * stream that may carry requests and notifications of the server too. A stream that ends before the
  * answer is resumed with a GET, if its events had ids. After notifications/initialized, a GET opens the
- * stream for what the server says without being asked; a server need not have one. What it says, and asks
- * during a call, is lost where the stream is not open yet: the other messages wait for it, for a time.
+ * stream for messages of the server that belong to no request; a server need not have one. Messages that it
+ * sends before the stream is open are lost, so the other messages wait for the stream, for a time.
  *
  * A legacy server may give a session, which each further message names. When the server does not know it
  * any more (404), initialize is sent again, and only messages that were refused for that reason are sent

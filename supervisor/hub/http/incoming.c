@@ -25,7 +25,7 @@ static void on_late(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        /* It was not the server that did not go on. */
+        /* The delay was not the server's. */
         if (in->claim.waits || in->large)
                 evtimer_add(&in->late, &in_time);
         else
@@ -222,7 +222,7 @@ void incoming_begin(struct incoming *in, struct exchange *exchange, bool has_eve
         in->is_over = false;
 }
 
-/* What the last stream said of ids and of the time between attempts stays. */
+/* The last id, and the time to the next attempt, stay. */
 void incoming_stop(struct incoming *in)
 {
         struct event_stream fresh;

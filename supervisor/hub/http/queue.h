@@ -16,7 +16,7 @@ enum {
         HTTP_SENT_MAX = 64,         /* requests, and messages, at the same time; more wait */
         HTTP_MESSAGES_MAX = 1024,   /* notifications and answers that wait or are sent */
         HTTP_MESSAGE_MS = 30000,    /* for the response to one of these */
-        HTTP_BODIES_MAX = 64 << 20, /* of all messages, but for a single one */
+        HTTP_BODIES_MAX = 64 << 20, /* of all messages, except a single one */
         HTTP_ERROR_MAX = 64 * 1024, /* of the body of a refusal */
         HTTP_LISTEN_MS = 500,       /* that other messages wait for the stream's response */
         HTTP_ANSWERED_MS = 1000,    /* from the answer to the end of the response */
@@ -74,7 +74,7 @@ struct http_request {
         bool had_token, had_session;           /* sent again with another one */
         unsigned token_number, session_number; /* that it was sent with */
         unsigned tries;                        /* without an event */
-        struct buffer refusal;                 /* the body of a response that is no success */
+        struct buffer refusal;                 /* the body of a response without success */
 };
 
 struct http {
@@ -86,7 +86,7 @@ struct http {
         const struct incoming_host *incoming; /* of a struct http_request */
         struct transport *access;             /* the pipes of cloister-access */
         bool is_open;
-        bool is_sse; /* the config says so */
+        bool is_sse; /* by the config */
         enum http_mode mode;
         bool has_answered; /* there was a response, whatever it said */
         struct event due;  /* sends what waits */

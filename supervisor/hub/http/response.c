@@ -18,7 +18,7 @@ static bool is_success(const struct exchange_head *head)
         return head->status / 100 == 2;
 }
 
-/* A stream has ended before the answer. Returns whether it is asked for again. */
+/* A stream has ended before the answer. Returns whether it will be resumed. */
 static bool resume(struct http_request *r)
 {
         int64_t ms = r->incoming.events.retry_ms;
@@ -35,7 +35,7 @@ static bool resume(struct http_request *r)
 /* ---- a refusal ---- */
 
 /* The refusal may be an answer of JSON-RPC, whose id a server that did not read the request does not
- * know. Returns false when it is none. */
+ * know. Returns false when it is not an answer. */
 static bool tell_error(struct http_request *r, int status)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * HTTP_ERROR_MAX);
@@ -215,7 +215,9 @@ static bool take_session(struct http_request *r, const struct exchange_head *hea
         if (!r->is_initialize && r->kind != HTTP_REOPEN)
                 return true;
         if (head->session_is_bad) {
-                http_request_fail(r, "gave a session id that is no visible ASCII, or too long");
+                http_request_fail(
+                        r,
+                        "gave a session id that has other characters than visible ASCII, or too long");
                 return false;
         }
         free(h->session);
@@ -272,7 +274,7 @@ static void on_end(void *data, const char *why)
         struct http_request *r = data;
         const struct exchange_head *head = exchange_head(r->exchange);
 
-        /* A refusal says enough if its body was cut; a redirect is none. */
+        /* A refusal says enough if its body was cut; a redirect does not. */
         if (why && (head->status == 0 || is_success(head) || head->status / 100 == 3)) {
                 if (r->is_answered)
                         complete(r);

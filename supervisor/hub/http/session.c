@@ -137,8 +137,9 @@ void http_on_endpoint(struct http_request *r, const char *text, size_t n)
         char *endpoint = reference ? exchange_resolve(h->url, reference) : NULL;
 
         if (!endpoint) {
-                http_fail(h,
-                          "names an endpoint that is of another origin than its url, or is none");
+                http_fail(
+                        h,
+                        "names an endpoint that has another origin than its url, or is not a url");
                 return;
         }
         free(h->endpoint);
@@ -171,7 +172,7 @@ void http_reopen(struct http *h)
                 http_fail(h, "ended its session more than %d times in a minute", HTTP_REOPENS_MAX);
                 return;
         }
-        log_info("server %s: does not know its session any more; another one is begun",
+        log_info("server %s: does not know its session any more: a new session is started",
                  h->host->name(h->data));
         free(h->session);
         h->session = NULL;
@@ -213,7 +214,7 @@ bool http_on_reopened(struct http_request *r, const char *text, size_t n)
                 return true;
         const char *version = e < 0 ? NULL : json_string(m.result, "protocolVersion", NULL);
         if (!version || strcmp(version, h->version) != 0) {
-                http_request_fail(r, "it answers initialize otherwise than before");
+                http_request_fail(r, "its answer to initialize differs from the first one");
                 return true;
         }
         h->is_reopening = false;

@@ -33,7 +33,7 @@ static bool has_method(void *data, const char *method)
         return found && (found->needs_prompts ? s->has_prompts : s->has_resources);
 }
 
-/* A legacy server is told once which messages are wanted, and again when a client wants more. */
+/* A legacy server gets the level of its log messages once, and again when a client requires more. */
 static void set_log_level(struct hub_server *s, const char *level)
 {
         static const char *const levels[] = {"emergency", "alert",  "critical", "error",

@@ -17,7 +17,7 @@
 
 enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
 
-/* What every request of MCP 2026-07-28 carries, as members of _meta, before and behind the capabilities. */
+/* The members of _meta in every request of MCP 2026-07-28, before and behind the capabilities. */
 #define META "io.modelcontextprotocol/"
 static const char fields_before[] = "\"" META "protocolVersion\":\"2026-07-28\",\"" META
                                     "clientCapabilities\":{";
@@ -49,7 +49,7 @@ bool connection_may_warn(struct connection *c)
         bool allowed = rate_allow(&c->warn_rate, 1, &missed);
 
         if (missed > 0)
-                log_warning("server %s: %llu more warnings like these were not written", name(c),
+                log_warning("server %s: %llu more warnings were not written", name(c),
                             (unsigned long long)missed);
         return allowed;
 }
@@ -130,7 +130,7 @@ static int64_t send_request(struct connection *c, const char *method,
         return r < 0 ? r : id;
 }
 
-/* The same for a transport that needs the params in one piece. */
+/* Sends a request over a transport that needs the params in one piece. */
 static int64_t send_whole(struct connection *c, const char *method,
                           const struct connection_call *call, const struct call_params *params)
 {
@@ -312,7 +312,7 @@ int connection_open_http(struct connection *c, const int fds[3], struct exchange
 
 void connection_close(struct connection *c)
 {
-        /* What a process wrote to stderr is forgotten also if it was never open. */
+        /* Forgets also the stderr of a process that was never open. */
         c->pipes->kind->close(c->pipes);
         if (c->http)
                 c->http->kind->close(c->http);

@@ -1,6 +1,6 @@
 /*
- * The messages to one server: requests and their ids, notifications, answers. What carries them, and
- * what comes back, is a transport. Internal to the hub.
+ * The messages to one server: requests and their ids, notifications, answers. They are carried
+ * by a transport. Internal to the hub.
  *
  * A connection is opened for each process of a server in turn, or for each attempt to reach one by
  * HTTP.
@@ -26,7 +26,7 @@ struct exchange_loop;
 
 /* Takes ownership of stdin, stdout and stderr of a new process. */
 void connection_open(struct connection *c, const int fds[3]);
-/* The same for a server that is reached by HTTP, whose process is cloister-access. loop: made when it is
+/* Opens the connection to a server that is reached by HTTP, whose process is cloister-access. loop: made when it is
  * NULL, owned by the caller. is_sse: by HTTP+SSE of MCP 2024-11-05. Returns 0 or -ENOMEM. */
 int connection_open_http(struct connection *c, const int fds[3], struct exchange_loop **loop,
                          bool is_sse);
@@ -52,16 +52,16 @@ bool connection_has_only_legacy(const struct connection *c);
 /* Returns the request's id (> 0), or -EMSGSIZE (too much is queued), -EPIPE, -ENOMEM, -EINVAL. It is
  * written from the event loop. */
 int64_t connection_request(struct connection *c, const char *method, const char *params, size_t n);
-/* The same for a call, whose id is its progress token too. */
+/* The request of a call, whose id is its progress token too. */
 struct connection_call {
         unsigned can; /* what the server may ask for: bits of client_can, for a modern one */
-        const char *log_level; /* the same for its log messages, or NULL */
-        bool takes_tasks;      /* and whether the answer may be a task */
+        const char *log_level; /* of its log messages, or NULL */
+        bool takes_tasks;      /* the answer may be a task */
 };
 int64_t connection_call(struct connection *c, const char *method,
                         const struct connection_call *call, const struct call_params *params);
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
-/* The request is given up: the server is told, and an answer may still come. */
+/* Cancels the request; an answer may still arrive. */
 void connection_cancel(struct connection *c, int64_t id, const char *reason);
 /* An answer to the request has come. */
 void connection_answered(struct connection *c, int64_t id);

@@ -1,5 +1,5 @@
 /*
- * Which era of MCP a server speaks.
+ * The era of MCP that a server speaks.
  *
  * Theory of operation
  *
@@ -37,7 +37,7 @@ struct handshake {
         void *data;
         enum phase phase;
         enum hub_era era;      /* as known from this process or an earlier one */
-        enum hub_era speaks;   /* this process; UNKNOWN until it has said so */
+        enum hub_era speaks;   /* this process; UNKNOWN until its answer */
         bool is_probed;        /* this process was sent server/discover */
         bool skips_probe;      /* the next one is not */
         bool listens;          /* it will say when its tools change */
@@ -46,7 +46,7 @@ struct handshake {
         const char *asked;     /* the revision that initialize asked for */
         int64_t listen_id;     /* of the open subscription; 0: none */
         struct event probe;    /* the end of the wait for server/discover */
-        struct event relisten; /* a subscription that has ended is asked for again */
+        struct event relisten; /* requests a subscription that has ended again */
 };
 
 /* Error codes of MCP 2026-07-28: a server that sends one speaks it. */
@@ -263,13 +263,13 @@ static bool try_named(struct handshake *h, yyjson_val *error_data)
         return false;
 }
 
-/* initialize may be refused because server/discover was sent before it, or because it was not.
- * Returns whether another process is tried the other way. */
+/* initialize may be refused because server/discover was sent before it, or because server/discover was
+ * not sent. Returns whether another process is tried the other way. */
 static bool try_other_way(struct handshake *h)
 {
         if (h->is_probed)
                 h->skips_probe = true;
-        else if (h->era == HUB_ERA_LEGACY) /* the cache says so */
+        else if (h->era == HUB_ERA_LEGACY) /* from the cache */
                 h->era = HUB_ERA_UNKNOWN;
         else
                 return false;
@@ -315,7 +315,7 @@ static void go_modern(struct handshake *h, yyjson_val *result)
         yyjson_val *tools = yyjson_obj_get(yyjson_obj_get(result, "capabilities"), "tools");
 
         finish(h, HUB_ERA_MODERN);
-        /* Before the list is asked for, so that no change is missed between the two. */
+        /* Before the list is requested, so that no change is missed between the two. */
         if (yyjson_is_true(yyjson_obj_get(tools, "listChanged")))
                 subscribe(h);
         report(h, result);

@@ -26,7 +26,7 @@ struct handshake_host {
          * object, or NULL if it is not known what the server can do. */
         void (*done)(void *data, const char *instructions, size_t n, yyjson_val *capabilities);
         void (*tools_changed)(void *data);
-        /* What the server may ask for: bits of client_can. */
+        /* The requests that the server may send: bits of client_can. */
         unsigned (*can)(void *data);
         /* Both close the connection. why: a predicate ("refused initialize"). */
         void (*failed)(void *data, const char *why);

@@ -19,6 +19,6 @@ struct hub_host {
         /* A server asks the owner's client for something while it works on no call. As the function of
          * struct hub_caller; NULL: there is no such client. */
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
-        /* A server says that a page which a person was asked to open is done (id: its elicitationId); May be NULL. */
+        /* A page that a server requested to be opened is done (id: its elicitationId). May be NULL. */
         void (*page_done)(void *data, const char *server, const char *id, size_t n);
 };

@@ -1,7 +1,7 @@
 /*
  * Learns a server's tools: tools/list, page by page.
  *
- * A server that sends list_changed again and again is asked only so often that it is idle nine
+ * A server that sends list_changed again and again gets so few requests that it is idle nine
  * tenths of the time: from the answer, ten times as long as the last list took must pass, and at
  * least LISTING_AGAIN_MS.
  *
@@ -42,7 +42,7 @@ struct listing {
         /* The list that is being received. */
         struct hub_tools *tools; /* NULL: none, or the job has them */
         struct page_job *job;    /* or NULL */
-        char *cursor;            /* of the page that was asked for last; NULL: the first */
+        char *cursor;            /* of the page that was requested last; NULL: the first */
         char *next;              /* that the page names; NULL: it is the last one */
         bool next_is_odd;
         unsigned pages;

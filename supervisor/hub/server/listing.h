@@ -39,7 +39,7 @@ struct listing *listing_free(struct listing *l);
 
 /* Asks for the list. is_modern: the server speaks MCP 2026-07-28, whose lists have a ttlMs. */
 void listing_start(struct listing *l, bool is_modern);
-/* Forgets what was asked. */
+/* Forgets the request. */
 void listing_stop(struct listing *l);
 /* The answer has taken too long. */
 void listing_expired(struct listing *l);

@@ -16,7 +16,7 @@
 #include "supervisor/hub/server/requests.h"
 
 enum {
-        LOGGED_BYTES = 80, /* of a line that is no message */
+        LOGGED_BYTES = 80, /* of a line that is not a message */
         HEADER_MISMATCH = -32020,
 };
 
@@ -164,7 +164,7 @@ static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
                   (long long)n);
 }
 
-/* The server wants other headers than its last list says (MCP 2026-07-28, "Custom Headers from Tool
+/* The server requires other headers than its last list has (MCP 2026-07-28, "Custom Headers from Tool
  * Parameters"). Returns whether the call waits for the next list. */
 static bool list_again(struct hub_server *s, struct hub_call *call, const struct jsonrpc_message *m)
 {
@@ -240,7 +240,7 @@ static bool on_message(struct hub_server *s, struct jsonrpc_message *m, struct l
         }
 }
 
-/* An answer outlives the batch that it came in: each element becomes a message of its own. */
+/* An answer outlives its batch: each element becomes a separate message. */
 static bool on_batch_element(struct hub_server *s, yyjson_val *element)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);

@@ -1,6 +1,6 @@
 /*
- * The messages of a server: answers, requests and notifications, and bytes that are none of these. data is
- * a struct hub_server.
+ * The messages of a server: answers, requests and notifications, and bytes that are not a message. data is a
+ * struct hub_server.
  */
 #pragma once
 
@@ -12,9 +12,9 @@ void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities
 
 /* Handles a line of stdout. Returns whether it was expected. */
 bool hub_server_on_line(void *data, const char *line, size_t n);
-/* The same for an error that refused a request. */
+/* Handles an error that refused a request. */
 void hub_server_on_refused(void *data, const char *line, size_t n);
-/* The same for a long line, which was parsed before. */
+/* Handles a long line, which was parsed before. Returns whether it was expected. */
 bool hub_server_on_large(void *data, struct large_line *line);
 /* The beginning of a long line that was not complete in time. */
 void hub_server_on_late(void *data, const char *line, size_t n);

@@ -95,7 +95,8 @@ bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m)
 
         int r = client_request_read(&request, s->config->name, m->method, m->method_length,
                                     m->params, &err);
-        /* A person who cannot be asked is told of, but nothing else that was not declared is known. */
+        /* A call whose server asks a person fails with ToolInputRequired if the client does not support it. Other
+         * undeclared requests get "Method not found". */
         bool is_known = request.kind == CLIENT_FORM || request.kind == CLIENT_URL ||
                         (hub_server_client_can(s) & request.needs) == request.needs;
         if (r == -EOPNOTSUPP || (r >= 0 && !is_known))

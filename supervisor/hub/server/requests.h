@@ -2,7 +2,7 @@
  * The requests of a legacy server to our client.
  *
  * A request is passed on for a call of the server's (call/input.h). A server that works on no call may
- * request only roots, as many do when they have started, and only the owner's own client is asked.
+ * request only roots, as many do when they have started, and only from the owner's own client.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "supervisor/hub/call/question.h"
 #include "supervisor/hub/server/state.h"
 
-/* What a struct hub_server may ask for: bits of client_can. */
+/* The requests that a struct hub_server may send: bits of client_can. */
 unsigned hub_server_client_can(void *data);
 
 /* A request for our client. Returns false if it is a request for something else. */

@@ -27,12 +27,12 @@ void hub_server_retire(struct hub_server *s, const char *why);
 /* Another config, which runs the same program. */
 void hub_server_set_config(struct hub_server *s, uint32_t index,
                            const struct config_server *config);
-/* A start that is under way is asked for again, by the new index. */
+/* Requests a start that the monitor has not answered again, by the new index. */
 void hub_server_ask_again(struct hub_server *s);
 
 const struct config_server *hub_server_config(const struct hub_server *s);
 bool hub_server_is_ready(const struct hub_server *s);
-/* Why it has FAILED; NULL when it has not. */
+/* Why it has FAILED; NULL in another state. */
 const char *hub_server_error(const struct hub_server *s);
 /* As known, perhaps from the cache; NULL: not known. */
 const struct hub_tools *hub_server_tools(const struct hub_server *s);
@@ -40,8 +40,8 @@ const char *hub_server_instructions(const struct hub_server *s);
 
 /* Starts it if it is STOPPED, or FAILED some time ago. */
 void hub_server_start_unasked(struct hub_server *s);
-/* What the monitor reports. _started() returns whether the server was asked for; if so, it takes
- * ownership of the descriptors. _failed(): nothing happens unless it was asked for. */
+/* The reports of the monitor. _started() returns whether its start was requested; if so, it takes ownership
+ * of the descriptors. _failed() does nothing unless its start was requested. */
 bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3]);
 void hub_server_start_failed(struct hub_server *s, const struct error *error);
 /* Returns whether the instance was this server's. */

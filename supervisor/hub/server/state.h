@@ -32,14 +32,14 @@ enum {
 struct hub_server;
 struct exchange_loop;
 
-/* What servers need of the hub. */
+/* The parts of the hub that servers need. */
 struct hub_server_host {
         struct event_base *base;
         int cache_dir; /* borrowed; -1: none */
         struct exchange_loop
                 *http; /* of servers that are reached by HTTP; the first one makes it */
         const struct hub_host *owner;
-        unsigned can; /* what any client so far can be asked for: bits of client_can */
+        unsigned can; /* capabilities of all clients so far: bits of client_can */
         /* The state of a server has changed, or another part of the catalogue. */
         void (*changed)(void *data);
         void *data;
@@ -47,7 +47,7 @@ struct hub_server_host {
 
 enum server_state {
         SERVER_STOPPED,
-        SERVER_STARTING,  /* the monitor was asked */
+        SERVER_STARTING,  /* requested from the monitor */
         SERVER_HANDSHAKE, /* the process runs */
         SERVER_LISTING,   /* tools/list is sent for the first time */
         SERVER_READY,
@@ -78,13 +78,14 @@ struct hub_server {
         struct hub_calls *calls;
 
         struct hub_tools *tools; /* NULL: not known */
-        unsigned declared; /* what the process was told that it may ask for: bits of client_can */
+        unsigned
+                declared; /* the capabilities of clients that the process received: bits of client_can */
         char *instructions;
         bool has_tools; /* this process may be asked for a list of tools */
         bool has_tasks; /* and may be told to run a tool as a task (2025-11-25) */
         bool cancels_tasks;
         bool has_resources, has_prompts, has_logging;
-        int log_level; /* the most detailed that it was told to send, as an index of log_levels */
+        int log_level; /* the most detailed level that it has received, plus 1; 0: none */
 
         bool is_refusal; /* the message that is handled has refused a request, which was not run */
         struct rate
@@ -123,6 +124,6 @@ void hub_server_release(struct hub_server *s);
 
 /* Ends it as FAILED; all its calls fail. */
 void hub_server_fail(struct hub_server *s, const struct error *err);
-/* The same; appends the last line of stderr to the message. */
+/* Ends it as FAILED with a message, to which the last line of stderr is appended. */
 void hub_server_failf(struct hub_server *s, const char *format, ...)
         __attribute__((format(printf, 2, 3)));

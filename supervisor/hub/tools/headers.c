@@ -146,7 +146,7 @@ static bool is_one_of(const char *key, const char *const *names)
         return false;
 }
 
-/* What a keyword of a schema has. */
+/* The value of a keyword of a schema. */
 static const char *search_keyword(struct search *s, const char *key, yyjson_val *value,
                                   bool is_reachable)
 {

@@ -24,12 +24,12 @@ struct tool_headers {
         size_t n;
 };
 
-/* Finds those of a tool. Returns why its schema breaks the rules, then the tool must not be used; NULL
- * when it does not. *ret is to be freed in both cases. Out of memory is a reason too. */
+/* Finds those of a tool. Returns how its schema breaks the rules: then the tool must not be used; NULL for a
+ * valid schema. *ret must be freed in both cases. Out of memory is a reason too. */
 const char *tool_headers_find(yyjson_val *schema, struct tool_headers *ret);
 void tool_headers_done(struct tool_headers *headers);
 
-/* Calls add() for each argument that is there. */
+/* Calls add() for each of these arguments that exists. */
 void tool_headers_mirror(const struct tool_headers *headers, yyjson_val *arguments,
                          void (*add)(void *to, const char *name, const char *value, size_t n),
                          void *to);

@@ -41,7 +41,6 @@ enum field {
 struct tool {
         yyjson_val *server, *value;
         size_t fields[FIELD_MAX + 1]; /* offsets in the text */
-        size_t name_length;           /* of the end of FIELD_QUALIFIED */
         unsigned points;
 };
 
@@ -83,28 +82,25 @@ static int append_parameters(struct search *s, yyjson_val *tool)
         return r;
 }
 
-static int append_qualified(struct search *s, struct tool *tool, yyjson_val *name)
+static int append_lower(struct search *s, yyjson_val *value)
 {
-        int r = tool_words_lower(&s->text, yyjson_get_str(tool->server),
-                                 yyjson_get_len(tool->server));
-
-        tool->name_length = yyjson_get_len(name);
-        if (r >= 0)
-                r = buffer_append(&s->text, ".", 1);
-        return r < 0 ? r : tool_words_lower(&s->text, yyjson_get_str(name), tool->name_length);
+        return tool_words_lower(&s->text, yyjson_get_str(value), yyjson_get_len(value));
 }
 
-static int append_field(struct search *s, struct tool *tool, enum field field)
+static int append_field(struct search *s, const struct tool *tool, enum field field)
 {
         yyjson_val *name = yyjson_obj_get(tool->value, "name");
+        int r;
 
         switch (field) {
         case FIELD_QUALIFIED:
-                return append_qualified(s, tool, name);
+                r = append_lower(s, tool->server);
+                if (r >= 0)
+                        r = buffer_append(&s->text, ".", 1);
+                return r < 0 ? r : append_lower(s, name);
         case FIELD_PLAIN:
-                return append_words(s, name, false);
         case FIELD_NAME:
-                return append_words(s, name, true);
+                return append_words(s, name, field == FIELD_NAME);
         case FIELD_SERVER:
                 return append_words(s, tool->server, true);
         case FIELD_DESCRIPTION:
@@ -119,12 +115,13 @@ static int add_tool(struct search *s, yyjson_val *server, yyjson_val *value)
         struct tool *tool = &s->tools[s->n++];
         int r = 0;
 
-        *tool = (struct tool){.server = yyjson_obj_get(server, "name"), .value = value};
+        *tool = (struct tool){.server = yyjson_obj_get(server, "name"),
+                              .value = value,
+                              .fields = {s->text.length}};
         for (int i = 0; i < FIELD_MAX && r >= 0; i++) {
-                tool->fields[i] = s->text.length;
                 r = append_field(s, tool, (enum field)i);
+                tool->fields[i + 1] = s->text.length;
         }
-        tool->fields[FIELD_MAX] = s->text.length;
         return r < 0 ? r : 0;
 }
 
@@ -212,7 +209,8 @@ static unsigned rate_name(const struct search *s, const struct tool *tool)
 {
         struct text qualified = field_of(s, tool, FIELD_QUALIFIED);
         struct text plain = field_of(s, tool, FIELD_PLAIN);
-        struct text name = {qualified.at + qualified.n - tool->name_length, tool->name_length};
+        size_t n = yyjson_get_len(yyjson_obj_get(tool->value, "name"));
+        struct text name = {qualified.at + qualified.n - n, n};
         struct text lower = {buffer_bytes(&s->lower), s->lower.length};
         struct text asked = {buffer_bytes(&s->plain), s->plain.length};
 

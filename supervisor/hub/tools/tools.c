@@ -21,7 +21,7 @@ struct tool {
 struct hub_tools {
         struct buffer text;
         STAILQ_HEAD(, tool) list; /* in the order of the server */
-        void *by_name;            /* the same as a tree (tsearch) */
+        void *by_name;            /* the list as a tree (tsearch) */
         size_t n;
         bool uses_headers;
         size_t n_left_out;

@@ -26,8 +26,8 @@ struct hub_tools;
 struct hub_tools *hub_tools_new(void);
 struct hub_tools *hub_tools_free(struct hub_tools *tools);
 
-/* The server is reached by HTTP in MCP 2026-07-28: arguments become headers where the schema says so, and
- * a tool whose schema says so wrongly is left out. Before the first addition. */
+/* The server is reached by HTTP in MCP 2026-07-28: the arguments that the schema names become headers,
+ * and a tool whose schema names them wrongly is left out. Before the first addition. */
 void hub_tools_use_headers(struct hub_tools *tools);
 
 /* Adds the array of tools of a tools/list result. Returns 0, 1 when a bound is reached and no further

@@ -1,8 +1,8 @@
 /*
  * The pipes of one server process.
  *
- * Each turn of the loop reads once from each pipe, so that a server that writes without end delays
- * nobody. A server that floods the hub with unexpected lines is not read for a moment: the full pipe
+ * Each turn of the loop reads once from each pipe, so that a server that writes without end does not
+ * delay the others. A server that floods the hub with unexpected lines is not read for a moment: the full pipe
  * then blocks it.
  */
 #include "supervisor/hub/transport/pipes.h"
@@ -139,7 +139,7 @@ static void on_late(evutil_socket_t fd, short what, void *data)
         struct pipes *c = data;
         const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
 
-        /* It was not the server that did not go on. */
+        /* The delay was not the server's. */
         if (c->claim.waits)
                 event_add(&c->late, &in);
         else

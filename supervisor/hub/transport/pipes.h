@@ -1,8 +1,8 @@
 /*
- * The pipes of one server process. Its stdout carries messages, one a line; its stderr goes to the
- * log; what is sent to it waits in a queue. Internal to the hub.
+ * The pipes of one server process. Its stdout carries messages, one per line; its stderr goes to
+ * the log; messages to it wait in a queue. Internal to the hub.
  *
- * What a server can make grow is bounded: a message (LINES_MAX), the queue, a line of stderr, how much
+ * Everything that a server can make grow is bounded: a message (LINES_MAX), the queue, a line of stderr, how much
  * of its output is read in a period of time.
  */
 #pragma once
@@ -12,7 +12,7 @@
 #include "supervisor/hub/transport/transport.h"
 
 enum {
-        CONNECTION_QUEUE_MAX = 64 << 20, /* bytes to be written, but for a single message */
+        CONNECTION_QUEUE_MAX = 64 << 20, /* bytes to be written, except a single message */
         PIPES_TURN = 1 << 20,            /* bytes that are written in one turn of the loop */
         CONNECTION_STDERR_LINE_MAX = 1024,
         CONNECTION_LINE_MS = 30000, /* for a line above CLAIM_MIN, from there to its end */

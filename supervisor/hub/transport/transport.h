@@ -16,14 +16,14 @@
 #include "rpc/large-line.h"
 #include "rpc/shared-text.h"
 
-/* What the owner of a connection wants to know. May close the connection in each of them. */
+/* Events for the owner of a connection, which may close it in each of them. */
 struct connection_host {
         /* For messages. */
         const char *(*name)(void *data);
         /* A message, as text. Returns whether it was expected; others count as a flood when they are
          * many. */
         bool (*line)(void *data, const char *line, size_t n);
-        /* The same for one above CLAIM_MIN bytes, which was parsed in the background. */
+        /* A message above CLAIM_MIN bytes, which was parsed in the background. Returns whether it was expected. */
         bool (*parsed)(void *data, struct large_line *line);
         /* The beginning of a line that was not complete in time; the rest is skipped. */
         void (*late)(void *data, const char *line, size_t n);
@@ -72,7 +72,7 @@ struct transport_kind {
         int (*prepare)(struct transport *t, size_t n, struct buffer **to);
         /* It was appended. Returns 0, or -ENOMEM: it is lost. */
         int (*commit)(struct transport *t, const struct outgoing *m);
-        /* Nothing is to come of the message that was prepared. */
+        /* The message that was prepared is not sent. */
         void (*abandon)(struct transport *t);
         bool (*has_input)(const struct transport *t);
         bool (*has_output)(const struct transport *t);
@@ -80,7 +80,7 @@ struct transport_kind {
         size_t (*queued)(const struct transport *t);
         const char *(*last_stderr)(struct transport *t);
         /* The rest may be NULL. */
-        /* The request was answered; it was given up. Returns whether the server knows of that. */
+        /* The request was answered; it was cancelled. Returns whether the server has been informed. */
         void (*answered)(struct transport *t, int64_t id);
         bool (*cancel)(struct transport *t, int64_t id, bool is_modern);
         /* The protocol version that initialize has agreed on. */
