@@ -16,16 +16,17 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "rpc/background.h"
 #include "supervisor/hub/access.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/call/call.h"
 #include "supervisor/hub/catalogue.h"
 #include "supervisor/hub/http/exchange.h"
-#include "supervisor/hub/search.h"
 #include "supervisor/hub/server/cached-tools.h"
 #include "supervisor/hub/server/calls.h"
 #include "supervisor/hub/server/requests.h"
 #include "supervisor/hub/server/server.h"
+#include "supervisor/hub/tools/tool-search.h"
 
 enum {
         CHANGED_MS = 20, /* several servers become ready together */
@@ -520,17 +521,68 @@ int hub_reload(struct hub *hub, const struct config *config, struct error *err)
 
 /* ---- search ---- */
 
+struct hub_search {
+        struct background_job job;        /* first */
+        struct catalogue_text *catalogue; /* a reference */
+        size_t n, limit;
+        void (*fn)(void *data, const char *found, size_t length);
+        void *data;
+        struct buffer found;
+        int r;
+        char query[];
+};
+
+static void run_search(struct background_job *job)
+{
+        struct hub_search *search = (void *)job;
+
+        search->r = tool_search(&search->catalogue->bytes, search->query, search->n, search->limit,
+                                &search->found);
+}
+
+static void free_search(struct background_job *job)
+{
+        struct hub_search *search = (void *)job;
+
+        catalogue_text_unref(search->catalogue);
+        background_free(search->found.data, search->found.allocated);
+        free(search);
+}
+
+static void on_searched(struct background_job *job)
+{
+        struct hub_search *search = (void *)job;
+        bool good = search->r >= 0;
+
+        search->fn(search->data, good ? buffer_bytes(&search->found) : NULL,
+                   good ? search->found.length : 0);
+        free_search(job);
+}
+
 int hub_search(struct hub *hub, const struct config_profile *profile, const char *query, size_t n,
                size_t limit, void (*fn)(void *data, const char *found, size_t length), void *data,
                void **ret)
 {
         struct catalogue_text *catalogue = catalogue_views_get(&hub->views, profile, NULL);
+        static const struct background_kind kind = {run_search, on_searched, free_search};
 
-        return catalogue ? search_start(hub->base, catalogue, query, n, limit, fn, data, ret)
-                         : -ENOMEM;
+        n = n < TOOL_SEARCH_BYTES_MAX ? n : TOOL_SEARCH_BYTES_MAX;
+        struct hub_search *search = catalogue ? malloc(sizeof(*search) + n) : NULL;
+        if (!search)
+                return -ENOMEM;
+        *search = (struct hub_search){.catalogue = catalogue_text_ref(catalogue),
+                                      .n = n,
+                                      .limit = limit,
+                                      .fn = fn,
+                                      .data = data};
+        memcpy(search->query, query, n);
+        buffer_init(&search->found, TOOL_SEARCH_ANSWER_MAX);
+        *ret = search;
+        background_start(&search->job, &kind, hub->base);
+        return 0;
 }
 
 void hub_search_cancel(struct hub_search *search)
 {
-        search_cancel(search);
+        background_cancel(&search->job);
 }
