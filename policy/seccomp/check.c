@@ -7,11 +7,12 @@
  * the bits set that the kernel ignores (CVE-2019-10063: setting bit 32 evaded a filter that compared
  * 64 bits of an argument that the kernel reads as 32 bits).
  */
+#include "policy/seccomp/check.h"
+
 #include <errno.h>
 #include <linux/audit.h>
 
 #include "policy/seccomp/bpf-eval.h"
-#include "policy/seccomp/rules.h"
 
 #define X32_BIT 0x40000000
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "policy/seccomp/check.h"
 #include "policy/seccomp/filter-compile.h"
 
 static void cleanup_entries(struct filter_entries *entries)

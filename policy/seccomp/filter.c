@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "policy/seccomp/check.h"
 #include "policy/seccomp/filter-compile.h"
 #include "policy/seccomp/filter-ready.h"
 

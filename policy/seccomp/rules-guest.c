@@ -6,6 +6,8 @@
  * errno that programs handle: sendfile and copy_file_range fail as on a file system without them, so
  * that shutil, cp and node fall back to read and write.
  */
+#include "policy/seccomp/rules-guest.h"
+
 #include <asm/ioctls.h>
 #include <linux/fs.h>
 #include <linux/memfd.h>
@@ -17,8 +19,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-
-#include "policy/seccomp/rules-internal.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41

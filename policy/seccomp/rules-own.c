@@ -1,4 +1,6 @@
 /* The filters of Cloister's own processes: init, stub, image reader and broker. */
+#include "policy/seccomp/rules-own.h"
+
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <linux/prctl.h>
@@ -8,8 +10,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-
-#include "policy/seccomp/rules-internal.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41

@@ -1,9 +1,9 @@
 /* The sockets that a guest may create, and the options that it may set. */
+#include "policy/seccomp/rules-sockets.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-
-#include "policy/seccomp/rules-internal.h"
 
 #define OPTION(level, option) RULE("setsockopt", ALLOW, EQUAL(1, level), EQUAL(2, option))
 

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/seccomp/rules-internal.h"
+#include "policy/seccomp/rules-guest.h"
+#include "policy/seccomp/rules-own.h"
+#include "policy/seccomp/rules-sockets.h"
 
 static const char *const kind_names[] = {
         [FILTER_WORKER] = "worker",

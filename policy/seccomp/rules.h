@@ -12,12 +12,11 @@
 #pragma once
 
 #include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "policy/seccomp/rule.h"
 
 enum filter_kind {
         FILTER_WORKER,          /* the guest */
@@ -42,24 +41,8 @@ enum filter_kind {
 const char *filter_kind_name(enum filter_kind kind);
 
 enum {
-        FILTER_COMPARES_MAX = 3,
         FILTER_PARTS_MAX = 7,
         FILTER_NAME_MAX = 32,
-};
-
-/* (argument & mask) == value, or, if unequal, argument != value with all 64 bits (mask UINT64_MAX).
- */
-struct filter_compare {
-        uint64_t mask; /* 0: no comparison, the list ends here */
-        uint64_t value;
-        uint8_t argument;
-        bool unequal;
-};
-
-struct filter_rule {
-        const char *calls; /* names, separated by white space; NULL ends a list of rules */
-        uint32_t action;   /* SECCOMP_RET_… */
-        struct filter_compare compares[FILTER_COMPARES_MAX];
 };
 
 struct filter_table {
@@ -97,22 +80,3 @@ void filter_entries_done(struct filter_entries *entries);
 
 /* The answer of the table to one call; the architecture is ignored. */
 uint32_t filter_decide(const struct filter_entries *entries, const struct seccomp_data *data);
-
-/*
- * Checks a compiled program against its table: every call number below FILTER_CHECK_CALLS and some
- * larger ones, the x32 numbers, other architectures; for each rule, arguments that match and
- * arguments that differ in any one bit; for each rule of the other tables, arguments that match it.
- * Returns 0, or -EIO with the first difference.
- */
-enum { FILTER_CHECK_CALLS = 600 };
-
-int filter_check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
-                 uint32_t arch, struct error *err);
-
-/*
- * A hash of everything that filter_check() depends on: program, table, numbers and architecture. If
- * a program passed the check and its fingerprint is the same elsewhere, it passes there too. The hash
- * detects accidental differences; it is no protection against a forged program.
- */
-uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
-                            size_t n, uint32_t arch);

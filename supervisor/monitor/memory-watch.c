@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "supervisor/monitor/process/process-memory.h"
 #include "supervisor/monitor/process/process-rest.h"
+#include "supervisor/monitor/template/sandbox-memory.h"
 
 enum {
         ACTIVE_MS = 20,

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/template/sandbox-copy.h"
 
 static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
 {

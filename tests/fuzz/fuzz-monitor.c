@@ -31,7 +31,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "tests/fuzz/descriptors.h"
 #include "tests/fuzz/events.h"

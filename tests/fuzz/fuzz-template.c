@@ -38,7 +38,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"

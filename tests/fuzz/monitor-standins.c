@@ -13,6 +13,8 @@
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/template-files.h"
 #include "supervisor/monitor/template/network-check.h"
+#include "supervisor/monitor/template/sandbox-copy.h"
+#include "supervisor/monitor/template/sandbox-memory.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/template/template.h"
 #include "supervisor/monitor/upstream/upstream.h"

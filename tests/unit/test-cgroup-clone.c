@@ -10,9 +10,12 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
+#include "supervisor/monitor/cgroup/cgroup-members.h"
 #include "supervisor/monitor/cgroup/cgroup-place.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/cgroup/cgroup2.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "tests/unit/test.h"
 

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "supervisor/monitor/cgroup/cgroup-members.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/cgroup/stale.h"

@@ -1,4 +1,5 @@
 /* The filters that the build compiled: used if their fingerprint is right, never otherwise. */
+#include "policy/seccomp/check.h"
 #include "tests/unit/filter-program.h"
 
 /* filter_check() finds each program wrong for every other table. */

@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "policy/seccomp/bpf-eval.h"
+#include "policy/seccomp/check.h"
 #include "tests/unit/filter-program.h"
 #include "tests/unit/test.h"
 

@@ -16,6 +16,8 @@
  *
  * Without CAP_DAC_OVERRIDE we cannot write a file that we gave away: we take ownership back first.
  */
+#include "supervisor/monitor/cgroup/cgroup-members.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -33,7 +35,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/mount.h"
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/ids/userns.h"
 #include "supervisor/monitor/process/child.h"

@@ -20,80 +20,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup1.h"
+#include "supervisor/monitor/cgroup/cgroup2.h"
 #include "supervisor/monitor/cgroup/stale.h"
 
 enum { BATCH_PAGES = 64 }; /* MEMCG_CHARGE_BATCH */
 
-enum { REMOVE_ALL_MS = 500, RETRY_MIN_MS = 1, RETRY_MAX_MS = 512, LEFTOVERS_MAX = 1024 };
+enum { RETRY_MIN_MS = 1, RETRY_MAX_MS = 512, LEFTOVERS_MAX = 1024 };
 
 /* ---- the parent ---- */
-
-static int make_parent(struct hierarchy *h, const char *name)
-{
-        struct stat st;
-
-        /* Twice: a janitor may have removed the directory as stale before it was locked. */
-        for (int i = 0; i < 2; i++) {
-                if (mkdirat(h->base_fd, name, 0711) < 0 && errno != EEXIST)
-                        return -errno;
-                h->fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                if (h->fd >= 0 && flock(h->fd, LOCK_EX | LOCK_NB) == 0 &&
-                    fstatat(h->base_fd, name, &st, 0) == 0)
-                        return 0;
-                cleanup_close(&h->fd);
-                h->fd = -1;
-        }
-        return -EAGAIN;
-}
-
-static void hierarchy_done(struct hierarchy *h)
-{
-        free(h->base_path);
-        free(h->path);
-        cleanup_close(&h->base_fd);
-        cleanup_close(&h->fd);
-}
-
-int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
-                         struct error *err)
-{
-        struct hierarchy h = {.controllers = controllers, .base_fd = -1, .fd = -1};
-        int r = -ENOMEM;
-
-        h.base_path = strdup(base);
-        if (!h.base_path || asprintf(&h.path, "%s/%s", base, cgroups->name) < 0) {
-                h.path = NULL;
-        } else {
-                h.base_fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                r = h.base_fd < 0 ? -errno : make_parent(&h, cgroups->name);
-        }
-        if (r < 0) {
-                if (h.base_fd >= 0)
-                        unlinkat(h.base_fd, cgroups->name, AT_REMOVEDIR);
-                error_errno(err, -r, "cgroup: make a directory in %s", base);
-                hierarchy_done(&h);
-                return r;
-        }
-        cgroups->items[cgroups->count++] = h;
-        return 0;
-}
-
-static void forget_hierarchies(struct cgroups *cgroups)
-{
-        for (size_t i = 0; i < cgroups->count; i++) {
-                if (cgroups->items[i].base_fd >= 0)
-                        cgroup_tree_remove(cgroups->items[i].base_fd, cgroups->name, REMOVE_ALL_MS);
-                hierarchy_done(&cgroups->items[i]);
-        }
-        cgroups->count = 0;
-}
 
 /* Whether limits can be set is found out by making a leaf with them. */
 static int try_leaf(struct cgroups *cgroups, struct error *err)
@@ -126,7 +67,7 @@ static int try_version(struct cgroups *cgroups, const struct cgroup_operations *
         }
         if (r < 0) {
                 cgroups->operations = NULL;
-                forget_hierarchies(cgroups);
+                cgroups_forget_hierarchies(cgroups);
         }
         return r;
 }
@@ -228,7 +169,7 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
         if (cgroups->retry)
                 event_free(cgroups->retry);
         cleanup_close(&cgroups->mount);
-        forget_hierarchies(cgroups);
+        cgroups_forget_hierarchies(cgroups);
         for (size_t i = 0; i < cgroups->n_leftovers; i++)
                 free(cgroups->leftovers[i]);
         free(cgroups->leftovers);
@@ -384,32 +325,6 @@ struct cgroup *cgroup_free(struct cgroup *cgroup)
                 add_leftover(cgroup->owner, cgroup->name);
         free(cgroup);
         return NULL;
-}
-
-int cgroup_leaf_fd(const struct cgroup *cgroup, enum cgroup_controller controller)
-{
-        for (size_t i = 0; i < cgroup->owner->count; i++) {
-                if (cgroup->owner->items[i].controllers & controller)
-                        return cgroup->fds[i];
-        }
-        return -1;
-}
-
-int cgroup_set(const struct cgroup *cgroup, enum cgroup_controller controller, const char *file,
-               const char *text, struct error *err)
-{
-        int r = cgroup_write(cgroup_leaf_fd(cgroup, controller), file, text);
-
-        return r < 0 ? error_errno(err, -r, "cgroup: write %s to %s", text, file) : 0;
-}
-
-int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller controller,
-                      const char *file, uint64_t value, struct error *err)
-{
-        char text[24];
-
-        snprintf(text, sizeof(text), "%" PRIu64, value);
-        return cgroup_set(cgroup, controller, file, text, err);
 }
 
 int cgroup_set_memory(struct cgroup *cgroup, uint64_t bytes, struct error *err)

@@ -15,11 +15,10 @@
 #include "base/error.h"
 #include "policy/limits.h"
 #include "rpc/monitor-messages.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 
 struct cgroups; /* the hierarchies and our parent directory in each */
 struct cgroup;  /* one sandbox's leaf */
-
-enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 /* Missing permission is no error: the version is CGROUP_NONE then, and *why says what to change.
  * is_ours: our present group contains only our processes, because a scope was made for us. */
@@ -56,31 +55,10 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
 /* Kills all processes in it and removes it, without waiting for them. */
 struct cgroup *cgroup_free(struct cgroup *cgroup);
 
-/* Moves a process into the leaf in all hierarchies. Takes back ownership that cgroup_lend() gave
- * away. */
-int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err);
-
-/*
- * Version 2: lets a process with these host ids, which is itself in one of our leaves, clone
- * another one into this leaf. For that it becomes the owner of cgroup.procs of the leaf and of our
- * parent directory, and of nothing else. Returns an O_PATH descriptor of the leaf; it gives access
- * to the names of our leaves only, and not for writing. Negative errno: -EOPNOTSUPP on version 1,
- * -EPERM without CAP_CHOWN for ids that are not ours.
- */
-int cgroup_lend(struct cgroup *cgroup, uid_t uid, gid_t gid);
-
 /* Changes the limit of memory. On version 1 -EBUSY if more is used. */
 int cgroup_set_memory(struct cgroup *cgroup, uint64_t bytes, struct error *err);
 /* Sets the maximum of processes. Best effort. */
 void cgroup_set_pids(struct cgroup *cgroup, uint32_t pids);
-
-int cgroup_dir(const struct cgroup *cgroup); /* version 2: borrowed; -1: version 1 */
-
-/* Version 2: whether a living process is in the leaf. */
-bool cgroup_holds(const struct cgroup *cgroup, pid_t pid);
-
-/* Version 2: raises its cpu.weight above that of its siblings. Best effort. */
-void cgroup_prefer(struct cgroup *cgroup);
 
 int cgroup_kill(struct cgroup *cgroup); /* with cgroup.kill; -EOPNOTSUPP without it */
 

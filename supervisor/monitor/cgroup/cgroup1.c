@@ -1,8 +1,9 @@
 /* Version 1: one hierarchy for each controller, and a leaf in the version 2 tree, which has no
  * controllers but can kill. */
+#include "supervisor/monitor/cgroup/cgroup1.h"
+
 #include <errno.h>
 
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 
 enum { PERIOD_US = 100000 };

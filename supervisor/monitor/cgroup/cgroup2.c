@@ -7,6 +7,8 @@
  * "supervisor"; else, as root without systemd, the root of the mount; else systemd is asked for a
  * scope (cgroup-scope.h).
  */
+#include "supervisor/monitor/cgroup/cgroup2.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/cgroup/cgroup-internal.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 
 enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };

@@ -4,9 +4,10 @@
  * The pid that the broker names comes from the worker: it may be any number. Only a child of init is
  * looked at here, and init takes none that is not stopped.
  */
+#include "supervisor/monitor/template/sandbox-copy.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/template/sandbox-internal.h"
+#include "supervisor/monitor/template/sandbox-held.h"
 
 enum {
         CHILDREN_TEXT = 64 * 1024,
@@ -25,24 +26,11 @@ enum {
         SCORE_TIMEOUT_MS = 5000,
         RESERVE_LEAST = 4 << 20, /* pages that a fork writes to, or has made for itself */
         RESERVE_PART = 128,      /* of limits.memory: page tables of two forks are a 256th of it */
-        COPY_PIDS = 2,           /* a copy and its helper */
 };
 
 /* oom_score_adj: the kernel ends a worker before its copy. */
 #define SCORE_WORKER "1000"
 #define SCORE_COPY   "500"
-
-static int send_request(struct sandbox *s, const struct init_request *request)
-{
-        ssize_t n = write(s->control, request, sizeof(*request));
-
-        return n == sizeof(*request) ? 0 : n < 0 ? -errno : -EIO;
-}
-
-int sandbox_ask_init(struct sandbox *s, enum init_verb verb, pid_t pid)
-{
-        return send_request(s, &(struct init_request){.verb = verb, .pid = pid});
-}
 
 /* ---- finding it ---- */
 
@@ -185,19 +173,9 @@ static void forget(struct sandbox_copy *copy)
         *copy = (struct sandbox_copy){.dir = -1};
 }
 
-/* NULL: there is none with this pid. */
-static struct sandbox_copy *find_copy(struct sandbox *s, pid_t pid)
-{
-        for (size_t i = 0; i < s->n_copies; i++) {
-                if (s->copies[i].pid == pid)
-                        return &s->copies[i];
-        }
-        return NULL;
-}
-
 static void remove_copy(struct sandbox *s, pid_t pid)
 {
-        struct sandbox_copy *copy = find_copy(s, pid);
+        struct sandbox_copy *copy = sandbox_find_copy(s, pid);
 
         if (!copy)
                 return;
@@ -243,7 +221,55 @@ static int offer(struct sandbox *s, uint64_t held)
         }
         memcpy(request.instead, s->instead, sizeof(request.instead));
         s->held = held;
-        return send_request(s, &request);
+        return sandbox_send_init(s, &request);
+}
+
+static void add_copy(struct sandbox *s)
+{
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++)
+                remove_copy(s, s->instead[i]);
+        if (s->n_copies == INIT_COPIES_MAX) { /* init has as many places */
+                forget(&s->candidate);
+                return;
+        }
+        s->copies[s->n_copies++] = s->candidate;
+        s->candidate = (struct sandbox_copy){.dir = -1};
+        set_limit(s);
+}
+
+void sandbox_end_keep(struct sandbox *s, int r)
+{
+        uint32_t serial = s->keep_serial;
+
+        if (serial == 0)
+                return;
+        s->keep_serial = 0;
+        s->counting = child_task_cancel(s->counting);
+        if (r >= 0)
+                add_copy(s);
+        else
+                forget(&s->candidate);
+        s->host->kept(s->host->data, s, serial, r);
+        if (r >= 0 && s->n_copies > 0)
+                set_score(s, s->copies[s->n_copies - 1].dir, SCORE_COPY);
+}
+
+static void on_held(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
+                    size_t n_fds)
+{
+        struct sandbox *s = data;
+        uint64_t held = UINT64_MAX;
+
+        (void)fds;
+        (void)n_fds;
+        s->counting = NULL;
+        if (error)
+                log_warning("memory of the copies of session %u: %s", s->handle, error->text);
+        else
+                memcpy(&held, reply, sizeof(held));
+        int r = offer(s, held);
+        if (r < 0)
+                sandbox_end_keep(s, r);
 }
 
 int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instead[INIT_INSTEAD_MAX],
@@ -261,7 +287,7 @@ int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instea
         memcpy(s->instead, instead, sizeof(s->instead));
         s->keep_serial = serial;
         uint64_t held = sandbox_held_at_most(s);
-        if (held > s->limit && sandbox_ask_held(s) >= 0)
+        if (held > s->limit && sandbox_ask_held(s, on_held) >= 0)
                 return 0;
         r = offer(s, held);
         if (r < 0) {
@@ -271,56 +297,21 @@ int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instea
         return r;
 }
 
-static void add_copy(struct sandbox *s)
-{
-        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++)
-                remove_copy(s, s->instead[i]);
-        if (s->n_copies == INIT_COPIES_MAX) { /* init has as many places */
-                forget(&s->candidate);
-                return;
-        }
-        s->copies[s->n_copies++] = s->candidate;
-        s->candidate = (struct sandbox_copy){.dir = -1};
-        set_limit(s);
-}
-
-static void end_keep(struct sandbox *s, int r)
-{
-        uint32_t serial = s->keep_serial;
-
-        if (serial == 0)
-                return;
-        s->keep_serial = 0;
-        s->counting = child_task_cancel(s->counting);
-        if (r >= 0)
-                add_copy(s);
-        else
-                forget(&s->candidate);
-        s->host->kept(s->host->data, s, serial, r);
-        if (r >= 0 && s->n_copies > 0)
-                set_score(s, s->copies[s->n_copies - 1].dir, SCORE_COPY);
-}
-
-void sandbox_take_held(struct sandbox *s, uint64_t held)
-{
-        int r = offer(s, held);
-
-        if (r < 0)
-                end_keep(s, r);
-}
-
-void sandbox_drop_keep(struct sandbox *s)
-{
-        end_keep(s, -ESRCH);
-}
-
 /* The limit is set again when the next one is taken: the worker may have grown. */
 int sandbox_drop(struct sandbox *s, pid_t pid)
 {
-        if (!find_copy(s, pid))
+        if (!sandbox_find_copy(s, pid))
                 return -ESRCH;
         remove_copy(s, pid);
         return sandbox_ask_init(s, INIT_DROP, pid);
+}
+
+void sandbox_note_gone(struct sandbox *s, pid_t pid)
+{
+        if (!sandbox_find_copy(s, pid))
+                return;
+        remove_copy(s, pid);
+        s->host->gone(s->host->data, s, pid);
 }
 
 /* They end with the worker, or the one of them that was chosen is the worker. */
@@ -332,19 +323,18 @@ static void remove_aside(struct sandbox *s)
         }
 }
 
-static void note_gone(struct sandbox *s, pid_t pid)
+void sandbox_promote_copy(struct sandbox *s, pid_t pid)
 {
-        if (!find_copy(s, pid))
-                return;
+        set_score(s, sandbox_find_copy(s, pid)->dir, SCORE_WORKER);
         remove_copy(s, pid);
-        s->host->gone(s->host->data, s, pid);
+        remove_aside(s);
 }
 
 /* ---- the restore ---- */
 
 int sandbox_restore(struct sandbox *s, pid_t pid)
 {
-        if (pid != 0 && !find_copy(s, pid))
+        if (pid != 0 && !sandbox_find_copy(s, pid))
                 return -ESRCH;
         return sandbox_ask_init(s, INIT_RESTORE, pid);
 }
@@ -352,111 +342,4 @@ int sandbox_restore(struct sandbox *s, pid_t pid)
 int sandbox_wake(struct sandbox *s, bool rolls_back)
 {
         return sandbox_ask_init(s, INIT_WAKE, rolls_back);
-}
-
-static int open_counters(struct sandbox *s, const struct sandbox_copy *copy,
-                         int fds[SESSION_COUNTERS])
-{
-        int all[SESSION_FDS] = {-1, -1, -1, -1, -1, -1, -1};
-        struct error error = {};
-        int r = 0;
-
-        if (s->cgroup) {
-                r = cgroup_open_usage(s->cgroup, all, &error);
-        } else {
-                all[SESSION_CPU] = openat(copy->dir, "stat", O_RDONLY | O_CLOEXEC);
-                all[SESSION_MEMORY_PEAK] = openat(copy->dir, "status", O_RDONLY | O_CLOEXEC);
-                all[SESSION_MEMORY] = openat(copy->dir, "status", O_RDONLY | O_CLOEXEC);
-        }
-        for (int i = 0; i < SESSION_COUNTERS; i++) {
-                fds[i] = all[SESSION_CPU + i];
-                if (fds[i] < 0)
-                        r = -EIO;
-        }
-        if (r < 0)
-                fd_close_many(fds, SESSION_COUNTERS);
-        return r;
-}
-
-static void take_cleared(struct sandbox *s, const struct init_report *report)
-{
-        struct monitor_ended how = {.wait_status = report->value,
-                                    .copy = (uint32_t)report->pid,
-                                    .last_pid = (uint32_t)report->last};
-        const struct sandbox_copy *copy = find_copy(s, report->pid);
-        int fds[SESSION_COUNTERS];
-
-        /* A template of a hostile image could write to the pipe. */
-        if (!copy || open_counters(s, copy, fds) < 0) {
-                sandbox_kill(s);
-                return;
-        }
-        sandbox_drop_keep(s);
-        sandbox_count(s, &how);
-        s->host->cleared(s->host->data, s, &how, fds);
-        set_score(s, copy->dir, SCORE_WORKER);
-        remove_copy(s, report->pid);
-        remove_aside(s);
-}
-
-/* ---- reports ---- */
-
-int sandbox_ask_count(struct sandbox *s, bool looks)
-{
-        return sandbox_ask_init(s, INIT_COUNT, looks);
-}
-
-static void pass_count(struct sandbox *s, const struct init_report *report, uint32_t own)
-{
-        s->host->counted(s->host->data, s,
-                         &(struct monitor_counted){.last_pid = (uint32_t)report->last, .own = own});
-}
-
-static void take_report(struct sandbox *s, const struct init_report *report)
-{
-        if (report->kind == INIT_ENDED) {
-                s->wait_status = report->value;
-                s->last_pid = (uint32_t)report->last;
-        } else if (s->counting && (report->kind == INIT_KEPT || report->kind == INIT_REFUSED)) {
-                /* init was not asked yet: a template of a hostile image could write to the pipe. */
-                sandbox_kill(s);
-        } else if (report->kind == INIT_KEPT || report->kind == INIT_REFUSED) {
-                pass_count(s, report, report->kind == INIT_KEPT ? COPY_PIDS : 0);
-                end_keep(s, report->kind == INIT_KEPT ? 0 : -ESRCH);
-        } else if (report->kind == INIT_GONE) {
-                note_gone(s, report->pid);
-        } else if (report->kind == INIT_CLEARED) {
-                take_cleared(s, report);
-        } else if (report->kind == INIT_COUNTED) {
-                pass_count(s, report, 0);
-        }
-}
-
-void sandbox_read_reports(struct sandbox *s)
-{
-        struct init_report report;
-
-        while (read(s->report, &report, sizeof(report)) == sizeof(report))
-                take_report(s, &report);
-}
-
-/* At init's end on_end() reads what is left. */
-static void on_report(evutil_socket_t fd, short what, void *data)
-{
-        struct sandbox *s = data;
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-
-        (void)what;
-        if (poll(&p, 1, 0) == 1 && !(p.revents & POLLIN))
-                event_del(s->reports);
-        else
-                sandbox_read_reports(s);
-}
-
-int sandbox_watch_reports(struct sandbox *s, struct error *err)
-{
-        s->reports = event_new(s->host->base, s->report, EV_READ | EV_PERSIST, on_report, s);
-        if (!s->reports || event_add(s->reports, NULL) < 0)
-                return error_errno(err, ENOMEM, "watch init's reports");
-        return 0;
 }

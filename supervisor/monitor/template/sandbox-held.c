@@ -11,6 +11,8 @@
  * control group, or memory-watch.c) counts it in any case, against a limit that is never above twice
  * s->limit and the reserve.
  */
+#include "supervisor/monitor/template/sandbox-held.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +21,6 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "supervisor/monitor/process/process-memory.h"
-#include "supervisor/monitor/template/sandbox-internal.h"
 
 enum { EXACT_TIMEOUT_MS = 2000 };
 
@@ -73,23 +74,7 @@ static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
         return 0;
 }
 
-static void on_exact(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
-                     size_t n_fds)
-{
-        struct sandbox *s = data;
-        uint64_t held = UINT64_MAX;
-
-        (void)fds;
-        (void)n_fds;
-        s->counting = NULL;
-        if (error)
-                log_warning("memory of the copies of session %u: %s", s->handle, error->text);
-        else
-                memcpy(&held, reply, sizeof(held));
-        sandbox_take_held(s, held);
-}
-
-int sandbox_ask_held(struct sandbox *s)
+int sandbox_ask_held(struct sandbox *s, child_task_done *done)
 {
         const struct child_task_spec spec = {.name = "cloister-copies",
                                              .reply_size = sizeof(uint64_t),
@@ -100,7 +85,7 @@ int sandbox_ask_held(struct sandbox *s)
 
         if (!s->host->tasks)
                 return -EOPNOTSUPP;
-        int r = child_task_start(s->host->tasks, &spec, on_exact, s, &s->counting, &error);
+        int r = child_task_start(s->host->tasks, &spec, done, s, &s->counting, &error);
         if (r < 0)
                 log_warning("memory of the copies of session %u: %s", s->handle, error.text);
         return r;

@@ -1,4 +1,6 @@
 /* A sandbox whose memory no control group counts, and that is over its limit. */
+#include "supervisor/monitor/template/sandbox-memory.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +11,8 @@
 
 #include "base/cleanup.h"
 #include "supervisor/monitor/process/process-cursor.h"
-#include "supervisor/monitor/template/sandbox-internal.h"
+#include "supervisor/monitor/template/sandbox-copy.h"
+#include "supervisor/monitor/template/sandbox-process.h"
 
 enum { KILLED_MAX = 256 }; /* takes a millisecond */
 
@@ -53,15 +56,6 @@ static void kill_one(int proc, long pid, const struct stat *namespace)
         if (fd >= 0 && stat_namespace(fd, ".", &of) == 0 && of.st_ino == namespace->st_ino &&
             of.st_dev == namespace->st_dev)
                 syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-}
-
-bool sandbox_is_copy(const struct sandbox *s, pid_t pid)
-{
-        for (size_t i = 0; i < s->n_copies; i++) {
-                if (s->copies[i].pid == pid)
-                        return true;
-        }
-        return s->keep_serial != 0 && s->candidate.pid == pid;
 }
 
 /* All but init and the copies, where they have our id (else EPERM). init does the same, and reaches those

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +17,15 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/template/sandbox-internal.h"
+#include "supervisor/monitor/cgroup/cgroup-members.h"
+#include "supervisor/monitor/template/sandbox-copy.h"
+#include "supervisor/monitor/template/sandbox-memory.h"
+#include "supervisor/monitor/template/sandbox-process.h"
 
-enum { PIPE_SMALL = 4096 }; /* bytes: one page */
+enum {
+        PIPE_SMALL = 4096, /* bytes: one page */
+        COPY_PIDS = 2,     /* a copy and its helper */
+};
 
 static int new_pipe(int *read_end, int *write_end, bool for_output, struct error *err)
 {
@@ -240,7 +247,7 @@ static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err
                        : 0;
 }
 
-void sandbox_count(struct sandbox *s, struct monitor_ended *how)
+static void count(struct sandbox *s, struct monitor_ended *how)
 {
         if (s->cgroup) {
                 uint32_t kills = cgroup_oom_kills(s->cgroup);
@@ -254,6 +261,111 @@ void sandbox_count(struct sandbox *s, struct monitor_ended *how)
         s->is_out_of_memory = false;
 }
 
+/* ---- reports of init ---- */
+
+static int open_counters(struct sandbox *s, const struct sandbox_copy *copy,
+                         int fds[SESSION_COUNTERS])
+{
+        int all[SESSION_FDS] = {-1, -1, -1, -1, -1, -1, -1};
+        struct error error = {};
+        int r = 0;
+
+        if (s->cgroup) {
+                r = cgroup_open_usage(s->cgroup, all, &error);
+        } else {
+                all[SESSION_CPU] = openat(copy->dir, "stat", O_RDONLY | O_CLOEXEC);
+                all[SESSION_MEMORY_PEAK] = openat(copy->dir, "status", O_RDONLY | O_CLOEXEC);
+                all[SESSION_MEMORY] = openat(copy->dir, "status", O_RDONLY | O_CLOEXEC);
+        }
+        for (int i = 0; i < SESSION_COUNTERS; i++) {
+                fds[i] = all[SESSION_CPU + i];
+                if (fds[i] < 0)
+                        r = -EIO;
+        }
+        if (r < 0)
+                fd_close_many(fds, SESSION_COUNTERS);
+        return r;
+}
+
+static void take_cleared(struct sandbox *s, const struct init_report *report)
+{
+        struct monitor_ended how = {.wait_status = report->value,
+                                    .copy = (uint32_t)report->pid,
+                                    .last_pid = (uint32_t)report->last};
+        const struct sandbox_copy *copy = sandbox_find_copy(s, report->pid);
+        int fds[SESSION_COUNTERS];
+
+        /* A template of a hostile image could write to the pipe. */
+        if (!copy || open_counters(s, copy, fds) < 0) {
+                sandbox_kill(s);
+                return;
+        }
+        sandbox_end_keep(s, -ESRCH);
+        count(s, &how);
+        s->host->cleared(s->host->data, s, &how, fds);
+        sandbox_promote_copy(s, report->pid);
+}
+
+int sandbox_ask_count(struct sandbox *s, bool looks)
+{
+        return sandbox_ask_init(s, INIT_COUNT, looks);
+}
+
+static void pass_count(struct sandbox *s, const struct init_report *report, uint32_t own)
+{
+        s->host->counted(s->host->data, s,
+                         &(struct monitor_counted){.last_pid = (uint32_t)report->last, .own = own});
+}
+
+static void take_report(struct sandbox *s, const struct init_report *report)
+{
+        if (report->kind == INIT_ENDED) {
+                s->wait_status = report->value;
+                s->last_pid = (uint32_t)report->last;
+        } else if (s->counting && (report->kind == INIT_KEPT || report->kind == INIT_REFUSED)) {
+                /* init was not asked yet: a template of a hostile image could write to the pipe. */
+                sandbox_kill(s);
+        } else if (report->kind == INIT_KEPT || report->kind == INIT_REFUSED) {
+                pass_count(s, report, report->kind == INIT_KEPT ? COPY_PIDS : 0);
+                sandbox_end_keep(s, report->kind == INIT_KEPT ? 0 : -ESRCH);
+        } else if (report->kind == INIT_GONE) {
+                sandbox_note_gone(s, report->pid);
+        } else if (report->kind == INIT_CLEARED) {
+                take_cleared(s, report);
+        } else if (report->kind == INIT_COUNTED) {
+                pass_count(s, report, 0);
+        }
+}
+
+static void read_reports(struct sandbox *s)
+{
+        struct init_report report;
+
+        while (read(s->report, &report, sizeof(report)) == sizeof(report))
+                take_report(s, &report);
+}
+
+/* At init's end on_end() reads what is left. */
+static void on_report(evutil_socket_t fd, short what, void *data)
+{
+        struct sandbox *s = data;
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+
+        (void)what;
+        if (poll(&p, 1, 0) == 1 && !(p.revents & POLLIN))
+                event_del(s->reports);
+        else
+                read_reports(s);
+}
+
+static int watch_reports(struct sandbox *s, struct error *err)
+{
+        s->reports = event_new(s->host->base, s->report, EV_READ | EV_PERSIST, on_report, s);
+        if (!s->reports || event_add(s->reports, NULL) < 0)
+                return error_errno(err, ENOMEM, "watch init's reports");
+        return 0;
+}
+
 static void on_end(evutil_socket_t fd, short what, void *data)
 {
         struct sandbox *s = data;
@@ -264,11 +376,11 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
         children_remove(s->host->children, s->pid);
         close(take_fd(s->pidfd));
-        sandbox_read_reports(s);
-        sandbox_drop_keep(s);
+        read_reports(s);
+        sandbox_end_keep(s, -ESRCH);
         how.wait_status = s->wait_status;
         how.last_pid = s->last_pid;
-        sandbox_count(s, &how);
+        count(s, &how);
         s->host->ended(s->host->data, s, &how);
 }
 
@@ -282,7 +394,7 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
                 if (!s->end || event_add(s->end, NULL) < 0)
                         r = error_errno(err, ENOMEM, "watch the sandbox");
                 else
-                        r = sandbox_watch_reports(s, err);
+                        r = watch_reports(s, err);
         }
         if (r < 0) {
                 fd_close_many(fds, SESSION_FDS);
@@ -298,22 +410,4 @@ int sandbox_open_outer(struct sandbox *s, int fds[SESSION_FDS], struct error *er
 int sandbox_interrupt(struct sandbox *s, bool reminds)
 {
         return sandbox_ask_init(s, INIT_INTERRUPT, reminds);
-}
-
-void sandbox_kill(struct sandbox *s)
-{
-        if (s->pidfd >= 0)
-                syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
-        if (s->cgroup)
-                cgroup_kill(s->cgroup);
-}
-
-int sandbox_freeze(struct sandbox *s)
-{
-        return s->cgroup ? cgroup_freeze(s->cgroup, true) : -EOPNOTSUPP;
-}
-
-int sandbox_thaw(struct sandbox *s)
-{
-        return s->cgroup ? cgroup_freeze(s->cgroup, false) : -EOPNOTSUPP;
 }

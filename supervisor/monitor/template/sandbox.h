@@ -80,30 +80,8 @@ struct sandbox_memory {
         uint64_t max; /* bytes */
 };
 
-/* NULL: a control group counts it, or the session has not started. */
-const struct sandbox_memory *sandbox_memory(const struct sandbox *sandbox);
 /* Whether the process with this pid in the sandbox sleeps as a copy of its worker. */
 bool sandbox_is_copy(const struct sandbox *sandbox, pid_t pid);
-/* Kills it, or restores it if there is a copy, and reports that it was out of memory. */
-void sandbox_kill_for_memory(struct sandbox *sandbox);
-bool sandbox_is_out_of_memory(const struct sandbox *sandbox); /* until that is reported */
-
-/*
- * Takes a child of init, of this pid in the sandbox, for a copy of the worker in place of the copies
- * `instead` (0: none), and counts its memory (docs/cells.md). Returns 0: host->kept() follows; -EBUSY: an
- * earlier answer is missing; -ESRCH: there is no such child; -ENOMEM: all copies have more memory than
- * the limit, and it is killed. is_aside: it takes the worker's place only if sandbox_restore() names it.
- * serial: of the request, not 0.
- */
-int sandbox_keep(struct sandbox *sandbox, pid_t pid, bool is_aside,
-                 const pid_t instead[INIT_INSTEAD_MAX], uint32_t serial);
-/* Ends that copy. -ESRCH: there is no such copy. */
-int sandbox_drop(struct sandbox *sandbox, pid_t pid);
-/* Kills the worker, for this copy to take its place, 0: the newest. host->cleared() or host->ended()
- * follows. -ESRCH: there is no such copy. */
-int sandbox_restore(struct sandbox *sandbox, pid_t pid);
-/* After host->cleared(): the copy is the worker. */
-int sandbox_wake(struct sandbox *sandbox, bool rolls_back);
 
 /* Asks for the number of its newest process or thread, and for the files that have changed; looks: also if that
  * takes long. */

@@ -41,6 +41,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/monitor/cgroup/cgroup-members.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"

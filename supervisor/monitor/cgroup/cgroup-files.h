@@ -1,8 +1,19 @@
-/* Shared by cgroup.c and the files of the two versions; not for others. */
+/* The control group of a sandbox as files: our directory in each hierarchy, and the leaf in it. cgroup1.c, cgroup2.c and cgroup.c
+ * are above it. */
 #pragma once
 
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "policy/limits.h"
 #include "supervisor/monitor/cgroup/cgroup-place.h"
-#include "supervisor/monitor/cgroup/cgroup.h"
+
+enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
+
+struct cgroup;
 
 /* A hierarchy in which we have groups. */
 struct hierarchy {
@@ -49,7 +60,7 @@ struct cgroups {
         uint32_t serial;
         uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */
         bool is_lent;
-        int mount;        /* detached mount of our parent directory, see cgroup-members.c; or -1 */
+        int mount;        /* detached mount of our parent directory, see cgroup-members.h; or -1 */
         bool mount_tried; /* making the mount was tried */
         char **leftovers; /* names of leaves to remove once their processes have ended */
         size_t n_leftovers;
@@ -57,7 +68,11 @@ struct cgroups {
         int retry_ms;        /* until the next try */
 };
 
-extern const struct cgroup_operations cgroup1_operations, cgroup2_operations;
+/* Makes our parent directory below `base`. */
+int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
+                         struct error *err);
+/* Removes all leaves and, as far as we may, our parent directories. */
+void cgroups_forget_hierarchies(struct cgroups *cgroups);
 
 /* The leaf's directory in the hierarchy that has the controller, or -1. */
 int cgroup_leaf_fd(const struct cgroup *cgroup, enum cgroup_controller controller);
@@ -67,12 +82,3 @@ int cgroup_set(const struct cgroup *cgroup, enum cgroup_controller controller, c
                const char *text, struct error *err);
 int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller controller,
                       const char *file, uint64_t value, struct error *err);
-
-/* Makes our parent directory below `base`. */
-int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
-                         struct error *err);
-
-/* Sets up a version. 0: done; -EOPNOTSUPP: not mounted here; other errors: mounted, but we may
- * not use it (*why). */
-int cgroup1_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why);
-int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why);

@@ -1,4 +1,7 @@
-/* What sandbox.c, sandbox-copy.c, sandbox-held.c and sandbox-memory.c share. */
+/*
+ * A sandbox as an object: its descriptors, its copies, and what acts on its processes. The files sandbox-*.c write it;
+ * others use sandbox.h.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -43,28 +46,8 @@ struct sandbox {
         uint32_t keep_serial; /* 0: none */
 };
 
+/* Writes to the pipe that init reads. 0 or negative errno. */
+int sandbox_send_init(struct sandbox *sandbox, const struct init_request *request);
 int sandbox_ask_init(struct sandbox *sandbox, enum init_verb verb, pid_t pid);
-void sandbox_forget_copies(struct sandbox *sandbox);
-/* Handles what init has reported. */
-int sandbox_watch_reports(struct sandbox *sandbox, struct error *err);
-void sandbox_read_reports(struct sandbox *sandbox);
-/* What the copies and the candidate hold at most, without those that the candidate replaces. */
-uint64_t sandbox_held_at_most(const struct sandbox *sandbox);
-/* Asks a child for the exact figure: sandbox_take_held() follows, with UINT64_MAX if it is not known. */
-int sandbox_ask_held(struct sandbox *sandbox);
-void sandbox_take_held(struct sandbox *sandbox, uint64_t held);
-/* Answers a sandbox_keep() that init will not answer any more. */
-void sandbox_drop_keep(struct sandbox *sandbox);
-
-/*
- * What a control group allows beside limits.memory and copies: page tables and first pages of the forks that Cloister
- * makes of a worker for a copy or a branch. Without it the OOM killer would end the worker of a session that is just
- * below its limit: that has the same memory as the fork.
- */
-uint64_t sandbox_reserve(const struct sandbox *sandbox);
-
-/* Takes the counters; of OOM kills those since the last time. */
-void sandbox_count(struct sandbox *sandbox, struct monitor_ended *how);
-
-/* Opens what the monitor counts its memory with. */
-int sandbox_open_memory(struct sandbox *sandbox, struct error *err);
+/* NULL: no copy has this pid. */
+struct sandbox_copy *sandbox_find_copy(struct sandbox *sandbox, pid_t pid);

@@ -1,0 +1,23 @@
+/* Checks compiled filters against their tables. */
+#pragma once
+
+#include "policy/seccomp/rules.h"
+
+/*
+ * Checks a compiled program against its table: every call number below FILTER_CHECK_CALLS and some
+ * larger ones, the x32 numbers, other architectures; for each rule, arguments that match and
+ * arguments that differ in any one bit; for each rule of the other tables, arguments that match it.
+ * Returns 0, or -EIO with the first difference.
+ */
+enum { FILTER_CHECK_CALLS = 600 };
+
+int filter_check(const struct filter_entries *entries, const struct sock_filter *program, size_t n,
+                 uint32_t arch, struct error *err);
+
+/*
+ * A hash of everything that filter_check() depends on: program, table, numbers and architecture. If
+ * a program passed the check and its fingerprint is the same elsewhere, it passes there too. The hash
+ * detects accidental differences; it is no protection against a forged program.
+ */
+uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
+                            size_t n, uint32_t arch);

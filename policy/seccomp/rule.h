@@ -1,0 +1,55 @@
+/* One rule of a table of system calls, and the macros in which the tables are written. A list of rules ends with calls == NULL. */
+#pragma once
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FILTER_COMPARES_MAX = 3 };
+
+/* (argument & mask) == value, or, if unequal, argument != value with all 64 bits (mask UINT64_MAX).
+ */
+struct filter_compare {
+        uint64_t mask; /* 0: no comparison, the list ends here */
+        uint64_t value;
+        uint8_t argument;
+        bool unequal;
+};
+
+struct filter_rule {
+        const char *calls; /* names, separated by white space; NULL ends a list of rules */
+        uint32_t action;   /* SECCOMP_RET_… */
+        struct filter_compare compares[FILTER_COMPARES_MAX];
+};
+
+/* clang-format off */
+#define ALLOW      SECCOMP_RET_ALLOW
+#define FAIL(code) (SECCOMP_RET_ERRNO | (code))
+
+#define RULE(names, what, ...) {.calls = (names), .action = (what), .compares = {__VA_ARGS__}}
+#define END_OF_RULES           {.calls = NULL}
+
+/* Comparisons of the 32 bits that the kernel reads of an int argument. */
+#define MASKED(n, bits, want) {.argument = (n), .mask = (uint32_t)(bits), .value = (uint32_t)(want)}
+#define EQUAL(n, want)        MASKED(n, UINT32_MAX, want)
+#define SET(n, bit)           MASKED(n, bit, bit)
+#define CLEAR(n, bits)        MASKED(n, bits, 0)
+
+/* Pointers: all 64 bits. */
+#define IS_NULL(n)  {.argument = (n), .mask = UINT64_MAX, .value = 0}
+#define NOT_NULL(n) {.argument = (n), .mask = UINT64_MAX, .value = 0, .unequal = true}
+
+#define PRCTL(option)                  RULE("prctl", ALLOW, EQUAL(0, option))
+#define IOCTL(request)                 RULE("ioctl", ALLOW, EQUAL(1, request))
+#define SOCKET(family, type, protocol) \
+        RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
+/* clang-format on */
+
+/* CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET. CLONE_NEWTIME is in the
+ * bits of clone()'s exit signal, so that clone() cannot take it. */
+#define CLONE_NAMESPACES 0x7e020000u
+
+/* MSG_OOB (CVE-2025-38236) | MSG_ZEROCOPY */
+#define MSG_DENIED 0x04000001u
