@@ -18,12 +18,14 @@ enum {
         NOT_IMPLEMENTED = 501,
         VERSION_NOT_SUPPORTED = 505,
         RESERVE_MIN = 64 * 1024,
-        TEXTS_MAX = HTTP_HEAD_MAX + HTTP_TARGET_MAX + 3 * HTTP_HEADERS_MAX,
+        TEXTS_MAX = 2 * HTTP_HEAD_MAX + 3 * HTTP_HEADERS_MAX,
+        SIZE_DIGITS_MAX = 15,
+        LENGTH_DIGITS_MAX = 18,
 };
 
 /* Headers of which a request has one at most, because their value decides what is done. */
 static const char *const single[] = {
-        "host",           "content-length",       "transfer-encoding",
+        "host",           "content-length",       "transfer-encoding", /* also for a proxy */
         "content-type",   "authorization",        "origin",
         "mcp-session-id", "mcp-protocol-version", "mcp-method",
         "mcp-name",       "last-event-id",        "expect",
@@ -57,6 +59,12 @@ static int end_text(llhttp_t *parser)
         return add_text(reader_of(parser), "", 1);
 }
 
+static int on_target_complete(llhttp_t *parser)
+{
+        reader_of(parser)->has_target = true;
+        return end_text(parser);
+}
+
 /* Of a byte of the head. */
 static size_t offset_of(const struct http_reader *reader, const char *at)
 {
@@ -67,6 +75,8 @@ static int on_method(llhttp_t *parser, const char *at, size_t n)
 {
         struct http_reader *reader = reader_of(parser);
 
+        if (reader->is_proxy && reader->part_end == 0 && offset_of(reader, at) != 0)
+                return refuse(reader, BAD_REQUEST, "an empty line before the request");
         reader->part_end = offset_of(reader, at) + n;
         return 0;
 }
@@ -79,7 +89,7 @@ static int on_target(llhttp_t *parser, const char *at, size_t n)
 
         if (reader->head.length == 0 && offset_of(reader, at) != reader->part_end + 1)
                 return refuse(reader, BAD_REQUEST, two_blanks);
-        if (reader->head.length + n > HTTP_TARGET_MAX)
+        if (reader->head.length + n > reader->target_max)
                 return refuse(reader, URI_TOO_LONG, "the target is too long");
         reader->part_end = offset_of(reader, at) + n;
         return add_text(reader, at, n);
@@ -108,15 +118,9 @@ static int on_name(llhttp_t *parser, const char *at, size_t n)
         uint32_t *begin = &reader->headers[reader->n_headers].name;
         if (*begin == 0)
                 *begin = (uint32_t)reader->head.length;
-        if (reader->head.length + n - *begin > HTTP_NAME_MAX)
+        if (!reader->is_proxy && reader->head.length + n - *begin > HTTP_NAME_MAX)
                 return refuse(reader, FIELDS_TOO_LARGE, "the name of a header is too long");
-        int r = add_text(reader, at, n);
-        if (r == 0) {
-                char *text = buffer_tail(&reader->head) - n;
-                for (size_t i = 0; i < n; i++)
-                        text[i] = (char)tolower((unsigned char)text[i]);
-        }
-        return r;
+        return add_text(reader, at, n);
 }
 
 static int on_name_complete(llhttp_t *parser)
@@ -158,10 +162,32 @@ const char *http_request_header(const struct http_reader *reader, const char *na
         const char *texts = buffer_bytes(&reader->head);
 
         for (size_t i = 0; i < reader->n_headers; i++) {
-                if (strcmp(texts + reader->headers[i].name, name) == 0)
+                if (strcasecmp(texts + reader->headers[i].name, name) == 0)
                         return texts + reader->headers[i].value;
         }
         return NULL;
+}
+
+bool http_request_each(const struct http_reader *reader, size_t i, const char **name,
+                       const char **value)
+{
+        const char *texts = buffer_bytes(&reader->head);
+
+        if (i >= reader->n_headers)
+                return false;
+        *name = texts + reader->headers[i].name;
+        *value = texts + reader->headers[i].value;
+        return true;
+}
+
+const char *http_request_method(const struct http_reader *reader)
+{
+        return llhttp_method_name((llhttp_method_t)llhttp_get_method((llhttp_t *)&reader->parser));
+}
+
+const char *http_request_target(const struct http_reader *reader)
+{
+        return reader->has_target ? buffer_bytes(&reader->head) : NULL;
 }
 
 static size_t count(const struct http_reader *reader, const char *name)
@@ -170,7 +196,7 @@ static size_t count(const struct http_reader *reader, const char *name)
         size_t n = 0;
 
         for (size_t i = 0; i < reader->n_headers; i++)
-                n += strcmp(texts + reader->headers[i].name, name) == 0;
+                n += strcasecmp(texts + reader->headers[i].name, name) == 0;
         return n;
 }
 
@@ -190,7 +216,7 @@ bool http_list_has(const char *list, const char *token)
 
 static int check_single(struct http_reader *reader)
 {
-        for (size_t i = 0; i < ARRAY_SIZE(single); i++) {
+        for (size_t i = 0; i < (reader->is_proxy ? 3 : ARRAY_SIZE(single)); i++) {
                 if (count(reader, single[i]) > 1)
                         return refuse(reader, BAD_REQUEST,
                                       "a header that has one value is there twice");
@@ -210,8 +236,17 @@ static int check_framing(struct http_reader *reader)
                 return refuse(reader, NOT_IMPLEMENTED, "a transfer coding other than chunked");
         if (coding && reader->request.minor_0)
                 return refuse(reader, BAD_REQUEST, "a transfer coding in HTTP/1.0");
-        if (length && reader->parser.content_length > reader->body_max)
+        if (length && (strlen(length) > LENGTH_DIGITS_MAX ||
+                       reader->parser.content_length > reader->body_max))
                 return refuse(reader, CONTENT_TOO_LARGE, "the body is too large");
+        if (reader->is_proxy) {
+                bool connects = reader->request.method == HTTP_METHOD_CONNECT;
+                /* What a client asks of the next hop is not passed on. */
+                reader->parser.upgrade = connects;
+                return connects && (coding || length)
+                               ? refuse(reader, BAD_REQUEST, "a body behind CONNECT")
+                               : 0;
+        }
         if (expect && strcasecmp(expect, "100-continue") != 0)
                 return refuse(reader, EXPECTATION_FAILED, "an expectation other than 100-continue");
         if (llhttp_get_upgrade(&reader->parser))
@@ -246,6 +281,8 @@ static enum http_method method_of(llhttp_t *parser)
                 return HTTP_METHOD_POST;
         case HTTP_DELETE:
                 return HTTP_METHOD_DELETE;
+        case HTTP_CONNECT:
+                return HTTP_METHOD_CONNECT;
         default:
                 return HTTP_METHOD_OTHER;
         }
@@ -261,12 +298,14 @@ static int on_headers_complete(llhttp_t *parser)
         reader->request.minor_0 = minor == 0;
         reader->request.method = method_of(parser);
         reader->request.keep_alive = llhttp_should_keep_alive(parser);
-        if (count(reader, "host") != 1)
+        bool needs_host = !reader->is_proxy ||
+                          (minor > 0 && reader->request.method != HTTP_METHOD_CONNECT);
+        if (needs_host && count(reader, "host") != 1)
                 return refuse(reader, BAD_REQUEST, "exactly one Host is needed");
         int r = check_single(reader);
         if (r == 0)
                 r = check_framing(reader);
-        if (r == 0)
+        if (r == 0 && !reader->is_proxy)
                 r = take_target(reader);
         if (r != 0)
                 return r;
@@ -286,9 +325,10 @@ static int on_chunk_header(llhttp_t *parser)
 static int on_body(llhttp_t *parser, const char *at, size_t n)
 {
         struct http_reader *reader = reader_of(parser);
-
         struct buffer *body = &reader->request.body;
 
+        if (reader->is_proxy)
+                return 0;
         if (n > reader->body_max - body->length)
                 return refuse(reader, CONTENT_TOO_LARGE, "the body is too large");
         /* At once, because growing copies. But a client has to send something first. */
@@ -297,6 +337,15 @@ static int on_body(llhttp_t *parser, const char *at, size_t n)
         return buffer_append(&reader->request.body, at, n) < 0
                        ? refuse(reader, CONTENT_TOO_LARGE, "out of memory for the body")
                        : 0;
+}
+
+static int on_chunk_complete(llhttp_t *parser)
+{
+        struct http_reader *reader = reader_of(parser);
+
+        reader->in_size = true;
+        reader->size_digits = 0;
+        return HPE_PAUSED;
 }
 
 static int on_extension(llhttp_t *parser, const char *at, size_t n)
@@ -314,7 +363,7 @@ static const llhttp_settings_t settings = {
         .on_method = on_method,
         .on_url = on_target,
         .on_version = on_version,
-        .on_url_complete = end_text,
+        .on_url_complete = on_target_complete,
         .on_header_field = on_name,
         .on_header_field_complete = on_name_complete,
         .on_header_value = on_value,
@@ -322,17 +371,26 @@ static const llhttp_settings_t settings = {
         .on_headers_complete = on_headers_complete,
         .on_body = on_body,
         .on_chunk_header = on_chunk_header,
+        .on_chunk_complete = on_chunk_complete,
         .on_chunk_extension_name = on_extension,
         .on_message_complete = on_message_complete,
 };
 
 void http_reader_init(struct http_reader *reader, size_t body_max)
 {
-        *reader = (struct http_reader){.body_max = body_max};
+        *reader = (struct http_reader){
+                .body_max = body_max, .target_max = HTTP_TARGET_MAX, .in_size = true};
         buffer_init(&reader->head, TEXTS_MAX);
         buffer_init(&reader->request.body, SIZE_MAX / 2);
         llhttp_init(&reader->parser, HTTP_REQUEST, &settings);
         reader->parser.data = reader;
+}
+
+void http_reader_init_proxy(struct http_reader *reader)
+{
+        http_reader_init(reader, SIZE_MAX);
+        reader->target_max = HTTP_HEAD_MAX;
+        reader->is_proxy = true;
 }
 
 void http_reader_done(struct http_reader *reader)
@@ -387,6 +445,42 @@ static bool is_bare(struct http_reader *reader, const char *bytes, size_t n)
         return false;
 }
 
+/* The size of a chunk may begin with any number of zeros, which llhttp does not count. */
+static bool is_long_size(struct http_reader *reader, const char *bytes, size_t n)
+{
+        for (size_t i = 0; i < n && reader->in_size; i++) {
+                reader->in_size = isxdigit((unsigned char)bytes[i]) &&
+                                  ++reader->size_digits <= SIZE_DIGITS_MAX;
+                if (reader->size_digits > SIZE_DIGITS_MAX)
+                        return true;
+        }
+        return false;
+}
+
+/* Returns how many bytes were taken, or negative: llhttp's error. */
+static ssize_t execute(struct http_reader *reader, const char *bytes, size_t n)
+{
+        llhttp_t *parser = &reader->parser;
+        size_t used = 0;
+
+        for (;;) {
+                if (reader->state == HTTP_READER_BODY && parser->flags & F_CHUNKED &&
+                    is_long_size(reader, bytes + used, n - used)) {
+                        refuse(reader, BAD_REQUEST, "the size of a chunk has too many digits");
+                        return -EBADMSG;
+                }
+                llhttp_errno_t code = llhttp_execute(parser, bytes + used, n - used);
+                if (code == HPE_OK)
+                        return (ssize_t)n;
+                if (code != HPE_PAUSED && code != HPE_PAUSED_UPGRADE)
+                        return -EBADMSG;
+                used = (size_t)(llhttp_get_error_pos(parser) - bytes);
+                if (reader->state != HTTP_READER_BODY)
+                        return (ssize_t)used;
+                llhttp_resume(parser);
+        }
+}
+
 ssize_t http_reader_feed(struct http_reader *reader, const char *bytes, size_t n, struct error *err)
 {
         if (reader->state == HTTP_READER_REFUSED)
@@ -410,12 +504,8 @@ ssize_t http_reader_feed(struct http_reader *reader, const char *bytes, size_t n
                 refuse(reader, BAD_REQUEST, "a bare CR or LF before the request");
                 return refused(reader, err);
         }
-        llhttp_errno_t code = llhttp_execute(&reader->parser, bytes, most);
+        ssize_t used = execute(reader, bytes, most);
         if (reader->state == HTTP_READER_REFUSED)
                 return refused(reader, err);
-        if (code == HPE_PAUSED)
-                return llhttp_get_error_pos(&reader->parser) - bytes;
-        if (code != HPE_OK)
-                return refuse_by_parser(reader, err);
-        return (ssize_t)most;
+        return used < 0 ? refuse_by_parser(reader, err) : used;
 }

@@ -14,6 +14,10 @@
  * transfer codings than chunked, chunk extensions, trailers, upgrades, targets that do not begin
  * with a slash, Expect other than 100-continue, a bare CR or LF before the request, more than one blank
  * between the parts of the first line. A chunk that is too large is refused by its size.
+ *
+ * A reader for a proxy accepts any target, upgrades and expectations, and HTTP/1.0 and CONNECT without Host; only Host,
+ * Content-Length and Transfer-Encoding must not be there twice. It refuses an empty line before the request and a body
+ * behind CONNECT. It keeps no body: the bytes that http_reader_feed() takes are the body as it was sent.
  */
 #pragma once
 
@@ -47,6 +51,7 @@ enum http_method {
         HTTP_METHOD_HEAD, /* its response has no body */
         HTTP_METHOD_POST,
         HTTP_METHOD_DELETE,
+        HTTP_METHOD_CONNECT,
         HTTP_METHOD_OTHER
 };
 
@@ -63,8 +68,9 @@ struct http_request {
 struct http_reader {
         llhttp_t parser;
         enum http_reader_state state;
-        int status;      /* REFUSED: of the response */
-        size_t body_max; /* may be changed in HEADERS; more: 413 */
+        int status;        /* REFUSED: of the response */
+        size_t body_max;   /* may be changed in HEADERS; more: 413 */
+        size_t target_max; /* may be changed before the first byte */
         struct http_request request;
 
         /* Private. Texts are in head, each with a NUL byte behind it. */
@@ -77,12 +83,16 @@ struct http_reader {
         size_t before;     /* head_bytes at the beginning of the piece */
         const char *piece; /* that is being fed */
         size_t part_end;   /* of the request line: offset behind the newest part */
-        bool has_version;
+        bool has_version, has_target;
+        bool is_proxy;
+        bool in_size; /* of a chunk */
+        unsigned size_digits;
         bool began, after_cr; /* a byte of the request line was read; else the last one was CR */
         const char *why;
 };
 
 void http_reader_init(struct http_reader *reader, size_t body_max);
+void http_reader_init_proxy(struct http_reader *reader);
 void http_reader_done(struct http_reader *reader);
 /* After DONE: frees the request and begins the next one. */
 void http_reader_next(struct http_reader *reader, size_t body_max);
@@ -91,8 +101,15 @@ void http_reader_next(struct http_reader *reader, size_t body_max);
 ssize_t http_reader_feed(struct http_reader *reader, const char *bytes, size_t n,
                          struct error *err);
 
-/* The value of a header, or NULL; name is in lower case. From HEADERS on, until the next request. */
+/* The value of a header, or NULL. From HEADERS on, until the next request. */
 const char *http_request_header(const struct http_reader *reader, const char *name);
+/* Header i, from 0, as it was sent. False: there are fewer. From HEADERS on. */
+bool http_request_each(const struct http_reader *reader, size_t i, const char **name,
+                       const char **value);
+/* As it was sent, e.g. "GET". From HEADERS on. */
+const char *http_request_method(const struct http_reader *reader);
+/* NULL until all of it was read; also after a refusal. Only for a proxy: otherwise the path and the query. */
+const char *http_request_target(const struct http_reader *reader);
 
 /* Whether a list of tokens ("a, b;q=1") has this one, in any case. */
 bool http_list_has(const char *list, const char *token);

@@ -11,7 +11,7 @@
 #include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/mode-server.h"
 
-#if HAVE_LLHTTP
+#if HAVE_SERVE
 
 #include "supervisor/http/server.h"
 
@@ -96,7 +96,7 @@ static void mode_free(struct broker *broker)
 static int start(struct broker *broker, struct error *err)
 {
         return error_set(err, ENOSYS,
-                         "serve: this Cloister was built without llhttp, and so without HTTP");
+                         "serve: this Cloister was built without it (-Dhttp=disabled)");
 }
 
 static void stop(struct broker *broker)

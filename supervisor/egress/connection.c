@@ -24,9 +24,8 @@
 #include "base/clock.h"
 #include "supervisor/egress/client-hello.h"
 #include "supervisor/egress/dial.h"
-#include "supervisor/egress/egress-internal.h"
 #include "supervisor/egress/flow.h"
-#include "supervisor/egress/request-head.h"
+#include "supervisor/egress/request.h"
 #include "supervisor/egress/resolver.h"
 #include "supervisor/egress/tally.h"
 
@@ -39,7 +38,7 @@ enum {
         IDLE_MS = 300000,
         CLOSING_MS = 2000,
         CLOSING_BYTES = 256 * 1024,
-        FORWARD_MAX = REQUEST_HEAD_MAX + 512,
+        FORWARD_MAX = HTTP_HEAD_MAX + 1024,
 };
 
 struct connection {
@@ -48,7 +47,9 @@ struct connection {
         enum connection_state state;
         int client, server;
         struct event *timer;
-        struct request_head head;
+        struct http_reader reader;
+        size_t head_size;
+        struct request request;
         struct flow out, in;
         struct resolver_job *job;
         struct dial *dial;
@@ -70,6 +71,7 @@ static void connection_free(struct connection *c)
         if (c->server >= 0)
                 close(c->server);
         close(c->client);
+        http_reader_done(&c->reader);
         free(c);
 }
 
@@ -123,9 +125,9 @@ static void answer(struct connection *c, enum egress_reason why)
 {
         char line[512], text[1400];
 
-        const char *host = c->head.has_host ? c->head.host.text : "the host";
-        egress_reason_print(line, sizeof(line), host, c->head.has_host ? c->head.port : 0, why,
-                            c->session->profile);
+        const char *host = c->request.has_host ? c->request.host.text : "the host";
+        egress_reason_print(line, sizeof(line), host, c->request.has_host ? c->request.port : 0,
+                            why, c->session->profile);
         int n = snprintf(
                 text, sizeof(text),
                 "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s\n",
@@ -137,7 +139,8 @@ static void answer(struct connection *c, enum egress_reason why)
 
 static void note(struct connection *c, enum egress_reason why)
 {
-        tally_refused(c->session, c->head.has_host ? c->head.host.text : "", c->head.port, why);
+        tally_refused(c->session, c->request.has_host ? c->request.host.text : "", c->request.port,
+                      why);
 }
 
 static void refuse(struct connection *c, enum egress_reason why)
@@ -169,7 +172,7 @@ static int check_tunnel(const struct connection *c, enum egress_reason *why)
         *why = EGRESS_NOT_TLS;
         if (data[0] != TLS_HANDSHAKE)
                 return c->must_be_tls ? -EINVAL : 1;
-        return client_hello_check(data, f->n, &c->head.host, why);
+        return client_hello_check(data, f->n, &c->request.host, why);
 }
 
 static void drop_rest(struct connection *c);
@@ -239,19 +242,19 @@ static int prepare_forward(struct connection *c)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(FORWARD_MAX);
         struct flow *f = &c->out;
-        enum egress_reason why;
 
-        /* Once more: the first time nobody needed the text. */
-        if (request_head_parse((char *)f->data, f->n, &c->head, &text, &why) != 1)
-                return -EINVAL;
-        f->at += c->head.size;
-        f->n -= c->head.size;
-        ssize_t used = request_body_take(&c->head.body, (char *)f->data + f->at, f->n);
+        int r = request_append_forward(&c->reader, &c->request, &text);
+        if (r < 0)
+                return r;
+        f->at += c->head_size;
+        f->n -= c->head_size;
+        ssize_t used = http_reader_feed(&c->reader, (char *)f->data + f->at, f->n,
+                                        &(struct error){});
         if (used < 0)
                 return -EINVAL;
         f->n = (size_t)used;
-        f->body = &c->head.body;
-        f->has_ended = request_body_is_complete(f->body);
+        f->body = &c->reader;
+        f->has_ended = c->reader.state == HTTP_READER_DONE;
         f->stays_open = true;
         return put_before(f, &text);
 }
@@ -261,12 +264,12 @@ static int prepare_tunnel(struct connection *c)
         static const char established[] = "HTTP/1.1 200 Connection established\r\n\r\n";
         struct flow *f = &c->out;
 
-        f->at += c->head.size;
-        f->n -= c->head.size;
+        f->at += c->head_size;
+        f->n -= c->head_size;
         memmove(f->data, f->data + f->at, f->n);
         f->at = 0;
         f->is_held = true;
-        c->must_be_tls = c->head.port == NETWORK_PORT_TLS;
+        c->must_be_tls = c->request.port == NETWORK_PORT_TLS;
         ssize_t n = sizeof(established) - 1;
         return send(c->client, established, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n ? 0 : -EIO;
 }
@@ -288,7 +291,7 @@ static void start_relaying(struct connection *c)
 
         event_free(c->out.readable);
         c->out.readable = NULL;
-        c->slot = tally_enter(c->session, c->head.host.text, c->head.port);
+        c->slot = tally_enter(c->session, c->request.host.text, c->request.port);
         c->out.slot = c->in.slot = c->slot;
         c->out.to = c->in.from = c->server;
         c->in.to = c->client;
@@ -298,7 +301,7 @@ static void start_relaying(struct connection *c)
         if (r >= 0)
                 r = flow_open(&c->in, base, on_flow, c);
         if (r >= 0)
-                r = c->head.is_connect ? prepare_tunnel(c) : prepare_forward(c);
+                r = c->request.is_connect ? prepare_tunnel(c) : prepare_forward(c);
         if (r >= 0)
                 r = count_begun(c);
         if (r < 0) {
@@ -333,7 +336,7 @@ static void start_dialing(struct connection *c, const struct resolver_answer *fo
                 refuse(c, EGRESS_UNKNOWN);
                 return;
         }
-        dial_filter(c->session, c->head.port, &answer);
+        dial_filter(c->session, c->request.port, &answer);
         if (answer.n == 0) {
                 refuse(c, EGRESS_NOT_PUBLIC);
                 return;
@@ -356,15 +359,15 @@ static void on_resolved(void *data, const struct resolver_answer *answer)
 static void dial_address(struct connection *c)
 {
         struct resolver_answer answer = {.n = 1};
-        const struct network_host *host = &c->head.host;
+        const struct network_host *host = &c->request.host;
 
         if (host->kind == NETWORK_V4) {
-                struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(c->head.port)};
+                struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(c->request.port)};
                 memcpy(&v4.sin_addr, host->address, 4);
                 memcpy(&answer.addresses[0], &v4, sizeof(v4));
         } else {
                 struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
-                                          .sin6_port = htons(c->head.port)};
+                                          .sin6_port = htons(c->request.port)};
                 memcpy(&v6.sin6_addr, host->address, 16);
                 memcpy(&answer.addresses[0], &v6, sizeof(v6));
         }
@@ -375,13 +378,13 @@ static void dial_address(struct connection *c)
 static void start_request(struct connection *c)
 {
         struct egress_session *s = c->session;
-        const struct request_head *head = &c->head;
+        const struct request *request = &c->request;
 
-        if (!network_rules_name(s->rules, s->n_rules, &head->host, head->port)) {
+        if (!network_rules_name(s->rules, s->n_rules, &request->host, request->port)) {
                 refuse(c, EGRESS_NOT_NAMED);
                 return;
         }
-        if (head->is_connect && head->port == NETWORK_PORT_HTTP) {
+        if (request->is_connect && request->port == NETWORK_PORT_HTTP) {
                 refuse(c, EGRESS_NOT_TLS);
                 return;
         }
@@ -389,14 +392,14 @@ static void start_request(struct connection *c)
                 refuse(c, EGRESS_USED_UP);
                 return;
         }
-        if (head->host.kind != NETWORK_NAME) {
+        if (request->host.kind != NETWORK_NAME) {
                 dial_address(c);
                 return;
         }
         c->state = RESOLVING;
         set_timer(c, RESOLVE_MS);
-        c->job = resolver_ask(s->egress->resolver, s->key, head->host.text, head->port, on_resolved,
-                              c);
+        c->job = resolver_ask(s->egress->resolver, s->key, request->host.text, request->port,
+                              on_resolved, c);
         if (!c->job)
                 end(c);
 }
@@ -405,26 +408,28 @@ static void start_request(struct connection *c)
 
 static void read_head(struct connection *c)
 {
-        _cleanup_buffer_ struct buffer unused = BUFFER_INIT(FORWARD_MAX);
         struct flow *f = &c->out;
         enum egress_reason why = EGRESS_MALFORMED;
 
         f->waits = egress_session_must_wait(c->session);
         if (f->waits)
                 return;
-        ssize_t n = recv(c->client, f->data + f->n, REQUEST_HEAD_MAX - f->n, MSG_DONTWAIT);
+        /* One byte more than a head may have: it is refused then. */
+        ssize_t n = recv(c->client, f->data + f->n, HTTP_HEAD_MAX + 1 - f->n, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
                 end(c);
                 return;
         }
-        f->n += n > 0 ? (size_t)n : 0;
-        int r = request_head_parse((char *)f->data, f->n, &c->head, &unused, &why);
-        if (r > 0)
-                start_request(c);
-        else if (r == 0)
-                event_add(f->readable, NULL);
-        else
+        size_t got = n > 0 ? (size_t)n : 0;
+        ssize_t used = request_feed(&c->reader, (char *)f->data + f->n, got, &c->request, &why);
+        c->head_size = f->n + (used > 0 ? (size_t)used : 0);
+        f->n += got;
+        if (used < 0)
                 refuse(c, why);
+        else if (c->reader.state == HTTP_READER_HEADERS)
+                start_request(c);
+        else
+                event_add(f->readable, NULL);
 }
 
 static void drop_rest(struct connection *c)
@@ -490,6 +495,7 @@ int egress_connection_open(struct egress_session *s, int client)
                                  .slot = TALLY_NONE,
                                  .out = {.session = s, .from = client, .to = -1},
                                  .in = {.session = s, .from = -1, .is_in = true}};
+        http_reader_init_proxy(&c->reader);
         c->timer = evtimer_new(s->egress->base, on_timer, c);
         c->out.readable = event_new(s->egress->base, client, EV_READ, on_client, c);
         c->out.data = malloc(FLOW_SIZE);

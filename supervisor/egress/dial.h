@@ -1,8 +1,8 @@
 /* Connects to one of the addresses of an answer that may be reached, one after the other. */
 #pragma once
 
-#include "supervisor/egress/egress-internal.h"
 #include "supervisor/egress/resolver.h"
+#include "supervisor/egress/session.h"
 
 enum { DIAL_MS = 5000 }; /* for each address */
 

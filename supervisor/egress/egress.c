@@ -10,9 +10,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "supervisor/egress/egress-internal.h"
+#include "supervisor/egress/listener.h"
 #include "supervisor/egress/resolver.h"
-#include "supervisor/egress/session.h"
 
 enum { DESCRIPTORS_EACH = 4 }; /* of a connection, and room for sessions */
 

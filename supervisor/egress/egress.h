@@ -7,10 +7,10 @@
  * session's network namespace, a page with the policy, in which it counts, and a pipe whose end of file ends the session
  * (rpc/egress-messages.h). It says nothing to anybody but the peers of its connections.
  *
- * A connection reads the head of one request (request-head.h), which names a host and a port. Only if a rule names them
+ * A connection reads the head of one request (request.h), which names a host and a port. Only if a rule names them
  * is the name looked up, once (resolver.h), and a connection made to one of the addresses that were found and may be
  * reached (dial.h). After CONNECT bytes are relayed both ways, from the client only once it has sent a TLS ClientHello
- * for that host (client-hello.h); else the request and its body go to the server (request-body.h) and the answer back.
+ * for that host (client-hello.h); else the request and its body go to the server (rpc/http/request.h) and the answer back.
  */
 #pragma once
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "supervisor/egress/egress-internal.h"
 #include "supervisor/egress/tally.h"
 
 enum { TURNS = 16 }; /* reads and writes until others are served */
@@ -35,11 +34,12 @@ static int take_body(struct flow *f, size_t *n)
 {
         if (!f->body)
                 return 0;
-        ssize_t used = request_body_take(f->body, (char *)f->data + f->at + f->n, *n);
+        ssize_t used = http_reader_feed(f->body, (char *)f->data + f->at + f->n, *n,
+                                        &(struct error){});
         if (used < 0)
                 return -EINVAL;
         *n = (size_t)used;
-        f->has_ended = request_body_is_complete(f->body);
+        f->has_ended = f->body->state == HTTP_READER_DONE;
         return 0;
 }
 

@@ -7,20 +7,21 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "supervisor/egress/request-body.h"
+#include "rpc/http/request.h"
 #include "supervisor/egress/session.h"
 
 enum { FLOW_SIZE = 40 * 1024 }; /* a head and as much of a body */
-static_assert(FLOW_SIZE > 2 * 16 * 1024 + 512, "a head, written anew, and what was read behind it");
+static_assert(FLOW_SIZE > 2 * HTTP_HEAD_MAX + 1024,
+              "a head, written anew, and what was read behind it");
 
 struct flow {
         struct egress_session *session;
         int slot; /* of the tally */
         int from, to;
-        bool is_in;                /* from the server */
-        bool is_held;              /* reads, and writes nothing: what was read is not checked yet */
-        bool stays_open;           /* at the end, the other side is not told */
-        struct request_body *body; /* ends with it; or NULL */
+        bool is_in;               /* from the server */
+        bool is_held;             /* reads, and writes nothing: what was read is not checked yet */
+        bool stays_open;          /* at the end, the other side is not told */
+        struct http_reader *body; /* ends with it; or NULL */
 
         unsigned char *data;
         size_t at, n;

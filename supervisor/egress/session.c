@@ -7,41 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fd.h"
-#include "supervisor/egress/connection.h"
 
 enum {
-        ACCEPT_AT_ONCE = 16,
         TICK_MS = 20, /* while bytes wait for the rate */
         BURST_LEAST = 16 * 1024,
-        ACCEPT_AGAIN_MS = 100,
 };
-
-static void close_session(struct egress_session *s)
-{
-        struct egress_session **at = &s->egress->sessions;
-
-        while (*at && *at != s)
-                at = &(*at)->next;
-        if (*at)
-                *at = s->next;
-        s->egress->n_connections -= s->n_connections;
-        egress_connections_end(s);
-        struct event *events[] = {s->accepting, s->end, s->tick};
-        for (size_t i = 0; i < ARRAY_SIZE(events); i++)
-                if (events[i])
-                        event_free(events[i]);
-        if (s->page)
-                munmap(s->page, sizeof(*s->page));
-        int fds[] = {s->listener, s->leash};
-        fd_close_many(fds, ARRAY_SIZE(fds));
-        free(s);
-}
 
 /* ---- what may be read ---- */
 
@@ -97,72 +71,11 @@ void egress_session_used(struct egress_session *s, size_t n)
                 s->tokens -= (int64_t)n;
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *data)
-{
-        struct egress_session *s = data;
-
-        (void)fd;
-        (void)what;
-        egress_connections_wake(s);
-        event_add(s->accepting, NULL);
-}
-
-/* ---- connections ---- */
-
-/* At most half of what is free: one session can't take all. */
-static bool may_accept(const struct egress_session *s)
-{
-        const struct egress *e = s->egress;
-        size_t is_free = e->connections_max > e->n_connections
-                                 ? e->connections_max - e->n_connections
-                                 : 0;
-
-        return s->n_connections < EGRESS_CONNECTIONS_EACH && s->n_connections < is_free;
-}
-
-static void wait_to_accept(struct egress_session *s)
-{
-        struct timeval after = clock_timeval_ms(ACCEPT_AGAIN_MS);
-
-        event_del(s->accepting);
-        event_add(s->tick, &after);
-}
-
-static void on_accept(evutil_socket_t fd, short what, void *data)
-{
-        struct egress_session *s = data;
-
-        (void)what;
-        for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
-                if (!may_accept(s)) {
-                        wait_to_accept(s);
-                        return;
-                }
-                int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-                if (client < 0 &&
-                    (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-                        wait_to_accept(s);
-                if (client < 0)
-                        return;
-                if (egress_connection_open(s, client) < 0)
-                        continue;
-                s->n_connections++;
-                s->egress->n_connections++;
-        }
-}
-
 void egress_session_left(struct egress_session *s)
 {
         s->n_connections--;
         s->egress->n_connections--;
         event_add(s->accepting, NULL);
-}
-
-static void on_end(evutil_socket_t fd, short what, void *data)
-{
-        (void)fd;
-        (void)what;
-        close_session(data);
 }
 
 /* ---- the page ---- */
@@ -182,7 +95,7 @@ static int read_rules(struct egress_session *s, char *rules, struct error *err)
         return 0;
 }
 
-static int map_page(struct egress_session *s, int fd, struct error *err)
+int egress_session_map(struct egress_session *s, int fd, struct error *err)
 {
         int seals = fcntl(fd, F_GET_SEALS);
         off_t size = lseek(fd, 0, SEEK_END);
@@ -210,7 +123,7 @@ static void take_counts(struct egress_session *s)
                         s->last_id = s->page->hosts[i].id;
 }
 
-static int take_policy(struct egress_session *s, struct error *err)
+int egress_session_take_policy(struct egress_session *s, struct error *err)
 {
         _cleanup_free_ struct egress_policy *policy = malloc(sizeof(*policy));
 
@@ -224,47 +137,4 @@ static int take_policy(struct egress_session *s, struct error *err)
         s->rate = policy->rate;
         take_counts(s);
         return read_rules(s, policy->rules, err);
-}
-
-static int watch(struct egress_session *s, struct error *err)
-{
-        struct event_base *base = s->egress->base;
-
-        s->accepting = event_new(base, s->listener, EV_READ | EV_PERSIST, on_accept, s);
-        s->end = event_new(base, s->leash, EV_READ, on_end, s);
-        s->tick = evtimer_new(base, on_tick, s);
-        if (!s->accepting || !s->end || !s->tick || event_add(s->accepting, NULL) < 0 ||
-            event_add(s->end, NULL) < 0)
-                return error_errno(err, ENOMEM, "events");
-        return 0;
-}
-
-int egress_session_open(struct egress *egress, const int fds[EGRESS_FDS], struct error *err)
-{
-        struct egress_session *s = calloc(1, sizeof(*s));
-
-        if (!s) {
-                fd_close_many((int[]){fds[0], fds[1], fds[2]}, EGRESS_FDS);
-                return error_errno(err, ENOMEM, "session");
-        }
-        *s = (struct egress_session){.egress = egress,
-                                     .key = ++egress->last_key,
-                                     .listener = fds[EGRESS_FD_LISTENER],
-                                     .leash = fds[EGRESS_FD_LEASH],
-                                     .filled_us = clock_us()};
-        int r = map_page(s, fds[EGRESS_FD_PAGE], err);
-        close(fds[EGRESS_FD_PAGE]);
-        if (r >= 0)
-                r = fd_set_nonblocking(s->listener, 1);
-        if (r >= 0)
-                r = take_policy(s, err);
-        if (r >= 0)
-                r = watch(s, err);
-        if (r < 0) {
-                close_session(s);
-                return r;
-        }
-        s->next = egress->sessions;
-        egress->sessions = s;
-        return 0;
 }

@@ -1,16 +1,62 @@
-/* A session in the process that has the network: its listener, what it may reach, what it has used. */
+/* A session in the process that has the network: what it may reach and use, and what it has used. */
 #pragma once
 
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "policy/network-rules.h"
 #include "rpc/egress-messages.h"
-#include "supervisor/egress/egress-internal.h"
 
-/* Takes ownership of the descriptors. An error ends nothing: the session has no network. */
-int egress_session_open(struct egress *egress, const int fds[EGRESS_FDS], struct error *err);
+enum {
+        EGRESS_CONNECTIONS_MAX =
+                1024,                 /* of all sessions; fewer where few descriptors may be open */
+        EGRESS_CONNECTIONS_EACH = 64, /* of a session; the others wait in the kernel's queue */
+};
+
+struct connection;
+struct resolver;
+
+struct egress {
+        struct event_base *base;
+        struct resolver *resolver;
+        struct event *requests;
+        struct egress_session *sessions;
+        uint64_t last_key;
+        size_t n_connections, connections_max;
+};
+
+struct egress_session {
+        struct egress *egress;
+        struct egress_session *next;
+        uint64_t key; /* a number of its own, never 0 */
+        int listener, leash;
+        struct event *accepting, *end, *tick;
+        struct egress_page *page; /* shared with the broker, which only reads counts */
+
+        /* Copies: the page is not read again. */
+        char profile[sizeof(((struct egress_policy *)0)->profile)];
+        struct network_rule rules[NETWORK_RULES_MAX];
+        size_t n_rules;
+        uint64_t max_bytes, rate;
+
+        uint64_t used; /* bytes */
+        int64_t tokens; /* bytes that may be read now, if there is a rate; negative: heads took more */
+        uint64_t filled_us;
+        struct connection *connections;
+        size_t n_connections;
+
+        /* Of the slots of the page. */
+        uint32_t last_id;
+        uint16_t users[EGRESS_HOSTS_MAX]; /* connections that count there */
+        uint64_t used_at[EGRESS_HOSTS_MAX];
+};
+
+/* Maps the page that is shared with the broker. The descriptor is borrowed. */
+int egress_session_map(struct egress_session *session, int fd, struct error *err);
+/* Copies the policy from the page, and the counts of a process that had the session before. */
+int egress_session_take_policy(struct egress_session *session, struct error *err);
 
 /* What a connection may read now: at most `most` bytes. 0: later, egress_connections_wake() follows; -EDQUOT: max_bytes
  * are used up. */

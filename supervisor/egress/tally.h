@@ -1,7 +1,7 @@
 /* Counts bytes and requests by host in the page of a session. */
 #pragma once
 
-#include "supervisor/egress/egress-internal.h"
+#include "supervisor/egress/session.h"
 
 enum { TALLY_NONE = -1 };
 

@@ -15,12 +15,14 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
+enum { READ_AT_ONCE = 4096 };
+
 static const char callback[] = "/callback";
 
 struct connection {
         int fd; /* -1: a free slot */
         uint64_t since;
-        struct buffer request;
+        struct http_reader reader;
 };
 
 struct wait {
@@ -69,20 +71,19 @@ void oauth_listener_close(struct oauth_listener *listener)
                 close(take_fd(listener->fd));
 }
 
-const char *oauth_request_query(const char *text, size_t n, size_t *length)
+void oauth_listener_expect(struct http_reader *reader)
 {
-        static const char begin[] = "GET /callback?";
-        const size_t skipped = sizeof(begin) - 1;
+        http_reader_init(reader, 0);
+        reader->target_max = HTTP_HEAD_MAX;
+}
 
-        if (n < skipped || memcmp(text, begin, skipped) != 0)
-                return NULL;
-        const char *line_end = memchr(text, '\n', n);
-        size_t line = line_end ? (size_t)(line_end - text) : n;
-        const char *blank = memchr(text + skipped, ' ', line - skipped);
-        if (!blank || (size_t)(text + line - blank) < 6 || memcmp(blank, " HTTP/", 6) != 0)
-                return NULL;
-        *length = (size_t)(blank - text) - skipped;
-        return text + skipped;
+const char *oauth_request_query(const struct http_reader *reader)
+{
+        const struct http_request *request = &reader->request;
+
+        return request->method == HTTP_METHOD_GET && strcmp(request->path, callback) == 0
+                       ? request->query
+                       : NULL;
 }
 
 const char *oauth_pasted_query(const char *text, size_t n, size_t *length)
@@ -130,15 +131,14 @@ static void drop(struct connection *c)
 {
         if (c->fd >= 0)
                 close(take_fd(c->fd));
-        buffer_done(&c->request);
+        http_reader_done(&c->reader);
 }
 
 static void finish(struct wait *w, struct connection *c)
 {
-        size_t n = 0;
-        const char *query = oauth_request_query(buffer_bytes(&c->request), c->request.length, &n);
+        const char *query = oauth_request_query(&c->reader);
 
-        if (take(w, query, n))
+        if (take(w, query, query ? strlen(query) : 0))
                 reply(c->fd, "200 OK",
                       "Cloister has the answer. Return to the terminal; this page can be closed.\n");
         else if (query)
@@ -150,15 +150,15 @@ static void finish(struct wait *w, struct connection *c)
 
 static void on_data(struct wait *w, struct connection *c)
 {
-        ssize_t n = buffer_read_fd(&c->request, c->fd, LISTENER_REQUEST_MAX);
+        char bytes[READ_AT_ONCE];
+        struct error ignored = {};
+        ssize_t n = recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
-        if (n == -EAGAIN)
+        if (n < 0 && errno == EAGAIN)
                 return;
-        if (n <= 0) {
+        if (n <= 0 || http_reader_feed(&c->reader, bytes, (size_t)n, &ignored) < 0)
                 drop(c);
-                return;
-        }
-        if (memmem(buffer_bytes(&c->request), c->request.length, "\r\n\r\n", 4))
+        else if (c->reader.state >= HTTP_READER_HEADERS)
                 finish(w, c);
 }
 
@@ -184,8 +184,8 @@ static void on_connection(struct wait *w)
         if (fd < 0)
                 return;
         struct connection *c = find_slot(w);
-        *c = (struct connection){
-                .fd = fd, .since = clock_us(), .request = BUFFER_INIT(LISTENER_REQUEST_MAX)};
+        *c = (struct connection){.fd = fd, .since = clock_us()};
+        oauth_listener_expect(&c->reader);
 }
 
 /* A line that was pasted. */

@@ -7,11 +7,12 @@
 
 #include <stdint.h>
 
+#include "rpc/http/request.h"
 #include "supervisor/oauth/metadata.h"
 
 enum {
-        LISTENER_CONNECTIONS = 16, /* the oldest is dropped for a new one */
-        LISTENER_REQUEST_MAX = 24 * 1024,
+        LISTENER_CONNECTIONS = 16,        /* the oldest is dropped for a new one */
+        LISTENER_REQUEST_MAX = 24 * 1024, /* bytes of a pasted line */
         LISTENER_WAIT_MS = 10 * 60 * 1000,
 };
 
@@ -29,6 +30,9 @@ void oauth_listener_close(struct oauth_listener *listener);
 int oauth_listener_wait(struct oauth_listener *listener, int input, bool must_paste,
                         const char *state, struct oauth_redirect *ret, struct error *err);
 
-/* The query of a request ("GET /callback?… HTTP/1.1"), or of a URL. Returns NULL if it is none. */
-const char *oauth_request_query(const char *text, size_t n, size_t *length);
+/* A reader of requests whose URL may be as long as a head. */
+void oauth_listener_expect(struct http_reader *reader);
+/* The query of a request ("GET /callback?… HTTP/1.1") once its head is complete, or NULL. */
+const char *oauth_request_query(const struct http_reader *reader);
+/* The query of a URL. */
 const char *oauth_pasted_query(const char *text, size_t n, size_t *length);

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "supervisor/egress/client-hello.h"
-#include "supervisor/egress/request-head.h"
+#include "supervisor/egress/request.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool check_hello(const uint8_t *data, size_t n)
@@ -30,7 +30,7 @@ static bool check_hello(const uint8_t *data, size_t n)
 }
 
 /* What the server gets has one reading: lines end with CR LF, and there is one Host. */
-static void check_forward(const struct buffer *forward, const struct request_head *head)
+static void check_forward(const struct buffer *forward, const struct request *request)
 {
         const char *text = buffer_bytes(forward);
         size_t hosts = 0;
@@ -43,39 +43,49 @@ static void check_forward(const struct buffer *forward, const struct request_hea
                     strncasecmp(text + i + 1, "host:", 5) == 0)
                         hosts++;
         }
-        assert(hosts == 1 && head->port != 0 && head->has_host);
+        assert(hosts == 1 && request->port != 0 && request->has_host);
         assert(memmem(text, forward->length, "\r\nConnection: close\r\n\r\n", 23));
 }
 
-static int read_head(const char *data, size_t n, struct request_head *ret)
+/* Returns how many bytes are the request, -1 if it is refused or incomplete: fed in pieces of this size. */
+static ssize_t read_request(const char *data, size_t n, size_t piece)
 {
         _cleanup_buffer_ struct buffer forward = BUFFER_INIT(64 * 1024);
+        struct http_reader reader;
+        struct request request = {};
+        struct error err = {};
         enum egress_reason why;
+        size_t at = 0;
+        ssize_t used = 0;
 
-        int r = request_head_parse(data, n, ret, &forward, &why);
-        assert(r == 0 || r == 1 || (r == -EINVAL && egress_is_denial(why)));
-        if (r == 1 && !ret->is_connect)
-                check_forward(&forward, ret);
-        assert(r != 1 || ret->size <= n);
-        return r;
+        http_reader_init_proxy(&reader);
+        while (used >= 0 && at < n && reader.state < HTTP_READER_HEADERS) {
+                used = request_feed(&reader, data + at, n - at < piece ? n - at : piece, &request,
+                                    &why);
+                assert(used >= 0 || egress_is_denial(why));
+                at += used > 0 ? (size_t)used : 0;
+        }
+        if (used >= 0 && reader.state == HTTP_READER_HEADERS && !request.is_connect) {
+                assert(request_append_forward(&reader, &request, &forward) == 0);
+                check_forward(&forward, &request);
+                do {
+                        used = http_reader_feed(&reader, data + at, n - at < piece ? n - at : piece,
+                                                &err);
+                        at += used > 0 ? (size_t)used : 0;
+                } while (used >= 0 && at < n && reader.state != HTTP_READER_DONE);
+        }
+        bool good = used >= 0 &&
+                    reader.state == (request.is_connect ? HTTP_READER_HEADERS : HTTP_READER_DONE);
+        http_reader_done(&reader);
+        return good ? (ssize_t)at : -1;
 }
 
 static bool check_request(const char *data, size_t n)
 {
-        struct request_head head, early;
+        ssize_t whole = read_request(data, n, n), single = read_request(data, n, 1);
 
-        int r = read_head(data, n, &head);
-        if (r != 1)
-                return false;
-        for (size_t part = 0; part < head.size; part++)
-                assert(read_head(data, part, &early) == 0);
-        struct request_body whole = head.body, single = head.body;
-        size_t left = n - head.size, taken = 0;
-        ssize_t used = request_body_take(&whole, data + head.size, left), one = 1;
-        while (taken < left && (one = request_body_take(&single, data + head.size + taken, 1)) > 0)
-                taken++;
-        assert(used < 0 ? one < 0 : (size_t)used == taken);
-        return used >= 0 && (size_t)used == left && request_body_is_complete(&whole);
+        assert(whole == single);
+        return whole == (ssize_t)n;
 }
 
 bool fuzz_accepts(const uint8_t *data, size_t n)

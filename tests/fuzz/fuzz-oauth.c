@@ -148,6 +148,20 @@ static bool accept_record(const char *data, size_t n, struct error *err)
         return true;
 }
 
+static bool accept_request(const char *data, size_t n, struct error *err)
+{
+        struct http_reader reader;
+        bool good = false;
+
+        oauth_listener_expect(&reader);
+        if (http_reader_feed(&reader, data, n, err) >= 0 && reader.state == HTTP_READER_HEADERS) {
+                const char *query = oauth_request_query(&reader);
+                good = query && accept_redirect(query, strlen(query), err);
+        }
+        http_reader_done(&reader);
+        return good;
+}
+
 static bool accept_one(char kind, const char *data, size_t n, struct error *err)
 {
         size_t length = 0;
@@ -168,8 +182,7 @@ static bool accept_one(char kind, const char *data, size_t n, struct error *err)
         case 'q':
                 return accept_redirect(data, n, err);
         case 'g':
-                data = oauth_request_query(data, n, &length);
-                return accept_redirect(data, length, err);
+                return accept_request(data, n, err);
         case 'p':
                 data = oauth_pasted_query(data, n, &length);
                 return accept_redirect(data, length, err);

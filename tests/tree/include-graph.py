@@ -55,9 +55,9 @@ RULES = [
         + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
     # Short-lived, as the user: parses what authorization servers say.
-    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "supervisor/config/", "supervisor/options/", "supervisor/oauth/"]),
+    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/oauth/"]),
     # The process that has the network of sessions.
-    ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "supervisor/egress/"]),
+    ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
     ("supervisor/session", ["base/", "policy/", "rpc/", SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
@@ -105,7 +105,7 @@ RULES = [
 # Modules of a folder include each other downwards only, but in these folders.
 WITH_CIRCLES = ("supervisor/doctor", "supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
-SHARED_INTERNALS = ("supervisor/egress",)
+SHARED_INTERNALS = ()
 # Uses of an internal header from another folder.
 INTERNAL_USERS = {("supervisor/cli/config/import-list.c", "policy/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")

@@ -1,7 +1,7 @@
 /* The copies of a sandbox's worker (docs/cells.md). */
 #pragma once
 
-#include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/template/sandbox-control.h"
 
 /* Adds to the memory limit of a control group: page tables and first pages of the forks that Cloister makes of a worker for a
  * copy or a branch. Without it the OOM killer would end the worker of a session that is just below its limit: that has the

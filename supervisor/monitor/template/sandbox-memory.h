@@ -1,7 +1,7 @@
 /* The memory of a sandbox that no control group counts. */
 #pragma once
 
-#include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/template/sandbox-control.h"
 
 /* Opens what the monitor counts it with. */
 int sandbox_open_memory(struct sandbox *sandbox, struct error *err);

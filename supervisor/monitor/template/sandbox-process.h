@@ -1,12 +1,13 @@
 /*
  * A sandbox as an object: its descriptors, its copies, and what acts on its processes. The files sandbox-*.c write it;
- * others use sandbox.h.
+ * others use sandbox-control.h and sandbox.h.
  */
 #pragma once
 
 #include <stdbool.h>
 
-#include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/template/sandbox-control.h"
+#include "supervisor/monitor/template/stub.h"
 
 /* A process that is, or may become, a copy of the worker. */
 struct sandbox_copy {
