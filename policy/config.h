@@ -94,8 +94,9 @@ struct config_profile {
         struct config_tool_rules tools;
         struct config_packages packages; /* that its sessions may have installed */
         struct config_pool pool;
-        uint32_t freeze_ms;   /* idle time after which a session is frozen; 0: never */
-        uint32_t checkpoints; /* of a session, at most */
+        uint32_t freeze_ms;        /* idle time after which a session is frozen; 0: never */
+        uint32_t checkpoints;      /* of a session, at most */
+        bool speculation_disabled; /* of the processor, in its sessions (PR_SPEC_FORCE_DISABLE) */
         bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
         bool agent;    /* run_python's argument `profile` may select it */
         uint32_t said; /* of the reader: bits of the keys that the config sets */

@@ -151,6 +151,7 @@ struct template_plan {
         uint32_t loopback;                   /* 1: lo is brought up in each session */
         uint32_t proxy;                      /* 1: and has a proxy, which the environment names */
         uint32_t rlimits;                    /* 1: no control group counts memory */
+        uint32_t no_speculation;             /* 1: of stores and of indirect branches */
         uint32_t n_mounts;
         struct template_mount mounts[TEMPLATE_MOUNTS_MAX]; /* none below another */
 };

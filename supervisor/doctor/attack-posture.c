@@ -6,6 +6,8 @@
  * which is not confined, the broker, the proxy of profiles with a network, the stub and the template; these have
  * a pid namespace of their own too.
  */
+#include "supervisor/doctor/attack-posture.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +25,7 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "rpc/egress-messages.h"
-#include "supervisor/doctor/attack.h"
+#include "supervisor/doctor/speculation.h"
 #include "supervisor/monitor/ids/ids.h"
 
 enum { FILE_MAX = 1024 * 1024, TASKS_MAX = 64, PIDS_MAX = 4 * 1024 * 1024 };
@@ -125,11 +127,7 @@ static int check_privileges(struct attack_rows *rows, const struct task *t)
                    (a || ids_root_is_ordinary()) && a == b && b == c && c == d;
         if (r >= 0)
                 r = add(rows, t, 73, "user ids of the host", "one, not 0", found, ids);
-        value_of(t->status, "Speculation_Store_Bypass", found, sizeof(found));
-        if (r >= 0)
-                r = add(rows, t, 127, "speculative store bypass", "not left to it", found,
-                        strcmp(found, "thread vulnerable") != 0);
-        return r;
+        return r < 0 ? r : speculation_add_row(rows, t->role, t->status);
 }
 
 static int check_filter(struct attack_rows *rows, const struct task *t, int filters)

@@ -1,4 +1,6 @@
 /* The rows of the battery: taken from the probe's lines, printed as a table or as JSON. */
+#include "supervisor/doctor/attack-rows.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,12 +12,13 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "supervisor/doctor/attack.h"
 
 enum { REPORT_MAX = 4 * 1024 * 1024, FIELDS = 7 };
 
-static const char *const verdict_names[] = {
-        [ATTACK_HELD] = "held", [ATTACK_OPEN] = "open", [ATTACK_UNTRIED] = "untried"};
+static const char *const verdict_names[] = {[ATTACK_HELD] = "held",
+                                            [ATTACK_OPEN] = "open",
+                                            [ATTACK_UNTRIED] = "untried",
+                                            [ATTACK_KNOWN] = "known"};
 static_assert(ARRAY_SIZE(verdict_names) == ATTACK_VERDICT_MAX, "a name for each verdict");
 
 void attack_rows_done(struct attack_rows *rows)
@@ -81,7 +84,7 @@ int attack_take_line(struct attack_rows *rows, char *line, size_t *count)
         }
         if (n != FIELDS || strcmp(fields[0], "row") != 0)
                 return -EPROTO;
-        for (size_t i = 0; i < ARRAY_SIZE(verdict_names); i++) {
+        for (size_t i = 0; i < ATTACK_KNOWN; i++) { /* what is known is for us to say */
                 if (strcmp(fields[6], verdict_names[i]) == 0)
                         return attack_add(rows, (int)strtol(fields[1], NULL, 10), fields[2],
                                           fields[3], fields[4], fields[5], (enum attack_verdict)i);
@@ -96,7 +99,7 @@ static int flush(struct buffer *b, int r)
 
 int attack_print_table(const struct attack_rows *rows, const char *profile, bool colour)
 {
-        static const char *const colours[] = {"\033[32m", "\033[31m", "\033[33m"};
+        static const char *const colours[] = {"\033[32m", "\033[31m", "\033[33m", "\033[33m"};
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
         int r = buffer_printf(&b, "%5s  %-44s  %-26s  %-26s\n", "class", "item", "expected",
                               "found");
@@ -110,9 +113,9 @@ int attack_print_table(const struct attack_rows *rows, const char *profile, bool
                                   verdict_names[row->verdict], colour ? "\033[0m" : "");
         }
         if (r >= 0)
-                r = buffer_printf(&b, "\nProfile %s: %zu held, %zu open, %zu untried.\n", profile,
-                                  rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN],
-                                  rows->of[ATTACK_UNTRIED]);
+                r = buffer_printf(&b, "\nProfile %s: %zu held, %zu open, %zu known, %zu untried.\n",
+                                  profile, rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN],
+                                  rows->of[ATTACK_KNOWN], rows->of[ATTACK_UNTRIED]);
         return flush(&b, r);
 }
 
@@ -140,12 +143,14 @@ static int json_row(struct buffer *b, const struct attack_row *row, bool first)
         return r < 0 ? r : buffer_printf(b, "}");
 }
 
-int attack_print_json(const struct attack_rows *rows, const char *profile)
+int attack_print_json(const struct attack_rows *rows, const char *profile, bool allowed)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
-        int r = buffer_printf(&b, "{\"held\": %zu, \"open\": %zu, \"untried\": %zu",
-                              rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN],
-                              rows->of[ATTACK_UNTRIED]);
+        int r = buffer_printf(
+                &b,
+                "{\"held\": %zu, \"open\": %zu, \"known\": %zu, \"untried\": %zu, \"known_are_allowed\": %s",
+                rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN], rows->of[ATTACK_KNOWN],
+                rows->of[ATTACK_UNTRIED], allowed ? "true" : "false");
 
         if (r >= 0)
                 r = json_member(&b, "profile", profile);

@@ -22,6 +22,9 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "supervisor/config/config-files.h"
+#include "supervisor/doctor/attack-posture.h"
+#include "supervisor/doctor/attack-rows.h"
+#include "supervisor/doctor/speculation.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/options/options.h"
 
@@ -333,6 +336,8 @@ static int run(struct battery *battery, struct error *err)
         /* An image whose interpreter ends the probe early must not pass. */
         if (r >= 0 && tried < PROBE_ROWS_MIN)
                 r = error_set(err, EPROTO, "the probe tried %zu things only", tried);
+        if (r >= 0 && !battery->profile->speculation_disabled)
+                speculation_allow(&battery->rows);
         stop(battery);
         return r;
 }
@@ -347,7 +352,7 @@ int attack_main(const struct options *options)
                 log_error("doctor --attack: %s", error.text);
         } else {
                 const char *name = battery.profile->name;
-                r = options->json ? attack_print_json(&battery.rows, name)
+                r = options->json ? attack_print_json(&battery.rows, name, false)
                                   : attack_print_table(&battery.rows, name, isatty(STDOUT_FILENO));
                 if (r < 0)
                         log_error("doctor --attack: the report cannot be written");

@@ -9,7 +9,11 @@
 #include "base/log.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
+#include "supervisor/doctor/host.h"
+#include "supervisor/doctor/kernel.h"
+#include "supervisor/doctor/profiles.h"
 #include "supervisor/doctor/report.h"
+#include "supervisor/doctor/system.h"
 
 /* Each step has a deadline of its own. This one is for a kernel that keeps one of them waiting. */
 enum { DOCTOR_SECONDS = ATTEMPT_SECONDS + 60 };

@@ -1,4 +1,6 @@
 /* The doctor's checks of the machine's set-up: control groups, executables, config, Python, image. */
+#include "supervisor/doctor/host.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,7 +18,6 @@
 #include "supervisor/config/config-files.h"
 #include "supervisor/config/packages-check.h"
 #include "supervisor/doctor/findings.h"
-#include "supervisor/doctor/report.h"
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/ids/ids.h"

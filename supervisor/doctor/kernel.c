@@ -1,4 +1,6 @@
 /* The doctor's checks of the kernel: version, ids, namespaces, proc, filters, memfd, core dumps. */
+#include "supervisor/doctor/kernel.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "base/fd.h"
 #include "policy/limits.h"
 #include "supervisor/doctor/findings.h"
-#include "supervisor/doctor/report.h"
 #include "supervisor/doctor/trial.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/ids/ids.h"

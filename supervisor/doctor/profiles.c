@@ -1,4 +1,6 @@
 /* Tries the profiles of the config beside the default one, each in a real sandbox. */
+#include "supervisor/doctor/profiles.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +10,6 @@
 #include "base/clock.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attempt.h"
-#include "supervisor/doctor/report.h"
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/upstream/upstream.h"
 

@@ -1,4 +1,6 @@
 /* The command that lifts what keeps Cloister from running. */
+#include "supervisor/doctor/remedy.h"
+
 #include <stdio.h>
 #include <string.h>
 

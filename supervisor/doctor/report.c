@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
+#include "supervisor/doctor/remedy.h"
 
 enum { REPORT_MAX = 1024 * 1024, REMEDY_SIZE = 1024 };
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum doctor_state { DOCTOR_EFFECTIVE, DOCTOR_DEGRADED, DOCTOR_MISSING, DOCTOR_STATE_MAX };
+#include "supervisor/doctor/findings.h"
 
 enum { DOCTOR_FINDINGS_MAX = 64 };
 
@@ -15,8 +15,6 @@ struct doctor_finding {
         char detail[600];
         char fix[300]; /* "": none is needed */
 };
-
-struct doctor_system;
 
 struct doctor {
         struct doctor_finding items[DOCTOR_FINDINGS_MAX];
@@ -41,9 +39,3 @@ int doctor_print_json(const struct doctor *d);
 /* Adds the row of the real sandbox. If it ran, layers that seemed to be missing become degraded. */
 struct attempt;
 void doctor_take_attempt(struct doctor *d, const struct attempt *attempt);
-
-/* The checks, in the order of the report. */
-void doctor_check_kernel(struct doctor *d);
-void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_configs);
-/* Tries the other profiles, as far as their images exist. */
-void doctor_check_profiles(struct doctor *d, const char *const *configs, size_t n_configs);

@@ -1,4 +1,6 @@
 /* The state of the system: sysctls, mounts of proc, the filter of this process. */
+#include "supervisor/doctor/system.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,7 +13,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/doctor/findings.h"
 #include "supervisor/monitor/cgroup/cgroup-tree.h"
 
 enum { MOUNTINFO_MAX = 16 * 1024 * 1024, OVERFLOW_ID = 65534 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/doctor/attack.h"
+#include "supervisor/doctor/attack-rows.h"
 
 static void check_text(const char *text, size_t size)
 {

@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "supervisor/cli/command/monitor-command.h"
 
-enum { REPORT_MAX = 4 * 1024 * 1024 };
+enum { REPORT_MAX = 4 * 1024 * 1024, NAMES_MAX = 300 };
 
 static void exec_doctor(const struct options *options, int output)
 {
@@ -33,29 +33,49 @@ static void exec_doctor(const struct options *options, int output)
         _exit(127);
 }
 
-/* Names the first open rows. */
-static int refuse(yyjson_val *report, struct error *err)
+/* "group: item" of the first rows with this verdict. */
+static void name_rows(yyjson_val *report, const char *verdict, struct buffer *to)
 {
-        _cleanup_buffer_ struct buffer names = BUFFER_INIT(300);
         yyjson_arr_iter rows = yyjson_arr_iter_with(yyjson_obj_get(report, "rows"));
         yyjson_val *row;
-        int64_t open = 0;
 
-        json_int64(yyjson_obj_get(report, "open"), &open);
         while ((row = yyjson_arr_iter_next(&rows))) {
-                const char *verdict = json_string(row, "verdict", NULL);
+                const char *found = json_string(row, "verdict", NULL);
                 const char *group = json_string(row, "group", NULL);
                 const char *item = json_string(row, "item", NULL);
-                if (!verdict || strcmp(verdict, "open") != 0 || !group || !item)
+                if (!found || strcmp(found, verdict) != 0 || !group || !item)
                         continue;
-                if (buffer_printf(&names, "%s%s: %s", names.length > 0 ? ", " : "", group, item) <
-                    0)
+                if (buffer_printf(to, "%s%s: %s", to->length > 0 ? ", " : "", group, item) < 0)
                         break; /* enough */
         }
-        return error_set(
-                err, EPERM,
-                "--attest: not serving, because %lld attacks succeed (%.*s); see 'cloister doctor --attack'",
-                (long long)open, (int)names.length, names.length > 0 ? buffer_bytes(&names) : "");
+}
+
+static int judge_report(yyjson_val *report, bool failed, struct error *err)
+{
+        _cleanup_buffer_ struct buffer names = BUFFER_INIT(NAMES_MAX);
+        int64_t open = 0, known = 0;
+
+        json_int64(yyjson_obj_get(report, "open"), &open);
+        json_int64(yyjson_obj_get(report, "known"), &known);
+        name_rows(report, failed ? "open" : "known", &names);
+        const char *text = names.length > 0 ? buffer_bytes(&names) : "";
+        int n = (int)names.length;
+        if (failed)
+                return error_set(
+                        err, EPERM,
+                        "--attest: not serving, because %lld attacks succeed (%.*s); see 'cloister doctor --attack'",
+                        (long long)open, n, text);
+        if (known == 0)
+                return 0;
+        if (!yyjson_get_bool(yyjson_obj_get(report, "known_are_allowed")))
+                return error_set(
+                        err, EPERM,
+                        "--attest: not serving, because the processor's speculation is shared (%.*s): set \"speculation\" in the config to \"disabled\", or to \"shared\" to serve like this",
+                        n, text);
+        fprintf(stderr,
+                "cloister: --attest: not mitigated, as \"speculation\": \"shared\" in the config allows: %.*s\n",
+                n, text);
+        return 0;
 }
 
 static int judge(const char *text, size_t n, int status, struct error *err)
@@ -67,7 +87,7 @@ static int judge(const char *text, size_t n, int status, struct error *err)
                 return error_set(
                         err, EPERM,
                         "--attest: not serving, because no sandbox could be attacked (see 'cloister doctor --attack')");
-        return status == 0 ? 0 : refuse(yyjson_doc_get_root(doc), err);
+        return judge_report(yyjson_doc_get_root(doc), status != 0, err);
 }
 
 int attest_run(const struct options *options, int *status, struct error *err)

@@ -62,6 +62,7 @@ static int plan_profile(const struct template_parts *parts, struct template_plan
                 if (n >= sizeof(plan->preload))
                         return error_errno(err, E2BIG, "the names in preload");
         }
+        plan->no_speculation = profile->speculation_disabled;
         plan->loopback = profile->network != CONFIG_NETWORK_NONE;
         plan->proxy = profile->network == CONFIG_NETWORK_ALLOW;
         return plan_mounts(parts, plan, fds, err);
