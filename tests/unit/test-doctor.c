@@ -272,6 +272,46 @@ static void test_files_of_proc(void)
         check_eq_int(masks + hides, 0);
 }
 
+/* Processors that leave it to each process, those that do not, and processes that have it disabled. */
+static void test_speculation(void)
+{
+#define STATUS(value) "Name:\tx\nSpeculation_Store_Bypass:\t" value "\nThreads:\t1\n"
+        static const struct {
+                const char *role, *status;
+                enum attack_verdict verdict, if_shared;
+        } table[] = {
+                {"worker", STATUS("thread vulnerable"), ATTACK_OPEN, ATTACK_KNOWN},
+                {"identity", STATUS("thread vulnerable"), ATTACK_OPEN, ATTACK_KNOWN},
+                {"init", STATUS("thread vulnerable"), ATTACK_OPEN, ATTACK_OPEN},
+                {"init", STATUS("thread force mitigated"), ATTACK_HELD, ATTACK_HELD},
+                {"worker", STATUS("thread force mitigated"), ATTACK_HELD, ATTACK_HELD},
+                {"worker", STATUS("not vulnerable"), ATTACK_HELD, ATTACK_HELD},
+                {"worker", STATUS("vulnerable"), ATTACK_HELD, ATTACK_HELD},
+                {"worker", "Name:\tx\n", ATTACK_UNTRIED, ATTACK_UNTRIED},
+        };
+        struct attack_rows rows = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+                check_eq_int(speculation_add_row(&rows, table[i].role, table[i].status), 0);
+                check_eq_int(rows.items[i].verdict, table[i].verdict);
+        }
+        check_eq_int(attack_add(&rows, 127, "identity", "indirect branches", "",
+                                "conditional enabled", ATTACK_OPEN),
+                     0);
+        check_eq_int(
+                attack_add(&rows, 4, "worker", "ptrace", "", "conditional enabled", ATTACK_OPEN),
+                0);
+        speculation_allow(&rows);
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+                check_eq_int(rows.items[i].verdict, table[i].if_shared);
+        check_eq_int(rows.items[ARRAY_SIZE(table)].verdict, ATTACK_KNOWN);
+        check_eq_int((int)rows.of[ATTACK_OPEN], 2);
+        check_eq_int((int)rows.of[ATTACK_KNOWN], 3);
+        check_eq_str(rows.items[0].found,
+                     "not mitigated for this process: set \"speculation\": \"disabled\"");
+        attack_rows_done(&rows);
+}
+
 static void test_a_finding_makes_it_unusable(void)
 {
         doctor.count = 0;
@@ -475,6 +515,7 @@ int main(void)
         run(test_usable);
         run(test_json);
         run(test_table);
+        run(test_speculation);
         run(test_this_machine);
         run(test_trial);
         run(test_sees_what_is_missing);
