@@ -230,15 +230,15 @@ class ServerCase(harness.Case):
             return False
         return True
 
-    def wait_running(self, session=None):
-        """Returns when a cell of the session runs."""
+    def wait_running(self, session=None, state="running"):
+        """Returns when a cell of the session runs, or when the session is in another state."""
 
-        def running():
+        def reached():
             done = self.run_cloister("sessions", "--json", "--server", str(self.server.process.pid), cwd=self.class_dir)
             sessions = harness.message_of(done.stdout)[0]["sessions"]
-            return any(s["name"] == (session or self.session) and s["state"] == "running" for s in sessions)
+            return any(s["name"] == (session or self.session) and s["state"] == state for s in sessions)
 
-        self.assertTrue(harness.wait_until(running))
+        self.assertTrue(harness.wait_until(reached))
 
     def value(self, code, **arguments):
         """The JSON value of its last expression."""

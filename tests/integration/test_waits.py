@@ -27,6 +27,16 @@ class Waiting(rawmcp.ServerCase):
     def take(self, **arguments):
         return self.start(**arguments).result(harness.PATIENCE)["structuredContent"]
 
+    def begin(self, code, text):
+        """Starts code that goes on, and waits until it has printed a text, however busy the machine is. Returns the output."""
+        cell = self.take(code=code, wait=0.3, timeout=600)
+        out = cell.get("stdout", "")
+        while cell["status"] == "running" and text not in out:
+            cell = self.take(wait=0.3)
+            out += cell.get("stdout", "")
+        self.assertEqual((cell["status"], text in out), ("running", True), cell)
+        return out
+
     def listen(self):
         """The result of code that ends soon, and the output of all answers until then."""
         out = ""
@@ -53,7 +63,7 @@ class Waits(Waiting):
 
     def test_a_result_that_nobody_fetches(self):
         self.take(code="import time\ntime.sleep(0.1)\nprint('quiet')\n1 / 0", wait=0)
-        time.sleep(0.5)
+        self.wait_running(state="idle")
         cell = self.take(code="'new'")
         self.assertEqual((cell["status"], cell["value"]["json"]), ("ok", "new"))
         self.assertIn("status: error", cell["earlier"])
@@ -63,7 +73,7 @@ class Waits(Waiting):
 
     def test_interrupt(self):
         self.ok("x = 1")
-        self.take(code="x = 2\nprint('on', flush=True)\nimport time\ntime.sleep(600)", wait=0.3, timeout=600)
+        self.begin("x = 2\nprint('on', flush=True)\nimport time\ntime.sleep(600)", "on")
         ended = self.take(interrupt=True)
         self.assertEqual((ended["status"], ended["state"]), ("cancelled", "kept"))
         self.assertIn("another call of the session interrupted it", ended["notice"])
@@ -79,13 +89,13 @@ class Waits(Waiting):
         """The copy takes its place, and the code of the same call runs there."""
         self.ok("x = 'before'")
         time.sleep(0.3 * harness.SLOW)  # the copy is made
-        self.take(code="import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nx = 'within'\nwhile True: pass", wait=0.3, timeout=600)
+        self.begin("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nx = 'within'\nprint('on', flush=True)\nwhile True: pass", "on")
         cell = self.take(code="x", interrupt=True)
         self.assertEqual((cell["status"], cell["value"]["json"]), ("ok", "before"))
         self.assertIn("restored to the end of cell 1", cell["earlier"])
 
     def test_busy(self):
-        self.take(code="x = 0\n" + UNTIL, wait=0.3, timeout=600)
+        self.begin("x = 0\n" + UNTIL, "begun")
         cell = self.take(code="x = 1", wait=0.2)
         self.assertEqual(cell["status"], "busy")
         self.assertEqual((cell["running"]["code"], cell["running"]["last_line"]), ("x = 0", "begun"))
@@ -94,18 +104,17 @@ class Waits(Waiting):
         self.assertEqual(self.value("x"), 0)
 
     def test_the_timeout_holds(self):
-        self.take(code="import time\nprint('a', flush=True)\ntime.sleep(600)", wait=0, timeout=0.3)
-        time.sleep(0.5)
-        cell = self.take(wait=10)
+        self.take(code="import time\nprint('a', flush=True)\ntime.sleep(600)", wait=0, timeout=harness.SLOW)
+        cell = self.take(wait=harness.PATIENCE / 2)
         self.assertEqual((cell["status"], cell["stdout"]), ("timeout", "a\n"))
 
     def test_sixty_four_that_wait(self):
         """Each is answered, each output once, and the result once."""
-        first = self.take(code=UNTIL, wait=0.3, timeout=600)
+        first = self.begin(UNTIL, "begun")
         calls = [self.start(wait=i % 7 / 10) for i in range(64)]
         cells = [call.result(harness.PATIENCE)["structuredContent"] for call in calls]
         self.assertEqual({cell["status"] for cell in cells}, {"running"})
-        self.assertEqual("".join(cell.get("stdout", "") for cell in [first, *cells]), "begun\n")
+        self.assertEqual(first + "".join(cell.get("stdout", "") for cell in cells), "begun\n")
         calls = [self.start(session=self.session) for _ in range(8)]
         self.take(interrupt=True, session=self.session + "2")  # of no use
         self.server.call("open('/workspace/out/x', 'w')", session=self.session + "2")

@@ -21,7 +21,7 @@ static void put(int dir, const char *name, const char *text)
         check_eq_int(fd_write_all(fd, text, strlen(text)), 0);
 }
 
-enum { N = 8 };
+enum { N = 8, NOBODY = -1, INIT = -2 };
 
 /* Directories "1" to "8". procfs lists parents first, nearly always: here, order[0] is listed first. */
 struct proc {
@@ -38,7 +38,7 @@ static void put_process(const struct proc *p, int i, int parent, char state, uns
         put(dir, "statm", "100 50 10 1 0 50 0\n");
         put(dir, "status", "Name:\tx\nVmPTE:\t       0 kB\nVmSwap:\t       0 kB\n");
         snprintf(text, sizeof(text), "%d (x) %c %d 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 1\n",
-                 p->order[i], state, parent < 0 ? 0 : p->order[parent]);
+                 p->order[i], state, parent >= 0 ? p->order[parent] : parent == INIT);
         put(dir, "stat", text);
         snprintf(text, sizeof(text), "1-2 ---p 0 00:00 0 [rollup]\nPss: %u kB\n", mib * KIB);
         put(dir, "smaps_rollup", text);
@@ -96,6 +96,32 @@ static void test_vfork_is_counted_once(void)
         struct process_memory found = measure(&p, 128 * MIB);
         check_eq_int(found.bytes, 100 * MIB);
         check_eq_int(found.least, 100 * MIB);
+        proc_done(&p);
+}
+
+/* A worker and the helper that forks its copy: both are children of init. The copy has its half of the pages. */
+static void test_the_helper_of_a_copy_is_counted_once(void)
+{
+        struct proc p = {};
+
+        proc_init(&p);
+        put_process(&p, 0, INIT, 'D', 100);
+        put_process(&p, 1, INIT, 'R', 100);
+        check_eq_int(measure(&p, 128 * MIB).bytes, 100 * MIB);
+        check_eq_int(measure(&p, 128 * MIB).least, 100 * MIB);
+        /* Before the worker sleeps: the caller looks again. */
+        put_process(&p, 0, INIT, 'R', 100);
+        check_eq_int(measure(&p, 128 * MIB).least, 100 * MIB);
+        /* One for each that sleeps, of the same size, and of init only. */
+        put_process(&p, 0, INIT, 'D', 100);
+        put_process(&p, 2, INIT, 'R', 100);
+        check_eq_int(measure(&p, 512 * MIB).bytes, 200 * MIB);
+        put_process(&p, 1, INIT, 'R', 50);
+        put_process(&p, 2, INIT, 'R', 50);
+        check_eq_int(measure(&p, 512 * MIB).bytes, 200 * MIB);
+        put_process(&p, 0, NOBODY, 'D', 100);
+        put_process(&p, 1, NOBODY, 'R', 100);
+        check_eq_int(measure(&p, 512 * MIB).bytes, 250 * MIB);
         proc_done(&p);
 }
 
@@ -372,6 +398,7 @@ int main(void)
         run(test_growth_is_certain);
         run(test_growth_of_vfork_is_counted_once);
         run(test_growth_of_too_many);
+        run(test_the_helper_of_a_copy_is_counted_once);
         run(test_vfork_is_counted_once);
         run(test_what_may_be_one_is_not_certain);
         run(test_many_processes_are_certain);

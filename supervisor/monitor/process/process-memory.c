@@ -10,7 +10,7 @@
  *
  * smaps_rollup gives a page to all its processes in equal parts. vfork() makes the same memory visible
  * in two processes. It is recognized by a parent that sleeps where signals do not wake it and has as
- * much memory; one child of each counted parent is left out so. Code that imitates this hides at most
+ * much memory; one child of each counted parent is left out so, or for a child of init one sibling. Code that imitates this hides at most
  * as much as is counted. A parent that does not sleep yet is counted twice: ask again, if
  * what is certain is not too much already.
  */
@@ -208,12 +208,18 @@ static bool read_process(int proc, long pid, struct process *ret)
                             &ret->state, &ret->parent, &ret->threads) >= 2;
 }
 
+/* The helper that forks a copy of the worker is a child of init as the worker is (CLONE_PARENT). */
+static bool may_be_vforked(const struct process *child, const struct process *parent)
+{
+        return child->parent == parent->pid || (child->parent == 1 && parent->parent == 1);
+}
+
 static bool has_memory_of(const struct process *child, const struct process *parent, uint64_t about)
 {
         uint64_t more = child->bytes > parent->bytes ? child->bytes - parent->bytes
                                                      : parent->bytes - child->bytes;
 
-        return parent->pid == child->parent && parent->is_counted && more <= about;
+        return may_be_vforked(child, parent) && parent->is_counted && more <= about;
 }
 
 /* Lower pids come first, and with them nearly always the parents; others are counted. */
