@@ -12,6 +12,16 @@ import harness
 import rawmcp
 
 
+KNOWN = 'not mitigated for this process: set "speculation": "disabled"'
+
+
+def not_held(report):
+    """The rows that are neither held nor known. Whether speculation is left to each process depends on the processor."""
+    known = [r for r in report["rows"] if r["verdict"] == "known"]
+    strange = [r for r in known if (r["class"], r["found"]) != (127, KNOWN) or r["group"] not in ("worker", "identity")]
+    return strange + [r for r in report["rows"] if r["verdict"] not in ("held", "known") and "cannot be read" not in r["found"]]
+
+
 class Battery(harness.Case):
     def attack(self, *args, status=0):
         done = self.run_cloister("doctor", "--attack", "--json", *args, timeout=120)
@@ -24,14 +34,26 @@ class Battery(harness.Case):
         return rows
 
     def test_nothing_is_open_in_the_default_profile(self):
+        """What the processor leaves to each process is known, whichever processor it is."""
         report = self.attack("--config", self.config())
-        self.assertEqual([r for r in report["rows"] if r["verdict"] != "held" and "cannot be read" not in r["found"]], [])
+        self.assertEqual(not_held(report), [])
         self.assertEqual((report["open"], report["profile"]), (0, "default"))
         self.assertGreater(report["held"], 280)
-        self.assertEqual(len(report["rows"]), report["held"] + report["untried"])
+        self.assertEqual(len(report["rows"]), report["held"] + report["known"] + report["untried"])
         groups = {r["group"] for r in report["rows"]}
         self.assertGreaterEqual(groups, {"system calls", "files", "namespaces", "signals", "descriptors", "identity", "image", "limits", "mounts",
                                          "processes", "sockets", "init", "worker", "broker", "stub", "template"})
+
+    def test_speculation_is_disabled(self):
+        report = self.attack("--config", self.config(speculation="disabled"))
+        self.assertEqual((not_held(report), report["known"]), ([], 0))
+        with open("/proc/self/status", encoding="ascii") as f:
+            outside = dict(line.rstrip().split(":\t") for line in f if line.startswith("Speculation"))
+        # The control: this processor leaves it to each process, and here nobody has disabled it.
+        if outside.get("Speculation_Store_Bypass") == "thread vulnerable":
+            self.assertEqual({r["found"] for r in self.found(report, "speculative store bypass")}, {"thread force mitigated"})
+        if outside.get("SpeculationIndirectBranch") == "conditional enabled":
+            self.assertEqual({r["found"] for r in self.found(report, "speculation of indirect branches")}, {"conditional force disabled"})
 
     def test_the_expectation_is_the_profiles(self):
         """A writable directory and the loopback network are what these profiles ask for; the rows say so."""
@@ -71,7 +93,7 @@ class Battery(harness.Case):
         done = self.run_cloister("doctor", "--attack", "--config", self.config())
         self.assertEqual(done.returncode, 0, done.stdout[-2000:])
         self.assertRegex(done.stdout.decode(), r"(?m)^ +4  system calls: ptrace +EPERM or ENOSYS +EPERM +held$")
-        self.assertRegex(done.stdout.decode(), r"\nProfile default: \d+ held, 0 open, \d+ untried\.\n$")
+        self.assertRegex(done.stdout.decode(), r"\nProfile default: \d+ held, 0 open, \d+ known, \d+ untried\.\n$")
 
     def test_mistakes(self):
         done = self.run_cloister("doctor", "--profile", "x")
@@ -125,7 +147,7 @@ with rawmcp.RawServer(*sys.argv[sys.argv.index("--config"):][:2]) as server:
     def test_nothing_is_open(self):
         path = self.write("run.py", self.RUN)
         report = self.attack_with(f'exec /usr/bin/python3 {path} "$@"', status=0, state={"survives": False})
-        self.assertEqual([r for r in report["rows"] if r["verdict"] != "held" and "cannot be read" not in r["found"]], [])
+        self.assertEqual(not_held(report), [])
         self.assertGreater(report["held"], 280)
         # Two sandboxes: each with its init and its worker.
         self.assertGreaterEqual(len([r for r in report["rows"] if r["group"] == "init"]), 2)
