@@ -2,8 +2,8 @@
 
     echo.py [TOOLS]
 
-With a number it lists that many tools, echo0 and so on, which all do the same; else also `blob`, whose result has the
-size that is asked for.
+With a number it lists that many tools, echo0 and so on, which all do the same. Without a number it also has `blob`, whose result has the
+requested size.
 """
 import json
 import sys
@@ -12,7 +12,7 @@ NAMES = [f"echo{i}" for i in range(int(sys.argv[1]))] if len(sys.argv) > 1 else 
 TOOLS = [{"name": name, "description": "gives back what it gets",
           "inputSchema": {"type": "object", "properties": {"message": {"type": "string"}}}} for name in NAMES]
 if len(sys.argv) == 1:
-    TOOLS.append({"name": "blob", "description": "gives so many bytes",
+    TOOLS.append({"name": "blob", "description": "returns this number of bytes",
                   "inputSchema": {"type": "object", "properties": {"bytes": {"type": "integer"}}}})
 
 

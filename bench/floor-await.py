@@ -3,7 +3,7 @@
     floor-await.py COUNT COMMAND [ARGUMENT]...      prints {"ns": [N, ...]}
 
 JSON both ways by the json module, a future, and asyncio's own loop, which watches the pipe. No sandbox, no check of
-the arguments, no threads, no other calls, nothing that looks at the answer but for its id.
+the arguments, no threads, no other calls, no part that reads the answer except its id.
 """
 import asyncio
 import json

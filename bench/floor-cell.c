@@ -3,7 +3,7 @@
  *
  *     floor-cell [LIBPYTHON]
  *
- * Reads requests of run_python on standard input, one a line, compiles the code, evaluates it in
+ * Reads requests of run_python on standard input, one per line, compiles the code, evaluates it in
  * one namespace and writes the value's repr(). It flushes no stream, checks no signal, keeps no
  * state and reads no limit.
  */

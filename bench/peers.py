@@ -1,7 +1,7 @@
 """Other ways to run an isolated Python, measured beside Cloister.
 
-Each peer says whether it is there (why not, else), which version it is, and how it is called. A peer that is there
-but can't run on this machine says so with its own words; none is left out in silence.
+Each peer says whether it exists, or why not, which version it is, and how it is called. A peer that
+cannot run on this machine gives its own message; every peer has a row.
 """
 import json
 import os

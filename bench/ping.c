@@ -7,12 +7,12 @@
  * In the second form each line is the body of a POST with these headers, over one connection. Lines of
  * the response's head are not looked at: the template needs a %d.
  *
- * Commands come on standard input, one a line; each that waits prints one line of JSON:
+ * Commands come on standard input, one per line; each that waits prints one line of JSON:
  *
  *     send LINE       sends the line and waits for nothing
  *     want TEXT       from now on each answer must contain TEXT (empty: any answer)
  *     ask LINE        {"ns": N, "age_ns": since the start of COMMAND, "answer": the line}
- *     burst N LINE    the same line N times, each after the answer to the one before:
+ *     burst N LINE    the same line N times, each after the answer to the previous one:
  *                     {"ns": [N, ...]}
  *
  * Every %d in a LINE is replaced by a number that grows by one with each line. The answer is then

@@ -30,7 +30,7 @@ TOP = os.path.dirname(HERE)
 
 
 def places(options):
-    """(the program, where bench-ping and the others are)."""
+    """(the program, the folder of bench-ping and the other programs)."""
     if options.cloister:
         return options.cloister, HERE
     build = os.path.abspath(options.build or (TOP if os.path.exists(os.path.join(HERE, "bench-ping"))
@@ -180,7 +180,7 @@ def parse(arguments):
     parser.add_argument("--quick", action="store_true", help="few calls: to see that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="all that was found, for programs")
     parser.add_argument("--build", metavar="DIR", help="the build directory (build)")
-    parser.add_argument("--cloister", metavar="PATH", help="an installed program, in place of a build's")
+    parser.add_argument("--cloister", metavar="PATH", help="an installed program, instead of a build's")
     return parser.parse_args(arguments)
 
 

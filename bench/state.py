@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What state that survives costs (docs/cells.md): each measure with `state.survives` off and on, in turn, in one run; and
-how soon a session goes on after its interpreter has ended.
+how soon a session continues after its interpreter has ended.
 
     bench/state.py [--build DIR] [--rounds N] [--quick]
 """

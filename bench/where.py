@@ -4,8 +4,8 @@
     bench/where.py [--build DIR] [--json] [--calls N]
 
 Three ways of a call: `1+1` in a living session, a tool call from a cell to a minimal server in C, and a session made
-for `1+1` without the pool; the first two on one CPU, as the rows of that name are measured. What no process has is
-waiting: a wake-up, an idle CPU that has to come back.
+for `1+1` without the pool; the first two on one CPU, as the rows of that name are measured. The rest of the time is
+waiting: a wake-up, an idle CPU that has to leave its idle state.
 """
 import argparse
 import json

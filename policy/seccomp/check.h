@@ -17,7 +17,7 @@ int filter_check(const struct filter_entries *entries, const struct sock_filter 
 /*
  * A hash of everything that filter_check() depends on: program, table, numbers and architecture. If
  * a program passed the check and its fingerprint is the same elsewhere, it passes there too. The hash
- * detects accidental differences; it is no protection against a forged program.
+ * detects accidental differences; it does not protect against a forged program.
  */
 uint64_t filter_fingerprint(const struct filter_entries *entries, const struct sock_filter *program,
                             size_t n, uint32_t arch);

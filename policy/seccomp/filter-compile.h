@@ -16,7 +16,7 @@ uint32_t filter_native_arch(void);
 int filter_program(const struct filter_entries *entries, char **ret, size_t *ret_size,
                    struct error *err);
 
-/* The same for another architecture (SCMP_ARCH_…), of entries with this machine's numbers. Calls that
+/* Compiles for another architecture (SCMP_ARCH_…), from entries with this machine's numbers. Calls that
  * libseccomp does not know by name are left out. For tests. */
 int filter_program_for(uint32_t arch, const struct filter_entries *entries, char **ret,
                        size_t *ret_size, struct error *err);

@@ -9,7 +9,6 @@
  * errno: -EIO when libseccomp compiled a program that does not do what the table says. */
 int filter_compile(enum filter_kind kind, struct error *err);
 
-/* The same with a program of the build, which is used only if its fingerprint is right; NULL: it is
- * compiled now. For tests. */
+/* Uses a program of the build if its fingerprint is right. NULL: it is compiled now. For tests. */
 struct filter_ready;
 int filter_seal(enum filter_kind kind, const struct filter_ready *ready, struct error *err);

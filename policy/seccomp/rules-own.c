@@ -135,7 +135,7 @@ const struct filter_rule filter_internet[] = {
 };
 
 /*
- * The proxy of sessions relays bytes that nobody trusts. It starts no process, opens files for reading only, maps
+ * The proxy of sessions relays untrusted bytes. It starts no process, opens files for reading only, maps
  * nothing executable, and listens nowhere: its listeners are given to it.
  */
 const struct filter_rule filter_egress_calls[] = {

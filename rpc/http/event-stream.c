@@ -198,7 +198,7 @@ static bool skip_bom(struct event_stream *s, char byte)
                         s->state = EVENT_IN_FIELD;
                 return true;
         }
-        /* The bytes before were the beginning of a field's name, which then is none that is known. */
+        /* The previous bytes began the name of a field, which is then unknown. */
         memcpy(s->field, bom, s->bom);
         s->n_field = s->bom;
         s->state = EVENT_IN_FIELD;

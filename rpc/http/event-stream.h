@@ -5,7 +5,7 @@
  *             handle s.name, event_stream_data(&s), s.last_id, s.retry_ms
  *             bytes += used; n -= used;
  *     }
- *     r == 0: all bytes were used; r < 0: -EMSGSIZE, -ENOMEM: the stream cannot go on
+ *     r == 0: all bytes were used; r < 0: -EMSGSIZE, -ENOMEM: the stream cannot continue
  *
  * Bytes are handled once, wherever they are split. Every block of fields that has ended counts as an
  * event here, also one without data: it may set the id.

@@ -241,7 +241,7 @@ static int check_framing(struct http_reader *reader)
                 return refuse(reader, CONTENT_TOO_LARGE, "the body is too large");
         if (reader->is_proxy) {
                 bool connects = reader->request.method == HTTP_METHOD_CONNECT;
-                /* What a client asks of the next hop is not passed on. */
+                /* A proxy ignores requests for an upgrade. */
                 reader->parser.upgrade = connects;
                 return connects && (coding || length)
                                ? refuse(reader, BAD_REQUEST, "a body behind CONNECT")
@@ -410,7 +410,7 @@ static ssize_t refused(const struct http_reader *reader, struct error *err)
         return error_set(err, EBADMSG, "%s", reader->why);
 }
 
-/* llhttp has one code for a version that it does not know and for a line that goes on behind it. */
+/* llhttp has one code for an unknown version and for bytes behind the version. */
 static ssize_t refuse_by_parser(struct http_reader *reader, struct error *err)
 {
         const char *why = llhttp_get_error_reason(&reader->parser);

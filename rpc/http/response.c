@@ -1,4 +1,4 @@
-/* What the server writes. */
+/* Writes heads of responses, chunks and events. */
 #include "rpc/http/response.h"
 
 #include <errno.h>

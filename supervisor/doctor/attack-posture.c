@@ -538,7 +538,7 @@ static int check_task(struct attack_rows *rows, pid_t pid, bool has_proxy, int o
         t.mounts = mounts;
         t.role = role_of(status, own_depth);
         if (!t.role || strstr(status, "\nState:\tZ"))
-                return 0; /* not confined, or it has ended and nobody has reaped it */
+                return 0; /* not confined, or it is a zombie */
         if (strcmp(t.role, "init") != 0 && strcmp(t.role, "worker") != 0)
                 return check_supporting(rows, &t);
         ++*sandboxed;

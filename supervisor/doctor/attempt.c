@@ -59,7 +59,7 @@ _Noreturn static void become_monitor(const char *program, const char *const *con
         _exit(EXIT_NO_SANDBOX);
 }
 
-/* What does not fit is read and dropped. */
+/* Bytes that do not fit are read and dropped. */
 static void read_some(struct output *o)
 {
         char more[OUTPUT_SIZE];

@@ -19,5 +19,5 @@ struct attempt {
 void attempt_run(const char *const *configs, size_t n_configs, const char *profile,
                  struct attempt *ret);
 
-/* What to do about an attempt that failed, by what it said; NULL where nothing is known. */
+/* The remedy for an attempt that failed, by its error text; NULL: no remedy is known. */
 const char *attempt_fix(const struct attempt *attempt);

@@ -15,7 +15,7 @@
 #include "supervisor/doctor/report.h"
 #include "supervisor/doctor/system.h"
 
-/* Each step has a deadline of its own. This one is for a kernel that keeps one of them waiting. */
+/* Each step has its own deadline. This one ends a step that the kernel blocks. */
 enum { DOCTOR_SECONDS = ATTEMPT_SECONDS + 60 };
 
 static void on_alarm(int number)

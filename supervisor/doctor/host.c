@@ -114,7 +114,7 @@ static void check_programs(struct doctor *d)
                         return;
                 }
         }
-        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL, "all executables are there");
+        doctor_add(d, "programs", DOCTOR_EFFECTIVE, true, NULL, "all executables exist");
 }
 
 /* ---- config ---- */
@@ -330,7 +330,7 @@ static void check_packages(struct doctor *d, const struct config *config)
         }
         if (n > 0)
                 doctor_add(d, "packages", DOCTOR_EFFECTIVE, false, NULL,
-                           "sessions of %s can have packages installed (no index was asked)",
+                           "sessions of %s can have packages installed (no index was queried)",
                            names);
 }
 

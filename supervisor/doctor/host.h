@@ -1,4 +1,4 @@
-/* What this machine has of the layers: cgroups, ids, images, programs. */
+/* Checks the layers that depend on this machine: cgroups, ids, images, programs. */
 #pragma once
 
 #include "supervisor/doctor/report.h"

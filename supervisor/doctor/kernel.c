@@ -108,7 +108,7 @@ static void check_proc(struct doctor *d, const struct trial *t)
         else
                 doctor_add(
                         d, "proc", DOCTOR_MISSING, true,
-                        "the kernel wants an unmasked /proc here: docker run --security-opt systempaths=unconfined; in a systemd unit no ProtectKernelTunables=, ProtectKernelLogs= or ProtectHostname=",
+                        "the kernel requires an unmasked /proc here: docker run --security-opt systempaths=unconfined; in a systemd unit no ProtectKernelTunables=, ProtectKernelLogs= or ProtectHostname=",
                         "no fresh /proc can be mounted: %s", strerrordesc_np(code));
 }
 

@@ -1,4 +1,4 @@
-/* What this kernel has of the layers. */
+/* Checks the layers that depend on the kernel. */
 #pragma once
 
 #include "supervisor/doctor/report.h"

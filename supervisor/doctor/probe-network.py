@@ -1,7 +1,7 @@
 """A part of the probe (probe.py), which comes before it in the same script: what reaches out without the proxy of a profile that allows a network, and beside it.
 
 EXPECTED["network"]: None, or the rules of network.allow. Only the proxy reads the requests here. The one connection that it may make is to the
-first host of network.allow that is no pattern, and nothing is sent there.
+first host of network.allow that is not a pattern, and nothing is sent there.
 """
 
 import socket
@@ -69,7 +69,7 @@ def plain(rule):
 
 
 def named(allow, host, port):
-    """Whether a rule is about this address. What is no address is about none."""
+    """Whether a rule names this address. A host that is not an address matches no such rule."""
     import ipaddress
     try:
         address = ipaddress.ip_address(host.strip("[]"))

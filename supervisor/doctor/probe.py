@@ -236,7 +236,7 @@ def files():
     for number, folder, names in READ:
         for name in names.split():
             path = os.path.normpath(f"{folder}/{name}") if name != "." else folder
-            # What the profile mounts, and the folders above it, are there.
+            # The mounts of the profile and the folders above them exist.
             if not any(path == m or path.startswith(m + "/") or m.startswith(path + "/") for m in EXPECTED["mounts"]):
                 error = readable(path)
                 row(number, "files", path, "absent or refused", name_of(error), error != 0)

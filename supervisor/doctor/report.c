@@ -45,7 +45,7 @@ static bool holds(const struct doctor *d, const struct doctor_problem *kind)
         return d->system && kind->holds(d->system);
 }
 
-/* What is missing did not keep a sandbox from running. */
+/* A sandbox ran although this layer is missing. */
 static enum doctor_state effect_of(const struct doctor *d, enum doctor_state state)
 {
         return d->tried && d->status == 0 && state == DOCTOR_MISSING ? DOCTOR_DEGRADED : state;

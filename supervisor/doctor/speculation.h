@@ -1,4 +1,4 @@
-/* What the kernel says of speculation in a process (/proc/PID/status), and what a profile allows of it. */
+/* Rows about speculation: the state of a process from /proc/PID/status, and what its profile allows. */
 #pragma once
 
 #include "supervisor/doctor/attack-rows.h"

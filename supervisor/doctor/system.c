@@ -132,8 +132,8 @@ static long least_namespaces(void)
         return least;
 }
 
-/* Whether making a user namespace is EPERM for a process whose ids have a mapping: the kernel says so in a chroot only.
- * A filter or a security module may say it too: the findings about those come first. */
+/* Whether making a user namespace is EPERM for a process whose ids have a mapping: the kernel returns EPERM in a chroot only.
+ * A filter or a security module may return it too: the findings about those come first. */
 static bool is_chrooted(void)
 {
         int status = 0;

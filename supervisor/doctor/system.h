@@ -18,7 +18,7 @@ enum { DOCTOR_UNTRIED = -1 };
 /* Whose label confines this process. */
 enum doctor_label { DOCTOR_LABEL_NONE, DOCTOR_LABEL_APPARMOR, DOCTOR_LABEL_SELINUX };
 
-/* What Cloister runs in, as far as known. It chooses the command that the report recommends. */
+/* The environment of Cloister, as far as known. The command that the report recommends depends on it. */
 enum doctor_place {
         DOCTOR_PLACE_HOST,
         DOCTOR_PLACE_DOCKER,

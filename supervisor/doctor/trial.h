@@ -18,7 +18,7 @@ struct trial {
         int cgroup_namespace;
         int pid_namespace;
         int proc;            /* a mount of proc */
-        int proc_subset;     /* the same with subset=pid */
+        int proc_subset;     /* a mount of proc with subset=pid */
         int root;            /* a new root directory, as a sandbox gets one */
         char root_step[200]; /* of root: what failed */
         int host_name;       /* setting it */

@@ -161,7 +161,7 @@ static void refuse_tunnel(struct connection *c, enum egress_reason why)
 
 /* ---- relaying ---- */
 
-/* Returns whether the bytes may go on to the server, or negative errno: *why. */
+/* Returns 1 if the bytes may be sent to the server, 0 if more are needed, or negative errno: *why. */
 static int check_tunnel(const struct connection *c, enum egress_reason *why)
 {
         const struct flow *f = &c->out;
@@ -274,7 +274,7 @@ static int prepare_tunnel(struct connection *c)
         return send(c->client, established, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) == n ? 0 : -EIO;
 }
 
-/* What was read with the head, and goes to the server: it counts like all that follows. */
+/* Bytes that were read behind the head and are sent to the server count like later ones. */
 static int count_begun(struct connection *c)
 {
         struct egress_session *s = c->session;

@@ -8,7 +8,7 @@ enum { DIAL_MS = 5000 }; /* for each address */
 
 struct dial;
 
-/* fd: connected, owned by the callee; negative: *why. The dial is gone then. */
+/* fd: connected, owned by the callee; negative: *why. The dial was freed before the call. */
 typedef void dial_done(void *data, int fd, enum egress_reason why);
 
 /* Removes the addresses that may not be reached: also those of this machine, unless a rule contains them. */

@@ -16,7 +16,7 @@ static_assert(FLOW_SIZE > 2 * HTTP_HEAD_MAX + 1024,
 
 struct flow {
         struct egress_session *session;
-        int slot; /* of the tally */
+        int slot; /* tally_enter() */
         int from, to;
         bool is_in;               /* from the server */
         bool is_held;             /* reads, and writes nothing: what was read is not checked yet */

@@ -2,8 +2,8 @@
  * Looks names up in threads, with getaddrinfo(3): /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf count as for other
  * programs. Names are absolute: no search domain is appended.
  *
- * One who asks (key) uses at most RESOLVER_EACH of the threads at a time, so that names whose servers never answer
- * delay only who asked for them.
+ * A session (key) uses at most RESOLVER_EACH of the threads at a time, so that names whose servers never answer
+ * delay only the session that requested them.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ typedef void resolver_done(void *data, const struct resolver_answer *answer);
 
 int resolver_new(struct resolver **ret, struct event_base *base, struct error *err);
 
-/* done() is called once, later, from the event loop; the job is gone then. NULL: no memory. */
+/* done() is called once, later, from the event loop; the job was freed before. NULL: no memory. */
 struct resolver_job *resolver_ask(struct resolver *resolver, uint64_t key, const char *name,
                                   uint16_t port, resolver_done *done, void *data);
 /* done() is not called. NULL is allowed. Returns NULL. */

@@ -30,7 +30,7 @@ struct egress {
 struct egress_session {
         struct egress *egress;
         struct egress_session *next;
-        uint64_t key; /* a number of its own, never 0 */
+        uint64_t key; /* its number, never 0 */
         int listener, leash;
         struct event *accepting, *end, *tick;
         struct egress_page *page; /* shared with the broker, which only reads counts */
@@ -58,7 +58,7 @@ int egress_session_map(struct egress_session *session, int fd, struct error *err
 /* Copies the policy from the page, and the counts of a process that had the session before. */
 int egress_session_take_policy(struct egress_session *session, struct error *err);
 
-/* What a connection may read now: at most `most` bytes. 0: later, egress_connections_wake() follows; -EDQUOT: max_bytes
+/* Returns how many bytes a connection may read now, at most `most`. 0: none, egress_connections_wake() follows; -EDQUOT: max_bytes
  * are used up. */
 ssize_t egress_session_allow(struct egress_session *session, size_t most);
 /* Whether nothing may be read now because of the rate. egress_connections_wake() follows then. */

@@ -142,9 +142,10 @@ static void finish(struct wait *w, struct connection *c)
                 reply(c->fd, "200 OK",
                       "Cloister has the answer. Return to the terminal; this page can be closed.\n");
         else if (query)
-                reply(c->fd, "400 Bad Request", "This is not the answer that is waited for.\n");
+                reply(c->fd, "400 Bad Request",
+                      "This page does not belong to the login in progress.\n");
         else
-                reply(c->fd, "404 Not Found", "There is nothing here.\n");
+                reply(c->fd, "404 Not Found", "This page does not exist.\n");
         drop(c);
 }
 
@@ -203,7 +204,7 @@ static void on_input(struct wait *w)
                 size_t length = (size_t)(end - buffer_bytes(&w->line)), query = 0;
                 const char *from = oauth_pasted_query(buffer_bytes(&w->line), length, &query);
                 if (!take(w, from, query) && query > 0)
-                        fputs("This is not the URL that is waited for; it ends with the login's state.\n",
+                        fputs("This URL does not belong to the login in progress: its state differs.\n",
                               stderr);
                 buffer_consume(&w->line, length + 1);
         }

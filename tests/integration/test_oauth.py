@@ -188,7 +188,7 @@ class Flow(Login):
         process.stdin = None
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 0, err)
-        self.assertIn("This is not the URL", err)
+        self.assertIn("This URL does not belong", err)
         self.assertIn("Logged in", out)
 
 

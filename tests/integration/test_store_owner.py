@@ -110,7 +110,7 @@ class Owner(harness.Case):
         self.works(packages)
         report = json.loads(self.run_cloister("doctor", "--json", "--config", packages, env=self.env).stdout)
         rows = {layer["name"]: (layer["state"], layer["detail"]) for layer in report["layers"]}
-        self.assertEqual((report["usable"], rows["packages"]), (True, ("effective", 'sessions of "default" can have packages installed (no index was asked)')))
+        self.assertEqual((report["usable"], rows["packages"]), (True, ("effective", 'sessions of "default" can have packages installed (no index was queried)')))
         self.assertIn(self.image, rows["image"][1])
         self.refuses(before, f"belongs to uid {self.uid} ({NAME}) and images are made as root", "name that user", "chown -Rh root:")
         subprocess.run(["chown", "-Rh", "root:", self.store], check=True)

@@ -5,9 +5,9 @@
  * CGROUP_DELEGATION document): a program that wants its own group asks for a unit with
  * Delegate=yes. StartTransientUnit with our pid moves us from our present group (a terminal's
  * session, a service) into a new scope. The user manager asks the system manager to move us where
- * the old group is not its own. A scope ends with its last process, so that nothing of it remains.
+ * the old group is not its own. A scope ends with its last process and leaves no group behind.
  *
- * A child asks, so that a bus that hangs blocks nobody: it has few descriptors, only the capability
+ * A child sends the request, so that a bus that hangs does not block the monitor. It has few descriptors, only the capability
  * that the system manager checks, and an alarm that kills it. The reply says that a job was queued;
  * /proc/PID/cgroup shows when it is done. Only the child opens libsystemd.
  */
@@ -279,7 +279,7 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
         (void)pid;
         (void)answer;
         return error_set(why, EOPNOTSUPP,
-                         "built without libsystemd, so that no manager is asked for a scope");
+                         "built without libsystemd, so that no scope can be requested");
 }
 
 #endif

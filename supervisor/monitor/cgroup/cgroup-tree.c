@@ -100,7 +100,7 @@ static void remove_children(DIR *dir, int depth)
         }
 }
 
-/* Tries once. Returns 0 when the directory is gone. */
+/* Tries once. Returns 0 when the directory was removed. */
 static int remove_level(int parent_fd, const char *name, int depth)
 {
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)

@@ -18,7 +18,7 @@ uint64_t cgroup_read_key(int dir_fd, const char *file, const char *key);
 
 /*
  * Kills all processes in a tree, with cgroup.kill where the kernel has it, and removes it, leaves
- * first. Repeats for timeout_ms while processes end. Returns 0 when it is gone, -EBUSY when
+ * first. Repeats for timeout_ms while processes end. Returns 0 when it was removed, -EBUSY when
  * processes or groups are left, -EACCES when only its topmost directory may not be removed.
  */
 int cgroup_tree_remove(int parent_fd, const char *name, int timeout_ms);

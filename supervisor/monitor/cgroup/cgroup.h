@@ -20,7 +20,7 @@
 struct cgroups; /* the hierarchies and our parent directory in each */
 struct cgroup;  /* one sandbox's leaf */
 
-/* Missing permission is no error: the version is CGROUP_NONE then, and *why says what to change.
+/* Missing permission is not an error: the version is CGROUP_NONE then, and *why says what to change.
  * is_ours: our present group contains only our processes, because a scope was made for us. */
 int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct error *err);
 /* CGROUP_NONE, but version 2 is mounted: a delegated group would help. */

@@ -4,8 +4,8 @@
  * A group that has processes cannot give controllers to its children (cgroups(7), "no internal
  * processes"), and a group that systemd manages must not be changed unless it was delegated. So we
  * use our own group where it was delegated and contains only our processes, which move into a leaf
- * "supervisor"; else, as root without systemd, the root of the mount; else systemd is asked for a
- * scope (cgroup-scope.h).
+ * "supervisor". Otherwise, root without systemd uses the root of the mount, and with systemd a scope
+ * is requested (cgroup-scope.h).
  */
 #include "supervisor/monitor/cgroup/cgroup2.h"
 
@@ -160,7 +160,7 @@ static bool is_under_systemd(void)
         return access("/run/systemd/system", F_OK) == 0;
 }
 
-/* systemd marks groups that it delegated. Without systemd nobody else manages the tree. */
+/* systemd marks groups that it delegated. Without systemd no other program manages the tree. */
 static bool is_delegated(const char *path)
 {
         char above[PATH_MAX], value[4];
@@ -190,7 +190,7 @@ static int enable(int dir_fd, const char *path, struct error *why)
         if (r == -EBUSY)
                 return error_set(
                         why, EBUSY,
-                        "cgroup %s holds processes and so cannot limit a part of them; start Cloister in a cgroup of its own (systemd: Delegate=yes)",
+                        "cgroup %s holds processes and so cannot limit a part of them; start Cloister in its own cgroup (systemd: Delegate=yes)",
                         path);
         if (r < 0)
                 return error_errno(why, -r, "cgroup: enable memory and pids in %s", path);

@@ -1,4 +1,4 @@
-/* What killed monitors leave behind. */
+/* Removes the control groups and sockets of monitors that were killed. */
 #include "supervisor/monitor/cgroup/stale.h"
 
 #include <dirent.h>

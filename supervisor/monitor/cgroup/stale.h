@@ -1,6 +1,6 @@
 /*
- * What monitors leave behind when they are killed together with their janitors: control groups and
- * control sockets. The janitor of the next monitor removes them.
+ * Control groups and control sockets of monitors that were killed together with their janitors. The
+ * janitor of the next monitor removes them.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ int stale_group_name(char *ret, size_t size, struct error *err);
  * namespace, while the group's directory is locked with flock(). */
 void stale_groups_remove(const char *directory);
 
-/* Removes the sockets PID.sock on which nobody listens and whose process has ended. Returns whether
- * somebody listens on one whose process has ended: the broker of a monitor that was killed just now,
+/* Removes the sockets PID.sock on which no process listens and whose process has ended. Returns whether a
+ * process listens on one whose process has ended: the broker of a monitor that was killed just now,
  * or a server in another pid namespace. */
 bool stale_sockets_remove(const char *directory);

@@ -83,8 +83,8 @@ static int check_children(int list, const char *whose, struct error *err)
                 name);
 }
 
-/* The directory has one link for each thread, besides two of its own. It has these two only when the
- * process is gone, whose lists of children are empty then. */
+/* The directory has one link for each thread, besides its own two. It has only these two when the
+ * process has ended; the lists of children are empty then. */
 static int check_threads(int threads, struct error *err)
 {
         struct stat st;

@@ -15,8 +15,7 @@ struct family_usage {
         uint32_t processes; /* and further threads */
 };
 
-/* What family_check() reads. Each descriptor is of this process for good: a later process with the same
- * pid is another one. */
+/* The files that family_check() reads. A descriptor never shows a later process with the same pid. */
 struct family {
         int threads;     /* the template's directory of threads */
         int children[2]; /* the lists of the template and of the stub */
@@ -28,8 +27,8 @@ int family_open(pid_t stub, pid_t template, struct family *ret, struct error *er
 void family_close(struct family *family);
 
 /* Whether stub and template have one thread each and no children. -EPERM, with a message that says
- * what is left, if not; -ESRCH when the template is gone. */
+ * what is left, if not; -ESRCH when the template has ended. */
 int family_check(const struct family *family, struct error *err);
 
-/* What the template and all that it has forked use. Processes beyond `most` are not counted. */
+/* Measures the template and all processes that it forked. Processes beyond `most` are not counted. */
 void family_measure(pid_t stub, pid_t template, uint32_t most, struct family_usage *ret);

@@ -13,7 +13,7 @@
 struct network_check;
 
 /*
- * Called once from the event loop; the check is gone then. error NULL: there is only lo, and it is
+ * Called once from the event loop, after the check was freed. error NULL: there is only lo, and it is
  * down without a route ("none") or up with every route on it ("loopback", "allow"). -EISCONN: what else was
  * found; any other error: it could not be determined, which is a failure too. listener: of CONFIG_NETWORK_ALLOW the
  * socket of the proxy, made in the sandbox's network namespace (rpc/egress-messages.h); owned by the callee; else -1.

@@ -74,7 +74,7 @@ static struct sandbox *take_first(struct network_gate *gate)
         return first;
 }
 
-/* Each needs a listener of its own. */
+/* Each session needs its own listener. */
 static void pass_one(struct network_gate *gate, int listener)
 {
         struct sandbox *first = take_first(gate);

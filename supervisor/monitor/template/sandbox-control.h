@@ -15,7 +15,7 @@
 
 struct sandbox;
 
-/* What a sandbox needs of the monitor; borrowed. */
+/* The parts of the monitor that a sandbox needs; borrowed. */
 struct sandbox_host {
         struct event_base *base;
         struct children *children;

@@ -9,7 +9,7 @@
 uint64_t sandbox_reserve(const struct sandbox *sandbox);
 
 /*
- * Takes a child of init, of this pid in the sandbox, for a copy of the worker in place of the copies
+ * Takes a child of init, of this pid in the sandbox, for a copy of the worker that replaces the copies
  * `instead` (0: none), and counts its memory (docs/cells.md). Returns 0: host->kept() follows; -EBUSY: an
  * earlier answer is missing; -ESRCH: there is no such child; -ENOMEM: all copies have more memory than
  * the limit, and it is killed. is_aside: it takes the worker's place only if sandbox_restore() names it.

@@ -7,8 +7,8 @@
  * page once, those of the worker and of replaced copies too. Where both are above the limit, a child
  * takes the exact figure: walking the pages of all processes takes milliseconds.
  *
- * A copy can be a process of the guest that goes on and grows. What counts the session's memory (the
- * control group, or memory-watch.c) counts it in any case, against a limit that is never above twice
+ * A copy can be a process of the guest that runs and grows. The control group, or memory-watch.c, counts
+ * it in any case, against a limit that is never above twice
  * s->limit and the reserve.
  */
 #include "supervisor/monitor/template/sandbox-held.h"

@@ -43,8 +43,8 @@ int sandbox_open_memory(struct sandbox *s, struct error *err)
         return s->memory.sockets < 0 ? error_errno(err, errno, "open %s", path) : 0;
 }
 
-/* A hostile template can put another directory in the place of /proc: killed are processes of this
- * namespace only. A process's directory in /proc means it for pidfd_send_signal(2), also when it has
+/* A hostile template can mount another directory over /proc: only processes of this namespace
+ * are killed. A process's directory in /proc means it for pidfd_send_signal(2), also when it has
  * ended. */
 static void kill_one(int proc, long pid, const struct stat *namespace)
 {

@@ -40,7 +40,7 @@ struct sandbox {
 
         struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */
         size_t n_copies;
-        struct sandbox_copy candidate; /* while it is counted, or init is asked: keep_serial */
+        struct sandbox_copy candidate; /* until init answers: keep_serial */
         struct child_task *counting;   /* of sandbox_ask_held() */
         uint64_t held;                 /* what all copies hold at most, once the candidate is one */
         pid_t instead[INIT_INSTEAD_MAX];

@@ -1,10 +1,10 @@
-/* What an error of a template means to those who asked for a session. */
+/* Marks errors of a template that mean that this machine cannot run any sandbox. */
 #pragma once
 
 #include "base/error.h"
 
-/* Sets MONITOR_CODE_NO_SANDBOX if this machine refuses a step for good. It does not where something is
- * lacking at the moment, and where the tree of the image or of a mounted directory is at fault. */
+/* Sets MONITOR_CODE_NO_SANDBOX if this machine always refuses a step. It does not if something is
+ * lacking at the moment, or if the tree of the image or of a mounted directory is at fault. */
 void template_error_mark(struct error *error);
 
 /* Of an error that a template has sent. */

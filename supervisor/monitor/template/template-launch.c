@@ -114,7 +114,7 @@ static void join_and_clone(const struct stub *stub, const struct template_launch
                 fail(how->control, "join its user namespace");
         if (setns(stub_pid_namespace(stub), CLONE_NEWPID) < 0)
                 fail(how->control, "join its pid namespace");
-        /* The template is born in it. It hides nothing, because its offsets are zero; the sandbox then
+        /* The template starts in it. It hides nothing, because its offsets are zero; the sandbox then
          * shares no namespace with the host. A kernel may lack this kind. */
         (void)unshare(CLONE_NEWTIME);
         long pid = clone_template(how->cgroup);

@@ -9,7 +9,7 @@
 #include "policy/limits.h"
 #include "rpc/sandbox-messages.h"
 
-/* What a template is started with; descriptors are borrowed. */
+/* The parts of a template; descriptors are borrowed. */
 struct template_parts {
         const struct image_info *image;
         int image_fd;  /* O_PATH directory of the image's root */
@@ -18,7 +18,7 @@ struct template_parts {
         const struct config_profile *profile; /* preload, network and mounts; NULL: none */
         const struct limits *limits;          /* of the template itself; NULL: the default ones */
         const int *sources;                   /* O_PATH directories, in the order of its mounts */
-        int packages_fd;                      /* the same, for PACKAGES_TARGET; -1: none */
+        int packages_fd;                      /* O_PATH directory for PACKAGES_TARGET; -1: none */
         bool rlimits; /* no control group bounds it for sure: stricter filter and /dev, rlimits */
         int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
 };

@@ -304,7 +304,7 @@ static int handle_here(struct template *t, pid_t pid)
         t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
         r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
         if (r < 0)
-                return error_errno(&t->error, -r, "let the session go on");
+                return error_errno(&t->error, -r, "let the session continue");
         t->state = TEMPLATE_HERE;
         return 0;
 }
@@ -315,7 +315,7 @@ static int handle_session_end(struct template *t, const struct error *error)
         t->state = TEMPLATE_IDLE;
         children_request_close(t->host->children, &t->request, false);
         let_processes(t, 1);
-        /* What is left of a session that failed is no fault. */
+        /* Processes that a failed session left behind are not treated as an attack. */
         if (error)
                 children_kill_some(t->host->children, is_of_stub, t->stub);
         int r = check_family(t, children_kill_others);
