@@ -317,6 +317,7 @@ static int on_chunk_header(llhttp_t *parser)
 {
         struct http_reader *reader = reader_of(parser);
 
+        reader->is_last_chunk = parser->content_length == 0;
         return parser->content_length > reader->body_max - reader->request.body.length
                        ? refuse(reader, CONTENT_TOO_LARGE, "the body is too large")
                        : 0;
@@ -343,6 +344,8 @@ static int on_chunk_complete(llhttp_t *parser)
 {
         struct http_reader *reader = reader_of(parser);
 
+        if (reader->is_last_chunk)
+                return 0;
         reader->in_size = true;
         reader->size_digits = 0;
         return HPE_PAUSED;

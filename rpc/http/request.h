@@ -85,7 +85,7 @@ struct http_reader {
         size_t part_end;   /* of the request line: offset behind the newest part */
         bool has_version, has_target;
         bool is_proxy;
-        bool in_size; /* of a chunk */
+        bool in_size, is_last_chunk;
         unsigned size_digits;
         bool began, after_cr; /* a byte of the request line was read; else the last one was CR */
         const char *why;
