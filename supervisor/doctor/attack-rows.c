@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/json.h"
+#include "base/json-out.h"
 
 enum { REPORT_MAX = 4 * 1024 * 1024, FIELDS = 7 };
 
@@ -119,46 +119,32 @@ int attack_print_table(const struct attack_rows *rows, const char *profile, bool
         return flush(&b, r);
 }
 
-static int json_member(struct buffer *b, const char *name, const char *text)
+static void json_row(struct json_out *out, const struct attack_row *row)
 {
-        int r = buffer_printf(b, ", \"%s\": ", name);
-
-        return r < 0 ? r : json_append_string(b, text, strlen(text));
-}
-
-static int json_row(struct buffer *b, const struct attack_row *row, bool first)
-{
-        int r = buffer_printf(b, "%s\n  {\"class\": %d", first ? "" : ",", row->number);
-
-        if (r >= 0)
-                r = json_member(b, "group", row->group);
-        if (r >= 0)
-                r = json_member(b, "item", row->item);
-        if (r >= 0)
-                r = json_member(b, "expected", row->expected);
-        if (r >= 0)
-                r = json_member(b, "found", row->found);
-        if (r >= 0)
-                r = json_member(b, "verdict", verdict_names[row->verdict]);
-        return r < 0 ? r : buffer_printf(b, "}");
+        json_out_begin(out, NULL, '{');
+        json_out_int(out, "class", row->number);
+        json_out_text(out, "group", row->group);
+        json_out_text(out, "item", row->item);
+        json_out_text(out, "expected", row->expected);
+        json_out_text(out, "found", row->found);
+        json_out_text(out, "verdict", verdict_names[row->verdict]);
+        json_out_end(out, '}');
 }
 
 int attack_print_json(const struct attack_rows *rows, const char *profile, bool allowed)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
-        int r = buffer_printf(
-                &b,
-                "{\"held\": %zu, \"open\": %zu, \"known\": %zu, \"untried\": %zu, \"known_are_allowed\": %s",
-                rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN], rows->of[ATTACK_KNOWN],
-                rows->of[ATTACK_UNTRIED], allowed ? "true" : "false");
+        struct json_out out = {.to = &b, .indent = true};
 
-        if (r >= 0)
-                r = json_member(&b, "profile", profile);
-        if (r >= 0)
-                r = buffer_printf(&b, ", \"rows\": [");
-        for (size_t i = 0; i < rows->n && r >= 0; i++)
-                r = json_row(&b, &rows->items[i], i == 0);
-        if (r >= 0)
-                r = buffer_printf(&b, "\n]}\n");
-        return flush(&b, r);
+        json_out_begin(&out, NULL, '{');
+        for (size_t i = 0; i < ARRAY_SIZE(verdict_names); i++)
+                json_out_int(&out, verdict_names[i], (int64_t)rows->of[i]);
+        json_out_bool(&out, "known_are_allowed", allowed);
+        json_out_text(&out, "profile", profile);
+        json_out_begin(&out, "rows", '[');
+        for (size_t i = 0; i < rows->n; i++)
+                json_row(&out, &rows->items[i]);
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return flush(&b, out.error < 0 ? out.error : buffer_append(&b, "\n", 1));
 }

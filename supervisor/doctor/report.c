@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/fd.h"
-#include "base/json.h"
+#include "base/json-out.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/remedy.h"
@@ -191,58 +191,50 @@ int doctor_print_table(const struct doctor *d, bool colour)
         return flush(&b, r);
 }
 
-static int json_member(struct buffer *b, const char *name, const char *text)
+static void json_row(struct json_out *out, const struct doctor_finding *f)
 {
-        int r = buffer_printf(b, ", \"%s\": ", name);
-
-        return r < 0 ? r : json_append_string(b, text, strlen(text));
-}
-
-static int json_row(struct buffer *b, const struct doctor_finding *f, bool first)
-{
-        int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\", \"required\": %s",
-                              first ? "" : ",", f->name, state_names[f->state],
-                              f->required ? "true" : "false");
-        if (r >= 0)
-                r = json_member(b, "detail", f->detail);
-        if (r >= 0 && f->fix[0])
-                r = json_member(b, "fix", f->fix);
-        return r < 0 ? r : buffer_printf(b, "}");
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "name", f->name);
+        json_out_text(out, "state", state_names[f->state]);
+        json_out_bool(out, "required", f->required);
+        json_out_text(out, "detail", f->detail);
+        if (f->fix[0])
+                json_out_text(out, "fix", f->fix);
+        json_out_end(out, '}');
 }
 
 /* All known problems, present or absent, so that a test can compare the documentation with them. */
-static int json_finding(struct buffer *b, const struct doctor *d, const struct doctor_problem *kind,
-                        bool first)
+static void json_finding(struct json_out *out, const struct doctor *d,
+                         const struct doctor_problem *kind)
 {
-        int r = buffer_printf(b, "%s\n  {\"name\": \"%s\", \"state\": \"%s\"", first ? "" : ",",
-                              kind->name,
-                              holds(d, kind) ? state_names[effect_of(d, kind->state)] : "absent");
-        if (r >= 0)
-                r = json_member(b, "why", kind->why);
-        if (r >= 0)
-                r = json_member(b, "fix", kind->fix);
-        return r < 0 ? r : buffer_printf(b, "}");
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "name", kind->name);
+        json_out_text(out, "state",
+                      holds(d, kind) ? state_names[effect_of(d, kind->state)] : "absent");
+        json_out_text(out, "why", kind->why);
+        json_out_text(out, "fix", kind->fix);
+        json_out_end(out, '}');
 }
 
 int doctor_print_json(const struct doctor *d)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
+        struct json_out out = {.to = &b, .indent = true};
         char command[REMEDY_SIZE];
-        int r = buffer_printf(&b, "{\"usable\": %s, \"layers\": [",
-                              doctor_usable(d) ? "true" : "false");
 
-        for (size_t i = 0; r >= 0 && i < d->count; i++)
-                r = json_row(&b, &d->items[i], i == 0);
-        if (r >= 0)
-                r = buffer_printf(&b, "\n], \"findings\": [");
-        for (size_t i = 0; r >= 0 && i < doctor_n_problems; i++)
-                r = json_finding(&b, d, &doctor_problems[i], i == 0);
+        json_out_begin(&out, NULL, '{');
+        json_out_bool(&out, "usable", doctor_usable(d));
+        json_out_begin(&out, "layers", '[');
+        for (size_t i = 0; i < d->count; i++)
+                json_row(&out, &d->items[i]);
+        json_out_end(&out, ']');
+        json_out_begin(&out, "findings", '[');
+        for (size_t i = 0; i < doctor_n_problems; i++)
+                json_finding(&out, d, &doctor_problems[i]);
+        json_out_end(&out, ']');
         remedy(d, command, sizeof(command));
-        if (r >= 0)
-                r = buffer_printf(&b, "\n]");
-        if (r >= 0 && command[0])
-                r = json_member(&b, "command", command);
-        if (r >= 0)
-                r = buffer_printf(&b, "}\n");
-        return flush(&b, r);
+        if (command[0])
+                json_out_text(&out, "command", command);
+        json_out_end(&out, '}');
+        return flush(&b, out.error < 0 ? out.error : buffer_append(&b, "\n", 1));
 }
