@@ -4,7 +4,7 @@
 #include <event2/event.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/broker/control.h"
 #include "supervisor/broker/egress-process.h"
 #include "supervisor/broker/link.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/broker/link.h"
 
 struct config_text {

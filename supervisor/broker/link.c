@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 enum {
         HELLO_WAIT_MS = 60000,

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/published-name.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/python-program.h"

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 /* How many paths --config may name. A directory counts once. */
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 /* The uid that images are made as; root's own where the config's user does not exist. */
 uid_t packages_check_uid(const struct config *config);

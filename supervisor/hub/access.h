@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 bool hub_access_server(const struct config_profile *profile, const struct config_server *server);
 

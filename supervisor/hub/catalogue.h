@@ -13,7 +13,7 @@
 #include <sys/queue.h>
 
 #include "base/buffer.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 struct hub_server;
 

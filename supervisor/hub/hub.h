@@ -16,7 +16,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/call/method.h"
 #include "supervisor/hub/server/host.h"

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/session/cell/session-name.h"
 
 struct run_arguments {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/mcp/request.h"
 
 struct mcp_peer;

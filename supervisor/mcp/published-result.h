@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/buffer.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/mcp/resource-uri.h"
 #include "supervisor/session/cell/cell.h"
 

@@ -1,7 +1,7 @@
 /* A call of something published, from its first run to its answer (published-call.h). */
 #pragma once
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 #include "rpc/client-ask.h"
 #include "supervisor/mcp/published-call.h"

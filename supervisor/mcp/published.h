@@ -1,5 +1,5 @@
 /*
- * What the config publishes (policy/config.h), as clients see it: lists, names, and whether an entry
+ * What the config publishes (policy/config/config.h), as clients see it: lists, names, and whether an entry
  * is offered. Code shows and hides entries for its client's principal.
  */
 #pragma once
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resource-uri.h"

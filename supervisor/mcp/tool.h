@@ -11,7 +11,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 enum {
         TOOL_DESCRIPTION_MAX = 2000, /* bytes */

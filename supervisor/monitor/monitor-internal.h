@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/seccomp/rules.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/config/config-files.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/template/mount-source.h"
 

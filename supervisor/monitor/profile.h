@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/package-set.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/monitor/process/child-task.h"

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/seccomp/rules.h"
 #include "supervisor/monitor/template/template.h"
 

@@ -1,7 +1,7 @@
 /* The server that a command is about, as the config has it. */
 #pragma once
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/oauth/metadata.h"
 #include "supervisor/oauth/store.h"
 

@@ -48,7 +48,7 @@ struct options {
         const char *profile, *image, *python, *store;
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
-        const char *mounts_text; /* `mounts` as JSON (policy/config.h) */
+        const char *mounts_text; /* `mounts` as JSON (policy/config/config.h) */
 
         /* Of an image to build. */
         const char *name; /* or of the published tool, or of the server to log in to */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 
 enum {

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 

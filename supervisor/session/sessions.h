@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/cell/session-name.h"

@@ -1,5 +1,5 @@
 /* A config, and the expansion of what it names. Twice, as it is added beside an earlier file. */
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

@@ -18,6 +18,7 @@ SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
     ("policy", ["base/", "policy/"]),
+    ("policy/config", ["base/", "policy/"]),
     ("policy/seccomp", ["base/", "policy/seccomp/"]),
     ("rpc", ["base/", "policy/limits.h", "policy/template-link.h", "rpc/"]),
     ("rpc/http", ["base/", "rpc/http/"]),
@@ -107,7 +108,7 @@ WITH_CIRCLES = ("supervisor/http", "supervisor/mcp", "supervisor/monitor/upstrea
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ()
 # Uses of an internal header from another folder.
-INTERNAL_USERS = {("supervisor/cli/config/import-list.c", "policy/config-internal.h")}
+INTERNAL_USERS = {("supervisor/cli/config/import-list.c", "policy/config/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/hub/hub.h"
 
 enum { WORLD_SERVERS = 40, WORLD_RUNS = 200, WORLD_ARGS = 12 };

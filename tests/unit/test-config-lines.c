@@ -1,4 +1,4 @@
-#include "policy/config-lines.h"
+#include "policy/config/config-lines.h"
 
 #include "base/json.h"
 #include "tests/unit/test.h"

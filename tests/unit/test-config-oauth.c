@@ -1,5 +1,5 @@
 /* The key "oauth" of a server. */
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "tests/unit/test.h"
 
 /* A config with one server "s" whose oauth is this text. */

@@ -1,7 +1,7 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "tests/unit/test.h"
 
 DEFINE_CLEANUP(struct config *, config_free)

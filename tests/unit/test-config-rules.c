@@ -1,4 +1,4 @@
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "tests/unit/test.h"
 
 static bool allowed(char **allow, char **deny, const char *server, const char *tool)

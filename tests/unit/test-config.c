@@ -1,4 +1,4 @@
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 #include <stdbool.h>
 #include <stdio.h>

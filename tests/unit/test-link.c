@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "tests/unit/test.h"
 
 struct world {

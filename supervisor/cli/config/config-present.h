@@ -1,7 +1,7 @@
 /* What a config names and this machine lacks. */
 #pragma once
 
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/cli/command/options.h"
 
 /* Reports as warnings what the config names and this machine lacks. */

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 /* The whole config as a document, with secrets masked. places: adds file, line and problem of each
  * server. NULL: out of memory. */

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/cli/command/options.h"
 #include "supervisor/config/config-files.h"
 

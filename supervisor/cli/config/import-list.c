@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/import-entry.h"
 

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/command/python-program.h"

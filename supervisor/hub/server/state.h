@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/hub/call/call.h"
 #include "supervisor/hub/call/question.h"
 #include "supervisor/hub/server/connection.h"

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/monitor/ids/ids.h"
 
 /* A path of Cloister that no sandbox may mount. */

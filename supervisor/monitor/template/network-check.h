@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/monitor/process/child-task.h"
 
 struct network_check;

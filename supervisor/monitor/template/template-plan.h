@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 #include "policy/limits.h"
 #include "rpc/sandbox-messages.h"

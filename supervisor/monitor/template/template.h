@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/sandbox.h"

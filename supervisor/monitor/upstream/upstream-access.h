@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 #define UPSTREAM_ACCESS_VARIABLE "CLOISTER_ACCESS"
 

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "rpc/sandbox-messages.h"
 
 struct upstream;

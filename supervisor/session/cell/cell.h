@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 #include "rpc/egress-messages.h"
 #include "rpc/share.h"

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/cell/meter.h"

@@ -14,7 +14,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 #include "rpc/client-ask.h"
 #include "rpc/shared-text.h"
 #include "supervisor/session/cell/cell-client.h"

@@ -1,5 +1,5 @@
 /* The keys of a server that is reached by HTTP: url, headers, token. */
-#include "policy/config-http.h"
+#include "policy/config/config-http.h"
 
 #include <ctype.h>
 #include <errno.h>

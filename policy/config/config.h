@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/config-oauth.h"
-#include "policy/config-packages.h"
+#include "policy/config/config-oauth.h"
+#include "policy/config/config-packages.h"
 #include "policy/limits.h"
 
 enum {

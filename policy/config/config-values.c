@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 #include "policy/image.h"
 #include "policy/quantity.h"
 

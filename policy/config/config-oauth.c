@@ -1,5 +1,5 @@
 /* Reads "oauth". */
-#include "policy/config-oauth.h"
+#include "policy/config/config-oauth.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 enum { TEXT_MAX = 2048, PORT_MIN = 1, PORT_MAX = 65535 };
 

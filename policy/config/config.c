@@ -1,5 +1,5 @@
 /* The config: its memory, and how a file becomes part of it. */
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 enum { SECOND = 1000 };
 

@@ -1,5 +1,5 @@
 /* "network": "none", "loopback", or an object: what a session may reach. */
-#include "policy/config-network.h"
+#include "policy/config/config-network.h"
 
 #include <errno.h>
 #include <stddef.h>

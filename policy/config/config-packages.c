@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-internal.h"
-#include "policy/config-profile.h"
+#include "policy/config/config-internal.h"
+#include "policy/config/config-profile.h"
 #include "policy/package-set.h"
 
 #define MIB       (1024ull * 1024)

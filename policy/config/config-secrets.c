@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mask.h"
-#include "policy/config.h"
+#include "policy/config/config.h"
 
 /* user:password@ of a url. */
 static void mask_url(const char *url)

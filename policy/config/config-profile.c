@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-internal.h"
-#include "policy/config-profile.h"
+#include "policy/config/config-internal.h"
+#include "policy/config/config-profile.h"
 #include "policy/did-you-mean.h"
 
 void config_profile_drop_mounts(struct config_profile *p)

@@ -9,9 +9,9 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-internal.h"
-#include "policy/config-network.h"
-#include "policy/config-profile.h"
+#include "policy/config/config-internal.h"
+#include "policy/config/config-network.h"
+#include "policy/config/config-profile.h"
 #include "policy/image.h"
 
 enum {

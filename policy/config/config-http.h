@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 /* {"NAME": "value"} added to a list of "NAME: value"; from_variables: the values are names of
  * variables. A complaint leaves *ret as it was. Returns 0 or -ENOMEM. */

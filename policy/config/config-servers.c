@@ -14,8 +14,8 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config-http.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-http.h"
+#include "policy/config/config-internal.h"
 #include "policy/quantity.h"
 #include "policy/server-name.h"
 

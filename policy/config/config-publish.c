@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 #include "policy/image.h"
 #include "policy/published-name.h"
 

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 static const char word_ends[] = " \t\n;&|()'\"=";
 

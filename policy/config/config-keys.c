@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 enum { SECOND = 1000, DAY = 24 * 3600 * SECOND };
 

@@ -3,8 +3,8 @@
 
 #include <yyjson.h>
 
-#include "policy/config-lines.h"
-#include "policy/config.h"
+#include "policy/config/config-lines.h"
+#include "policy/config/config.h"
 
 enum {
         CONFIG_WARNINGS_MAX = 16, /* a file; more are counted only */

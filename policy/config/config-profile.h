@@ -1,7 +1,7 @@
 /* The keys of a profile that a config sets, as bits of config_profile.said. */
 #pragma once
 
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 static uint64_t hash(uint64_t h, const char *text)
 {

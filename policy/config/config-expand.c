@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 
 enum {
         EXPANDED_MAX = 128 *

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 #include "policy/did-you-mean.h"
 
 char *config_place(struct config_reader *reader, yyjson_val *at)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config-internal.h"
+#include "policy/config/config-internal.h"
 #include "policy/did-you-mean.h"
 
 DEFINE_CLEANUP(char **, config_list_free)
