@@ -29,12 +29,12 @@ static void set_inodes(struct limits *limits)
 void limits_default(struct limits *limits)
 {
         *limits = (struct limits){
-                .memory = 512 * MIB,
-                .pids = 128,
-                .cpu_milli = 1000,
-                .tmp = 64 * MIB,
-                .workspace = 128 * MIB,
-                .shm = 64 * MIB,
+                .memory = LIMITS_MEMORY,
+                .pids = LIMITS_PIDS,
+                .cpu_milli = LIMITS_CPU_MILLI,
+                .tmp = LIMITS_TMP,
+                .workspace = LIMITS_WORKSPACE,
+                .shm = LIMITS_SHM,
                 .open_files = 1024,
         };
         set_inodes(limits);

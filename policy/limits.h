@@ -5,13 +5,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The defaults. */
+enum {
+        LIMITS_MEMORY = 512 << 20,
+        LIMITS_PIDS = 128,
+        LIMITS_CPU_MILLI = 1000,
+        LIMITS_TMP = 64 << 20,
+        LIMITS_WORKSPACE = 128 << 20,
+        LIMITS_SHM = 64 << 20,
+};
+
 struct limits {
-        uint64_t memory;    /* bytes; default 512 MiB */
-        uint32_t pids;      /* default 128 */
-        uint32_t cpu_milli; /* thousandths of a core; default 1000 */
-        uint64_t tmp;       /* bytes of /tmp; default 64 MiB */
-        uint64_t workspace; /* bytes of /workspace; default 128 MiB */
-        uint64_t shm;       /* bytes of /dev/shm; default 64 MiB */
+        uint64_t memory; /* bytes */
+        uint32_t pids;
+        uint32_t cpu_milli; /* thousandths of a core */
+        uint64_t tmp;       /* bytes of /tmp */
+        uint64_t workspace; /* bytes of /workspace */
+        uint64_t shm;       /* bytes of /dev/shm */
         uint32_t tmp_inodes;
         uint32_t workspace_inodes;
         uint32_t shm_inodes;

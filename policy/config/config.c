@@ -1,4 +1,4 @@
-/* The config: its memory, and how a file becomes part of it. */
+/* A config in memory: its life, its findings and its profiles. */
 #include "policy/config/config.h"
 
 #include <errno.h>
@@ -6,12 +6,10 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
-#include "policy/config/config-internal.h"
+#include "policy/config/keys.h"
+#include "policy/did-you-mean.h"
 
-enum { SECOND = 1000 };
-
-DEFINE_CLEANUP(struct config *, config_free)
+#define CONFIG_PROFILE_DEFAULT "default"
 
 struct config *config_new(void)
 {
@@ -19,18 +17,23 @@ struct config *config_new(void)
         if (!config)
                 return NULL;
         config->references = 1;
-        limits_default(&config->limits);
-        config->top.limits = config->limits;
-        config->top.pool = (struct config_pool){CONFIG_POOL_MIN_DEFAULT, CONFIG_POOL_MAX_DEFAULT};
-        config->top.survives = true;
-        config_packages_init(&config->top.packages);
-        config->top.checkpoints = CONFIG_CHECKPOINTS;
-        config->log_level = -1;
-        config->cell_timeout_ms = 120 * SECOND;
-        config->cell_timeout_max_ms = 600 * SECOND;
-        config->session_idle_ms = 30 * 60 * SECOND;
-        config->output_characters = 10000;
+        limits_default(&config->top.limits);
+        config->limits = config->top.limits;
+        config_defaults(CONFIG_PROFILE, &config->top);
+        config_defaults(CONFIG_TOP, config);
         return config;
+}
+
+void config_forget_references(struct config *config)
+{
+        for (size_t i = 0; i < config->n_pending; i++) {
+                free(config->pending[i].from);
+                free(config->pending[i].to);
+                free(config->pending[i].place);
+        }
+        free(config->pending);
+        config->pending = NULL;
+        config->n_pending = 0;
 }
 
 struct config *config_free(struct config *config)
@@ -38,17 +41,17 @@ struct config *config_free(struct config *config)
         if (!config || --config->references > 0)
                 return NULL;
         for (size_t i = 0; i < config->n_servers; i++)
-                config_server_done(&config->servers[i]);
+                config_done(CONFIG_SERVER, &config->servers[i]);
         for (size_t i = 0; i < config->n_warnings; i++)
                 free(config->warnings[i]);
         for (size_t i = 0; i < config->n_profiles; i++)
-                config_profile_done(&config->profiles[i]);
+                config_done(CONFIG_PROFILE, &config->profiles[i]);
         for (size_t i = 0; i < config->n_clients; i++)
                 free(config->clients[i].name);
         for (size_t i = 0; i < config->n_published; i++)
-                config_published_done(&config->published[i]);
-        config_profile_done(&config->top);
-        config_pending_free(config->pending);
+                config_done(CONFIG_PUBLISHED, &config->published[i]);
+        config_done(CONFIG_PROFILE, &config->top);
+        config_forget_references(config);
         free(config->profiles);
         free(config->clients);
         free(config->published);
@@ -56,7 +59,7 @@ struct config *config_free(struct config *config)
         free(config->warnings);
         free(config->image);
         free(config->python);
-        free(config->user);
+        config_done(CONFIG_TOP, config);
         free(config);
         return NULL;
 }
@@ -69,123 +72,146 @@ struct config *config_ref(const struct config *config)
         return counted;
 }
 
-/* A file as a config of its own, with the numbers of the earlier ones to start from. */
-static struct config *new_from(const struct config *before)
+void config_collect(struct config *config, struct config_findings *findings)
 {
-        struct config *config = config_new();
-        if (!config)
-                return NULL;
-        config->findings = before->findings;
-        config->top.limits = before->top.limits;
-        config->log_level = before->log_level;
-        config->cell_timeout_ms = before->cell_timeout_ms;
-        config->cell_timeout_max_ms = before->cell_timeout_max_ms;
-        config->session_idle_ms = before->session_idle_ms;
-        config->sessions_max = before->sessions_max;
-        config->output_characters = before->output_characters;
-        config->id_first = before->id_first;
-        config->id_count = before->id_count;
-        return config;
+        config->findings = findings;
 }
 
-static void move_text(char **to, char **from)
+void config_findings_done(struct config_findings *findings)
 {
-        if (!*from)
-                return;
-        free(*to);
-        *to = take_ptr(*from);
+        for (size_t i = 0; i < findings->n; i++)
+                free(findings->items[i].text);
+        free(findings->items);
+        *findings = (struct config_findings){};
 }
 
-/* Copies the top-level values of both, so that other code need not read them from the profiles. */
-static int tell_top(struct config *config)
+bool config_report(struct config *config, bool is_error, const char *text)
 {
-        config->limits = config->top.limits;
-        if (config->top.image && config_set_text(&config->image, config->top.image) < 0)
+        struct config_findings *f = config->findings;
+
+        if (!f)
+                return false;
+        struct config_finding *grown = reallocarray(f->items, f->n + 1, sizeof(*grown));
+        if (!grown)
+                return false;
+        f->items = grown;
+        grown[f->n] = (struct config_finding){is_error, strdup(text)};
+        f->n_errors += is_error;
+        return grown[f->n].text ? (f->n++, true) : false;
+}
+
+int config_add_warning(struct config *config, char *text)
+{
+        size_t one = 1;
+
+        if (!text)
                 return -ENOMEM;
-        if (!config->top.image)
-                config->image = (free(config->image), NULL);
-        return config->top.python ? config_set_text(&config->python, config->top.python) : 0;
-}
-
-static int merge_profiles(struct config *config, struct config *file)
-{
-        config_profile_overlay(&config->top, &file->top);
-        for (size_t i = 0; i < file->n_profiles; i++) {
-                struct config_profile *to = config_profile_named(config, file->profiles[i].name);
-                if (!to)
-                        return errno == E2BIG ? -E2BIG : -ENOMEM;
-                config_profile_overlay(to, &file->profiles[i]);
+        if (config_report(config, false, text)) {
+                free(text);
+                return 0;
         }
-        return tell_top(config);
-}
-
-static int merge(struct config *config, struct config *file)
-{
-        int r = merge_profiles(config, file);
-
+        char **more = &text;
+        int r = config_append_items(&config->warnings, &config->n_warnings, &more, &one,
+                                    sizeof(text));
         if (r < 0)
-                return r;
-        if (config_append_items(&config->servers, &config->n_servers, &file->servers,
-                                &file->n_servers, sizeof(struct config_server)) < 0 ||
-            config_append_items(&config->published, &config->n_published, &file->published,
-                                &file->n_published, sizeof(struct config_published)) < 0 ||
-            config_append_items(&config->warnings, &config->n_warnings, &file->warnings,
-                                &file->n_warnings, sizeof(char *)) < 0 ||
-            config_pending_merge(config, file) < 0)
+                free(text);
+        return r;
+}
+
+int config_add_reference(struct config *config, enum config_reference_kind kind, const char *from,
+                         const char *to, char *place)
+{
+        struct config_reference *grown = reallocarray(config->pending, config->n_pending + 1,
+                                                      sizeof(*grown));
+        if (!grown) {
+                free(place);
                 return -ENOMEM;
-        move_text(&config->user, &file->user);
-        config->log_level = file->log_level;
-        config->cell_timeout_ms = file->cell_timeout_ms;
-        config->cell_timeout_max_ms = file->cell_timeout_max_ms;
-        config->session_idle_ms = file->session_idle_ms;
-        config->sessions_max = file->sessions_max;
-        config->output_characters = file->output_characters;
-        config->id_first = file->id_first;
-        config->id_count = file->id_count;
-        return 0;
+        }
+        config->pending = grown;
+        struct config_reference *new = &grown[config->n_pending++];
+        *new = (struct config_reference){kind, from ? strdup(from) : NULL, strdup(to), place};
+        return !new->to || !place || (from && !new->from) ? -ENOMEM : 0;
 }
 
-/* A text that is no JSON. */
-static int refuse(struct config *config, const char *name, const struct error *why,
-                  struct error *err)
+const char *config_published_kind_name(enum config_published_kind kind)
 {
-        struct error told = *why;
-
-        error_context(&told, "%s", name);
-        return config_report(config, true, told.text) ? 0
-                                                      : error_set(err, why->code, "%s", told.text);
-}
-
-int config_add(struct config *config, const char *name, const char *data, size_t n,
-               struct error *err)
-{
-        _cleanup_json_ yyjson_doc *doc = NULL;
-        _cleanup_(cleanup_config_free) struct config *file = new_from(config);
-        struct config_reader reader = {
-                .before = config,
-                .into = file,
-                .file = name,
-                .err = err,
+        static const char *const names[PUBLISHED_KINDS] = {
+                [PUBLISHED_TOOL] = "tool",
+                [PUBLISHED_PROMPT] = "prompt",
+                [PUBLISHED_RESOURCE] = "resource",
+                [PUBLISHED_TEMPLATE] = "template",
         };
 
-        struct error why = {};
+        return names[kind];
+}
 
-        if (!file)
-                return error_errno(err, ENOMEM, "%s", name);
-        if (n > CONFIG_FILE_SIZE_MAX)
-                return error_set(err, EFBIG, "%s: larger than 1 MiB", name);
-        int r = json_parse_config(data, n, &doc, &why);
-        if (r < 0)
-                return refuse(config, name, &why, err);
-        config_lines_init(&reader.lines, data, n, yyjson_doc_get_root(doc));
-        r = config_read_root(&reader, yyjson_doc_get_root(doc));
-        if (r >= 0)
-                r = config_count_warnings(&reader);
-        if (r < 0)
-                return r;
-        r = merge(config, file);
-        if (r == -E2BIG)
-                return error_set(err, E2BIG, "%s: more than %d profiles in all", name,
-                                 CONFIG_PROFILES_MAX);
-        return r < 0 ? error_errno(err, -r, "%s", name) : 0;
+size_t config_profile_index(const struct config *config, const char *name)
+{
+        for (size_t i = 0; i < config->n_profiles; i++)
+                if (strcmp(config->profiles[i].name, name) == 0)
+                        return i;
+        return SIZE_MAX;
+}
+
+struct config_profile *config_profile_named(struct config *config, const char *name)
+{
+        size_t i = config_profile_index(config, name);
+
+        if (i != SIZE_MAX)
+                return &config->profiles[i];
+        /* One place is reserved for "default", which is in every config. */
+        bool has_default = config_profile_index(config, CONFIG_PROFILE_DEFAULT) != SIZE_MAX ||
+                           strcmp(name, CONFIG_PROFILE_DEFAULT) == 0;
+        if (config->n_profiles == CONFIG_PROFILES_MAX - (has_default ? 0 : 1)) {
+                errno = E2BIG;
+                return NULL;
+        }
+        struct config_profile *grown = reallocarray(config->profiles, config->n_profiles + 1,
+                                                    sizeof(*grown));
+        if (!grown)
+                return NULL;
+        config->profiles = grown;
+        grown[config->n_profiles] = (struct config_profile){.name = strdup(name)};
+        return grown[config->n_profiles].name ? &grown[config->n_profiles++] : NULL;
+}
+
+int config_find_profile(const struct config *config, const char *name, struct error *err)
+{
+        const char *names[CONFIG_PROFILES_MAX + 1] = {};
+        size_t i = config_profile_index(config, name);
+
+        if (i != SIZE_MAX)
+                return (int)i;
+        for (i = 0; i < config->n_profiles; i++)
+                names[i] = config->profiles[i].name;
+        const char *meant = did_you_mean(name, names);
+        if (meant)
+                return error_set(err, ENOENT, "there is no profile \"%s\"; did you mean \"%s\"?",
+                                 name, meant);
+        return error_set(err, ENOENT, "there is no profile \"%s\" in the config", name);
+}
+
+size_t config_profile_of_client(const struct config *config, const char *client)
+{
+        for (size_t i = 0; client && i < config->n_clients; i++)
+                if (strcmp(config->clients[i].name, client) == 0)
+                        return config->clients[i].profile;
+        return config->profile;
+}
+
+int config_set_client(struct config *config, const char *client, size_t profile)
+{
+        for (size_t i = 0; i < config->n_clients; i++) {
+                if (strcmp(config->clients[i].name, client) == 0) {
+                        config->clients[i].profile = profile;
+                        return 0;
+                }
+        }
+        struct config_client *grown = reallocarray(config->clients, config->n_clients + 1,
+                                                   sizeof(*grown));
+        if (!grown)
+                return -ENOMEM;
+        config->clients = grown;
+        grown[config->n_clients] = (struct config_client){strdup(client), profile};
+        return grown[config->n_clients].name ? (config->n_clients++, 0) : -ENOMEM;
 }

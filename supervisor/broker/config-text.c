@@ -8,6 +8,8 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "policy/config/add.h"
+#include "policy/config/server.h"
 
 DEFINE_CLEANUP(struct config *, config_free)
 

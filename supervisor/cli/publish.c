@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/published-name.h"
 #include "supervisor/cli/command/fail.h"

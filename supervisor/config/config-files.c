@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "policy/config/add.h"
 
 struct config_file {
         char *path;

@@ -21,6 +21,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "policy/config/add.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attack-posture.h"
 #include "supervisor/doctor/attack-rows.h"

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/program.h"
+#include "policy/config/add.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/config/packages-check.h"
 #include "supervisor/doctor/findings.h"

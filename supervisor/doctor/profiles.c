@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "policy/config/add.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/monitor/image/image-reader.h"

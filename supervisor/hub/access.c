@@ -1,5 +1,6 @@
 /* Which servers and tools a profile may use. */
 #include "supervisor/hub/access.h"
+#include "policy/config/rules.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "policy/config/add.h"
 #include "supervisor/monitor/monitor-internal.h"
 
 DEFINE_CLEANUP(struct config *, config_free)

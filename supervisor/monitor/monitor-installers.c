@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/json-out.h"
+#include "policy/config/expand.h"
 #include "policy/package-set.h"
 #include "supervisor/monitor/monitor-internal.h"
 

@@ -13,6 +13,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "policy/config/expand.h"
+#include "policy/config/server.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "supervisor/monitor/upstream/upstream-access.h"
 

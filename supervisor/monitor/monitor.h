@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 #include "base/exit-status.h"
+#include "policy/config/types.h"
 #include "supervisor/options/options.h"
 
 /* Whether the broker serves clients (mcp, serve): it gets a control socket. */

@@ -1,5 +1,9 @@
 /* A config, and the expansion of what it names. Twice, as it is added beside an earlier file. */
+#include "policy/config/add.h"
 #include "policy/config/config.h"
+#include "policy/config/expand.h"
+#include "policy/config/rules.h"
+#include "policy/config/server.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

@@ -31,6 +31,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "policy/config/add.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/monitor-internal.h"
 #include "tests/fuzz/descriptors.h"

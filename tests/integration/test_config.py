@@ -53,7 +53,7 @@ class Look(Config):
             f"error: {path}: line 2: timeout must be a number of seconds",
             f'warning: {path}: line 3: limits: unknown key "memroy"; did you mean "memory"?',
             f"error: {path}: line 4: limits.pids must be from 8",
-            f'error: {path}: line 7: server "a": "args" must be an array of strings',
+            f'error: {path}: line 7: server "a": args must be an array of strings',
             f'warning: {path}: line 7: server "a": unknown key "timeot"; did you mean "timeout"?',
             f'error: {path}: line 8: server "b": its url must begin with https:// or http://',
             f'error: {path}: line 9: there is no profile "dta"; did you mean "data"?',

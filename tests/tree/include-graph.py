@@ -107,8 +107,6 @@ RULES = [
 WITH_CIRCLES = ("supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ()
-# Uses of an internal header from another folder.
-INTERNAL_USERS = {("supervisor/cli/config/import-list.c", "policy/config/config-internal.h")}
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
@@ -128,7 +126,7 @@ def allowed_for(path):
 
 def fault(root, path, target):
     """What is wrong with one include, or None."""
-    if target.endswith("-internal.h") and os.path.dirname(target) != os.path.dirname(path) and (path, target) not in INTERNAL_USERS:
+    if target.endswith("-internal.h") and os.path.dirname(target) != os.path.dirname(path):
         return f'"{target}" is for the files of its own folder'
     if target in GENERATED:
         return None

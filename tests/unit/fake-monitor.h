@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "policy/config/add.h"
 #include "rpc/frame.h"
 #include "supervisor/session/sessions.h"
 #include "tests/unit/fake-clock.h"

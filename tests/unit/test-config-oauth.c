@@ -1,5 +1,8 @@
 /* The key "oauth" of a server. */
+#include "policy/config/add.h"
 #include "policy/config/config.h"
+#include "policy/config/expand.h"
+#include "policy/config/server.h"
 #include "tests/unit/test.h"
 
 /* A config with one server "s" whose oauth is this text. */

@@ -1,7 +1,10 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "policy/config/add.h"
 #include "policy/config/config.h"
+#include "policy/config/rules.h"
+#include "policy/config/server.h"
 #include "tests/unit/test.h"
 
 DEFINE_CLEANUP(struct config *, config_free)
@@ -244,8 +247,8 @@ static void test_state(void)
         check(!profile(config, "default")->survives);
         check(profile(config, "a")->survives && profile(config, "b")->survives);
         check(!profile(config, "c")->survives);
-        wrong("\"state\": true", "state must be {\"survives\": true or false");
-        wrong("\"state\": {\"survives\": 1}", "state must be {\"survives\": true or false");
+        wrong("\"state\": true", "state must be an object: {\"survives\": …");
+        wrong("\"state\": {\"survives\": 1}", "state.survives must be true or false");
 }
 
 static void test_checkpoints(void)
@@ -436,7 +439,7 @@ static void test_all_problems_are_collected(void)
         check_eq_int(findings.n_errors, 7);
         check_has(findings.items[0].text, "a.json: line 1: timeout must be");
         check_has(findings.items[1].text, "a.json: line 2: sessions must be from");
-        check_has(findings.items[2].text, "a.json: line 3: server \"a\": \"command\" must be");
+        check_has(findings.items[2].text, "a.json: line 3: server \"a\": command must be");
         check_has(findings.items[3].text, "a.json: line 4: server \"u\": its url must");
         check(findings.items[3].is_error && findings.items[2].is_error);
         check_has(findings.items[4].text, "a.json: line 5: mounts: item 1: source must be");

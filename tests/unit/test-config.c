@@ -1,4 +1,7 @@
+#include "policy/config/add.h"
 #include "policy/config/config.h"
+#include "policy/config/expand.h"
+#include "policy/config/server.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -151,7 +154,7 @@ static void test_unknown_keys_give_warnings(void)
                      "a.json: line 1: unknown key \"mcpservers\"; did you mean \"mcpServers\"?");
         check_eq_str(config->warnings[1],
                      "a.json: line 2: unknown key \"timeuot\"; did you mean \"timeout\"?");
-        check_has(config->warnings[2], "servers go into \"mcpServers\"");
+        check_has(config->warnings[2], "unknown key \"servers\"; did you mean \"mcpServers\"?");
         check_eq_str(config->warnings[3], "a.json: line 2: unknown key \"zzzzzz\", ignored");
         check_has(config->warnings[4], "limits: unknown key \"memroy\"; did you mean \"memory\"?");
         check_has(config->warnings[5],
@@ -192,7 +195,7 @@ static void test_keys_twice(void)
 
         check_eq_int(config->cell_timeout_ms, 6000);
         check_eq_int(config->n_warnings, 1);
-        check_has(config->warnings[0], "\"timeout\" stands there twice");
+        check_has(config->warnings[0], "\"timeout\" occurs twice");
 }
 
 static void test_server(void)
@@ -231,18 +234,18 @@ static void test_server_problems(void)
 {
         has_problem("[]", "must be an object");
         has_problem("{}", "has no command");
-        has_problem("{\"command\": 5}", "\"command\" must be a string");
-        has_problem("{\"command\": \"\"}", "\"command\" must be a string");
-        has_problem("{\"command\": \"a\\u0000b\"}", "\"command\" must be a string");
+        has_problem("{\"command\": 5}", "command must be a string");
+        has_problem("{\"command\": \"\"}", "command must be a string");
+        has_problem("{\"command\": \"a\\u0000b\"}", "command must be a string");
         has_problem("{\"command\": [\"a\", \"b\"]}", "arguments go into \"args\"");
-        has_problem("{\"command\": \"c\", \"args\": \"x\"}", "\"args\" must be an array");
+        has_problem("{\"command\": \"c\", \"args\": \"x\"}", "args must be an array");
         has_problem("{\"command\": \"c\", \"args\": [\"x\", null]}", "item 2 must be a string");
-        has_problem("{\"command\": \"c\", \"env\": []}", "\"env\" must be an object");
+        has_problem("{\"command\": \"c\", \"env\": []}", "env must be an object");
         has_problem("{\"command\": \"c\", \"env\": {\"A=B\": \"\"}}", "variable's name");
         has_problem("{\"command\": \"c\", \"env\": {\"\": \"\"}}", "variable's name");
         has_problem("{\"command\": \"c\", \"env\": {\"A\": {}}}", "A must be a string");
         has_problem("{\"command\": \"c\", \"env\": {\"A\": \"\\u0000\"}}", "A must be a string");
-        has_problem("{\"command\": \"c\", \"timeout\": 0}", "from 0.1 to 86400 seconds");
+        has_problem("{\"command\": \"c\", \"timeout\": 0}", "from 0.1 s to 86400 s");
         has_problem("{\"command\": \"c\", \"timeout\": \"soon\"}", "number of seconds");
         has_problem("{\"command\": \"c\", \"disabled\": \"yes\"}", "true or false");
         has_problem("{\"command\": \"c\", \"url\": \"https://x\"}", "both");
@@ -264,7 +267,7 @@ static void test_server_problems(void)
                     "set by Cloister");
         has_problem("{\"url\": \"https://x\", \"headers\": {\"A\": \"b\\r\\nC: d\"}}",
                     "in one line");
-        has_problem("{\"url\": \"https://x\", \"token\": \"abc\"}", "\"token\" must be");
+        has_problem("{\"url\": \"https://x\", \"token\": \"abc\"}", "token must be");
         has_problem("{\"url\": \"https://x\", \"token\": {\"command\": []}}", "must be an array");
         has_problem("{\"url\": \"https://x\", \"token\": {\"file\": \"\"}}", "not empty");
         is_fine("{\"url\": \"https://x/mcp\"}");

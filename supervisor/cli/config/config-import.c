@@ -10,6 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/printable.h"
+#include "policy/config/add.h"
+#include "policy/config/config.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/config.h"

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/printable.h"
+#include "policy/config/add.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-present.h"
 #include "supervisor/cli/config/config-show.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config/config-lines.h"
+#include "policy/config/lines.h"
 
 static size_t count_keys(const struct entry_text *file)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config/config-lines.h"
+#include "policy/config/lines.h"
 
 /* Writes "NAME": {…}, each line with this indentation. */
 static int append_entry(struct buffer *to, const struct import_item *item, const char *indent)

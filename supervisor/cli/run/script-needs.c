@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/image.h"
 #include "supervisor/cli/command/monitor-command.h"

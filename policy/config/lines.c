@@ -6,7 +6,7 @@
  * of the text, if only tokens that begin a value are counted (not commas, colons, closing brackets
  * and comments). yyjson has already accepted the text, so it is not checked again.
  */
-#include "policy/config/config-lines.h"
+#include "policy/config/lines.h"
 
 #include <stdbool.h>
 #include <string.h>

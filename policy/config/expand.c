@@ -1,11 +1,14 @@
 /* ${VAR}, ${VAR:-default} and ~ in what a server is started with. */
+#include "policy/config/expand.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "policy/config/config-internal.h"
+#include "policy/config/keys.h"
+#include "policy/config/server.h"
 
 enum {
         EXPANDED_MAX = 128 *

@@ -1,0 +1,443 @@
+/* The table of the config's keys, and what all structs of a config have in common: defaults, copies, ends. */
+#include "policy/config/keys.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "policy/config/types.h"
+#include "policy/did-you-mean.h"
+#include "policy/network-rules.h"
+
+#define KIB    (1024ull)
+#define MIB    (1024 * KIB)
+#define TIB    (1024 * 1024 * MIB)
+#define SECOND 1000u
+#define DAY    (24 * 3600 * SECOND)
+
+#define TOOL     (1u << PUBLISHED_TOOL)
+#define PROMPT   (1u << PUBLISHED_PROMPT)
+#define TEMPLATE (1u << PUBLISHED_TEMPLATE)
+#define READABLE (1u << PUBLISHED_RESOURCE | TEMPLATE)
+
+/* In the order of the enums and of enum log_level. */
+static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
+static const char *const modes[] = {"ro", "rw", NULL};
+static const char *const installs[] = {"never", "allow", NULL};
+static const char *const grants[] = {"authorization_code", "client_credentials", NULL};
+static const char *const supports[] = {"optional", "required", "forbidden", NULL};
+
+#define SCHEMA_NAME_PATTERN "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"
+#define SCHEMA_NAME         "\"type\":\"string\",\"pattern\":\"" SCHEMA_NAME_PATTERN "\""
+#define SCHEMA_SERVERS      "\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/server\"}"
+#define SCHEMA_PROFILES                                                                                  \
+        "\"type\":\"object\",\"maxProperties\":15,\"propertyNames\":{\"pattern\":\"" SCHEMA_NAME_PATTERN \
+        "\"},\"additionalProperties\":{\"$ref\":\"#/$defs/profile\"}"
+#define SCHEMA_CLIENTS                                                                             \
+        "\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{" SCHEMA_NAME "}"
+#define SCHEMA_IDS                                                                                 \
+        "\"type\":\"array\",\"minItems\":2,\"maxItems\":2,\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":4294967294}"
+#define SCHEMA_PUBLISH                                                                                  \
+        "\"type\":\"object\",\"properties\":{"                                                          \
+        "\"tools\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/tool\"}},"         \
+        "\"prompts\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/prompt\"}},"     \
+        "\"resources\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/resource\"}}," \
+        "\"templates\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/template\"}}}"
+#define SCHEMA_NETWORK "\"enum\":[\"none\",\"loopback\"]"
+#define SCHEMA_POOL    "\"type\":\"integer\",\"minimum\":0,\"maximum\":256"
+#define SCHEMA_MODULES                                                                             \
+        "\"items\":{\"type\":\"string\",\"maxLength\":128,\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$\"}"
+#define SCHEMA_INDEX                                                                               \
+        "\"maxLength\":2000,\"pattern\":\"^(https?://|file:///|[$][{])[^\\u0000-\\u0020\\u007f]*$\""
+#define SCHEMA_AGE "\"pattern\":\"^([0-9]{1,5}[hdw]|[0-9]{4}-[0-9]{2}-[0-9]{2})$\""
+#define SCHEMA_ARGS                                                                                \
+        "\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":[\"string\",\"number\",\"boolean\"]}"
+#define SCHEMA_ENV                                                                                 \
+        "\"type\":\"object\",\"maxProperties\":1024,\"propertyNames\":{\"pattern\":\"^[^=]+$\"},\"additionalProperties\":{\"type\":[\"string\",\"number\",\"boolean\"]}"
+#define SCHEMA_HEADERS                                                                             \
+        "\"type\":\"object\",\"maxProperties\":64,\"propertyNames\":{\"pattern\":\"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$\"},\"additionalProperties\":{\"type\":\"string\"}"
+#define SCHEMA_TOKEN       "\"minProperties\":1,\"maxProperties\":1"
+#define SCHEMA_SECRET      "\"pattern\":\"^[$][{][A-Za-z0-9_]+[}]$\""
+#define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
+#define SCHEMA_SCOPES                                                                              \
+        "\"type\":[\"string\",\"array\"],\"minItems\":1,\"minLength\":1,\"items\":{\"type\":\"string\"}"
+#define SCHEMA_ARGUMENTS                                                                           \
+        "\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"required\":{\"type\":\"boolean\"}}}"
+#define SCHEMA_SCHEMA                                                                              \
+        "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"
+#define SCHEMA_EXECUTION                                                                           \
+        "\"type\":\"object\",\"maxProperties\":1,\"required\":[\"taskSupport\"],\"properties\":{\"taskSupport\":{\"enum\":[\"optional\",\"required\",\"forbidden\"]}}"
+#define SCHEMA_CODE "\"type\":[\"string\",\"array\"],\"items\":{\"type\":\"string\"}"
+#define SCHEMA_COMPLETE                                                                            \
+        "\"anyOf\":[{\"const\":true},{\"type\":\"object\",\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}]"
+
+typedef struct config STRUCT_TOP;
+typedef struct config_profile STRUCT_PROFILE, STRUCT_NETWORK, STRUCT_STATE;
+typedef struct limits STRUCT_LIMITS;
+typedef struct config_mount STRUCT_MOUNT;
+typedef struct config_tool_rules STRUCT_RULES;
+typedef struct config_pool STRUCT_POOL;
+typedef struct config_packages STRUCT_PACKAGES;
+typedef struct config_server STRUCT_SERVER, STRUCT_TOKEN;
+typedef struct config_oauth STRUCT_OAUTH;
+typedef struct config_published STRUCT_PUBLISHED;
+
+#define RANGE(from, to) .least = (from), .most = (to)
+#define OF(p, m)        .offset = offsetof(STRUCT_##p, m), .size = sizeof(((STRUCT_##p *)NULL)->m)
+#define ALIAS(...)
+#define FOREIGN(...)
+static const struct config_key rows[] = {
+#define KEY(p, n, k, m, t, ...)                                                                    \
+        {.name = (n),                                                                              \
+         .place = CONFIG_##p,                                                                      \
+         .kind = CONFIG_##k,                                                                       \
+         OF(p, m),                                                                                 \
+         .text = (t),                                                                              \
+         ##__VA_ARGS__},
+#define CODE(p, n, c, t, ...)                                                                      \
+        {.name = (n), .place = CONFIG_##p, .code = CODE_##c, .text = (t), ##__VA_ARGS__},
+#define PART(p, n, i, t, ...)                                                                      \
+        {.name = (n),                                                                              \
+         .place = CONFIG_##p,                                                                      \
+         .kind = CONFIG_OBJECT,                                                                    \
+         .inside = CONFIG_##i,                                                                     \
+         .text = (t),                                                                              \
+         ##__VA_ARGS__},
+#define MEMBER(p, k, m) {.place = CONFIG_##p, .kind = CONFIG_##k, OF(p, m)},
+#include "policy/config/keys.def"
+};
+#undef KEY
+#undef CODE
+#undef PART
+#undef MEMBER
+#undef ALIAS
+#undef FOREIGN
+
+static const struct config_alias aliases[] = {
+#define KEY(...)
+#define CODE(...)
+#define PART(...)
+#define MEMBER(...)
+#define ALIAS(p, n, o, f) {(n), CONFIG_##p, (o), CONFIG_##f},
+#define FOREIGN(p, n)     {(n), CONFIG_##p, NULL, CONFIG_FOREIGN},
+#include "policy/config/keys.def"
+};
+
+const struct config_key *config_next_key(enum config_place place, const struct config_key *before)
+{
+        for (size_t i = before ? (size_t)(before - rows) + 1 : 0; i < ARRAY_SIZE(rows); i++)
+                if (rows[i].place == place ||
+                    (place == CONFIG_TOP && rows[i].place == CONFIG_PROFILE &&
+                     rows[i].flags & CONFIG_AT_TOP))
+                        return &rows[i];
+        return NULL;
+}
+
+const struct config_alias *config_next_alias(enum config_place place,
+                                             const struct config_alias *before)
+{
+        for (size_t i = before ? (size_t)(before - aliases) + 1 : 0; i < ARRAY_SIZE(aliases); i++)
+                if (aliases[i].place == place)
+                        return &aliases[i];
+        return NULL;
+}
+
+#define FOR_KEYS(k, of_place)                                                                      \
+        for (const struct config_key *k = NULL; (k = config_next_key((of_place), k));)
+
+static const struct config_key *find_name(enum config_place place, const char *name, size_t n)
+{
+        FOR_KEYS(key, place)
+        if (key->name && strlen(key->name) == n && memcmp(key->name, name, n) == 0)
+                return key;
+        return NULL;
+}
+
+const struct config_key *config_find_key(enum config_place place, const char *name,
+                                         enum config_form *form)
+{
+        const struct config_key *key = find_name(place, name, strlen(name));
+        const struct config_alias *alias = NULL;
+
+        *form = CONFIG_SAME;
+        while (!key && (alias = config_next_alias(place, alias))) {
+                if (strcmp(alias->name, name) != 0)
+                        continue;
+                *form = alias->form;
+                if (alias->form == CONFIG_ELSEWHERE)
+                        return NULL;
+                size_t n = alias->of ? strcspn(alias->of, ".") : 0;
+                key = n > 0 ? find_name(place, alias->of, n) : NULL;
+                /* "tools.allow" */
+                return key && alias->of[n] ? find_name(key->inside, alias->of + n + 1,
+                                                       strlen(alias->of) - n - 1)
+                                           : key;
+        }
+        return key;
+}
+
+const char *config_nearest_key(enum config_place place, const char *name)
+{
+        const char *names[ARRAY_SIZE(rows) + 1];
+        size_t n = 0;
+
+        for (const struct config_alias *a = NULL; (a = config_next_alias(place, a));)
+                if (a->form == CONFIG_ELSEWHERE && strcmp(a->name, name) == 0)
+                        return a->of;
+        FOR_KEYS(key, place)
+        if (key->name && key->name[0] != '$')
+                names[n++] = key->name;
+        names[n] = NULL;
+        return did_you_mean(name, names);
+}
+
+uint64_t config_key_bit(const struct config_key *key)
+{
+        return UINT64_C(1) << (key - config_next_key(CONFIG_PROFILE, NULL));
+}
+
+uint64_t config_number(const struct config_key *key, const void *in)
+{
+        const void *member = config_member(key, in);
+
+        switch (key->size) {
+        case 1:
+                return *(const uint8_t *)member;
+        case 2:
+                return *(const uint16_t *)member;
+        case 4:
+                return *(const uint32_t *)member;
+        default:
+                return *(const uint64_t *)member;
+        }
+}
+
+void config_set_number(const struct config_key *key, void *in, uint64_t value)
+{
+        void *member = config_member(key, in);
+
+        switch (key->size) {
+        case 1:
+                *(uint8_t *)member = (uint8_t)value;
+                return;
+        case 2:
+                *(uint16_t *)member = (uint16_t)value;
+                return;
+        case 4:
+                *(uint32_t *)member = (uint32_t)value;
+                return;
+        default:
+                *(uint64_t *)member = value;
+        }
+}
+
+size_t config_place_size(enum config_place place)
+{
+        static const size_t sizes[CONFIG_PLACES] = {
+                [CONFIG_TOP] = sizeof(STRUCT_TOP),
+                [CONFIG_PROFILE] = sizeof(STRUCT_PROFILE),
+                [CONFIG_LIMITS] = sizeof(STRUCT_LIMITS),
+                [CONFIG_NETWORK] = sizeof(STRUCT_NETWORK),
+                [CONFIG_MOUNT] = sizeof(STRUCT_MOUNT),
+                [CONFIG_RULES] = sizeof(STRUCT_RULES),
+                [CONFIG_POOL] = sizeof(STRUCT_POOL),
+                [CONFIG_STATE] = sizeof(STRUCT_STATE),
+                [CONFIG_PACKAGES] = sizeof(STRUCT_PACKAGES),
+                [CONFIG_SERVER] = sizeof(STRUCT_SERVER),
+                [CONFIG_TOKEN] = sizeof(STRUCT_TOKEN),
+                [CONFIG_OAUTH] = sizeof(STRUCT_OAUTH),
+                [CONFIG_PUBLISHED] = sizeof(STRUCT_PUBLISHED),
+        };
+
+        return sizes[place];
+}
+
+/* The rows whose members are in the struct of the place: at the top level, those of profiles are not. */
+#define FOR_MEMBERS(k, of_place)                                                                   \
+        FOR_KEYS(k, of_place)                                                                      \
+        if (k->place == (of_place))
+
+void config_defaults(enum config_place place, void *in)
+{
+        FOR_MEMBERS(key, place)
+        {
+                if (config_is_number(key) && key->name)
+                        config_set_number(key, in, key->initial);
+                else if (key->kind == CONFIG_OBJECT)
+                        config_defaults(key->inside, config_member(key, in));
+        }
+}
+
+/* An array: the pointer, and the number behind it. */
+struct array {
+        char *items;
+        size_t n;
+};
+
+static void free_members(enum config_place place, void *in);
+
+static void free_member(const struct config_key *key, void *in)
+{
+        void *member = config_member(key, in);
+        char **text = member;
+        struct array *array = member;
+
+        if (config_is_text(key)) {
+                if (*text && key->flags & CONFIG_SECRET)
+                        explicit_bzero(*text, strlen(*text));
+                free(*text);
+                *text = NULL;
+        } else if (key->kind == CONFIG_LIST) {
+                *(char ***)member = config_list_free(*(char ***)member);
+        } else if (key->kind == CONFIG_OBJECT) {
+                free_members(key->inside, member);
+        } else if (key->kind == CONFIG_ARRAY) {
+                for (size_t i = 0; i < array->n; i++)
+                        free_members(key->inside,
+                                     array->items + i * config_place_size(key->inside));
+                free(array->items);
+                *array = (struct array){};
+        }
+}
+
+static void free_members(enum config_place place, void *in)
+{
+        FOR_MEMBERS(key, place)
+        free_member(key, in);
+}
+
+void config_done(enum config_place place, void *in)
+{
+        free_members(place, in);
+        memset(in, 0, config_place_size(place));
+}
+
+void config_reset(const struct config_key *key, void *in)
+{
+        free_member(key, in);
+        if (key->kind == CONFIG_OBJECT)
+                config_defaults(key->inside, config_member(key, in));
+}
+
+/* Makes the members of a struct that was copied byte by byte its own; those that it cannot are NULL. */
+static int own_members(enum config_place place, void *in);
+
+static int own_array(const struct config_key *key, struct array *array)
+{
+        size_t n = array->n, size = config_place_size(key->inside);
+        const char *from = array->items;
+        int r = 0;
+
+        *array = (struct array){n > 0 ? calloc(n, size) : NULL, 0};
+        if (n > 0 && !array->items)
+                return -ENOMEM;
+        for (; array->n < n; array->n++) {
+                memcpy(array->items + array->n * size, from + array->n * size, size);
+                if (own_members(key->inside, array->items + array->n * size) < 0)
+                        r = -ENOMEM;
+        }
+        return r;
+}
+
+static int own_members(enum config_place place, void *in)
+{
+        int r = 0;
+
+        FOR_MEMBERS(key, place)
+        {
+                void *member = config_member(key, in);
+                char *text = config_is_text(key) ? *(char **)member : NULL;
+                int e = 0;
+                if (text) {
+                        *(char **)member = NULL;
+                        e = config_set_text(member, text);
+                } else if (key->kind == CONFIG_LIST) {
+                        char **list = *(char ***)member;
+                        *(char ***)member = NULL;
+                        e = config_list_copy(member, list);
+                } else if (key->kind == CONFIG_OBJECT) {
+                        e = own_members(key->inside, member);
+                } else if (key->kind == CONFIG_ARRAY) {
+                        e = own_array(key, member);
+                }
+                r = e < 0 ? e : r;
+        }
+        return r;
+}
+
+int config_copy(enum config_place place, const void *from, void *to)
+{
+        memcpy(to, from, config_place_size(place));
+        int r = own_members(place, to);
+        if (r < 0)
+                config_done(place, to);
+        return r;
+}
+
+void config_move(const struct config_key *key, void *from, void *to)
+{
+        if (key->kind == CONFIG_OBJECT) {
+                FOR_MEMBERS(inner, key->inside)
+                config_move(inner, config_member(key, from), config_member(key, to));
+                return;
+        }
+        free_member(key, to);
+        size_t size = key->kind == CONFIG_ARRAY ? sizeof(struct array) : key->size;
+        memcpy(config_member(key, to), config_member(key, from), size);
+        if (!config_is_number(key))
+                memset(config_member(key, from), 0, size);
+}
+
+int config_set_text(char **to, const char *text)
+{
+        char *copy = strdup(text);
+        if (!copy)
+                return -ENOMEM;
+        free(*to);
+        *to = copy;
+        return 0;
+}
+
+char **config_list_free(char **list)
+{
+        for (char **item = list; item && *item; item++)
+                free(*item);
+        free(list);
+        return NULL;
+}
+
+int config_list_copy(char ***to, char *const *from)
+{
+        size_t n = 0;
+
+        while (from && from[n])
+                n++;
+        char **copy = from ? calloc(n + 1, sizeof(char *)) : NULL;
+        for (size_t i = 0; copy && i < n; i++) {
+                if (config_set_text(&copy[i], from[i]) < 0) {
+                        config_list_free(copy);
+                        return -ENOMEM;
+                }
+        }
+        if (from && !copy)
+                return -ENOMEM;
+        *to = copy;
+        return 0;
+}
+
+int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size)
+{
+        void **to = array, **from = more;
+
+        if (*n == 0)
+                return 0;
+        char *grown = reallocarray(*to, *count + *n, size);
+        if (!grown)
+                return -ENOMEM;
+        memcpy(grown + *count * size, *from, *n * size);
+        *to = grown;
+        *count += *n;
+        *n = 0;
+        return 0;
+}

@@ -1,0 +1,207 @@
+/*
+ * The table of the config's keys (keys.def) in memory.
+ *
+ * A place is an object in a config file, and the struct that its keys go into. The parser, the copies of
+ * a config, 'cloister config show', 'cloister config schema', the tables in docs/ and the import of other
+ * clients' entries all loop over these rows.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum config_place {
+        CONFIG_TOP,     /* the file; struct config */
+        CONFIG_PROFILE, /* struct config_profile; rows with CONFIG_AT_TOP are keys of the file too */
+        CONFIG_LIMITS,
+        CONFIG_NETWORK,
+        CONFIG_MOUNT,
+        CONFIG_RULES,
+        CONFIG_POOL,
+        CONFIG_STATE,
+        CONFIG_PACKAGES,
+        CONFIG_SERVER,
+        CONFIG_TOKEN,
+        CONFIG_OAUTH,
+        CONFIG_PUBLISHED, /* an entry of "publish" */
+        CONFIG_PLACES,
+};
+
+/* The type of a key's value, and of the member that it goes into. */
+enum config_kind {
+        CONFIG_NOTHING, /* no member */
+        CONFIG_BOOL,
+        CONFIG_WORDS, /* one of several words; the member is its index */
+        CONFIG_BYTES, /* a size; 8 bytes */
+        CONFIG_COUNT, /* a whole number; 2, 4 or 8 bytes */
+        CONFIG_TIME,  /* milliseconds */
+        CONFIG_CORES, /* thousandths */
+        /* char *: */
+        CONFIG_TEXT,    /* any string */
+        CONFIG_WORD,    /* a string that is not empty */
+        CONFIG_IMAGE,   /* the name of an image or a profile */
+        CONFIG_PATH,    /* an absolute path */
+        CONFIG_USER,    /* a user's name */
+        CONFIG_VISIBLE, /* printable ASCII without blanks, at most 2048 bytes */
+        /* char **, NULL-terminated: */
+        CONFIG_LIST, /* at most `most` strings */
+        /* a struct whose rows are those of `inside`: */
+        CONFIG_OBJECT,
+        CONFIG_ARRAY, /* a pointer to such structs, followed by a size_t: their number */
+};
+
+enum {
+        CONFIG_AT_TOP =
+                1, /* of a profile's key: it may stand at the top level, as the default of all */
+        CONFIG_BY_CODE = 2,   /* the function of `code` reads the value, whatever the kind */
+        CONFIG_SECRET = 4,    /* overwritten when freed */
+        CONFIG_URL = 8,       /* may have a password, which is masked */
+        CONFIG_ALWAYS = 16,   /* 'config show' prints it when it has no value or the default, too */
+        CONFIG_SEPARATE = 32, /* of an object: a profile inherits each of its keys by itself */
+        CONFIG_LISTED = 64,   /* of a published entry: clients see it in the list of its kind */
+};
+
+/* A key whose value needs code: a reader with CONFIG_BY_CODE, otherwise a check of the value that was read.
+ */
+enum config_code {
+        CODE_NONE,
+        CODE_SERVERS,
+        CODE_PROFILES,
+        CODE_PROFILE,
+        CODE_CLIENTS,
+        CODE_PUBLISH,
+        CODE_ID_RANGE,
+        CODE_IGNORED,
+        CODE_NETWORK,
+        CODE_HOSTS,
+        CODE_MOUNTS,
+        CODE_MODULES,
+        CODE_SERVER_NAMES,
+        CODE_POOL,
+        CODE_FREEZE,
+        CODE_ALLOWED_PACKAGES,
+        CODE_INDEX,
+        CODE_AGE,
+        CODE_COMMAND,
+        CODE_ARGS,
+        CODE_ENV,
+        CODE_TYPE,
+        CODE_HEADERS,
+        CODE_BEARER,
+        CODE_TOKEN,
+        CODE_SERVER_TIME,
+        CODE_OAUTH,
+        CODE_OAUTH_SECRET,
+        CODE_OAUTH_PATH,
+        CODE_OAUTH_URL,
+        CODE_OAUTH_ISSUER,
+        CODE_OAUTH_SCOPES,
+        CODE_SCHEMA,
+        CODE_OF_ENTRY,
+        CODE_FILE,
+        CODE_PROFILE_OF_ENTRY,
+        CODE_COMPLETE,
+        CODE_ENTRY_TEXT,
+        CODE_ENTRY_OBJECT,
+        CODE_ENTRY_ARRAY,
+        CODE_EXECUTION,
+        CODE_MIME_TYPE,
+        CODE_ARGUMENTS,
+        CONFIG_CODES,
+};
+
+struct config_key {
+        const char *name; /* NULL: a member of the struct that no key sets */
+        enum config_place place;
+        enum config_kind kind;
+        size_t offset, size;      /* of the member */
+        uint64_t least, most;     /* of a number, both included; most also of a list */
+        uint64_t initial;         /* the default of a number, a boolean or a word */
+        enum config_place inside; /* of CONFIG_OBJECT and CONFIG_ARRAY */
+        const char *const *words; /* NULL-terminated */
+        enum config_code code;
+        unsigned flags;
+        unsigned
+                published; /* bits of enum config_published_kind: the entries that may have it; 0: all */
+        const char *
+                schema; /* members of its JSON Schema that the other columns do not give, or NULL */
+        const char *fallback; /* what holds without it, where `initial` does not tell; or NULL */
+        const char *text;     /* one line for people */
+};
+
+/* How another client's value differs from that of our key. */
+enum config_form {
+        CONFIG_SAME,
+        CONFIG_INVERTED,     /* true means false */
+        CONFIG_MILLISECONDS, /* a number is one of milliseconds */
+        CONFIG_VARIABLES,    /* the values are names of variables */
+        CONFIG_BEARER,       /* the value names the variable of a bearer token */
+        CONFIG_ELSEWHERE,    /* not read: the warning names our key */
+        CONFIG_FOREIGN,      /* only the other client uses it: ignored */
+};
+
+struct config_alias {
+        const char *name;
+        enum config_place place;
+        const char *of; /* the name of our key; NULL for CONFIG_FOREIGN */
+        enum config_form form;
+};
+
+/* The rows of a place, in the order of keys.def. Call with NULL for the first; NULL after the last. At the
+ * top level the profile's rows with CONFIG_AT_TOP follow the own ones. Rows without a name are included. */
+const struct config_key *config_next_key(enum config_place place, const struct config_key *before);
+
+/* The row of a name or of an alias. *form is CONFIG_SAME for a name. NULL if there is none; *form is
+ * CONFIG_FOREIGN if the name is ignored. */
+const struct config_key *config_find_key(enum config_place place, const char *name,
+                                         enum config_form *form);
+/* The key of a place that a wrong name may mean, or NULL. */
+const char *config_nearest_key(enum config_place place, const char *name);
+
+/* The aliases of a place, in the same way. */
+const struct config_alias *config_next_alias(enum config_place place,
+                                             const struct config_alias *before);
+
+/* The bit in config_profile.said of a row of CONFIG_PROFILE or CONFIG_LIMITS. */
+uint64_t config_key_bit(const struct config_key *key);
+
+/* The value of a number, a boolean or a word, in a struct of the key's place. */
+uint64_t config_number(const struct config_key *key, const void *in);
+void config_set_number(const struct config_key *key, void *in, uint64_t value);
+/* The member itself. */
+static inline void *config_member(const struct config_key *key, const void *in)
+{
+        return (char *)(uintptr_t)in + key->offset;
+}
+static inline bool config_is_number(const struct config_key *key)
+{
+        return key->kind >= CONFIG_BOOL && key->kind <= CONFIG_CORES;
+}
+static inline bool config_is_text(const struct config_key *key)
+{
+        return key->kind >= CONFIG_TEXT && key->kind <= CONFIG_VISIBLE;
+}
+
+/* Bytes of the struct of a place. */
+size_t config_place_size(enum config_place place);
+/* Sets the members of a struct to the defaults, those of objects in it too. */
+void config_defaults(enum config_place place, void *in);
+/* Frees what the struct owns and sets it to zero. */
+void config_done(enum config_place place, void *in);
+/* Copies the struct. Returns 0 or -ENOMEM; *to is zero then. */
+int config_copy(enum config_place place, const void *from, void *to);
+/* Frees the value of a key, and sets the keys of an object to their defaults. */
+void config_reset(const struct config_key *key, void *in);
+/* Moves the member of one struct to another, freeing the value there. */
+void config_move(const struct config_key *key, void *from, void *to);
+
+/* --- texts and lists --- */
+
+/* strdup() into *to, freeing the old text. Returns 0 or -ENOMEM. */
+int config_set_text(char **to, const char *text);
+/* Lists end with NULL, and may be NULL. */
+char **config_list_free(char **list);
+int config_list_copy(char ***to, char *const *from);
+/* Grows *array (*count items of size) by n items of more, which are moved: *n becomes 0. */
+int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size);

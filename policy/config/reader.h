@@ -1,0 +1,57 @@
+/* One file of a config while it is read: its lines, warnings and mistakes. */
+#pragma once
+
+#include <yyjson.h>
+
+#include "policy/config/config.h"
+#include "policy/config/keys.h"
+#include "policy/config/lines.h"
+
+enum {
+        CONFIG_WARNINGS_MAX = 16, /* a file; more are counted only */
+        CONFIG_KEYS_MAX = 4096,   /* of an object */
+};
+
+/* All of the file goes into `into`, and from there to the config once the whole file has proved good. */
+struct config_reader {
+        const struct config *before; /* what earlier files gave */
+        struct config *into;
+        const char *file;
+        struct config_lines lines;
+        size_t n_warnings_left_out;
+        struct error *err;
+};
+
+/* "FILE: line 3", allocated; NULL without memory. */
+char *config_place_of(struct config_reader *reader, yyjson_val *at);
+
+/* Adds "FILE: line 3: …" to the warnings. at: the key or value that it is about, or NULL. Returns 0 or
+ * -ENOMEM. */
+int config_warn(struct config_reader *reader, yyjson_val *at, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+/* The same as an error. Returns -EINVAL, or 0 when mistakes are collected: the value is left out. */
+int config_wrong(struct config_reader *reader, yyjson_val *at, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+int config_no_memory(struct config_reader *reader);
+
+/* Warns that a place has no such key, and names the one that may be meant. where: "", or the object. */
+int config_warn_unknown(struct config_reader *reader, const char *where, yyjson_val *key,
+                        const char *nearest);
+/* Warns of a key that occurs in the object before: the last one counts. -EINVAL if the object has more than
+ * CONFIG_KEYS_MAX keys. */
+int config_check_twice(struct config_reader *reader, const char *where, yyjson_val *object,
+                       yyjson_val *name);
+/* Adds the number of warnings that were left out. */
+int config_count_warnings(struct config_reader *reader);
+
+/* Remembers a name that config_finish() resolves. from: the client or profile; NULL for "profile". */
+int config_refer(struct config_reader *reader, enum config_reference_kind kind, const char *from,
+                 const char *to, yyjson_val *at);
+
+/* Sets the problem of a server, unless it has one, and the place of the server to that of the mistake. mild:
+ * it is not a mistake of the file's author. */
+int config_problem(struct config_reader *reader, struct config_server *server, bool mild,
+                   yyjson_val *at, const char *text);
+
+/* A string without NUL; NULL for any other value. */
+const char *config_text(yyjson_val *value);

@@ -1,0 +1,495 @@
+/*
+ * The servers of a config: entries in the format that MCP clients share, {"NAME": {"command",
+ * "args", "env", …}}.
+ *
+ * An entry that cannot be used is stored with its problem, so that a lookup of the server can
+ * report why it is not available. Only an entry without a usable name is an error.
+ */
+#include "policy/config/server-keys.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "policy/config/http.h"
+#include "policy/config/server.h"
+#include "policy/server-name.h"
+
+enum {
+        HEADERS_MAX = 64,
+        HEADER_BYTES_MAX = 16 * 1024,
+        TIMEOUT_SUSPECT = 3600 * 1000, /* written in milliseconds, as some clients want it? */
+        WHERE_MAX = 2 * SERVER_NAME_MAX * 4,
+};
+
+DEFINE_CLEANUP(char **, config_list_free)
+
+int config_read_command(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        const char *text = config_text(value);
+
+        if (yyjson_is_arr(value))
+                return config_mistake(r, value,
+                                      "command must be a string; its arguments go into \"args\"");
+        if (!text || *text == '\0')
+                return config_mistake(r, value, "command must be a string that is not empty");
+        return config_set_text(&r->server->command, text);
+}
+
+/* Also accepts numbers and booleans, as written: other clients do, and their meaning is clear. */
+static char *word_of(yyjson_val *value)
+{
+        if (yyjson_is_bool(value))
+                return strdup(yyjson_get_bool(value) ? "true" : "false");
+        if (yyjson_is_raw(value))
+                return strndup(yyjson_get_raw(value), yyjson_get_len(value));
+        return config_text(value) ? strdup(config_text(value)) : NULL;
+}
+
+static bool is_word(yyjson_val *value)
+{
+        return yyjson_is_bool(value) || yyjson_is_raw(value) || config_text(value);
+}
+
+int config_read_args(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        size_t i, n;
+        yyjson_val *item;
+
+        if (!yyjson_is_arr(value))
+                return config_mistake(r, value, "args must be an array of strings");
+        if (yyjson_arr_size(value) > key->most)
+                return config_mistake(r, value, "args has more than %d items", (int)key->most);
+        _cleanup_(cleanup_config_list_free) char **args = calloc(yyjson_arr_size(value) + 1,
+                                                                 sizeof(char *));
+        if (!args)
+                return -ENOMEM;
+        yyjson_arr_foreach (value, i, n, item) {
+                if (!is_word(item))
+                        return config_mistake(r, item, "args: item %zu must be a string", i + 1);
+                args[i] = word_of(item);
+                if (!args[i])
+                        return -ENOMEM;
+        }
+        config_list_free(r->server->args);
+        r->server->args = take_ptr(args);
+        r->server->n_args = yyjson_arr_size(value);
+        return 0;
+}
+
+/* "NAME=value", or NULL and a mistake or no memory. */
+static char *make_variable(struct config_reading *r, yyjson_val *name, yyjson_val *value)
+{
+        const char *variable = config_text(name);
+        char *made = NULL;
+
+        if (!variable || *variable == '\0' || strchr(variable, '=')) {
+                config_mistake(r, name, "%s: \"%s\" cannot be a variable's name", r->name,
+                               variable ? variable : "…");
+        } else if (!is_word(value)) {
+                config_mistake(r, name, "%s: %s must be a string", r->name, variable);
+        } else {
+                _cleanup_free_ char *text = word_of(value);
+                if (!text || asprintf(&made, "%s=%s", variable, text) < 0)
+                        made = NULL;
+        }
+        return made;
+}
+
+/* Codex's "env_vars": names of variables to pass on. */
+static int read_passed(struct config_reading *r, yyjson_val *list)
+{
+        struct config_server *s = r->server;
+        size_t i, n;
+        yyjson_val *item;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) + s->n_env > 1024)
+                return config_mistake(r, list, "%s must be an array of names of variables",
+                                      r->name);
+        char **grown = reallocarray(s->env, s->n_env + yyjson_arr_size(list) + 1, sizeof(char *));
+        if (!grown)
+                return -ENOMEM;
+        s->env = grown;
+        s->env[s->n_env] = NULL;
+        yyjson_arr_foreach (list, i, n, item) {
+                yyjson_val *given = yyjson_is_obj(item) ? yyjson_obj_get(item, "name") : item;
+                const char *name = config_text(given);
+                if (!name || *name == '\0' || strpbrk(name, "={}"))
+                        return config_mistake(r, item, "%s: item %zu must be a variable's name",
+                                              r->name, i + 1);
+                if (asprintf(&s->env[s->n_env], "%s=${%s:-}", name, name) < 0)
+                        return s->env[s->n_env] = NULL, -ENOMEM;
+                s->env[++s->n_env] = NULL;
+        }
+        return 0;
+}
+
+int config_read_env(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(value);
+        size_t n = yyjson_obj_size(value), i = 0;
+        yyjson_val *name;
+
+        if (r->form == CONFIG_VARIABLES)
+                return read_passed(r, value);
+        if (!yyjson_is_obj(value))
+                return config_mistake(r, value, "%s must be an object of strings", r->name);
+        if (n > key->most)
+                return config_mistake(r, value, "%s has more than %d variables", r->name,
+                                      (int)key->most);
+        _cleanup_(cleanup_config_list_free) char **env = calloc(n + 1, sizeof(char *));
+        if (!env)
+                return -ENOMEM;
+        while ((name = yyjson_obj_iter_next(&iter))) {
+                env[i] = make_variable(r, name, yyjson_obj_iter_get_val(name));
+                if (!env[i++])
+                        return r->wrong ? 0 : -ENOMEM;
+        }
+        config_list_free(r->server->env);
+        r->server->env = take_ptr(env);
+        r->server->n_env = n;
+        return 0;
+}
+
+int config_read_type(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        *r->server_type = config_text(value);
+        return *r->server_type ? 0 : config_mistake(r, value, "%s must be a string", r->name);
+}
+
+int config_check_server_time(struct config_reading *r, const struct config_key *key,
+                             yyjson_val *value)
+{
+        uint64_t ms = config_number(key, r->server);
+
+        if (ms <= TIMEOUT_SUSPECT || yyjson_is_str(value) || r->form == CONFIG_MILLISECONDS)
+                return 0;
+        return config_warn(r->reader, value,
+                           "%s%s is taken as %llu seconds; for milliseconds write \"%llums\"",
+                           r->where, r->name, (unsigned long long)ms / 1000,
+                           (unsigned long long)ms / 1000);
+}
+
+/* ---- headers, token ---- */
+
+/* "NAME: value", or NULL and a mistake or no memory. */
+static char *make_header(struct config_reading *r, yyjson_val *name, yyjson_val *value)
+{
+        const char *header = config_text(name), *text = config_text(value);
+        const char *why = header ? config_header_fault(header) : "cannot be a header's name";
+        char *made = NULL;
+
+        if (why)
+                config_mistake(r, name, "headers: \"%.60s\" %s", header ? header : "…", why);
+        else if (!text || strlen(text) > HEADER_BYTES_MAX || !config_header_value_valid(text))
+                config_mistake(r, value,
+                               "headers: %.60s must be a string of at most %d KiB in one line",
+                               header, HEADER_BYTES_MAX / 1024);
+        else if (asprintf(&made, r->form == CONFIG_VARIABLES ? "%s: ${%s}" : "%s: %s", header,
+                          text) < 0)
+                made = NULL;
+        return made;
+}
+
+/* Adds to the list, so that "headers" and "env_http_headers" can both be there. */
+static int add_headers(struct config_reading *r, yyjson_val *object, char ***ret)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
+        size_t n = 0;
+        yyjson_val *name;
+
+        while (*ret && (*ret)[n])
+                n++;
+        if (!yyjson_is_obj(object))
+                return config_mistake(r, object, "headers must be an object of strings");
+        if (n + yyjson_obj_size(object) > HEADERS_MAX)
+                return config_mistake(r, object, "headers has more than %d members", HEADERS_MAX);
+        _cleanup_(cleanup_config_list_free) char **list = calloc(HEADERS_MAX + 1, sizeof(char *));
+        if (!list)
+                return -ENOMEM;
+        for (size_t i = 0; i < n; i++)
+                if (config_set_text(&list[i], (*ret)[i]) < 0)
+                        return -ENOMEM;
+        while ((name = yyjson_obj_iter_next(&iter))) {
+                list[n] = make_header(r, name, yyjson_obj_iter_get_val(name));
+                if (!list[n++])
+                        return r->wrong ? 0 : -ENOMEM;
+        }
+        config_list_free(*ret);
+        *ret = take_ptr(list);
+        return 0;
+}
+
+int config_read_headers(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        char ***list = config_member(key, r->server);
+        const char *variable = config_text(value);
+        size_t n = 0;
+
+        if (r->form != CONFIG_BEARER)
+                return add_headers(r, value, list);
+        while (*list && (*list)[n])
+                n++;
+        if (!variable || *variable == '\0' || strpbrk(variable, "{}\r\n") || n == HEADERS_MAX)
+                return config_mistake(r, value, "%s must be the name of a variable", r->name);
+        char **grown = reallocarray(*list, HEADERS_MAX + 1, sizeof(char *));
+        if (!grown)
+                return -ENOMEM;
+        *list = grown;
+        grown[n + 1] = NULL;
+        if (asprintf(&grown[n], "Authorization: Bearer ${%s}", variable) < 0)
+                return grown[n] = NULL, -ENOMEM;
+        return 0;
+}
+
+static int read_token_command(struct config_reading *r, yyjson_val *list, char ***ret,
+                              uint64_t most)
+{
+        size_t i, n;
+        yyjson_val *item;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0 || yyjson_arr_size(list) > most)
+                return config_mistake(
+                        r, list, "token: command must be an array of a program and its arguments");
+        _cleanup_(cleanup_config_list_free) char **made = calloc(yyjson_arr_size(list) + 1,
+                                                                 sizeof(char *));
+        if (!made)
+                return -ENOMEM;
+        yyjson_arr_foreach (list, i, n, item) {
+                const char *text = config_text(item);
+                if (!text || (i == 0 && !*text))
+                        return config_mistake(r, item,
+                                              "token: item %zu of command must be a string", i + 1);
+                if (config_set_text(&made[i], text) < 0)
+                        return -ENOMEM;
+        }
+        config_list_free(*ret);
+        *ret = take_ptr(made);
+        return 0;
+}
+
+int config_read_token(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        yyjson_val *path = yyjson_obj_get(value, "file"), *list = yyjson_obj_get(value, "command");
+        const char *text = config_text(path);
+        enum config_form form;
+
+        if (yyjson_obj_size(value) != 1 || (!path && !list))
+                return config_mistake(
+                        r, value,
+                        "token must be {\"file\": \"PATH\"} or {\"command\": [\"PROGRAM\", …]}");
+        if (list)
+                return read_token_command(r, list, &r->server->token_command,
+                                          config_find_key(CONFIG_TOKEN, "command", &form)->most);
+        if (!text || !*text)
+                return config_mistake(r, path, "token: file must be a string that is not empty");
+        return config_set_text(&r->server->token_file, text);
+}
+
+/* ---- an entry ---- */
+
+struct entry {
+        struct config_reader *reader;
+        struct config_server *server;
+        const char *type; /* as written, or NULL */
+        yyjson_val *at;   /* what the next problem is about */
+        bool mild;        /* the next problem is not a mistake of the file's author */
+};
+
+static int problem(struct entry *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int problem(struct entry *e, const char *format, ...)
+{
+        char text[256];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        return config_problem(e->reader, e->server, e->mild, e->at, text);
+}
+
+/* Other clients' words for a type. */
+static const struct {
+        const char *name;
+        enum config_transport transport;
+} types[] = {
+        {"stdio", CONFIG_STDIO},
+        {"local", CONFIG_STDIO},
+        {"command", CONFIG_STDIO},
+        {"http", CONFIG_HTTP},
+        {"streamable-http", CONFIG_HTTP},
+        {"streamable_http", CONFIG_HTTP},
+        {"streamableHttp", CONFIG_HTTP},
+        {"remote", CONFIG_HTTP},
+        {"sse", CONFIG_SSE},
+};
+
+/* Without a type, the other keys decide. Returns false for a type that is not known. */
+static bool find_transport(const struct entry *e, enum config_transport *ret)
+{
+        *ret = e->server->url ? CONFIG_HTTP : CONFIG_STDIO;
+        for (size_t i = 0; e->type && i < ARRAY_SIZE(types); i++) {
+                if (strcasecmp(e->type, types[i].name) == 0) {
+                        *ret = types[i].transport;
+                        return true;
+                }
+        }
+        return !e->type;
+}
+
+static int check_url(struct entry *e)
+{
+        const struct config_server *s = e->server;
+        const char *fault = s->url ? config_url_fault(s->url) : NULL;
+
+        if (!s->url)
+                return problem(e, "has no url");
+        if (fault)
+                return problem(e, "its url %s", fault);
+        return 0;
+}
+
+/* A type that contradicts the other keys is a problem. */
+static int check_kind(struct entry *e)
+{
+        struct config_server *s = e->server;
+
+        if (e->type && (strcasecmp(e->type, "ws") == 0 || strcasecmp(e->type, "websocket") == 0))
+                return problem(e, "type \"%.40s\" is not supported; stdio, http and sse are",
+                               e->type);
+        if (!find_transport(e, &s->transport))
+                return problem(e, "type \"%.40s\" is not known; stdio, http and sse are", e->type);
+        if (s->command && s->url)
+                return problem(e, "has both a command and a url: remove one");
+        if (s->transport != CONFIG_STDIO && s->command)
+                return problem(e, "type \"%.40s\" needs a url, not a command", e->type);
+        if (s->transport != CONFIG_STDIO)
+                return check_url(e);
+        if (s->headers || s->token_file || s->token_command || s->oauth.is_set)
+                return problem(e, "has headers, a token or oauth, but no url");
+        if (s->url)
+                return problem(e, "type \"%.40s\" needs a command, not a url", e->type);
+        if (!s->command)
+                return problem(e, "has no command");
+        return 0;
+}
+
+static bool is_taken(const struct config *config, const struct config_server *s)
+{
+        for (size_t i = 0; i < config->n_servers; i++)
+                if (&config->servers[i] != s && strcmp(config->servers[i].name, s->name) == 0)
+                        return true;
+        return false;
+}
+
+static int read_entry(struct entry *e, config_code_fn *const *codes, yyjson_val *value)
+{
+        struct config_server *s = e->server;
+        char where[WHERE_MAX];
+        int r = 0;
+
+        snprintf(where, sizeof(where), "server \"%s\": ", s->name);
+        e->mild = is_taken(e->reader->before, s) || is_taken(e->reader->into, s);
+        if (e->mild)
+                r = problem(e, "there is a server of this name before it; that one is used");
+        else if (!yyjson_is_obj(value))
+                r = problem(e, "must be an object: {\"command\": …} or {\"url\": …}");
+        if (r < 0 || !yyjson_is_obj(value))
+                return r;
+        struct config_reading reading = {.reader = e->reader,
+                                         .codes = codes,
+                                         .into = s,
+                                         .server = s,
+                                         .server_type = &e->type,
+                                         .where = where,
+                                         .path = ""};
+        r = config_read_members(&reading, CONFIG_SERVER, value);
+        if (r >= 0)
+                r = check_kind(e);
+        e->mild = true;
+        if (r >= 0 && config_server_is_ourselves(s))
+                r = problem(e, "would start Cloister inside Cloister; skipped");
+        s->key = config_server_key(s);
+        return r;
+}
+
+/* The name in a printable form: without NUL, of limited length. */
+static int set_name(struct entry *e, yyjson_val *name)
+{
+        const char *text = yyjson_get_str(name);
+        size_t length = yyjson_get_len(name);
+        const char *wrong = server_name_wrong(text, length);
+
+        if (wrong && length > SERVER_NAME_MAX)
+                length = server_name_cut(text, length);
+        free(e->server->name);
+        e->server->name = strndup(text, length);
+        if (!e->server->name)
+                return -ENOMEM;
+        e->at = name;
+        return wrong ? problem(e, "%s", wrong) : 0;
+}
+
+/* The name that code uses: "rename", otherwise the key of the entry. */
+static int read_name(struct entry *e, yyjson_val *name, yyjson_val *value)
+{
+        yyjson_val *other = yyjson_obj_get(value, "rename");
+
+        if (!other)
+                return set_name(e, name);
+        if (config_text(other))
+                return set_name(e, other);
+        int r = set_name(e, name);
+        e->at = other;
+        return r < 0 ? r : problem(e, "\"rename\" must be a string");
+}
+
+static struct config_server *new_server(struct config *config)
+{
+        struct config_server *grown = reallocarray(config->servers, config->n_servers + 1,
+                                                   sizeof(*grown));
+        if (!grown)
+                return NULL;
+        config->servers = grown;
+        grown[config->n_servers] = (struct config_server){};
+        return &grown[config->n_servers++];
+}
+
+static int read_server(struct config_reading *r, yyjson_val *name, yyjson_val *value)
+{
+        struct config_reader *reader = r->reader;
+
+        if (reader->before->n_servers + reader->into->n_servers >= CONFIG_SERVERS_MAX)
+                return config_mistake(r, name, "more than %d servers in all", CONFIG_SERVERS_MAX);
+
+        struct entry e = {.reader = reader, .server = new_server(reader->into), .at = name};
+        if (!e.server)
+                return config_no_memory(reader);
+        int result = read_name(&e, name, value);
+        if (!e.server->place)
+                e.server->place = config_place_of(reader, name);
+        e.at = name;
+        if (result >= 0)
+                result = read_entry(&e, r->codes, value);
+        return result == -ENOMEM || !e.server->place ? config_no_memory(reader) : result;
+}
+
+int config_read_servers(struct config_reading *r, const struct config_key *key, yyjson_val *servers)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(servers);
+        yyjson_val *name;
+
+        if (!yyjson_is_obj(servers))
+                return config_mistake(r, servers,
+                                      "mcpServers must be an object: {\"NAME\": {\"command\": …}}");
+        while ((name = yyjson_obj_iter_next(&iter))) {
+                int e = read_server(r, name, yyjson_obj_iter_get_val(name));
+                if (e < 0)
+                        return e;
+        }
+        return 0;
+}

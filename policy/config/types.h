@@ -1,0 +1,241 @@
+/* The values of a config in memory; policy/config/config.h has what is done with them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "policy/limits.h"
+
+enum {
+        CONFIG_FILES_MAX = 64,
+        CONFIG_FILE_SIZE_MAX = 1024 * 1024,
+        CONFIG_SERVERS_MAX = 256,
+        CONFIG_PROFILES_MAX = 16,
+        CONFIG_CLIENTS_MAX = 64,
+        CONFIG_MOUNTS_MAX = 16,      /* of a profile */
+        CONFIG_PRELOAD_MAX = 32,     /* modules of a profile */
+        CONFIG_RULES_MAX = 256,      /* patterns of one list */
+        CONFIG_POOL_MIN_DEFAULT = 1, /* default number of ready sandboxes of a profile */
+        CONFIG_POOL_MAX_DEFAULT = 8,
+        CONFIG_POOL_MAX = 256, /* largest value in a config */
+        CONFIG_FREEZE_MIN_MS = 100,
+        CONFIG_PUBLISHED_MAX = 256,
+        CONFIG_CODE_MAX = 256 * 1024, /* bytes of the code of one published entry */
+        CONFIG_CODE_PATH_MAX = 400,
+        CONFIG_CHECKPOINTS = 4, /* of a session, by default */
+        CONFIG_CHECKPOINTS_MAX = 16,
+        CONFIG_SNAPSHOT_MAX = CONFIG_FILES_MAX + CONFIG_PUBLISHED_MAX, /* with files of code */
+};
+
+/* The tools that may be used: patterns of names, in which * matches any characters. NULL-terminated
+ * lists; NULL: all (allow), none (deny). deny takes precedence. A profile's patterns are "tool" or
+ * "server.tool", a server's patterns are names of its tools. */
+struct config_tool_rules {
+        char **allow, **deny;
+};
+
+/* A host directory in the sandbox. */
+struct config_mount {
+        char *source; /* absolute or with a leading ~, as written; the monitor opens it */
+        char *target; /* absolute, normal (no "..", no "//"), not /, nor in /proc or /dev */
+        bool writable;
+};
+
+enum config_network {
+        CONFIG_NETWORK_NONE,     /* lo is down, no socket but AF_UNIX */
+        CONFIG_NETWORK_LOOPBACK, /* lo is up */
+        CONFIG_NETWORK_ALLOW,    /* lo is up and has the proxy; egress says what it reaches */
+        CONFIG_NETWORK_MAX,
+};
+
+/* The number of sandboxes that are kept ready for new sessions. */
+struct config_pool {
+        uint32_t min; /* always for the default profile; for others while they are used */
+        uint32_t max; /* if sessions are requested faster than sandboxes are made */
+};
+
+/* What a session of a profile with CONFIG_NETWORK_ALLOW may reach. */
+struct config_egress {
+        char **allow;       /* network_rule_parse(), NULL-terminated; NULL unless ALLOW */
+        uint64_t max_bytes; /* of a session, both directions together */
+        uint64_t rate;      /* bytes a second; 0: no limit */
+};
+enum { CONFIG_EGRESS_BYTES = 1 << 30 }; /* the default of max_bytes */
+
+/* "packages" of a profile: the packages that a session may have installed (docs/packages.md). */
+struct config_packages {
+        bool install;
+        char **allow; /* names with specifiers, NULL-terminated; NULL: every package of the index */
+        char *index;  /* http, https or file; ${VAR} is not expanded. NULL: the installer's own */
+        uint64_t max_bytes;  /* of one installation: the wheels, and what they are unpacked to */
+        uint32_t timeout_ms; /* of one installation */
+        char *exclude_newer; /* "14d", or a date; NULL: nothing is excluded */
+};
+enum {
+        CONFIG_PACKAGES_ALLOW_MAX = 256,
+        CONFIG_PACKAGES_INDEX_MAX = 2000,
+};
+
+/* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
+ * inherit the keys that they do not set. */
+struct config_profile {
+        char *name;   /* image_name_valid() */
+        char *image;  /* name, or NULL: the default image of python */
+        char *python; /* for the default image, or NULL */
+        struct limits limits;
+        enum config_network network;
+        struct config_egress egress;
+        struct config_mount *mounts;
+        size_t n_mounts;
+        char **preload; /* dotted names of modules, NULL-terminated, or NULL */
+        char **servers; /* servers that it may use, NULL-terminated; NULL: all */
+        struct config_tool_rules tools;
+        struct config_packages packages; /* that its sessions may have installed */
+        struct config_pool pool;
+        uint32_t freeze_ms;   /* idle time after which a session is frozen; 0: never */
+        uint32_t checkpoints; /* of a session, at most */
+        bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
+        bool agent;    /* run_python's argument `profile` may select it */
+        uint64_t said; /* of the reader: bits of the keys that the config sets (config_key_bit()) */
+};
+
+/* The profile of a client, by the client's name in MCP (clientInfo.name). */
+struct config_client {
+        char *name;
+        size_t profile; /* index */
+};
+
+/* How a server is reached. */
+enum config_transport {
+        CONFIG_STDIO, /* a process */
+        CONFIG_HTTP,  /* Streamable HTTP; HTTP+SSE if the server does not know that */
+        CONFIG_SSE,   /* HTTP+SSE of MCP 2024-11-05 */
+};
+
+/* The key "oauth" of a server that is reached by HTTP: what `cloister login` has to know (docs/oauth.md). */
+struct config_oauth {
+        bool is_set;
+        char *client_id;           /* registered by hand, or NULL */
+        char *client_secret;       /* "${NAME}" until it is expanded; NULL: none */
+        char *client_secret_file;  /* may begin with ~ until it is expanded */
+        char *private_key_file;    /* in PEM, in place of a secret; the same */
+        char *key_id;              /* the key's name at the authorization server, or NULL */
+        bool client_credentials;   /* the client logs in for itself, without a person */
+        char *client_metadata_url; /* a document that describes the client (CIMD), or NULL */
+        char *issuer;              /* the only authorization server to use, or NULL */
+        char *scopes;           /* to request, separated by spaces; NULL: what the server names */
+        uint16_t redirect_port; /* 0: any */
+        bool private;           /* servers of private networks may be contacted */
+};
+
+struct config_server {
+        char *name;    /* in Python: "rename", else the key of the entry */
+        char *command; /* NULL for a server reached by url */
+        enum config_transport transport;
+        char *url;            /* NULL for a stdio server */
+        char **headers;       /* "NAME: value", NULL-terminated, or NULL */
+        char *token_file;     /* has a bearer token; or NULL */
+        char **token_command; /* prints one; NULL-terminated, or NULL */
+        struct config_oauth oauth;
+        char **args; /* n_args, NULL-terminated */
+        size_t n_args;
+        char **env; /* NAME=value, NULL-terminated */
+        size_t n_env;
+        char *cwd;         /* or NULL */
+        char *description; /* or NULL; any Unicode */
+        bool disabled;
+        uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
+        uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
+        struct config_tool_rules tools;
+        char *place;   /* "FILE: line 3": its entry, or what is wrong in it */
+        char *problem; /* why it cannot be used (one line), or NULL */
+        uint64_t
+                key; /* hash of all that decides what the server is (command, args, env, cwd, url…),
+                         not of how it is used (name, timeouts, rules): for the cached catalogue */
+};
+
+enum config_published_kind {
+        PUBLISHED_TOOL,
+        PUBLISHED_PROMPT,
+        PUBLISHED_RESOURCE,
+        PUBLISHED_TEMPLATE,
+        PUBLISHED_KINDS
+};
+
+/* Whether a call of a tool can be a task (supervisor/mcp/tasks.h), or must be one. */
+enum config_task_support { TASK_SUPPORT_OPTIONAL, TASK_SUPPORT_REQUIRED, TASK_SUPPORT_FORBIDDEN };
+
+/* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts
+ * of JSON are in one line. */
+struct config_published {
+        enum config_published_kind kind;
+        char *name;  /* of a tool or prompt; a URI; a URI template (policy/published-name.h) */
+        char *entry; /* JSON object: as clients see it in the list of its kind */
+        char *code;  /* Python source; NULL until config_set_code() */
+        char *file;  /* the path of the code, as written, or NULL */
+        char *input_schema, *output_schema;    /* JSON, or NULL */
+        char *arguments;                       /* of a prompt: JSON array, or NULL */
+        char *completions;                     /* JSON: {"argument": ["value", …]}, or NULL */
+        bool completes;                        /* the code defines complete() */
+        char *mime_type;                       /* or NULL */
+        char *profile;                         /* NULL: that of the client */
+        uint32_t timeout_ms;                   /* 0: the config's */
+        bool hidden;                           /* not offered until code shows it */
+        enum config_task_support task_support; /* of a tool */
+};
+
+/* Errors and warnings, one line each: "FILE: line 3: …". */
+struct config_findings {
+        struct config_finding {
+                bool is_error; /* else a warning */
+                char *text;
+        } * items;
+        size_t n, n_errors;
+};
+
+/* A name of another part of the config, resolved after the last file. */
+enum config_reference_kind {
+        CONFIG_PROFILE_OF_ALL, /* "profile" */
+        CONFIG_PROFILE_OF_CLIENT,
+        CONFIG_PROFILE_OF_PUBLISHED, /* the profile only has to exist */
+        CONFIG_SERVER_OF_PROFILE,
+};
+
+struct config_reference {
+        enum config_reference_kind kind;
+        char *from; /* the client, the profile; NULL for CONFIG_PROFILE_OF_ALL */
+        char *to;   /* the name that it names */
+        char *place;
+};
+
+struct config {
+        unsigned int references;
+        struct config_reference *pending; /* until config_finish() */
+        size_t n_pending;
+        struct config_findings *findings; /* borrowed, or NULL */
+        struct config_profile top;     /* the reader's: the top level's network, mounts, preload */
+        struct config_server *servers; /* in the order of files and of entries */
+        size_t n_servers;
+        struct config_profile *profiles; /* at least one once config_finish() was called */
+        size_t n_profiles;
+        size_t profile;                     /* index of the default profile of sessions */
+        struct config_published *published; /* in the order of files and of entries */
+        size_t n_published;
+        struct config_client *clients;
+        size_t n_clients;
+        struct limits limits; /* what the top level says of the profile "default", as do image and
+                                 python */
+        uint32_t cell_timeout_ms;     /* default 120,000 */
+        uint32_t cell_timeout_max_ms; /* default 600,000 */
+        uint32_t session_idle_ms;     /* default 30 min */
+        uint32_t sessions_max;        /* 0: by the machine's memory */
+        uint32_t output_characters;   /* of a stream in a reply: 10,000 */
+        char *image;                  /* name, or NULL: the default image */
+        char *python;                 /* for the default image, or NULL: /usr/bin/python3 */
+        char *user;                   /* the user of upstream servers (root mode), or NULL */
+        int log_level;                /* enum log_level; negative: not set */
+        uint32_t id_first, id_count;  /* id_range; count 0: the default range */
+        char **warnings;              /* one line each: "FILE: …" */
+        size_t n_warnings;
+};
