@@ -96,7 +96,8 @@ struct config_profile {
         uint32_t freeze_ms;   /* idle time after which a session is frozen; 0: never */
         uint32_t checkpoints; /* of a session, at most */
         bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
-        bool agent;    /* run_python's argument `profile` may select it */
+        bool speculation_disabled; /* of the processor, in its sessions (PR_SPEC_FORCE_DISABLE) */
+        bool agent;                /* run_python's argument `profile` may select it */
         uint64_t said; /* of the reader: bits of the keys that the config sets (config_key_bit()) */
 };
 

@@ -251,6 +251,19 @@ static void test_state(void)
         wrong("\"state\": {\"survives\": 1}", "state.survives must be true or false");
 }
 
+static void test_speculation(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"speculation\": \"disabled\", \"profiles\": {\"a\": {\"speculation\": \"shared\"}, \"b\": {}}}");
+        _cleanup_config_ struct config *none = good("{}");
+
+        check(!none->profiles[0].speculation_disabled);
+        check(profile(config, "default")->speculation_disabled);
+        check(!profile(config, "a")->speculation_disabled);
+        check(profile(config, "b")->speculation_disabled);
+        wrong("\"speculation\": \"off\"", "speculation must be \"shared\" or \"disabled\"");
+}
+
 static void test_checkpoints(void)
 {
         static const char *const wrongs[] = {"-1", "17", "true", "\"4\"", "1.5"};
@@ -265,7 +278,7 @@ static void test_checkpoints(void)
         check_eq_int(profile(config, "c")->checkpoints, 16);
         for (size_t i = 0; i < ARRAY_SIZE(wrongs); i++) {
                 snprintf(text, sizeof(text), "\"state\": {\"checkpoints\": %s}", wrongs[i]);
-                wrong(text, "\"checkpoints\": 0 to 16}");
+                wrong(text, "state.checkpoints must be");
         }
 }
 
@@ -467,6 +480,7 @@ int main(void)
         run(test_pool);
         run(test_freeze);
         run(test_state);
+        run(test_speculation);
         run(test_checkpoints);
         run(test_packages);
         run(test_all_keys);
