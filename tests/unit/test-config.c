@@ -278,6 +278,33 @@ static void test_server_problems(void)
         is_fine("{\"command\": \"c\", \"type\": \"stdio\", \"env\": {}, \"args\": []}");
 }
 
+/* Codex's keys, pasted as JSON. */
+static void test_keys_of_codex(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"mcpServers\": {\"a\": {\"command\": \"c\", \"env\": {\"X\": \"1\"}, \"env_vars\": [\"Y\", {\"name\": \"Z\"}], \"tool_timeout_sec\": 7,"
+                "\"startup_timeout_ms\": 2500, \"enabled\": false},"
+                "\"b\": {\"url\": \"https://x\", \"headers\": {\"A\": \"b\"}, \"bearer_token_env_var\": \"TOKEN\"}}}");
+        const struct config_server *a = &config->servers[0], *b = &config->servers[1];
+
+        check_eq_int(config->n_warnings, 0);
+        check_eq_int(a->n_env, 3);
+        check_eq_str(a->env[0], "X=1");
+        check_eq_str(a->env[1], "Y=${Y:-}");
+        check_eq_str(a->env[2], "Z=${Z:-}");
+        check_eq_int(a->timeout_ms, 7000);
+        check_eq_int(a->start_timeout_ms, 2500);
+        check(a->disabled);
+        check_eq_str(b->headers[1], "Authorization: Bearer ${TOKEN}");
+        check(!b->headers[2]);
+        has_problem("{\"url\": \"https://x\", \"bearer_token_env_var\": \"\"}",
+                    "name of a variable");
+        has_problem("{\"url\": \"https://x\", \"bearer_token_env_var\": \"A}\"}",
+                    "name of a variable");
+        has_problem("{\"command\": \"c\", \"env_vars\": [1]}", "item 1 must be a variable's name");
+        has_problem("{\"command\": \"c\", \"startup_timeout_ms\": 1}", "from 0.1 s");
+}
+
 static void test_server_names(void)
 {
         struct error err = {};
@@ -553,6 +580,7 @@ int main(void)
         run(test_keys_twice);
         run(test_server);
         run(test_server_problems);
+        run(test_keys_of_codex);
         run(test_server_names);
         run(test_duplicate_name);
         run(test_invalid_file_does_not_change_config);
