@@ -52,3 +52,8 @@ void json_out_bool(struct json_out *out, const char *key, bool value);
 void json_out_raw(struct json_out *out, const char *key, const char *json, size_t n);
 /* A parsed value, its numbers as they were written. */
 void json_out_value(struct json_out *out, const char *key, yyjson_val *value);
+/* The JSON in a buffer. */
+static inline void json_out_buffer(struct json_out *out, const char *key, const struct buffer *json)
+{
+        json_out_raw(out, key, buffer_bytes(json), json->length);
+}

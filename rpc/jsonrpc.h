@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -60,6 +61,12 @@ struct jsonrpc_message {
         yyjson_val *error_data;    /* ERROR; or NULL */
         yyjson_val *batch;         /* BATCH: the array; jsonrpc_classify() takes each element */
 };
+
+static inline bool jsonrpc_method_is(const struct jsonrpc_message *message, const char *name)
+{
+        return message->method_length == strlen(name) &&
+               memcmp(message->method, name, message->method_length) == 0;
+}
 
 const char *jsonrpc_kind_name(enum jsonrpc_kind kind);
 

@@ -12,7 +12,7 @@
 #include "supervisor/broker/mode-server.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
-#include "supervisor/mcp/ask.h"
+#include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/peer.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "supervisor/mcp/asked.h"
+#include "supervisor/mcp/notified-clients.h"
 
 enum { ATTESTATION_MAX = 4 * 1024 * 1024 };
 
@@ -59,7 +59,7 @@ void mode_server_page_done(struct broker *broker, const char *server, const char
 {
         struct mode_server *mode = broker->data;
 
-        asked_page_done(mode->mcp, server, id, n);
+        notified_page_done(mode->mcp, server, id, n);
 }
 
 void mode_server_config_changed(struct broker *broker, const struct config *config)

@@ -1,4 +1,6 @@
-/* Requests: where they go, and what is refused before the MCP server sees them. */
+/* Where requests go. */
+#include "supervisor/http/exchange.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,14 +8,19 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "rpc/claim.h"
 #include "rpc/http/response.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/http/http-internal.h"
+#include "supervisor/http/response.h"
+#include "supervisor/http/session.h"
 #include "supervisor/http/standard-headers.h"
+#include "supervisor/http/stream.h"
+#include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/request.h"
+#include "supervisor/mcp/state.h"
 
 enum { HEADER_SIZE = 1024, HOST_SHOWN = 200 };
 
@@ -36,17 +43,23 @@ static void on_metadata(struct http_connection *c)
 {
         _cleanup_buffer_ struct buffer body = BUFFER_INIT(HEADER_SIZE);
         const struct access *access = &c->server->access;
+        struct json_out out = {.to = &body};
 
         if (!access->needs_token) {
                 http_respond_text(c, 404, "no tokens are needed");
                 return;
         }
-        /* The Host was checked: it needs no escaping. */
-        int r = buffer_printf(
-                &body,
-                "{\"resource\":\"%s://%.*s/mcp\",\"bearer_methods_supported\":[\"header\"],"
-                "\"resource_name\":\"Cloister\"}\n",
-                access->n_hosts > 0 ? "https" : "http", HOST_SHOWN, header(c, "host"));
+        char url[HOST_SHOWN + 32];
+        snprintf(url, sizeof(url), "%s://%.*s/mcp", access->n_hosts > 0 ? "https" : "http",
+                 HOST_SHOWN, header(c, "host"));
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "resource", url);
+        json_out_begin(&out, "bearer_methods_supported", '[');
+        json_out_text(&out, NULL, "header");
+        json_out_end(&out, ']');
+        json_out_text(&out, "resource_name", "Cloister");
+        json_out_end(&out, '}');
+        int r = out.error < 0 ? out.error : buffer_append(&body, "\n", 1);
         if (r < 0)
                 http_respond_text(c, 500, "out of memory");
         else
@@ -166,8 +179,7 @@ static void take_legacy(struct http_connection *c, struct http_session *session,
 
 static bool is_initialize(const struct jsonrpc_message *message)
 {
-        return message->kind == JSONRPC_REQUEST && message->method_length == strlen("initialize") &&
-               memcmp(message->method, "initialize", message->method_length) == 0;
+        return message->kind == JSONRPC_REQUEST && jsonrpc_method_is(message, "initialize");
 }
 
 static void take_initialize(struct http_connection *c, const struct jsonrpc_message *message)

@@ -11,31 +11,13 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/serve-messages.h"
-#include "supervisor/http/http-internal.h"
+#include "supervisor/http/connection.h"
+#include "supervisor/http/session.h"
+#include "supervisor/http/state.h"
 #include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/server.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
-
-static void pause_listeners(struct http_server *server)
-{
-        server->paused = true;
-        for (size_t i = 0; i < server->n_listeners; i++)
-                event_del(server->listeners[i]);
-        /* A token that is gone does not wait for a place. */
-        if (server->helper && !server->access.needs_token)
-                event_del(server->helper);
-}
-
-void http_server_resume(struct http_server *server)
-{
-        if (!server->paused)
-                return;
-        server->paused = false;
-        for (size_t i = 0; i < server->n_listeners; i++)
-                event_add(server->listeners[i], NULL);
-        if (server->helper)
-                event_add(server->helper, NULL);
-}
 
 /* The connection that gives its place to a new one: the longest idle one, else the oldest of those whose
  * principal is not known yet. NULL: there is none. */
@@ -71,13 +53,13 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 
         for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
                 if (!has_place(server)) {
-                        pause_listeners(server);
+                        http_server_pause(server);
                         return;
                 }
                 int fd = accept4((int)listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
                         log_warning("a connection waits: %s", strerror(errno));
-                        pause_listeners(server);
+                        http_server_pause(server);
                         return;
                 }
                 if (fd < 0)
@@ -192,7 +174,7 @@ static void on_helper(evutil_socket_t socket, short what, void *data)
                 int fds[1];
                 size_t n = ARRAY_SIZE(fds);
                 if (!server->access.needs_token && !has_place(server)) {
-                        pause_listeners(server);
+                        http_server_pause(server);
                         return;
                 }
                 ssize_t r = fd_receive((int)socket, &message, sizeof(message), fds, &n, NULL,

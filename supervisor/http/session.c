@@ -1,4 +1,6 @@
 /* Sessions of legacy clients. */
+#include "supervisor/http/session.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/unguessable.h"
-#include "supervisor/http/http-internal.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/http/response.h"
+#include "supervisor/http/stream.h"
+#include "supervisor/mcp/peer.h"
+#include "supervisor/mcp/principal.h"
 
 /* Somebody reads it. */
 static bool is_read(const struct http_session *session)

@@ -1,12 +1,6 @@
-/*
- * Streams.
- *
- * Theory of operation. What answers a POST is decided at its first message: if that is the answer,
- * the response is JSON, else a stream of events. A modern request belongs to its connection: when
- * that is gone, the request is cancelled. A legacy request goes on; its events have ids and are kept
- * in the session, within limits, and a client that comes back with Last-Event-ID gets those that it
- * missed.
- */
+/* Streams of messages. */
+#include "supervisor/http/stream.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +8,10 @@
 
 #include "base/log.h"
 #include "rpc/http/response.h"
-#include "supervisor/http/http-internal.h"
-#include "supervisor/mcp/published-call.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/http/response.h"
+#include "supervisor/mcp/peer.h"
+#include "supervisor/mcp/request.h"
 
 enum { NUMBER_SIZE = 48 };
 
@@ -209,7 +205,7 @@ struct http_stream *http_stream_new(struct http_connection *connection)
 }
 
 /* Runs from the loop, never from inside the MCP server, which may use the peer. */
-void http_stream_detach(struct http_stream *s)
+struct http_session *http_stream_detach(struct http_stream *s)
 {
         struct http_session *session = s->session;
 
@@ -218,8 +214,7 @@ void http_stream_detach(struct http_stream *s)
         s->peer = mcp_peer_free(s->peer);
         bool ends = session && session->sse && s->main;
         mcp_sink_unref(&s->sink);
-        if (ends)
-                http_session_free(session);
+        return ends ? session : NULL;
 }
 
 bool http_stream_is_over(const struct http_stream *s)

@@ -1,12 +1,26 @@
-/* Life of a peer. */
+/* A client and its messages. */
 #include "supervisor/mcp/peer.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "supervisor/mcp/ask.h"
-#include "supervisor/mcp/resource-read.h"
-#include "supervisor/mcp/server-internal.h"
+#include "base/json-out.h"
+#include "base/log.h"
+#include "supervisor/mcp/call/ask.h"
+#include "supervisor/mcp/call/call.h"
+#include "supervisor/mcp/methods.h"
+#include "supervisor/mcp/notified-clients.h"
+#include "supervisor/mcp/resources/resource-read.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/mcp/subscriptions.h"
+#include "supervisor/mcp/tasks/task-methods.h"
+#include "supervisor/mcp/tasks/task-reply.h"
+
+enum { SMALL_MAX = 1024 * 1024, VERSION_SHOWN = 64 };
+
+#define ID_IN_USE "the id is in use by another request"
 
 int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_principal *principal,
                  struct mcp_sink *sink, struct error *err)
@@ -23,7 +37,7 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_pr
                 .capabilities = BUFFER_INIT(PEER_CAPABILITIES_MAX),
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
         };
-        TAILQ_INIT(&peer->asks);
+        mcp_asks_init(&peer->asks, NULL);
         LIST_INSERT_HEAD(&server->peers, peer, link);
         *ret = peer;
         return 0;
@@ -34,14 +48,213 @@ struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
         if (!peer)
                 return NULL;
         mcp_call_drop(peer);
-        mcp_ask_drop(peer);
+        mcp_ask_drop(&peer->asks);
         resource_read_drop(peer);
         tasks_drop_peer(peer);
         subscriptions_drop(peer);
         LIST_REMOVE(peer, link);
         subscription_done(&peer->legacy);
-        asked_done(&peer->asked);
+        notified_done(peer);
         buffer_done(&peer->capabilities);
         free(peer);
         return NULL;
+}
+
+static void answer_unsupported(const struct mcp_request *request, struct reply *reply,
+                               const char *why)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(SMALL_MAX);
+        struct json_out out = {.to = &data};
+        size_t n = 0;
+        const char *version = json_string(yyjson_obj_get(request->params, "_meta"), META_VERSION,
+                                          &n);
+
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "supported", '[');
+        json_out_text(&out, NULL, MCP_MODERN_VERSION);
+        json_out_end(&out, ']');
+        json_out_string(&out, "requested", version, n < VERSION_SHOWN ? n : VERSION_SHOWN);
+        json_out_end(&out, '}');
+        reply_error_data(reply, MCP_UNSUPPORTED_VERSION, why, out.error >= 0 ? &data : NULL);
+}
+
+/* Answers and notifications would be ambiguous. */
+static bool is_id_in_use(const struct mcp_peer *peer, yyjson_val *id)
+{
+        return mcp_call_is_pending(peer, id) || resource_read_is_pending(peer, id) ||
+               subscriptions_is_open(peer, id) || tasks_wait_is_pending(peer, id);
+}
+
+static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
+                         const struct jsonrpc_message *message, struct batch *batch)
+{
+        struct mcp_request request;
+        struct reply reply;
+        struct error err = {};
+
+        if (reply_init(&reply, message->id, sink, batch) < 0) {
+                reply_error(&reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                return;
+        }
+        int code = mcp_request_read(message->params, &request, &err);
+        request.peer = peer;
+        reply.modern = request.era == ERA_MODERN;
+        if (code == 0 && reply.modern)
+                mcp_note_can(peer->server, request.can);
+        if (is_id_in_use(peer, reply_id(&reply)))
+                reply_error(&reply, JSONRPC_INVALID_REQUEST, ID_IN_USE);
+        else if (batch && reply.modern)
+                reply_error(&reply, JSONRPC_INVALID_REQUEST,
+                            "batches are not part of this protocol version");
+        else if (code == MCP_UNSUPPORTED_VERSION)
+                answer_unsupported(&request, &reply, err.text);
+        else if (code != 0)
+                reply_error(&reply, code, err.text);
+        else
+                mcp_method_run(message, &request, &reply);
+}
+
+static void on_cancelled(struct mcp_peer *peer, yyjson_val *params)
+{
+        yyjson_val *id = yyjson_obj_get(params, "requestId");
+
+        if (!mcp_call_cancel(peer, id) && !resource_read_cancel(peer, id) &&
+            !subscriptions_cancel(peer, id) && !tasks_wait_cancel(peer, id))
+                log_debug("a cancelled request is not under way");
+}
+
+static void take_notification(struct mcp_peer *peer, const struct jsonrpc_message *message)
+{
+        if (jsonrpc_method_is(message, "notifications/cancelled"))
+                on_cancelled(peer, message->params);
+        else if (jsonrpc_method_is(message, "notifications/initialized"))
+                mcp_client_is_ready(peer, ERA_LEGACY);
+        else if (jsonrpc_method_is(message, "notifications/roots/list_changed"))
+                notified_roots_changed(peer);
+}
+
+static void answer_invalid(struct mcp_peer *peer, struct mcp_sink *sink, yyjson_val *id, int code,
+                           const char *why, struct batch *batch)
+{
+        struct reply reply = {.sink = mcp_sink_ref(sink), .batch = batch};
+
+        if (id) {
+                reply_done(&reply);
+                if (reply_init(&reply, id, sink, batch) < 0)
+                        log_warning("out of memory for the id of a request");
+        }
+        reply.null_id = peer->version < MCP_2025_11_25;
+        reply_error(&reply, code, why);
+}
+
+static void take_message(struct mcp_peer *peer, struct mcp_sink *sink,
+                         const struct jsonrpc_message *message, struct batch *batch)
+{
+        if (message->kind == JSONRPC_REQUEST) {
+                if (batch)
+                        batch_expect(batch);
+                take_request(peer, sink, message, batch);
+        } else if (message->kind == JSONRPC_NOTIFICATION) {
+                take_notification(peer, message);
+        } else if (!mcp_ask_response(&peer->asks, message) && !mcp_call_response(peer, message)) {
+                log_debug("a response to no request");
+        }
+}
+
+/* The requests of a batch are answered together: their ids are in use until all of it was read. */
+struct batch_ids {
+        size_t n;
+        yyjson_val *ids[JSONRPC_BATCH_MAX];
+};
+
+static bool is_repeated(struct batch_ids *seen, const struct jsonrpc_message *message)
+{
+        if (message->kind != JSONRPC_REQUEST)
+                return false;
+        for (size_t i = 0; i < seen->n; i++) {
+                if (jsonrpc_id_equals(seen->ids[i], message->id))
+                        return true;
+        }
+        seen->ids[seen->n++] = message->id;
+        return false;
+}
+
+static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
+                       const struct jsonrpc_message *message)
+{
+        struct batch_ids seen = {};
+        size_t i, n;
+        yyjson_val *element;
+        struct batch *batch;
+
+        if (peer->initialized && peer->version != MCP_2025_03_26) {
+                answer_invalid(peer, sink, NULL, JSONRPC_INVALID_REQUEST,
+                               "batches are not part of this protocol version", NULL);
+                return;
+        }
+        batch = batch_new(sink);
+        if (!batch)
+                return;
+        yyjson_arr_foreach (message->batch, i, n, element) {
+                struct jsonrpc_message one;
+                struct error err = {};
+
+                if (jsonrpc_classify(element, &one, &err) >= 0 && is_repeated(&seen, &one))
+                        error_set(&err, EEXIST, ID_IN_USE);
+                if (error_is_set(&err)) {
+                        batch_expect(batch);
+                        answer_invalid(peer, sink, one.id, JSONRPC_INVALID_REQUEST, err.text,
+                                       batch);
+                } else {
+                        take_message(peer, sink, &one, batch);
+                }
+        }
+        batch_step(batch);
+}
+
+/* Answers a line that is not JSON. If only bytes that are not UTF-8 make it invalid, the answer has
+ * the id of the request. */
+static void answer_not_json(struct mcp_peer *peer, struct mcp_sink *sink, const char *line,
+                            size_t n, const char *why)
+{
+        _cleanup_json_ yyjson_doc *doc = yyjson_read(
+                line, n, YYJSON_READ_NUMBER_AS_RAW | YYJSON_READ_ALLOW_INVALID_UNICODE);
+        yyjson_val *id = yyjson_obj_get(yyjson_doc_get_root(doc), "id");
+
+        answer_invalid(peer, sink, json_is_integer(id) ? id : NULL, JSONRPC_PARSE_ERROR, why, NULL);
+}
+
+void mcp_peer_line(struct mcp_peer *peer, struct mcp_sink *sink, const char *line, size_t n)
+{
+        _cleanup_jsonrpc_ struct jsonrpc_message message;
+        struct error err = {};
+
+        int r = jsonrpc_parse(line, n, &message, &err);
+        if (r == -EBADMSG)
+                answer_not_json(peer, sink, line, n, err.text);
+        else
+                mcp_peer_parsed(peer, sink, &message, r, &err);
+}
+
+void mcp_peer_parsed(struct mcp_peer *peer, struct mcp_sink *sink,
+                     const struct jsonrpc_message *message, int r, const struct error *err)
+{
+        static const int codes[] = {[EBADMSG] = JSONRPC_PARSE_ERROR,
+                                    [EINVAL] = JSONRPC_INVALID_REQUEST,
+                                    [ENOMEM] = JSONRPC_INTERNAL_ERROR};
+
+        if (r < 0)
+                answer_invalid(peer, sink, message->id, codes[-r], err->text, NULL);
+        else if (message->kind == JSONRPC_BATCH)
+                take_batch(peer, sink, message);
+        else
+                take_message(peer, sink, message, NULL);
+}
+
+void mcp_peer_too_long(struct mcp_peer *peer, struct mcp_sink *sink, size_t most)
+{
+        char text[96];
+
+        snprintf(text, sizeof(text), "a message above %zu bytes was skipped", most);
+        answer_invalid(peer, sink, NULL, JSONRPC_INVALID_REQUEST, text, NULL);
 }

@@ -6,49 +6,13 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <sys/queue.h>
-
-#include "base/buffer.h"
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/mcp/asked.h"
-#include "supervisor/mcp/log-level.h"
 #include "supervisor/mcp/sink.h"
-#include "supervisor/mcp/subscriptions.h"
 
-struct mcp_ask;
+struct mcp_peer;
 struct mcp_principal;
 struct mcp_server;
-
-TAILQ_HEAD(mcp_ask_list, mcp_ask);
-enum { PEER_CAPABILITIES_MAX = 16 * 1024 };
-
-enum mcp_version {
-        MCP_2024_11_05,
-        MCP_2025_03_26,
-        MCP_2025_06_18,
-        MCP_2025_11_25,
-        MCP_VERSION_MAX
-};
-
-struct mcp_peer {
-        LIST_ENTRY(mcp_peer) link;
-        struct mcp_server *server;
-        struct mcp_principal *principal; /* borrowed */
-        bool fresh_sessions; /* a call that names no session gets a new one, and not "default" */
-
-        /* The legacy connection. */
-        char client[128];           /* clientInfo.name of initialize, or "" */
-        struct buffer capabilities; /* of initialize: a JSON object; empty: none */
-        enum mcp_version version;
-        bool initialized; /* the client has sent initialize */
-        enum mcp_log_level log_level;
-        unsigned can;               /* what the client can be asked for: bits of client_can */
-        struct mcp_ask_list asks;   /* what it was asked for outside of its calls */
-        struct asked asked;         /* what servers may come back to */
-        struct subscription legacy; /* its reply has no id; its sink gets the notifications */
-};
 
 /* principal: borrowed; NULL: the server's own. sink: gets notifications that belong to no request, or
  * NULL. */

@@ -9,10 +9,10 @@
 
 #include <stdint.h>
 
-#include "supervisor/mcp/published.h"
-#include "supervisor/mcp/request-state.h"
-#include "supervisor/mcp/resource-store.h"
-#include "supervisor/mcp/tasks.h"
+#include "supervisor/mcp/publish/published.h"
+#include "supervisor/mcp/publish/request-state.h"
+#include "supervisor/mcp/resources/resource-store.h"
+#include "supervisor/mcp/tasks/task.h"
 #include "supervisor/session/cell/session-name.h"
 
 struct mcp_principal {
@@ -29,9 +29,4 @@ struct mcp_principal {
         struct request_states states;
 };
 
-static inline void mcp_principal_done(struct mcp_principal *principal)
-{
-        resource_store_done(&principal->store);
-        request_states_done(&principal->states);
-        tasks_done(&principal->tasks);
-}
+void mcp_principal_done(struct mcp_principal *principal);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/state.h"
 
 void mcp_note_client(struct mcp_peer *peer, const char *name)
 {

@@ -1,15 +1,18 @@
-/* Ids that outlive their requests, and batches. */
+/* Answers to requests. */
 #include "supervisor/mcp/reply.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/json-out.h"
+#include "cloister-config.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/request.h"
-#include "supervisor/mcp/result.h"
-#include "supervisor/mcp/server.h"
-#include "supervisor/mcp/tasks.h"
+
+enum { SMALL_MAX = 1024 * 1024 };
+
+const char mcp_server_info[] =
+        "{\"name\":\"cloister\",\"title\":\"Cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
 
 int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struct batch *batch)
 {
@@ -17,69 +20,133 @@ int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struc
         return jsonrpc_id_copy(id, RESULT_MAX, &reply->id_doc);
 }
 
-void reply_done(struct reply *reply)
+static void leave_keeper(struct reply *reply)
 {
         if (reply->task)
-                task_reply_done(reply);
+                reply->keeper->done(reply);
+}
+
+void reply_done(struct reply *reply)
+{
+        leave_keeper(reply);
         yyjson_doc_free(reply->id_doc);
         mcp_sink_unref(reply->sink);
         *reply = (struct reply){};
 }
 
-int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to)
+/* Appends a result object with the members of the modern era: resultType, _meta and those for caching. */
+static int append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to)
 {
-        const char *rest = buffer_bytes(result);
-        int r;
+        struct json_out out = {.to = to};
 
-        r = buffer_printf(to, "{\"resultType\":\"%s\",\"_meta\":{\"%s\":%s",
-                          reply->is_task          ? "task"
-                          : reply->input_required ? "input_required"
-                                                  : "complete",
-                          META_SERVER, mcp_server_info);
-        if (r >= 0 && reply->subscription) {
-                r = buffer_printf(to, ",\"%s\":", META_SUBSCRIPTION);
-                if (r >= 0)
-                        r = json_append(to, reply_id(reply));
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "resultType",
+                      reply->is_task          ? "task"
+                      : reply->input_required ? "input_required"
+                                              : "complete");
+        json_out_begin(&out, "_meta", '{');
+        json_out_raw(&out, META_SERVER, mcp_server_info, strlen(mcp_server_info));
+        if (reply->subscription)
+                json_out_value(&out, META_SUBSCRIPTION, reply_id(reply));
+        json_out_end(&out, '}');
+        if (reply->caching && !reply->input_required) {
+                json_out_int(&out, "ttlMs", reply->caching->ttl_ms);
+                json_out_text(&out, "cacheScope", reply->caching->scope);
         }
-        if (r >= 0)
-                r = buffer_append(to, "}", 1);
-        if (r >= 0 && reply->caching && !reply->input_required)
-                r = buffer_printf(to, ",\"ttlMs\":%u,\"cacheScope\":\"%s\"", reply->caching->ttl_ms,
-                                  reply->caching->scope);
+        int r = out.error;
         if (r >= 0 && result->length > 2)
                 r = buffer_append(to, ",", 1);
-        return r < 0 ? r : buffer_append(to, rest + 1, result->length - 1);
+        return r < 0 ? r : buffer_append(to, buffer_bytes(result) + 1, result->length - 1);
 }
 
-struct batch *batch_new(struct mcp_sink *sink)
+static void send_answer(const struct reply *reply, int code, const struct buffer *message)
 {
-        struct batch *batch = calloc(1, sizeof(*batch));
+        if (reply->batch)
+                batch_add(reply->batch, message);
+        else
+                mcp_sink_send(reply->sink, message, true, code);
+}
 
-        if (batch) {
-                batch->sink = mcp_sink_ref(sink);
-                buffer_init(&batch->out, RESULT_MAX);
+void reply_nothing(struct reply *reply)
+{
+        struct batch *batch = reply->batch;
+
+        leave_keeper(reply);
+        reply->batch = NULL;
+        if (batch)
+                batch_step(batch);
+        else
+                mcp_sink_unanswered(reply->sink);
+}
+
+void reply_result(struct reply *reply, const struct buffer *result)
+{
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
+        _cleanup_buffer_ struct buffer whole = BUFFER_INIT(RESULT_MAX);
+
+        if (reply->task && reply->keeper->result(reply, result)) {
+                reply_done(reply);
+                return;
         }
-        return batch;
-}
-
-struct batch *batch_free(struct batch *batch)
-{
-        if (batch) {
-                buffer_done(&batch->out);
-                mcp_sink_unref(batch->sink);
+        int r = reply->modern ? append_modern(reply, result, &whole) : 0;
+        if (reply->modern)
+                result = &whole;
+        if (r >= 0)
+                r = jsonrpc_append_result(&message, reply_id(reply), buffer_bytes(result),
+                                          result->length);
+        if (r < 0) {
+                reply_error(reply, JSONRPC_INTERNAL_ERROR, "the result is too large");
+                return;
         }
-        free(batch);
-        return NULL;
+        send_answer(reply, 0, &message);
+        batch_step(reply->batch);
+        reply_done(reply);
 }
 
-int batch_add(struct batch *batch, const struct buffer *message)
+/* The id of a message that has none is left out, as of revision 2025-11-25. Earlier ones do not
+ * have such errors; JSON-RPC says null. */
+static yyjson_val *id_of_error(const struct reply *reply)
 {
-        int r = buffer_append(&batch->out, batch->out.length == 0 ? "[" : ",", 1);
+        static yyjson_val null = {.tag = YYJSON_TYPE_NULL};
 
-        return r < 0 ? r : buffer_append(&batch->out, buffer_bytes(message), message->length - 1);
+        return reply->id_doc || !reply->null_id ? reply_id(reply) : &null;
 }
 
-int batch_close(struct batch *batch)
+void reply_error_data(struct reply *reply, int code, const char *message, const struct buffer *data)
 {
-        return batch->out.length == 0 ? 0 : buffer_append(&batch->out, "]\n", 2);
+        _cleanup_buffer_ struct buffer out = BUFFER_INIT(SMALL_MAX);
+
+        if (reply->task && reply->keeper->error(reply, code, message, data)) {
+                reply_done(reply);
+                return;
+        }
+        if (jsonrpc_append_error(&out, id_of_error(reply), code, message,
+                                 data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
+                send_answer(reply, code, &out);
+        batch_step(reply->batch);
+        reply_done(reply);
+}
+
+void reply_error(struct reply *reply, int code, const char *message)
+{
+        reply_error_data(reply, code, message, NULL);
+}
+
+void reply_made(struct reply *reply, int r, const struct buffer *result)
+{
+        if (r >= 0)
+                reply_result(reply, result);
+        else
+                reply_error(reply, JSONRPC_INTERNAL_ERROR,
+                            r == -EMSGSIZE  ? "the result is too large"
+                            : r == -EBADMSG ? "the result of the code has another form than MCP's"
+                                            : strerror(-r));
+}
+
+void reply_empty(struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
+
+        int r = buffer_append(&result, "{}", 2);
+        reply_made(reply, r, &result);
 }

@@ -1,19 +1,15 @@
-/* Answers: sent to a sink at once, or collected in the array that answers a batch. */
+/*
+ * The answer to a request: where it goes and which id it has. It is sent to a sink, added to the answer of a batch, or
+ * kept by a task.
+ */
 #pragma once
 
 #include <stddef.h>
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "supervisor/mcp/batch.h"
 #include "supervisor/mcp/sink.h"
-
-/* The answers to a batch (2025-03-26 only), sent when all of them are there. */
-struct batch {
-        struct mcp_sink *sink; /* a reference */
-        struct buffer out;
-        size_t waiting;
-        bool has_requests;
-};
 
 /* How long a modern client may cache a result, and whether it may share it. */
 struct caching {
@@ -22,18 +18,30 @@ struct caching {
 };
 
 struct mcp_task;
+struct reply;
+
+/* Gets the answers instead of the client. */
+struct reply_keeper {
+        /* Return whether the answer is kept. Otherwise the reply is now the one to the request, and it must be answered. */
+        bool (*result)(struct reply *reply, const struct buffer *result);
+        bool (*error)(struct reply *reply, int code, const char *message,
+                      const struct buffer *data);
+        /* The reply ends without an answer. */
+        void (*done)(struct reply *reply);
+};
 
 struct reply {
-        yyjson_doc *id_doc;    /* owned: a copy of the id that outlives the request */
-        struct mcp_sink *sink; /* a reference: where it goes */
-        struct batch *batch;   /* or NULL */
-        bool modern;           /* the result has the members of the modern era */
-        bool null_id;          /* without an id it has null: see mcp_answer_error() */
-        bool subscription;     /* it ends the stream with its id */
-        bool is_task;          /* the result is a task, and not that of the call */
-        struct mcp_task *task; /* it keeps the answer in place of the client (tasks.h), or NULL */
-        bool input_required;   /* the result asks for something before the answer */
-        const struct caching *caching; /* of a modern result that may be cached, else NULL */
+        yyjson_doc *id_doc;                /* owned: a copy of the id that outlives the request */
+        struct mcp_sink *sink;             /* a reference: where it goes */
+        struct batch *batch;               /* or NULL */
+        bool modern;                       /* the result has the members of the modern era */
+        bool null_id;                      /* if it has no id, its id is null: see reply_error() */
+        bool subscription;                 /* it ends the stream with its id */
+        bool is_task;                      /* the result is a task, and not that of the call */
+        const struct reply_keeper *keeper; /* or NULL */
+        struct mcp_task *task;             /* the keeper's */
+        bool input_required;               /* the result asks for something before the answer */
+        const struct caching *caching;     /* of a modern result that may be cached, else NULL */
 };
 
 /* A copy of a request's id. sink: NULL if the reply is not sent. Returns 0 or -ENOMEM; call reply_done()
@@ -46,13 +54,18 @@ static inline yyjson_val *reply_id(const struct reply *reply)
         return yyjson_doc_get_root(reply->id_doc);
 }
 
-/* Appends a result object with the members of the modern era: resultType, _meta and those for
- * caching. */
-int reply_append_modern(const struct reply *reply, const struct buffer *result, struct buffer *to);
+/* Each of these answers the request and frees the reply. */
+void reply_result(struct reply *reply, const struct buffer *result);
+/* r: negative if the result could not be made. */
+void reply_made(struct reply *reply, int r, const struct buffer *result);
+void reply_empty(struct reply *reply);
+void reply_error(struct reply *reply, int code, const char *message);
+/* data: JSON, or NULL. */
+void reply_error_data(struct reply *reply, int code, const char *message,
+                      const struct buffer *data);
 
-struct batch *batch_new(struct mcp_sink *sink);
-struct batch *batch_free(struct batch *batch);
-/* Adds one message, with its newline, to the array. */
-int batch_add(struct batch *batch, const struct buffer *message);
-/* Closes the array; it is empty if there was nothing to answer. */
-int batch_close(struct batch *batch);
+/* A cancelled request gets no answer, and a batch does not wait for it. The reply keeps its id: call reply_done() later. */
+void reply_nothing(struct reply *reply);
+
+/* Name and version of the server, as a JSON object. */
+extern const char mcp_server_info[];

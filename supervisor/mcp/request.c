@@ -71,6 +71,14 @@ int mcp_request_number_cursor(const struct mcp_request *request, uint64_t *below
         return 0;
 }
 
+void mcp_put_cursor(struct json_out *out, uint64_t last)
+{
+        char text[24];
+
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)last);
+        json_out_text(out, "nextCursor", text);
+}
+
 /* One of the fields of a modern request is enough, so that the error can name the missing one. */
 static bool is_modern(yyjson_val *meta)
 {

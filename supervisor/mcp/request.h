@@ -8,11 +8,15 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/json-out.h"
 #include "supervisor/mcp/log-level.h"
 
 enum mcp_era { ERA_LEGACY = 1, ERA_MODERN = 2 };
 
-enum { MCP_UNSUPPORTED_VERSION = -32022 };
+enum {
+        MCP_CLIENT_LACKS = -32021, /* the client did not declare a capability */
+        MCP_UNSUPPORTED_VERSION = -32022,
+};
 
 #define MCP_MODERN_VERSION "2026-07-28"
 
@@ -46,6 +50,8 @@ bool mcp_request_is_first_page(const struct mcp_request *request);
 /* A cursor that is a number, of a list whose entries have serials that fall: *below is UINT64_MAX for the first page. Returns 0
  * or -EINVAL. */
 int mcp_request_number_cursor(const struct mcp_request *request, uint64_t *below);
+/* The cursor of the next page: the serial of the last entry of this one. */
+void mcp_put_cursor(struct json_out *out, uint64_t last);
 
 /*
  * Returns 0, or the code of the JSON-RPC error that answers it, with the reason in err: params or

@@ -1,5 +1,5 @@
 /*
- * The MCP server: messages of peers (peer.h) in, messages to sinks (sink.h) out. It uses no
+ * The MCP server: messages of clients (peer.h) in, messages to sinks (sink.h) out. It uses no
  * descriptors.
  *
  * It supports the revisions 2024-11-05 to 2025-11-25, which begin with initialize, and 2026-07-28,
@@ -14,24 +14,11 @@
 
 #include "base/error.h"
 #include "policy/config/config.h"
+#include "supervisor/mcp/host.h"
 #include "supervisor/session/sessions.h"
 
 struct mcp_principal;
 struct mcp_server;
-
-enum {
-        MCP_CALLS_MAX = 1024, /* pending at once */
-};
-
-/* Name and version of the server, as a JSON object. */
-extern const char mcp_server_info[];
-
-struct mcp_host {
-        const char *profile; /* of the server's own principal; NULL: by the client's name */
-        /* JSON for the resource cloister://attestation, borrowed; NULL: there is none. */
-        const char *attestation;
-        size_t attestation_length;
-};
 
 int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struct config *config,
                    const struct tool_provider *tools, struct sessions *sessions,

@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buffer.h"
+
+enum { RESULT_MAX = 512 * 1024 * 1024 }; /* bytes of a message, or of a result in it */
+
 struct mcp_sink;
 
 /* A whole JSON-RPC message, with its newline. */
@@ -54,3 +58,10 @@ static inline bool mcp_sink_congested(const struct mcp_sink *sink)
 {
         return sink && sink->calls->congested && sink->calls->congested(sink);
 }
+
+/* Sends a whole message; answers, code: as in struct mcp_message. sink: NULL: there is no client any more. */
+void mcp_sink_send(struct mcp_sink *sink, const struct buffer *message, bool answers, int code);
+/* A request or a batch gets no answer. */
+void mcp_sink_unanswered(struct mcp_sink *sink);
+/* params: a JSON object, or NULL. */
+void mcp_sink_notify(struct mcp_sink *sink, const char *method, const struct buffer *params);

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json-out.h"
 #include "base/log.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/mcp/result.h"
-#include "supervisor/mcp/server-internal.h"
-#include "supervisor/mcp/tasks.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/mcp/tasks/task.h"
+#include "supervisor/mcp/tool-list.h"
 
 enum { PARAMS_MAX = 16 * 1024 * 1024 };
 
@@ -63,43 +64,54 @@ void subscription_unwatch(struct subscription *subscription, const struct resour
                 subscription->uris[i] = subscription->uris[--subscription->n_uris];
 }
 
-/* Begins params: {"_meta":{…}, for a stream, { for the connection. No comma may follow. */
-static int begin_params(const struct subscription *s, struct buffer *to)
+/* Begins params. A message of a stream has its id. */
+static struct json_out begin_params(const struct subscription *s, struct buffer *to)
 {
-        int r = buffer_append(to, "{", 1);
+        struct json_out out = {.to = to};
 
-        if (r < 0 || !s->reply.id_doc)
-                return r;
-        r = buffer_printf(to, "\"_meta\":{\"%s\":", META_SUBSCRIPTION);
-        if (r >= 0)
-                r = json_append(to, reply_id(&s->reply));
-        return r < 0 ? r : buffer_append(to, "}", 1);
+        json_out_begin(&out, NULL, '{');
+        if (s->reply.id_doc) {
+                json_out_begin(&out, "_meta", '{');
+                json_out_value(&out, META_SUBSCRIPTION, reply_id(&s->reply));
+                json_out_end(&out, '}');
+        }
+        return out;
+}
+
+static void send_to(const struct subscription *s, const char *method, struct json_out *out)
+{
+        json_out_end(out, '}');
+        if (out->error >= 0)
+                mcp_sink_notify(s->reply.sink, method, out->to);
 }
 
 static void tell_list(const struct subscription *s, const char *method)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
+        struct json_out out = begin_params(s, &params);
 
-        int r = begin_params(s, &params);
-        if (r >= 0)
-                r = buffer_append(&params, "}", 1);
-        if (r >= 0)
-                mcp_notify(s->reply.sink, method, s->reply.id_doc ? &params : NULL);
+        if (s->reply.id_doc)
+                send_to(s, method, &out);
+        else
+                mcp_sink_notify(s->reply.sink, method, NULL);
 }
 
 static void tell_updated(const struct subscription *s, const struct resource_uri *uri)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
+        struct json_out out = begin_params(s, &params);
 
-        int r = begin_params(s, &params);
-        if (r >= 0)
-                r = buffer_printf(&params, "%s\"uri\":\"", s->reply.id_doc ? "," : "");
-        if (r >= 0)
-                r = resource_uri_append(uri, &params);
-        if (r >= 0)
-                r = buffer_append(&params, "\"}", 2);
-        if (r >= 0)
-                mcp_notify(s->reply.sink, "notifications/resources/updated", &params);
+        resource_uri_put(&out, "uri", uri);
+        send_to(s, "notifications/resources/updated", &out);
+}
+
+static void tell_task(const struct subscription *s, const struct mcp_task *task)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        struct json_out out = begin_params(s, &params);
+
+        task_put_detailed(&out, task);
+        send_to(s, "notifications/tasks", &out);
 }
 
 static const struct {
@@ -109,60 +121,32 @@ static const struct {
         [LIST_PROMPTS] = {"promptsListChanged", "notifications/prompts/list_changed"},
         [LIST_RESOURCES] = {"resourcesListChanged", "notifications/resources/list_changed"},
 };
-static int append_tasks(const struct subscription *s, const char *comma, struct buffer *to)
-{
-        int r = buffer_printf(to, "%s\"taskIds\":[", comma);
-
-        for (size_t i = 0; i < s->n_tasks && r >= 0; i++)
-                r = buffer_printf(to, "%s\"%s\"", i > 0 ? "," : "", s->tasks[i]);
-        return r < 0 ? r : buffer_append(to, "]", 1);
-}
-
-static void tell_task(const struct subscription *s, const struct mcp_task *task)
-{
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
-
-        int r = begin_params(s, &params);
-        if (r >= 0)
-                r = buffer_append(&params, ",", 1);
-        if (r >= 0)
-                r = task_append_detailed(task, &params);
-        if (r >= 0)
-                r = buffer_append(&params, "}", 1);
-        if (r >= 0)
-                mcp_notify(s->reply.sink, "notifications/tasks", &params);
-}
 
 /* The first message of a stream: the parts of the filter that are supported. */
 static int append_acknowledged(const struct subscription *s, struct buffer *to)
 {
-        const char *comma = "";
-        int r = begin_params(s, to);
+        struct json_out out = begin_params(s, to);
 
-        if (r >= 0)
-                r = buffer_printf(to, ",\"notifications\":{");
-        for (int i = 0; i < PUBLISHED_LISTS && r >= 0; i++) {
-                if (!s->lists[i])
-                        continue;
-                r = buffer_printf(to, "%s\"%s\":true", comma, lists[i].flag);
-                comma = ",";
+        json_out_begin(&out, "notifications", '{');
+        for (int i = 0; i < PUBLISHED_LISTS; i++) {
+                if (s->lists[i])
+                        json_out_bool(&out, lists[i].flag, true);
         }
-        if (r >= 0 && s->n_uris > 0)
-                r = buffer_printf(to, "%s\"resourceSubscriptions\":[", comma);
-        for (size_t i = 0; i < s->n_uris && r >= 0; i++) {
-                r = buffer_printf(to, i > 0 ? ",\"" : "\"");
-                if (r >= 0)
-                        r = resource_uri_append(&s->uris[i], to);
-                if (r >= 0)
-                        r = buffer_append(to, "\"", 1);
+        if (s->n_uris > 0) {
+                json_out_begin(&out, "resourceSubscriptions", '[');
+                for (size_t i = 0; i < s->n_uris; i++)
+                        resource_uri_put(&out, NULL, &s->uris[i]);
+                json_out_end(&out, ']');
         }
-        if (r >= 0 && s->n_uris > 0)
-                r = buffer_append(to, "]", 1);
-        if (r >= 0 && s->n_uris > 0)
-                comma = ",";
-        if (r >= 0 && s->n_tasks > 0)
-                r = append_tasks(s, comma, to);
-        return r < 0 ? r : buffer_append(to, "}}", 2);
+        if (s->n_tasks > 0) {
+                json_out_begin(&out, "taskIds", '[');
+                for (size_t i = 0; i < s->n_tasks; i++)
+                        json_out_text(&out, NULL, s->tasks[i]);
+                json_out_end(&out, ']');
+        }
+        json_out_end(&out, '}');
+        json_out_end(&out, '}');
+        return out.error;
 }
 
 /* Foreign URIs, and those above the limit, are not acknowledged. */
@@ -241,7 +225,7 @@ static bool refuse_filter(struct mcp_server *server, yyjson_val *filter, struct 
         else
                 snprintf(why, sizeof(why), "params.notifications.%s must be %s", member,
                          strstr(member, "Changed") ? "true or false" : "an array of strings");
-        mcp_answer_error(server, reply, JSONRPC_INVALID_PARAMS, why);
+        reply_error(reply, JSONRPC_INVALID_PARAMS, why);
         return true;
 }
 
@@ -281,21 +265,21 @@ static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filte
         return s;
 }
 
-void subscriptions_listen(struct mcp_server *server, const struct mcp_request *request,
-                          struct reply *reply)
+void subscriptions_listen(const struct mcp_request *request, struct reply *reply)
 {
+        struct mcp_server *server = request->peer->server;
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
         yyjson_val *filter = yyjson_obj_get(request->params, "notifications");
 
         if (refuse_filter(server, filter, reply))
                 return;
         if (yyjson_obj_get(filter, "taskIds") && !tasks_declared(request)) {
-                tasks_answer_undeclared(server, reply);
+                tasks_reply_undeclared(reply);
                 return;
         }
         if (count(server, request->peer->principal) >= SUBSCRIPTIONS_MAX) {
-                mcp_answer_error(server, reply, JSONRPC_INTERNAL_ERROR,
-                                 "too many subscriptions are open: cancel one first");
+                reply_error(reply, JSONRPC_INTERNAL_ERROR,
+                            "too many subscriptions are open: cancel one first");
                 return;
         }
         struct error err = {};
@@ -303,11 +287,10 @@ void subscriptions_listen(struct mcp_server *server, const struct mcp_request *r
                 log_warning("the list of tools: %s", err.text);
         struct subscription *s = open_stream(request->peer, filter, reply);
         if (!s || append_acknowledged(s, &params) < 0) {
-                mcp_answer_error(server, s ? &s->reply : reply, JSONRPC_INTERNAL_ERROR,
-                                 "out of memory");
+                reply_error(s ? &s->reply : reply, JSONRPC_INTERNAL_ERROR, "out of memory");
                 return;
         }
-        mcp_notify(s->reply.sink, "notifications/subscriptions/acknowledged", &params);
+        mcp_sink_notify(s->reply.sink, "notifications/subscriptions/acknowledged", &params);
         for (size_t i = 0; i < s->n_tasks; i++) {
                 struct mcp_task *task = tasks_find(request->peer->principal, s->tasks[i]);
                 if (task && task_has_ended(task))
@@ -363,7 +346,7 @@ void subscriptions_close(struct mcp_server *server)
         if (buffer_append(&result, "{}", 2) < 0)
                 return;
         while (server->subscriptions) {
-                mcp_answer(server, &server->subscriptions->reply, &result);
+                reply_result(&server->subscriptions->reply, &result);
                 close_stream(&server->subscriptions);
         }
 }
@@ -399,6 +382,16 @@ uint64_t subscription_serial(const struct subscription *s, enum published_list l
         if (list == LIST_TOOLS)
                 serial += tool_list_serial(peer, era_of(s));
         return list == LIST_RESOURCES ? serial + peer->principal->resources_serial : serial;
+}
+
+void subscription_list_sent(const struct mcp_request *request, enum published_list list)
+{
+        struct subscription *legacy = &request->peer->legacy;
+
+        if (request->era != ERA_LEGACY)
+                return;
+        legacy->lists[list] = true;
+        legacy->seen[list] = subscription_serial(legacy, list);
 }
 
 static void lists_changed(struct subscription *s, const void *argument)

@@ -5,42 +5,18 @@
  */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/unguessable.h"
-#include "supervisor/mcp/published.h"
-#include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
-#include "supervisor/mcp/resource-uri.h"
+#include "supervisor/mcp/subscription.h"
 
 struct mcp_peer;
 struct mcp_principal;
 struct mcp_server;
 struct mcp_task;
 
-enum {
-        SUBSCRIPTIONS_MAX = 64,  /* streams of a principal at once */
-        WATCHED_URIS_MAX = 1024, /* of one stream, or of the legacy connection */
-};
-
-struct subscription {
-        struct subscription *next;
-        struct mcp_peer *peer;
-        struct reply reply; /* of the listen request; without an id: the legacy connection */
-        bool lists[PUBLISHED_LISTS];    /* those whose changes are wanted */
-        uint64_t seen[PUBLISHED_LISTS]; /* serials of the last lists that it was notified of */
-        uint64_t catalogue_seen; /* version of the catalogue, if it watches a resource of that */
-        struct resource_uri *uris;
-        size_t n_uris;
-        char (*tasks)[UNGUESSABLE_LENGTH + 1]; /* ids */
-        size_t n_tasks;
-};
-
 void subscription_done(struct subscription *subscription);
 
 /* subscriptions/listen; takes ownership of the reply, which is answered when the stream ends. */
-void subscriptions_listen(struct mcp_server *server, const struct mcp_request *request,
-                          struct reply *reply);
+void subscriptions_listen(const struct mcp_request *request, struct reply *reply);
 /* Whether there is a stream with this id. */
 bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id);
 /* The client cancels a stream: no message follows. Returns whether there is one with this id. */
@@ -57,6 +33,8 @@ void subscription_unwatch(struct subscription *subscription, const struct resour
 
 /* The serial of a list, as this subscriber sees it. */
 uint64_t subscription_serial(const struct subscription *subscription, enum published_list list);
+/* A list is about to be sent to the request's client: a legacy client is notified of later changes. */
+void subscription_list_sent(const struct mcp_request *request, enum published_list list);
 /* Notifies those that do not know a list of their profile and era as it is now. principal: NULL: of
  * all. */
 void subscriptions_lists_changed(struct mcp_server *server, const struct mcp_principal *principal);

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/state.h"
 #include "supervisor/mcp/tool.h"
 
 enum { LIST_MAX = 1024 * 1024 };
@@ -76,7 +77,7 @@ static int refresh(struct mcp_server *server, const struct config_profile *profi
 
         if (version > 0 && list->made_of == version)
                 return 0;
-        int r = tool_append_list(server->config, profile, catalogue, &text, err);
+        int r = tool_append(server->config, profile, catalogue, &text, err);
         if (r < 0)
                 return r;
         list->made_of = version;

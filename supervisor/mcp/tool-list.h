@@ -12,7 +12,7 @@ struct mcp_peer;
 struct mcp_server;
 struct tool_list;
 
-/* What tool_append_list() takes for the profile that this peer has in an era, and its version, unless that is NULL. */
+/* What tool_append() takes for the profile that this peer has in an era, and its version, unless that is NULL. */
 const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era,
                                          uint64_t *version);
 /* Whether it has any server. */

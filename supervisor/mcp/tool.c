@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
-#include "supervisor/mcp/resource-uri.h"
-#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/resources/resource-uri.h"
 #include "supervisor/session/cell/output.h"
 
 enum {
@@ -408,15 +408,15 @@ static int append_annotations(const struct config *config, const struct config_p
                 hints.destructive ? "true" : "false", hints.open_world ? "true" : "false");
 }
 
-static int append_tool(const struct config *config, const struct config_profile *profile,
-                       yyjson_val *servers, struct buffer *to)
+static int append_whole(const struct config *config, const struct config_profile *profile,
+                        yyjson_val *servers, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
 
         int r = append_description(config, profile, servers, &text);
         if (r >= 0)
                 r = buffer_printf(to,
-                                  "{\"tools\":[{\"name\":\"%s\",\"title\":\"Run Python\","
+                                  "{\"name\":\"%s\",\"title\":\"Run Python\","
                                   "\"description\":",
                                   TOOL_NAME);
         if (r >= 0)
@@ -431,7 +431,7 @@ static int append_tool(const struct config *config, const struct config_profile 
                 r = append_annotations(config, profile, servers, to);
         if (r >= 0)
                 r = buffer_printf(to, ",\"execution\":{\"taskSupport\":\"optional\"},"
-                                      "\"_meta\":{\"anthropic/alwaysLoad\":true}}]}");
+                                      "\"_meta\":{\"anthropic/alwaysLoad\":true}}");
         return r;
 }
 
@@ -448,8 +448,8 @@ static int parse_catalogue(const struct buffer *catalogue, yyjson_doc **ret, yyj
         return 0;
 }
 
-int tool_append_list(const struct config *config, const struct config_profile *profile,
-                     const struct buffer *catalogue, struct buffer *to, struct error *err)
+int tool_append(const struct config *config, const struct config_profile *profile,
+                const struct buffer *catalogue, struct buffer *to, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         yyjson_val *servers;
@@ -457,7 +457,7 @@ int tool_append_list(const struct config *config, const struct config_profile *p
         int r = parse_catalogue(catalogue, &doc, &servers, err);
         if (r < 0)
                 return r;
-        r = append_tool(config, profile, servers, to);
+        r = append_whole(config, profile, servers, to);
         return r < 0 ? error_errno(err, -r, "tools/list") : 0;
 }
 

@@ -20,10 +20,10 @@ enum {
 
 #define TOOL_NAME "run_python"
 
-/* catalogue: the payload of a CATALOG frame (rpc/frame.h). Appends the result object of
- * tools/list for a profile (NULL: the config has none, in tests). */
-int tool_append_list(const struct config *config, const struct config_profile *profile,
-                     const struct buffer *catalogue, struct buffer *to, struct error *err);
+/* catalogue: the payload of a CATALOG frame (rpc/frame.h). Appends the tool as tools/list has it for a profile (NULL: the
+ * config has none, in tests). */
+int tool_append(const struct config *config, const struct config_profile *profile,
+                const struct buffer *catalogue, struct buffer *to, struct error *err);
 
 /* Appends the text. */
 int tool_append_instructions(const struct config *config, const struct buffer *catalogue,

@@ -1,7 +1,7 @@
 /* A worker's DISPLAY: what is accepted can always be sent to the client, as valid JSON within bounds.
  */
-#include "supervisor/mcp/result-content.h"
-#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/call/result-content.h"
+#include "supervisor/mcp/call/result.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>

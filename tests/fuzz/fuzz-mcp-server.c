@@ -1,6 +1,6 @@
 /* Lines of a client: accepted when each request has an answer, or is under way, and none an error.
  * Whatever comes, what is sent is whole messages. */
-#include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/state.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-mcp.h"
 

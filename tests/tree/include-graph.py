@@ -14,6 +14,10 @@ import sys
 # (folder, what its files may include); the longest folder that a file is in counts. Every folder with C files is named.
 MONITOR = "supervisor/monitor/"
 HUB = "supervisor/hub/"
+MCP = "supervisor/mcp/"
+MCP_SHARED = [
+    MCP + name + ".h" for name in ("notified-clients", "profile", "reply", "request", "sink", "state", "subscriptions", "tool", "tool-list")
+]
 SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
@@ -82,7 +86,15 @@ RULES = [
         "supervisor/hub/server",
         ["base/", "policy/", "rpc/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
     ),
-    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/"]),
+    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", MCP]),
+    # Its parts use what it offers to all of them, and each other in this order.
+    ("supervisor/mcp/tasks", ["base/", "rpc/", MCP + "tasks/"] + MCP_SHARED),
+    ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
+    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
+    (
+        "supervisor/mcp/publish",
+        ["base/", "policy/", "rpc/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
+    ),
     ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
@@ -104,7 +116,7 @@ RULES = [
     ("bench", ["base/", "policy/", "bench/"]),
 ]
 # Modules of a folder include each other downwards only, but in these folders.
-WITH_CIRCLES = ("supervisor/http", "supervisor/mcp", "supervisor/monitor/upstream")
+WITH_CIRCLES = ("supervisor/monitor/upstream",)
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ()
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")

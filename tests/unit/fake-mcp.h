@@ -2,8 +2,8 @@
  * messages. */
 #pragma once
 
+#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/peer.h"
-#include "supervisor/mcp/result.h"
 #include "supervisor/mcp/server.h"
 #include "tests/unit/fake-monitor.h"
 

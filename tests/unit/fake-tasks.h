@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/clock.h"
-#include "supervisor/mcp/server-internal.h"
-#include "supervisor/mcp/tasks.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/mcp/tasks/task.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-mcp.h"
 

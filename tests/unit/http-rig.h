@@ -6,7 +6,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "supervisor/http/http-internal.h"
+#include "supervisor/http/server.h"
+#include "supervisor/http/session.h"
+#include "supervisor/http/state.h"
 #include "tests/unit/fake-mcp.h"
 
 static struct http_server *http;

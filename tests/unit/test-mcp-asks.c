@@ -1,8 +1,8 @@
 /* Calls of modern clients that wait for an answer, and what legacy clients were asked. */
-#include "supervisor/mcp/asked.h"
+#include "supervisor/mcp/notified-clients.h"
 
 #include "rpc/client-ask.h"
-#include "supervisor/mcp/ask.h"
+#include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/principal.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-mcp.h"

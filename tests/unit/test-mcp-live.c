@@ -1,7 +1,7 @@
 /* The notifications that a client gets while its call runs. */
 #include "base/clock.h"
-#include "supervisor/mcp/live.h"
-#include "supervisor/mcp/server-internal.h"
+#include "supervisor/mcp/call/live.h"
+#include "supervisor/mcp/state.h"
 #include "tests/unit/fake-mcp.h"
 
 #define CALL_WITH(id, meta)                                                                        \

@@ -1,6 +1,6 @@
 /* Resources: their names, which are kept, and how they are read. */
-#include "supervisor/mcp/resource-store.h"
-#include "supervisor/mcp/resources.h"
+#include "supervisor/mcp/resources/resource-contents.h"
+#include "supervisor/mcp/resources/resource-store.h"
 #include "tests/unit/fake-mcp.h"
 
 static int parse(const char *text, struct resource_uri *uri)

@@ -1,7 +1,7 @@
 /* The MCP server: lines in, messages out, cells between. */
 #include "supervisor/mcp/server.h"
 
-#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/tool.h"
 #include "tests/unit/fake-mcp.h"
 

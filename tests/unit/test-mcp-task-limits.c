@@ -94,8 +94,8 @@ static void test_bytes(void)
         for (int i = 0; i < 4; i++) {
                 create(TASK_CALL("1", "{}", ""));
                 struct mcp_task *task = tasks_find(owner, id);
-                struct reply reply = {.task = task};
                 check(task);
+                struct reply reply = {.keeper = task->reply->keeper, .task = task};
                 /* Answered in place of the call, which ends later. */
                 buffer_consume(&result, result.length);
                 check_eq_int(buffer_append_text(&result, "{\"content\":[],\"x\":\""), 0);
@@ -103,7 +103,7 @@ static void test_bytes(void)
                 memset(buffer_tail(&result), 'x', n);
                 buffer_produced(&result, n);
                 check_eq_int(buffer_append_text(&result, "\",\"isError\":false}"), 0);
-                mcp_answer(server, &reply, &result);
+                reply_result(&reply, &result);
                 _cleanup_json_ yyjson_doc *note = take_message();
                 check_eq_str(text_at(note, "/params/status"),
                              owner->tasks.bytes && i < 2 ? "completed" : "failed");

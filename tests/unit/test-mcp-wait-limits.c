@@ -1,5 +1,5 @@
 /* Who may wait for code, and how much is kept of code for which no request waits. */
-#include "supervisor/mcp/call-internal.h"
+#include "supervisor/mcp/call/wait.h"
 #include "supervisor/mcp/principal.h"
 #include "tests/unit/fake-waits.h"
 

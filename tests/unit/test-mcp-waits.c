@@ -1,6 +1,6 @@
 /* Calls that do not wait for the end of their code: wait, interrupt, calls without code, busy sessions. */
 #include "rpc/client-ask.h"
-#include "supervisor/mcp/ask.h"
+#include "supervisor/mcp/call/ask.h"
 #include "tests/unit/fake-waits.h"
 
 #define MODERN(id, arguments, more)                                                                \

@@ -1,5 +1,5 @@
 /* States of calls that wait for answers: whose they are, how long, how many. */
-#include "supervisor/mcp/request-state.h"
+#include "supervisor/mcp/publish/request-state.h"
 
 #include "base/clock.h"
 #include "base/unguessable.h"

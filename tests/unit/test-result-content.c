@@ -1,10 +1,10 @@
 /* Displays and files in both parts of a result. */
-#include "supervisor/mcp/result-content.h"
+#include "supervisor/mcp/call/result-content.h"
 
 #include <signal.h>
 
 #include "base/json.h"
-#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/call/result.h"
 #include "supervisor/session/cell/display.h"
 #include "tests/unit/test.h"
 

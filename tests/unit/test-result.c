@@ -1,8 +1,8 @@
 /* The results of run_python: content and structuredContent. */
-#include "supervisor/mcp/receipt.h"
-#include "supervisor/mcp/result.h"
+#include "supervisor/mcp/call/receipt.h"
+#include "supervisor/mcp/call/result.h"
 
-#include "supervisor/mcp/result-content.h"
+#include "supervisor/mcp/call/result-content.h"
 
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 /* The arguments of run_python as models and clients write them. */
 #include "policy/config/add.h"
-#include "supervisor/mcp/arguments.h"
+#include "supervisor/mcp/call/arguments.h"
 
 #include "tests/unit/fake-tools.h" /* the library needs its headers */
 

@@ -1,0 +1,20 @@
+/* How much clients may take, and how long. */
+#pragma once
+
+enum {
+        HTTP_LISTENERS_MAX = 4,
+        HTTP_CONNECTIONS_MAX = 2048,      /* more wait in the backlog */
+        HTTP_CONNECTIONS_OF_ONE = 1024,   /* busy ones of a principal; more: 503 */
+        HTTP_BODY_MAX = 24 * 1024 * 1024, /* code of 16 MiB, escaped as JSON usually is */
+        /* Bytes of bodies, of responses that wait and of kept events, of all clients together. Above it
+         * no client may have more than HTTP_HELD_SMALL: a larger body is refused (503), a larger response
+         * ends its connection, and a larger event is not kept. */
+        HTTP_HELD_MAX = 96 * 1024 * 1024,
+        HTTP_HELD_SMALL = 64 * 1024,
+        HTTP_IDLE_MS = 60 * 1000,   /* between requests, and before the first */
+        HTTP_HEAD_MS = 10 * 1000,   /* of the whole head */
+        HTTP_BODY_MS = 60 * 1000,   /* of the whole body */
+        HTTP_TICK_MS = 15 * 1000,   /* a comment on a quiet stream; a client that reads less */
+        HTTP_TICK_BYTES = 4 * 1024, /* than this between two ticks is dropped */
+        HTTP_LINGER_MS = 2 * 1000,
+};

@@ -1,0 +1,156 @@
+/* The server, its connections, streams and sessions, as the parts of the server see them. */
+#pragma once
+
+#include <event2/event.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/buffer.h"
+#include "base/unguessable.h"
+#include "rpc/http/request.h"
+#include "rpc/large-line.h"
+#include "supervisor/http/access.h"
+#include "supervisor/http/limits.h"
+#include "supervisor/mcp/sink.h"
+
+enum {
+        OUTPUT_HIGH = 256 *
+                      1024,     /* bytes that wait: above it optional notifications are left out */
+        INPUT_HIGH = 64 * 1024, /* bytes behind a request that are read before it is answered */
+        MESSAGE_MAX = 600 * 1024 * 1024,
+};
+
+/* Where a connection is. */
+enum http_connection_state {
+        CONNECTION_IDLE,      /* nothing of a request was read */
+        CONNECTION_READING,   /* a request */
+        CONNECTION_ANSWERING, /* the response has not ended */
+        CONNECTION_FLUSHING,  /* the response is being written */
+        CONNECTION_CLOSING,   /* what comes is dropped, until the client has closed */
+};
+
+struct http_stream;
+struct http_session;
+struct mcp_peer;
+
+struct http_connection {
+        TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
+        struct http_server *server;
+        struct bufferevent *io;
+        struct event *timer;
+        struct event *step; /* to go on from the loop, and not from inside a callback */
+        enum http_connection_state state;
+        struct http_reader reader;
+        struct mcp_principal *user; /* of a unix socket, or NULL */
+        struct mcp_principal
+                *principal;         /* of the request; NULL: not known yet, or no more of use */
+        struct http_stream *stream; /* a reference: it answers the request, or NULL */
+        bool chunked, keep_alive, broken, began_events;
+        uint64_t deadline_us;
+        uint64_t written, written_before;
+        size_t held;                /* of the body, in the server's sum */
+        struct large_line *parsing; /* the body, or NULL */
+};
+
+/* ---- streams: where the messages go that answer one POST, or that belong to a session ---- */
+
+struct http_event {
+        TAILQ_ENTRY(http_event) link;
+        uint64_t number;
+        struct buffer bytes; /* as they are sent */
+};
+
+struct http_stream {
+        struct mcp_sink sink; /* first */
+        TAILQ_ENTRY(http_stream) link;
+        struct http_session *session;       /* of a legacy client, or NULL */
+        struct mcp_peer *peer;              /* a modern request's own, or NULL */
+        struct http_connection *connection; /* NULL: none reads it now */
+        int error_status;                   /* of an error as the whole answer */
+        bool takes_events, takes_json;      /* what the client accepts */
+        bool named_events;                  /* 2024-11-05: an event is called "message" */
+        bool main;                          /* of the session, not of a POST: it never ends */
+        bool answered, began;
+        uint64_t number;                 /* of the stream, in its session */
+        uint64_t last;                   /* number of the newest event */
+        TAILQ_HEAD(, http_event) events; /* kept for a client that comes back */
+        size_t n_events, event_bytes;
+};
+
+enum {
+        STREAM_EVENTS_MAX = 256,
+        STREAM_BYTES_MAX = 4 * 1024 * 1024, /* the newest event is kept, whatever its size */
+        STREAM_RETRY_MS = 1000,
+};
+
+/* ---- sessions of legacy clients ---- */
+
+enum {
+        HTTP_SESSIONS_MAX = 1024,
+        HTTP_SESSIONS_OF_ONE = 256, /* of a principal */
+        HTTP_SESSION_STREAMS = 16,  /* streams of POSTs that are kept; the oldest goes first */
+        HTTP_SESSION_IDLE_S = 1800,
+        HTTP_SESSION_ID = UNGUESSABLE_LENGTH,
+};
+
+struct http_session {
+        TAILQ_ENTRY(http_session) link; /* the longest unused first */
+        struct http_server *server;
+        struct mcp_principal *principal;
+        char id[HTTP_SESSION_ID + 1];
+        struct mcp_peer *peer;
+        struct http_stream *main;          /* a reference */
+        TAILQ_HEAD(, http_stream) streams; /* references */
+        size_t n_streams;
+        uint64_t last_number; /* of a stream */
+        uint64_t used_us;
+        bool sse;    /* 2024-11-05: it ends with its stream */
+        bool ending; /* by http_session_free() */
+};
+
+/* ---- the server ---- */
+
+TAILQ_HEAD(http_connections, http_connection);
+TAILQ_HEAD(http_sessions, http_session);
+
+struct http_server {
+        struct event_base *base;
+        struct mcp_server *mcp;
+        struct access access;
+        struct event *listeners[HTTP_LISTENERS_MAX];
+        int fds[HTTP_LISTENERS_MAX];
+        size_t n_listeners;
+        struct event *helper; /* tells of connections or, where tokens are needed, of those */
+        int helper_fd;
+        void (*failed)(void *data);
+        void *data;
+        bool paused;                        /* no connection is accepted */
+        struct http_connections idle, busy; /* the longest first */
+        size_t n_connections;
+        struct http_sessions sessions;
+        size_t n_sessions;
+        struct event *sweep;
+        size_t held; /* bytes: see HTTP_HELD_MAX */
+};
+
+static inline bool http_is_full(const struct http_server *server)
+{
+        return server->held > HTTP_HELD_MAX;
+}
+
+/* Enters a state, whose deadline begins. */
+void http_set_state(struct http_connection *connection, enum http_connection_state state);
+void http_set_deadline(struct http_connection *connection, uint64_t ms);
+/* The list of its state. */
+struct http_connections *http_list_of(struct http_connection *connection);
+/* Bytes that wait to be written. */
+size_t http_waiting(const struct http_connection *connection);
+/* Its principal has more than HTTP_CONNECTIONS_OF_ONE that are busy, this one among them. */
+bool http_has_too_many(const struct http_connection *connection);
+
+/* The body has grown, or is gone. */
+void http_hold_body(struct http_connection *connection);
+/* No connection is accepted until http_server_resume(). */
+void http_server_pause(struct http_server *server);
+/* A place for a connection is free. */
+void http_server_resume(struct http_server *server);

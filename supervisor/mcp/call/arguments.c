@@ -1,0 +1,455 @@
+/* Parsing the arguments of run_python. */
+#include "supervisor/mcp/call/arguments.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "supervisor/mcp/profile.h"
+#include "supervisor/session/sessions.h"
+
+enum { NAME_MAX_SHOWN = 60, DEPENDENCIES_MAX = 100, DEPENDENCY_BYTES_MAX = 400 };
+
+static const char *type_name(yyjson_val *value)
+{
+        if (json_is_number(value))
+                return "a number";
+        switch (yyjson_get_type(value)) {
+        case YYJSON_TYPE_BOOL:
+                return "a boolean";
+        case YYJSON_TYPE_STR:
+                return "a string";
+        case YYJSON_TYPE_ARR:
+                return "an array";
+        case YYJSON_TYPE_OBJ:
+                return "an object";
+        default:
+                return "null";
+        }
+}
+
+/* A number, also in a string: some clients pass on unchanged what the model wrote. */
+static int number_of(yyjson_val *value, double *ret)
+{
+        const char *text = yyjson_get_str(value);
+        char *end;
+
+        if (!text)
+                return json_double(value, ret);
+        *ret = strtod(text, &end);
+        return end == text || *end != '\0' || !isfinite(*ret) ? -EINVAL : 0;
+}
+
+static int take_code(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                     struct error *err)
+{
+        if (!yyjson_is_str(value))
+                return error_set(err, EINVAL, "code must be a string, not %s", type_name(value));
+        ret->code = yyjson_get_str(value);
+        ret->code_length = yyjson_get_len(value);
+        if (ret->code_length > CELL_CODE_MAX)
+                return error_set(err, EINVAL, "code has %zu bytes: at most %d are taken",
+                                 ret->code_length, CELL_CODE_MAX);
+        return 0;
+}
+
+static int take_session(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        const char *name = yyjson_get_str(value);
+        size_t n = yyjson_get_len(value);
+
+        if (!name)
+                return error_set(err, EINVAL, "session must be a string, not %s", type_name(value));
+        if (!session_name_valid(name, n))
+                return error_set(err, EINVAL,
+                                 "session must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
+                                 SESSION_NAME_MAX);
+        memcpy(ret->session, name, n + 1);
+        ret->session_given = true;
+        return 0;
+}
+
+static int take_from(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                     struct error *err)
+{
+        const char *name = yyjson_get_str(value);
+        size_t n = yyjson_get_len(value);
+
+        if (!name)
+                return error_set(err, EINVAL, "from must be a string, not %s", type_name(value));
+        const char *at = memchr(name, '@', n);
+        size_t before = at ? (size_t)(at - name) : n, after = at ? n - before - 1 : 0;
+        if (!session_name_valid(name, before) || (at && !session_name_valid(at + 1, after)))
+                return error_set(err, EINVAL,
+                                 "from must be the name of a session, or session@checkpoint");
+        memcpy(ret->from, name, before);
+        ret->from[before] = '\0';
+        memcpy(ret->from_checkpoint, at ? at + 1 : "", after + 1);
+        return 0;
+}
+
+static int take_timeout(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        double most = (double)config->cell_timeout_max_ms / 1000, n = 0;
+
+        if (number_of(value, &n) < 0)
+                return error_set(err, EINVAL, "timeout must be a number of seconds, not %s",
+                                 type_name(value));
+        if (!(n > 0) || n > most)
+                return error_set(err, EINVAL,
+                                 "timeout must be more than 0 and at most %g (seconds), not %g",
+                                 most, n);
+        ret->timeout_ms = (uint32_t)ceil(n * 1000);
+        return 0;
+}
+
+/* More than the longest time of a cell is never needed. */
+static int take_wait(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                     struct error *err)
+{
+        double most = (double)config->cell_timeout_max_ms / 1000, n = 0;
+
+        if (number_of(value, &n) < 0)
+                return error_set(err, EINVAL, "wait must be a number of seconds, not %s",
+                                 type_name(value));
+        if (!(n >= 0) || n > most)
+                return error_set(err, EINVAL, "wait must be 0 to %g (seconds), not %g", most, n);
+        ret->wait_ms = (uint32_t)ceil(n * 1000);
+        ret->wait_given = true;
+        return 0;
+}
+
+static int take_bool(yyjson_val *value, const char *name, bool *ret, struct error *err)
+{
+        const char *text = yyjson_get_str(value);
+
+        if (yyjson_is_bool(value))
+                *ret = yyjson_get_bool(value);
+        else if (text && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0))
+                *ret = strcasecmp(text, "true") == 0;
+        else
+                return error_set(err, EINVAL, "%s must be true or false, not %s", name,
+                                 type_name(value));
+        return 0;
+}
+
+static int take_reset(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                      struct error *err)
+{
+        return take_bool(value, "reset", &ret->reset, err);
+}
+
+static int take_interrupt(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                          struct error *err)
+{
+        return take_bool(value, "interrupt", &ret->interrupt, err);
+}
+
+static int take_check_only(yyjson_val *value, const struct config *config,
+                           struct run_arguments *ret, struct error *err)
+{
+        return take_bool(value, "check_only", &ret->check_only, err);
+}
+
+static int take_on_error(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                         struct error *err)
+{
+        ret->rolls_back = yyjson_equals_str(value, "rollback");
+        if (!ret->rolls_back && !yyjson_equals_str(value, "keep"))
+                return error_set(err, EINVAL, "on_error must be \"keep\" or \"rollback\"");
+        return 0;
+}
+
+static int take_max_output(yyjson_val *value, const struct config *config,
+                           struct run_arguments *ret, struct error *err)
+{
+        double n = 0;
+
+        if (number_of(value, &n) < 0 || n != floor(n))
+                return error_set(err, EINVAL, "max_output must be a whole number of characters");
+        if (n < 1 || n > OUTPUT_CHARACTERS_MAX)
+                return error_set(err, EINVAL, "max_output must be 1 to %d (characters), not %.0f",
+                                 OUTPUT_CHARACTERS_MAX, n);
+        ret->max_output = (size_t)n;
+        return 0;
+}
+
+static int take_name(yyjson_val *value, const char *what, const char **ret, struct error *err)
+{
+        const char *name = yyjson_get_str(value);
+
+        if (!name)
+                return error_set(err, EINVAL, "%s must be a string, not %s", what,
+                                 type_name(value));
+        if (!session_name_valid(name, yyjson_get_len(value)))
+                return error_set(err, EINVAL,
+                                 "%s must be 1 to %d of the characters A-Z a-z 0-9 _ . -", what,
+                                 SESSION_NAME_MAX);
+        *ret = name;
+        return 0;
+}
+
+static int take_restore(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        return take_name(value, "restore", &ret->restore, err);
+}
+
+static int take_checkpoint(yyjson_val *value, const struct config *config,
+                           struct run_arguments *ret, struct error *err)
+{
+        return take_name(value, "checkpoint", &ret->checkpoint, err);
+}
+
+/* Whether they may be installed is known once the session has a profile. */
+static int take_dependencies(yyjson_val *value, const struct config *config,
+                             struct run_arguments *ret, struct error *err)
+{
+        size_t i, n;
+        yyjson_val *one;
+
+        if (!yyjson_is_arr(value))
+                return error_set(err, EINVAL,
+                                 "dependencies must be an array of strings such as [\"numpy>=2\"]");
+        if (yyjson_arr_size(value) > DEPENDENCIES_MAX)
+                return error_set(err, EINVAL, "dependencies has %zu items: at most %d are taken",
+                                 yyjson_arr_size(value), DEPENDENCIES_MAX);
+        yyjson_arr_foreach (value, i, n, one) {
+                if (!yyjson_is_str(one) || yyjson_get_len(one) > DEPENDENCY_BYTES_MAX)
+                        return error_set(
+                                err, EINVAL,
+                                "dependencies: item %zu must be a requirement such as \"numpy>=2\"",
+                                i + 1);
+        }
+        ret->dependencies = n > 0 ? value : NULL;
+        return 0;
+}
+
+/* Whether the model may choose it is checked later. */
+static int take_profile(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                        struct error *err)
+{
+        if (!yyjson_is_str(value))
+                return error_set(err, EINVAL, "profile must be a string, not %s", type_name(value));
+        ret->profile = yyjson_get_str(value);
+        return 0;
+}
+
+static const struct argument {
+        const char *name;
+        int (*take)(yyjson_val *value, const struct config *config, struct run_arguments *ret,
+                    struct error *err);
+} arguments_known[] = {
+        {"code", take_code},
+        {"session", take_session}, /* early: a refusal names the session
+                                                               */
+        {"timeout", take_timeout},
+        {"reset", take_reset},
+        {"max_output", take_max_output},
+        {"profile", take_profile},
+        {"wait", take_wait},
+        {"interrupt", take_interrupt},
+        {"check_only", take_check_only},
+        {"restore", take_restore},
+        {"checkpoint", take_checkpoint},
+        {"from", take_from},
+        {"on_error", take_on_error},
+        {"dependencies", take_dependencies},
+};
+
+/* Names that the tools of other systems have for the same argument. */
+static const char *const other_names[][2] = {
+        {"script", "code"},
+        {"source", "code"},
+        {"python", "code"},
+        {"input", "code"},
+        {"command", "code"},
+        {"session_id", "session"},
+        {"session_name", "session"},
+        {"timeout_seconds", "timeout"},
+        {"timeout_s", "timeout"},
+        {"timeout_ms", "timeout"},
+        {"restart", "reset"},
+        {"wait_seconds", "wait"},
+        {"cancel", "interrupt"},
+        {"packages", "dependencies"},
+        {"libraries", "dependencies"},
+        {"requirements", "dependencies"},
+        {"stop", "interrupt"},
+        {"dry_run", "check_only"},
+        {"check", "check_only"},
+        {"validate_only", "check_only"},
+        {"max_length", "max_output"},
+        {"max_output_bytes", "max_output"},
+        {"fork", "from"},
+        {"parent", "from"},
+        {"branch_from", "from"},
+};
+
+static size_t least(size_t a, size_t b, size_t c)
+{
+        size_t m = a < b ? a : b;
+        return m < c ? m : c;
+}
+
+/* Levenshtein distance of two short names; a long name is not similar to any. */
+static size_t distance(const char *a, const char *b)
+{
+        size_t row[24], n = strlen(b);
+
+        if (strlen(a) > 20 || n > 20)
+                return SIZE_MAX;
+        for (size_t j = 0; j <= n; j++)
+                row[j] = j;
+        for (size_t i = 1; a[i - 1]; i++) {
+                size_t diagonal = row[0];
+                row[0] = i;
+                for (size_t j = 1; j <= n; j++) {
+                        size_t above = row[j];
+                        row[j] = least(above + 1, row[j - 1] + 1,
+                                       diagonal + (a[i - 1] != b[j - 1]));
+                        diagonal = above;
+                }
+        }
+        return row[n];
+}
+
+const char *run_arguments_meant(const char *name)
+{
+        const char *best = NULL;
+        size_t least_distance = 3;
+
+        for (size_t i = 0; i < ARRAY_SIZE(other_names); i++) {
+                if (strcasecmp(name, other_names[i][0]) == 0)
+                        return other_names[i][1];
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                size_t d = distance(name, arguments_known[i].name);
+                if (d < least_distance) {
+                        least_distance = d;
+                        best = arguments_known[i].name;
+                }
+        }
+        return best;
+}
+
+static int check_profile(const struct config *config, const struct config_profile *own,
+                         const char *name, struct error *err)
+{
+        char names[256];
+        size_t n = 0;
+
+        names[0] = '\0';
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *profile = &config->profiles[i];
+                if (!mcp_profile_is_choice(profile, own))
+                        continue;
+                if (strcmp(profile->name, name) == 0)
+                        return 0;
+                if (n < sizeof(names))
+                        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
+                                              n > 0 ? ", " : "", profile->name);
+        }
+        return error_set(err, EINVAL, "profile must be one of: %s", names);
+}
+
+static int refuse_unknown(const char *name, const struct config *config, struct error *err)
+{
+        const char *meant = run_arguments_meant(name);
+
+        /* "profile" is unknown where no profile is the agent's to choose. */
+        if (meant && (strcmp(meant, "profile") != 0 || mcp_profiles_to_choose(config)))
+                return error_set(err, EINVAL, "unknown argument \"%.*s\": did you mean \"%s\"?",
+                                 NAME_MAX_SHOWN, name, meant);
+        return error_set(
+                err, EINVAL,
+                "unknown argument \"%.*s\": run_python takes code, session, from, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output",
+                NAME_MAX_SHOWN, name);
+}
+
+static bool is_known(const char *name, const struct config *config)
+{
+        if (strcmp(name, "profile") == 0)
+                return mcp_profiles_to_choose(config);
+        for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                if (strcmp(arguments_known[i].name, name) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* Without code a call waits for the code that runs in a session, or interrupts it. */
+static int check_no_code(const struct run_arguments *a, struct error *err)
+{
+        if (!a->session_given && !a->wait_given && !a->interrupt)
+                return error_set(err, EINVAL, "code is required: a string of Python source");
+        if (a->reset || a->check_only)
+                return error_set(err, EINVAL, "%s needs code", a->reset ? "reset" : "check_only");
+        if (a->rolls_back || a->dependencies)
+                return error_set(err, EINVAL, "%s needs code",
+                                 a->rolls_back ? "on_error" : "dependencies");
+        return 0;
+}
+
+int run_arguments_parse(yyjson_val *arguments, const struct config *config,
+                        const struct config_profile *own, struct run_arguments *ret,
+                        struct error *err)
+{
+        yyjson_val *key, *value;
+        size_t i, n;
+        struct error first = {};
+
+        *ret = (struct run_arguments){
+                .session = "default",
+                .timeout_ms = config->cell_timeout_ms,
+                .max_output = config->output_characters,
+        };
+        if (arguments && !yyjson_is_null(arguments) && !yyjson_is_obj(arguments))
+                return error_set(err, EINVAL, "arguments must be an object, not %s",
+                                 type_name(arguments));
+
+        for (i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                value = yyjson_obj_get(arguments, arguments_known[i].name);
+                if (!value || yyjson_is_null(value))
+                        continue;
+                struct error why = {};
+                if (arguments_known[i].take(value, config, ret, &why) < 0 && !error_is_set(&first))
+                        first = why;
+        }
+        yyjson_obj_foreach (arguments, i, n, key, value) {
+                if (!is_known(yyjson_get_str(key), config))
+                        return refuse_unknown(yyjson_get_str(key), config, err);
+        }
+        if (error_is_set(&first))
+                return error_set(err, EINVAL, "%s", first.text);
+        if (ret->profile && check_profile(config, own, ret->profile, err) < 0)
+                return -EINVAL;
+        if (ret->reset && ret->restore)
+                return error_set(
+                        err, EINVAL,
+                        "reset and restore exclude each other: reset drops the checkpoints");
+        if (ret->from[0] && (ret->reset || ret->restore || ret->check_only))
+                return error_set(err, EINVAL, "from and %s cannot be used together",
+                                 ret->reset     ? "reset"
+                                 : ret->restore ? "restore"
+                                                : "check_only");
+        if (ret->from[0] && !ret->code)
+                return error_set(err, EINVAL, "from needs code");
+        if (!ret->code && (ret->restore || ret->checkpoint))
+                ret->code = "";
+        if (!ret->code)
+                return check_no_code(ret, err);
+        if (ret->check_only && (ret->reset || ret->interrupt || ret->restore || ret->checkpoint))
+                return error_set(err, EINVAL,
+                                 "check_only runs nothing and changes nothing: leave %s out",
+                                 ret->reset       ? "reset"
+                                 : ret->interrupt ? "interrupt"
+                                 : ret->restore   ? "restore"
+                                                  : "checkpoint");
+        return 0;
+}

@@ -1,0 +1,221 @@
+/* Requests to clients. */
+#include "supervisor/mcp/call/ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "supervisor/mcp/notified-clients.h"
+#include "supervisor/session/cell/cell-client.h"
+
+enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };
+
+struct mcp_ask {
+        TAILQ_ENTRY(mcp_ask) link;
+        struct mcp_asks *asks;
+        struct client_ask *ask;
+        struct mcp_sink *sink; /* a reference: where the request was sent; NULL: not at all */
+        int64_t id;            /* of the request */
+};
+
+void mcp_asks_init(struct mcp_asks *asks, struct cell *const *cell)
+{
+        *asks = (struct mcp_asks){.cell = cell};
+        TAILQ_INIT(&asks->list);
+}
+
+static void ask_free(struct mcp_ask *a)
+{
+        struct mcp_asks *asks = a->asks;
+
+        TAILQ_REMOVE(&asks->list, a, link);
+        asks->n--;
+        if (asks->cell && *asks->cell)
+                cell_release(*asks->cell);
+        mcp_sink_unref(a->sink);
+        free(a);
+}
+
+/* Frees it first: its asker may ask again. */
+static void finish(struct mcp_ask *a, yyjson_val *result, const char *why)
+{
+        struct client_ask *ask = a->ask;
+
+        ask_free(a);
+        ask->answered(ask, result, why);
+}
+
+static void send_cancelled(const struct mcp_ask *a)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(REQUEST_MAX);
+        struct json_out out = {.to = &params};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_int(&out, "requestId", a->id);
+        json_out_text(&out, "reason", "the answer is not needed any more");
+        json_out_end(&out, '}');
+        if (a->sink && out.error >= 0)
+                mcp_sink_notify(a->sink, "notifications/cancelled", &params);
+}
+
+static void withdraw(struct client_ask *ask)
+{
+        struct mcp_ask *a = ask->taker;
+
+        send_cancelled(a);
+        ask_free(a);
+}
+
+static int ask_new(struct mcp_ask **ret, struct mcp_asks *asks, struct mcp_server *server,
+                   struct client_ask *ask, struct error *err)
+{
+        if (asks->n >= MCP_ASKS_MAX)
+                return error_set(err, EBUSY, "the client is asked for too much at once");
+        struct mcp_ask *a = calloc(1, sizeof(*a));
+        if (!a)
+                return error_errno(err, ENOMEM, "ask the client");
+        *a = (struct mcp_ask){.asks = asks, .ask = ask, .id = ++server->last_ask};
+        TAILQ_INSERT_TAIL(&asks->list, a, link);
+        asks->n++;
+        if (asks->cell && *asks->cell)
+                cell_hold(*asks->cell);
+        ask->taker = a;
+        ask->withdraw = withdraw;
+        *ret = a;
+        return 0;
+}
+
+/* Whether a message that is not an answer reaches the client. */
+static bool reaches(const struct mcp_sink *sink)
+{
+        return sink && (!sink->calls->takes_requests || sink->calls->takes_requests(sink)) &&
+               !mcp_sink_congested(sink);
+}
+
+int mcp_ask_send(struct mcp_asks *asks, struct mcp_peer *peer, struct mcp_sink *sink,
+                 struct client_ask *ask, struct error *err)
+{
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(REQUEST_MAX);
+        const struct client_request *request = &ask->request;
+        struct mcp_ask *a;
+
+        if (!reaches(sink))
+                return error_set(err, ENOTCONN, "the client takes no requests on this stream");
+        int r = ask_new(&a, asks, peer->server, ask, err);
+        if (r < 0)
+                return r;
+        r = jsonrpc_append_request(&message, a->id, client_request_method(request),
+                                   buffer_bytes(&request->params), request->params.length);
+        if (r < 0) {
+                ask_free(a);
+                return error_errno(err, -r, "ask the client");
+        }
+        a->sink = mcp_sink_ref(sink);
+        notified_keep(peer, ask);
+        mcp_sink_send(sink, &message, false, 0);
+        return 0;
+}
+
+int mcp_ask_peer(struct mcp_peer *peer, struct client_ask *ask, struct error *err)
+{
+        struct mcp_sink *sink = peer->legacy.reply.sink;
+        unsigned needs = ask->request.needs;
+
+        if ((peer->can & needs) != needs || !reaches(sink))
+                return error_set(err, EOPNOTSUPP, "the client does not declare that it can");
+        return mcp_ask_send(&peer->asks, peer, sink, ask, err);
+}
+
+int mcp_ask_keep(struct mcp_asks *asks, struct mcp_server *server, struct client_ask *ask,
+                 struct error *err)
+{
+        struct mcp_ask *a;
+
+        return ask_new(&a, asks, server, ask, err);
+}
+
+static void name_of(const struct mcp_ask *a, char name[32])
+{
+        snprintf(name, 32, "ask-%lld", (long long)a->id);
+}
+
+void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *asks)
+{
+        const struct mcp_ask *a;
+        char name[32];
+
+        json_out_begin(out, key, '{');
+        TAILQ_FOREACH (a, &asks->list, link) {
+                const struct client_request *request = &a->ask->request;
+
+                name_of(a, name);
+                json_out_begin(out, name, '{');
+                json_out_text(out, "method", client_request_method(request));
+                json_out_buffer(out, "params", &request->params);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+}
+
+static struct mcp_ask *find_name(const struct mcp_asks *asks, yyjson_val *key)
+{
+        struct mcp_ask *a;
+        char name[32];
+
+        TAILQ_FOREACH (a, &asks->list, link) {
+                name_of(a, name);
+                if (yyjson_equals_str(key, name))
+                        return a;
+        }
+        return NULL;
+}
+
+void mcp_ask_give(struct mcp_asks *asks, yyjson_val *responses, const bool *gone)
+{
+        size_t i, n;
+        yyjson_val *key, *value;
+
+        yyjson_obj_foreach (responses, i, n, key, value) {
+                struct mcp_ask *a = find_name(asks, key);
+                if (a)
+                        finish(a, value, NULL);
+                if (*gone)
+                        return;
+        }
+}
+
+bool mcp_ask_response(struct mcp_asks *asks, const struct jsonrpc_message *message)
+{
+        struct mcp_ask *a = TAILQ_FIRST(&asks->list);
+        char why[256];
+
+        while (a && !(message->id && jsonrpc_id_is(message->id, a->id)))
+                a = TAILQ_NEXT(a, link);
+        if (!a)
+                return false;
+        snprintf(why, sizeof(why), "the client answers with an error: %.180s",
+                 message->kind == JSONRPC_RESPONSE ? "" : message->error_message);
+        if (message->kind == JSONRPC_RESPONSE)
+                finish(a, message->result, NULL);
+        else
+                finish(a, NULL, why);
+        return true;
+}
+
+void mcp_ask_end(struct mcp_asks *asks, const char *why)
+{
+        struct mcp_ask *a;
+
+        while ((a = TAILQ_FIRST(&asks->list))) {
+                send_cancelled(a);
+                finish(a, NULL, why);
+        }
+}
+
+void mcp_ask_drop(struct mcp_asks *asks)
+{
+        struct mcp_ask *a;
+
+        while ((a = TAILQ_FIRST(&asks->list)))
+                finish(a, NULL, "the client has gone");
+}

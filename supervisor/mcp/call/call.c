@@ -1,0 +1,353 @@
+/* The life of pending calls. */
+#include "supervisor/mcp/call/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "rpc/background.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/call/ask.h"
+#include "supervisor/mcp/call/result-content.h"
+#include "supervisor/mcp/tasks/task-reply.h"
+
+void mcp_call_free(struct mcp_call *call)
+{
+        struct mcp_call **at = &call->server->calls;
+
+        if (call->gone)
+                *call->gone = true;
+        while (*at != call)
+                at = &(*at)->next;
+        *at = call->next;
+        if (!call->wait.is_kept) {
+                call->server->n_calls--;
+                call->principal->n_calls--;
+        }
+        if (call->wait.is_kept)
+                call->principal->n_kept--;
+        if (call->wait.due)
+                event_free(call->wait.due);
+        if (call->kind->done)
+                call->kind->done(call);
+        mcp_ask_end(&call->asks, "the call has ended");
+        if (call->suspension.due)
+                event_free(call->suspension.due);
+        if (call->suspension.has_outcome)
+                cell_outcome_done(&call->suspension.outcome);
+        live_done(&call->live);
+        reply_done(&call->reply);
+        if (call->answer)
+                background_cancel(call->answer);
+        free(call);
+}
+
+/* A client of an earlier version would take later kinds of content for an error. */
+static unsigned content_kinds(const struct mcp_request *request)
+{
+        if (request->era == ERA_MODERN)
+                return CONTENT_ALL;
+        return (request->peer->version >= MCP_2025_03_26 ? CONTENT_AUDIO : 0) |
+               (request->peer->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
+}
+
+enum { BUSY_MS = 10000 }; /* that a call without `wait` waits behind another one */
+
+/* ---- the end of a request ---- */
+
+static void stop_wait(struct mcp_call *call)
+{
+        if (call->wait.due)
+                event_del(call->wait.due);
+}
+
+void mcp_call_unattend(struct mcp_call *call)
+{
+        stop_wait(call);
+        live_done(&call->live);
+        call->peer = NULL;
+        call->can = 0;
+        call->wait.unattended = true;
+}
+
+/* A request that only waits ends without its code. */
+static bool leave(struct mcp_call *call)
+{
+        if (!call->wait.listens || !call->cell || call->suspension.active)
+                return false;
+        mcp_ask_end(&call->asks, "the request was cancelled");
+        reply_nothing(&call->reply);
+        reply_done(&call->reply);
+        mcp_call_unattend(call);
+        return true;
+}
+
+void mcp_call_abandon(struct mcp_call *call)
+{
+        call->cancelled = true;
+        mcp_ask_end(&call->asks, "the call was cancelled");
+        reply_nothing(&call->reply);
+        live_done(&call->live);
+        if (call->cell)
+                cell_cancel(call->cell);
+        else
+                mcp_call_free(call);
+}
+
+static void cancel(struct mcp_call *call)
+{
+        if (!leave(call))
+                mcp_call_abandon(call);
+}
+
+/* ---- tasks ---- */
+
+/* The request was answered with a task. */
+static void detach(void *data, bool silent)
+{
+        struct mcp_call *call = data;
+
+        call->peer = NULL;
+        if (!call->modern)
+                call->can = 0;
+        if (!silent)
+                return;
+        live_done(&call->live);
+        call->reply.sink = mcp_sink_unref(call->reply.sink);
+}
+
+static void cancel_task(void *data)
+{
+        struct mcp_call *call = data;
+
+        call->reply.sink = mcp_sink_unref(call->reply.sink);
+        cancel(call);
+}
+
+static int append_input(void *data, struct buffer *to)
+{
+        const struct mcp_call *call = data;
+        struct json_out out = {.to = to};
+
+        if (TAILQ_EMPTY(&call->asks.list))
+                return 0;
+        mcp_ask_put(&out, NULL, &call->asks);
+        return out.error < 0 ? out.error : 1;
+}
+
+bool mcp_call_give(struct mcp_call *call, yyjson_val *responses)
+{
+        bool gone = false;
+
+        call->gone = &gone;
+        mcp_ask_give(&call->asks, responses, &gone);
+        if (!gone)
+                call->gone = NULL;
+        return !gone;
+}
+
+static void give_input(void *data, yyjson_val *responses)
+{
+        mcp_call_give(data, responses);
+}
+
+/* The reply may have a task. */
+static void take_reply(struct mcp_call *call, struct reply *reply)
+{
+        static const struct task_work work = {detach, cancel_task, append_input, give_input};
+
+        call->reply = *reply;
+        *reply = (struct reply){};
+        if (call->reply.task)
+                task_attach(&call->reply, &work, call);
+}
+
+/* ---- requests ---- */
+
+static void take_client(struct mcp_call *call, const struct mcp_request *request)
+{
+        call->modern = request->era == ERA_MODERN;
+        call->kinds = content_kinds(request);
+        call->can = call->modern ? request->can : request->peer->can;
+        call->log_level = call->modern ? request->log_level : request->peer->log_level;
+}
+
+struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mcp_call_kind *kind,
+                              const char *session, size_t max_output, struct reply *reply)
+{
+        struct mcp_peer *peer = request->peer;
+        struct mcp_server *server = peer->server;
+        struct mcp_call *call = calloc(1, sizeof(*call));
+
+        if (!call)
+                return NULL;
+        call->kind = kind;
+        call->server = server;
+        call->peer = peer;
+        call->principal = peer->principal;
+        call->principal->n_calls++;
+        take_reply(call, reply);
+        take_client(call, request);
+        memcpy(call->session, session, sizeof(call->session));
+        call->max_output = max_output;
+        mcp_asks_init(&call->asks, &call->cell);
+        call->next = server->calls;
+        server->calls = call;
+        server->n_calls++;
+        return call;
+}
+
+void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply)
+{
+        struct mcp_suspension *s = &call->suspension;
+
+        if (s->due)
+                event_del(s->due);
+        s->active = false;
+        s->state[0] = '\0';
+        call->wait.unattended = false;
+        call->peer = request->peer;
+        take_client(call, request);
+        take_reply(call, reply);
+        call->live.published = call->run != NULL;
+        if (call->cell)
+                live_start(&call->live, request, &call->reply, call->cell, call->session);
+}
+
+void mcp_call_name_session(char session[SESSION_NAME_MAX + 1])
+{
+        memcpy(session, "s-", 3);
+        unguessable(session + 2);
+}
+
+const char *mcp_call_quota(const struct mcp_peer *peer, const char *session)
+{
+        const struct mcp_principal *principal = peer->principal;
+        struct sessions *sessions = peer->server->sessions;
+        char key[SESSION_KEY_MAX + 1];
+
+        if (peer->server->n_calls >= MCP_CALLS_MAX ||
+            (principal->calls_max > 0 && principal->n_calls >= principal->calls_max))
+                return "too many calls are under way: wait for some to end";
+        session_key_make(principal->name, session, key);
+        if (principal->sessions_max > 0 && !sessions_is_live(sessions, key) &&
+            sessions_live_of(sessions, principal->name) >= principal->sessions_max)
+                return "you have as many live sessions as your quota allows: use one of them";
+        return NULL;
+}
+
+/* ---- the cell ---- */
+
+void mcp_call_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+{
+        struct mcp_suspension *s = &call->suspension;
+
+        cell_outcome_move(&s->outcome, outcome);
+        s->number = number;
+        s->has_outcome = true;
+}
+
+void mcp_call_done(void *data, struct cell *cell)
+{
+        struct mcp_call *call = data;
+
+        mcp_ask_end(&call->asks, "the cell that has made the call has ended");
+        call->cell = NULL;
+        if (call->cancelled)
+                mcp_call_free(call);
+        else if (call->suspension.active)
+                mcp_call_keep(call, cell->number, &cell->outcome);
+        else
+                call->kind->ended(call, cell->number, &cell->outcome);
+}
+
+void mcp_call_conclude(struct mcp_call *call)
+{
+        struct mcp_suspension *s = &call->suspension;
+        struct cell_outcome outcome;
+
+        cell_outcome_move(&outcome, &s->outcome);
+        s->has_outcome = false;
+        call->kind->ended(call, s->number, &outcome);
+        cell_outcome_done(&outcome);
+}
+
+void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
+{
+        struct mcp_call *call = data;
+
+        live_output(&call->live, stream, bytes, n);
+}
+
+void mcp_call_start_wait(struct mcp_call *call)
+{
+        const struct mcp_wait *wait = &call->wait;
+        bool is_behind = call->cell && !cell_is_first(call->cell);
+        const struct timeval in = clock_timeval_ms(wait->is_limited ? wait->ms : BUSY_MS);
+
+        if (wait->due && (wait->is_limited || is_behind))
+                evtimer_add(wait->due, &in);
+}
+
+void mcp_call_finish(struct mcp_call *call)
+{
+        live_finish(&call->live);
+        stop_wait(call);
+}
+
+/* ---- by id ---- */
+
+static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id)
+{
+        for (struct mcp_call *call = peer->server->calls; call; call = call->next) {
+                if (call->peer == peer && !call->cancelled &&
+                    jsonrpc_id_equals(reply_id(&call->reply), id))
+                        return call;
+        }
+        return NULL;
+}
+
+bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id)
+{
+        return find_pending(peer, id) != NULL;
+}
+
+bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+{
+        struct mcp_call *call = find_pending(peer, request_id);
+
+        if (call)
+                cancel(call);
+        return call;
+}
+
+/* cell_cancel() may end the call, and with it the list's element. */
+static struct mcp_call *find_of(const struct mcp_peer *peer)
+{
+        struct mcp_call *call = peer->server->calls;
+
+        while (call && call->peer != peer)
+                call = call->next;
+        return call;
+}
+
+void mcp_call_drop(struct mcp_peer *peer)
+{
+        struct mcp_call *call;
+
+        while ((call = find_of(peer))) {
+                call->peer = NULL;
+                if (!call->cancelled)
+                        cancel(call);
+        }
+}
+
+/* A client answers only what it was asked. */
+bool mcp_call_response(struct mcp_peer *peer, const struct jsonrpc_message *message)
+{
+        for (struct mcp_call *call = peer->server->calls; call; call = call->next) {
+                if (call->peer == peer && !call->modern && mcp_ask_response(&call->asks, message))
+                        return true;
+        }
+        return false;
+}

@@ -1,0 +1,119 @@
+/*
+ * Pending calls: of run_python (run.h) and of what the config publishes (publish/published-call.h).
+ *
+ * A call is the owner of its cell, and at most one request waits for it. A call that asks a modern client, or whose
+ * time to wait is over, is answered, and goes on without a request until another one is attached to it (input.h,
+ * wait.h).
+ */
+#pragma once
+
+#include <event2/event.h>
+
+#include "base/unguessable.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/call/live.h"
+#include "supervisor/mcp/state.h"
+
+struct background_job;
+struct published_run;
+
+enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
+
+/* What differs between run_python and what is published. */
+struct mcp_call_kind {
+        /* The cell has ended. Takes the outcome; the call is freed, or goes on with another cell. */
+        void (*ended)(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+        /* The call is freed; NULL: it has nothing else. */
+        void (*done)(struct mcp_call *call);
+};
+
+/* A call of a modern client that needs input is answered with its questions, and stays without a
+ * request until the client calls again. */
+struct mcp_suspension {
+        bool active;
+        bool has_outcome;                   /* the cell has ended meanwhile */
+        char state[UNGUESSABLE_LENGTH + 1]; /* requestState; "" before the first time */
+        uint64_t digest;                    /* of what was called */
+        unsigned rounds;
+        struct event *due;           /* to send the questions; while active, the end of the wait */
+        uint64_t number;             /* of the cell, */
+        struct cell_outcome outcome; /* and its outcome, if it has ended */
+};
+
+/* A call of run_python whose request was answered before the end of its cell (wait.h). */
+struct mcp_wait {
+        bool is_limited, listens; /* what the request says: `wait`; it has no code */
+        uint32_t ms;              /* if is_limited */
+        bool unattended;          /* no request waits */
+        bool is_kept;      /* the cell has ended too: the outcome is that of the suspension */
+        uint64_t kept_us;  /* since when */
+        struct event *due; /* the end of the wait, or of the time of a kept result; or NULL */
+        struct capture_mark shown[CELL_STREAMS]; /* the output before it is in earlier answers */
+        bool was_cut[CELL_STREAMS];
+        char said[80]; /* for the notice, or "" */
+};
+
+struct mcp_call {
+        struct mcp_call *next;
+        const struct mcp_call_kind *kind;
+        struct mcp_server *server;
+        struct mcp_peer *peer; /* NULL: it has ended, or the call is a task */
+        struct mcp_principal *principal;
+        struct reply reply;
+        struct cell *cell;
+        char session[SESSION_NAME_MAX + 1];
+        size_t max_output;
+        unsigned kinds; /* CONTENT_… that the client knows */
+        bool cancelled; /* the client does not wait for an answer any more */
+        bool *gone;     /* set when it is freed, or NULL */
+        struct live live;
+        struct background_job *answer; /* being made; the cell is gone */
+
+        bool modern;
+        unsigned can; /* what its client can be asked for */
+        enum mcp_log_level log_level;
+        struct mcp_asks asks;
+        struct mcp_suspension suspension;
+        struct mcp_wait wait;
+        struct published_run *run; /* of something published, or NULL */
+};
+
+/* Takes ownership of the reply; NULL: out of memory. */
+struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mcp_call_kind *kind,
+                              const char *session, size_t max_output, struct reply *reply);
+void mcp_call_free(struct mcp_call *call);
+/* An unguessable name of a new session. */
+void mcp_call_name_session(char session[SESSION_NAME_MAX + 1]);
+/* Why the principal may start no call in this session now, or NULL. */
+const char *mcp_call_quota(const struct mcp_peer *peer, const char *session);
+
+/* A request waits for the call from now on. Takes ownership of the reply. */
+void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply);
+/* The request was answered, and the cell goes on. */
+void mcp_call_unattend(struct mcp_call *call);
+
+/* struct cell_request: its done() and watch(). */
+void mcp_call_done(void *data, struct cell *cell);
+void mcp_call_output(void *data, enum cell_stream stream, const char *bytes, size_t n);
+/* Keeps the outcome until a request waits for it; then concludes the call. */
+void mcp_call_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
+void mcp_call_conclude(struct mcp_call *call);
+/* The time of a request begins, if it has one. */
+void mcp_call_start_wait(struct mcp_call *call);
+/* The result is being made: stops the notifications and the wait. */
+void mcp_call_finish(struct mcp_call *call);
+/* Ends a call that no request waits for, and its cell. */
+void mcp_call_abandon(struct mcp_call *call);
+
+/* A modern client answers what mcp_ask_put() has shown. Returns false if an answer has ended the call, which is freed
+ * then. */
+bool mcp_call_give(struct mcp_call *call, yyjson_val *responses);
+/* A response of a legacy client. Returns whether it answers a request for a call of this peer. */
+bool mcp_call_response(struct mcp_peer *peer, const struct jsonrpc_message *message);
+
+/* notifications/cancelled. Returns whether a call with this id is pending. */
+bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id);
+/* Whether a call with this id is pending and not cancelled. */
+bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id);
+/* The peer ends: cancels its calls. */
+void mcp_call_drop(struct mcp_peer *peer);

@@ -1,0 +1,372 @@
+/* Displays and files -> content blocks, a line of text, members of structuredContent. */
+#include "supervisor/mcp/call/result-content.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "supervisor/session/cell/output.h"
+
+enum {
+        FILES_NAMED = 20, /* in the text; structuredContent has CELL_FILES_MAX */
+        URI_MAX = 4096,
+        TEXT_MAX = 64 * 1024 * 1024,
+};
+
+int result_content_file_uri(const char *session, const char *path, struct buffer *to)
+{
+        struct resource_uri uri = {.kind = RESOURCE_FILE};
+
+        snprintf(uri.session, sizeof(uri.session), "%s", session);
+        snprintf(uri.path, sizeof(uri.path), "%s", path);
+        return resource_uri_append(&uri, to);
+}
+
+static bool is_kind(const char *mime, const char *kind)
+{
+        return strncmp(mime, kind, strlen(kind)) == 0;
+}
+
+static bool is_picture(const char *mime)
+{
+        static const char *const pictures[] = {"image/png", "image/jpeg", "image/gif",
+                                               "image/webp"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(pictures); i++) {
+                if (strcmp(mime, pictures[i]) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static size_t bytes_of(const struct cell_display *display)
+{
+        size_t n = display->data.length;
+        const char *text = buffer_bytes(&display->data);
+
+        if (display->is_text || n < 4)
+                return n;
+        return n / 4 * 3 - (text[n - 1] == '=') - (text[n - 2] == '=');
+}
+
+static bool is_too_large(const struct cell_display *display)
+{
+        return !display->is_text && display->data.length > CONTENT_IMAGE_MAX;
+}
+
+/* Characters of a display that the client shows to the model as text, 0 for others. */
+static size_t characters_of(const struct cell_display *d, unsigned kinds)
+{
+        const char *text = buffer_bytes(&d->data);
+        size_t n = 0;
+
+        if (d->is_block ||
+            (!d->is_text && (is_picture(d->mime_type) ||
+                             (is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO))))
+                return 0;
+        if (!d->is_text)
+                return d->data.length;
+        for (size_t i = 0; i < d->data.length; i++)
+                n += ((unsigned char)text[i] & 0xc0) != 0x80;
+        return n;
+}
+
+static size_t share_of(const struct cell_outcome *o, const struct result_view *view)
+{
+        return view->most / o->n_displays;
+}
+
+bool result_content_is_linked(const struct cell_outcome *o, size_t index,
+                              const struct result_view *view)
+{
+        const struct cell_display *d = &o->displays[index];
+
+        if (view->cell == 0 || d->is_block)
+                return false;
+        return d->is_linked || is_too_large(d) || characters_of(d, view->kinds) > share_of(o, view);
+}
+
+struct resource_uri result_content_uri(size_t index, const struct result_view *view)
+{
+        struct resource_uri uri = {
+                .kind = RESOURCE_DISPLAY, .cell = view->cell, .display = index + 1};
+
+        snprintf(uri.session, sizeof(uri.session), "%s", view->session);
+        return uri;
+}
+
+static int append_uri(size_t index, const struct result_view *view, struct buffer *to)
+{
+        const struct resource_uri uri = result_content_uri(index, view);
+
+        return resource_uri_append(&uri, to);
+}
+
+/* 1234567 bytes as "1.2 MiB". */
+static int append_size(struct buffer *to, uint64_t bytes)
+{
+        if (bytes < 10 * 1024)
+                return buffer_printf(to, "%llu bytes", (unsigned long long)bytes);
+        if (bytes < 10 * 1024 * 1024)
+                return buffer_printf(to, "%llu KiB", (unsigned long long)(bytes / 1024));
+        return buffer_printf(to, "%llu MiB", (unsigned long long)(bytes >> 20));
+}
+
+static int append_fate(const struct cell_outcome *o, size_t index, const struct result_view *view,
+                       struct buffer *to)
+{
+        if (!result_content_is_linked(o, index, view))
+                return buffer_append_text(
+                        to, is_too_large(&o->displays[index]) ? ": too large to show)" : ")");
+        int r = buffer_append_text(to, ": all of it is the resource ");
+        if (r >= 0)
+                r = append_uri(index, view, to);
+        return r < 0 ? r : buffer_append_text(to, ")");
+}
+
+static int append_displays(const struct cell_outcome *o, const struct result_view *view,
+                           struct buffer *to)
+{
+        size_t lost = o->displays_total - o->n_displays;
+        int r = buffer_printf(to, "displayed:");
+
+        for (size_t i = 0; i < o->n_displays && r >= 0; i++) {
+                const struct cell_display *d = &o->displays[i];
+                r = buffer_printf(to, "%s %s (", i > 0 ? "," : "", d->mime_type);
+                if (r >= 0)
+                        r = append_size(to, bytes_of(d));
+                if (r >= 0)
+                        r = append_fate(o, i, view, to);
+        }
+        if (r >= 0 && lost > 0)
+                r = buffer_printf(to, "%s %zu more, which were not kept (%d of one call, %d MiB)",
+                                  o->n_displays > 0 ? " and" : "", lost, CELL_DISPLAYS_MAX,
+                                  CELL_DISPLAY_BYTES_MAX >> 20);
+        return r;
+}
+
+static int append_files(const struct cell_outcome *o, struct buffer *to)
+{
+        size_t named = o->n_files < FILES_NAMED ? o->n_files : FILES_NAMED;
+        int r = buffer_printf(to, "%sfiles in /workspace/out:", to->length > 0 ? "\n" : "");
+
+        for (size_t i = 0; i < named && r >= 0; i++) {
+                r = buffer_printf(to, "%s %s (", i > 0 ? "," : "", o->files[i].path);
+                if (r >= 0)
+                        r = append_size(to, o->files[i].size);
+                if (r >= 0)
+                        r = buffer_append(to, ")", 1);
+        }
+        if (r >= 0 && o->files_total > named)
+                r = buffer_printf(to, "%s %zu more", named > 0 ? " and" : "",
+                                  o->files_total - named);
+        return r;
+}
+
+int result_content_text(const struct cell_outcome *o, const struct result_view *view,
+                        struct buffer *to)
+{
+        int r = 0;
+
+        if (o->displays_total > 0)
+                r = append_displays(o, view, to);
+        if (r >= 0 && o->files_total > 0)
+                r = append_files(o, to);
+        return r;
+}
+
+/* The text of a display, truncated as output is. */
+static void put_text(struct json_out *out, const struct cell_display *d, size_t most)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        bool cut;
+
+        int r = output_cut(buffer_bytes(&d->data), d->data.length, most, &text, &cut);
+        if (r < 0)
+                json_out_fail(out, r);
+        json_out_string(out, "text", buffer_bytes(&text), text.length);
+}
+
+static void put_uri(struct json_out *out, const char *key, size_t index,
+                    const struct result_view *view)
+{
+        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(URI_MAX);
+
+        int r = append_uri(index, view, &uri);
+        if (r < 0)
+                json_out_fail(out, r);
+        json_out_string(out, key, buffer_bytes(&uri), uri.length);
+}
+
+static void put_displays(struct json_out *out, const struct cell_outcome *o,
+                         const struct result_view *view)
+{
+        json_out_begin(out, "displays", '[');
+        for (size_t i = 0; i < o->n_displays; i++) {
+                const struct cell_display *d = &o->displays[i];
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "mime_type", d->mime_type);
+                json_out_int(out, "bytes", bytes_of(d));
+                if (result_content_is_linked(o, i, view))
+                        put_uri(out, "resource", i, view);
+                else if (d->is_text)
+                        put_text(out, d, share_of(o, view));
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+        if (o->displays_total > o->n_displays)
+                json_out_int(out, "displays_total", o->displays_total);
+}
+
+static void put_files(struct json_out *out, const struct cell_outcome *o)
+{
+        json_out_begin(out, "files", '[');
+        for (size_t i = 0; i < o->n_files; i++) {
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "path", o->files[i].path);
+                json_out_int(out, "size", o->files[i].size);
+                json_out_text(out, "mime_type", o->files[i].mime_type);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+        if (o->files_total > o->n_files)
+                json_out_int(out, "files_total", o->files_total);
+}
+
+/* What a rollback, of the call or of blocks in it, did not take back. A call without an answer may have been carried out. */
+static void put_sent(struct json_out *out, const struct cell_outcome *o)
+{
+        bool all = o->state == CELL_STATE_ROLLED_BACK, any = all && o->calls_total > 0;
+
+        for (size_t i = 0; i < o->n_calls && !any; i++)
+                any = o->calls[i].in_block;
+        if (!any)
+                return;
+        json_out_begin(out, "sent", '[');
+        for (size_t i = 0; i < o->n_calls; i++) {
+                const struct cell_call *c = &o->calls[i];
+                if (!c->used || !(all || c->in_block))
+                        continue;
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "server", c->server);
+                json_out_text(out, "tool", c->tool);
+                json_out_text(out, "outcome", c->pending ? "in doubt" : c->ok ? "ok" : "failed");
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+}
+
+void result_content_structured(struct json_out *out, const struct cell_outcome *o,
+                               const struct result_view *view)
+{
+        if (o->files_total > 0)
+                put_files(out, o);
+        if (o->displays_total > 0)
+                put_displays(out, o, view);
+        put_sent(out, o);
+}
+
+static void begin_block(struct json_out *out, const char *type)
+{
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "type", type);
+}
+
+/* The text is base64: it was checked. */
+static void put_data(struct json_out *out, const char *key, const struct cell_display *d)
+{
+        json_out_string(out, key, buffer_bytes(&d->data), d->data.length);
+}
+
+static void put_resource(struct json_out *out, const struct cell_display *d, size_t index,
+                         const char *session, size_t most)
+{
+        char uri[URI_MAX];
+
+        snprintf(uri, sizeof(uri), "cloister://sessions/%s/displays/%zu", session, index + 1);
+        begin_block(out, "resource");
+        json_out_begin(out, "resource", '{');
+        json_out_text(out, "uri", uri);
+        json_out_text(out, "mimeType", d->mime_type);
+        if (d->is_text)
+                put_text(out, d, most);
+        else
+                put_data(out, "blob", d);
+        json_out_end(out, '}');
+        json_out_end(out, '}');
+}
+
+static void put_display_link(struct json_out *out, const struct cell_display *d, size_t index,
+                             const struct result_view *view)
+{
+        char name[64];
+
+        snprintf(name, sizeof(name), "display-%zu", index + 1);
+        begin_block(out, "resource_link");
+        put_uri(out, "uri", index, view);
+        json_out_text(out, "name", name);
+        json_out_text(out, "mimeType", d->mime_type);
+        json_out_int(out, "size", bytes_of(d));
+        json_out_end(out, '}');
+}
+
+void result_content_put_display(struct json_out *out, const struct cell_outcome *o, size_t index,
+                                const struct result_view *view)
+{
+        const struct cell_display *d = &o->displays[index];
+        size_t most = share_of(o, view);
+        unsigned kinds = view->kinds;
+        bool picture = !d->is_text && is_picture(d->mime_type);
+        bool audio = !d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO;
+
+        if (d->is_block) {
+                if ((kinds & CONTENT_AUDIO || strcmp(d->mime_type, "audio") != 0) &&
+                    (kinds & CONTENT_LINKS || strcmp(d->mime_type, "resource_link") != 0))
+                        json_out_raw(out, NULL, buffer_bytes(&d->data), d->data.length);
+                return;
+        }
+        if (result_content_is_linked(o, index, view)) {
+                if (kinds & CONTENT_LINKS)
+                        put_display_link(out, d, index, view);
+                return;
+        }
+        if (is_too_large(d))
+                return;
+        if (picture || audio) {
+                begin_block(out, picture ? "image" : "audio");
+                put_data(out, "data", d);
+                json_out_text(out, "mimeType", d->mime_type);
+                json_out_end(out, '}');
+        } else if (d->is_text && is_kind(d->mime_type, "text/")) {
+                begin_block(out, "text");
+                put_text(out, d, most);
+                json_out_end(out, '}');
+        } else {
+                put_resource(out, d, index, view->session, most);
+        }
+}
+
+static void put_link(struct json_out *out, const struct cell_file *file, const char *session)
+{
+        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(URI_MAX);
+        const char *slash = strrchr(file->path, '/');
+
+        int r = result_content_file_uri(session, file->path, &uri);
+        if (r < 0)
+                json_out_fail(out, r);
+        begin_block(out, "resource_link");
+        json_out_string(out, "uri", buffer_bytes(&uri), uri.length);
+        json_out_text(out, "name", slash ? slash + 1 : file->path);
+        json_out_text(out, "mimeType", file->mime_type);
+        json_out_int(out, "size", file->size);
+        json_out_end(out, '}');
+}
+
+void result_content_append(struct json_out *out, const struct cell_outcome *o,
+                           const struct result_view *view)
+{
+        for (size_t i = 0; i < o->n_displays; i++)
+                result_content_put_display(out, o, i, view);
+        for (size_t i = 0; i < o->n_files && view->kinds & CONTENT_LINKS; i++)
+                put_link(out, &o->files[i], view->session);
+}

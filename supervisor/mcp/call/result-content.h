@@ -1,0 +1,76 @@
+/*
+ * The displays and files of a cell as content of a CallToolResult.
+ *
+ * Images that models can read (PNG, JPEG, GIF, WebP up to CONTENT_IMAGE_MAX) become image content,
+ * audio becomes audio content, text becomes text, everything else an embedded resource; files, and
+ * what is larger than its share of the result, become resource links. Kinds that the client's protocol version lacks are left out; the text and
+ * structuredContent name all of them.
+ */
+#pragma once
+
+#include "base/buffer.h"
+#include "base/json-out.h"
+#include "supervisor/mcp/resources/resource-uri.h"
+#include "supervisor/session/cell/cell.h"
+
+enum {
+        /* Bytes of base64: the limit of the largest providers of models for one image. */
+        CONTENT_IMAGE_MAX = 5 * 1024 * 1024,
+
+        /* Kinds of content that came with later versions of the protocol. */
+        CONTENT_AUDIO = 1 << 0, /* 2025-03-26 */
+        CONTENT_LINKS = 1 << 1, /* 2025-06-18 */
+        CONTENT_ALL = CONTENT_AUDIO | CONTENT_LINKS,
+};
+
+/* JSON Schema of the members that result_content_structured() adds. */
+#define RESULT_CONTENT_SCHEMA                                                                      \
+        "\"displays\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"         \
+        "\"mime_type\":{\"type\":\"string\"},\"bytes\":{\"type\":\"integer\"},"                    \
+        "\"text\":{\"type\":\"string\"},\"resource\":{\"type\":\"string\",\"description\":"        \
+        "\"URI of the whole, which is not shown\"}},\"required\":[\"mime_type\",\"bytes\"]}},"     \
+        "\"displays_total\":{\"type\":\"integer\"},"                                               \
+        "\"files\":{\"type\":\"array\",\"description\":\"below /workspace/out, made or changed "   \
+        "by "                                                                                      \
+        "this "                                                                                    \
+        "call\",\"items\":{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\"},"    \
+        "\"size\":{\"type\":\"integer\"},\"mime_type\":{\"type\":\"string\"}},"                    \
+        "\"required\":[\"path\",\"size\"]}},"                                                      \
+        "\"files_total\":{\"type\":\"integer\"},"                                                  \
+        "\"sent\":{\"type\":\"array\",\"description\":\"tool calls of a call that was rolled "     \
+        "back\",\"items\":{\"type\":\"object\",\"properties\":{\"server\":{\"type\":\"string\"},"  \
+        "\"tool\":{\"type\":\"string\"},\"outcome\":{\"type\":\"string\",\"enum\":[\"ok\","        \
+        "\"failed\",\"in doubt\"]}},\"required\":[\"server\",\"tool\",\"outcome\"]}}"
+
+/* "cloister://sessions/NAME/files/PATH", percent-encoded. Returns 0 or negative errno. */
+int result_content_file_uri(const char *session, const char *path, struct buffer *to);
+
+/* How displays and files are shown. */
+struct result_view {
+        const char *session;
+        uint64_t cell;  /* whose displays are kept if they are not shown; 0: they are shown cut */
+        size_t most;    /* characters of all displays together, but for images and audio */
+        unsigned kinds; /* CONTENT_… */
+};
+
+/* Whether a display is not part of the result: it is a resource, whole. */
+bool result_content_is_linked(const struct cell_outcome *outcome, size_t index,
+                              const struct result_view *view);
+/* Its URI. */
+struct resource_uri result_content_uri(size_t index, const struct result_view *view);
+
+/* Appends lines for the text that name displays and files, if there are any. */
+int result_content_text(const struct cell_outcome *outcome, const struct result_view *view,
+                        struct buffer *to);
+
+/* Adds "displays", "files" and "sent" to structuredContent. */
+void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
+                               const struct result_view *view);
+
+/* Appends one display as a block, if the client knows its kind. */
+void result_content_put_display(struct json_out *out, const struct cell_outcome *outcome,
+                                size_t index, const struct result_view *view);
+
+/* Appends blocks to the array. */
+void result_content_append(struct json_out *out, const struct cell_outcome *outcome,
+                           const struct result_view *view);

@@ -1,0 +1,599 @@
+/* Outcome of a cell -> CallToolResult. */
+#include "supervisor/mcp/call/result.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json-out.h"
+#include "base/json.h"
+#include "supervisor/mcp/call/network.h"
+#include "supervisor/mcp/call/receipt.h"
+#include "supervisor/mcp/call/result-content.h"
+
+enum {
+        TEXT_MAX = 64 * 1024 * 1024,
+        QUEUED_WORTH_TELLING_US = 10000,
+        ERROR_TYPE_MAX = 256,
+};
+
+const char result_schema[] =
+        "{\"type\":\"object\",\"properties\":{"
+        "\"status\":{\"type\":\"string\",\"enum\":[\"ok\",\"error\",\"exit\",\"timeout\","
+        "\"cancelled\","
+        "\"oom\",\"killed\",\"running\",\"busy\"]},"
+        "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
+        "\"value\":{\"type\":\"object\",\"description\":\"of the last expression\",\"properties\":{"
+        "\"repr\":{\"type\":\"string\"},\"json\":{}},\"required\":[\"repr\"]},"
+        "\"error\":{\"type\":\"object\",\"properties\":{\"type\":{\"type\":\"string\"},"
+        "\"message\":{\"type\":\"string\"},\"traceback\":{\"type\":\"string\"},"
+        "\"line\":{\"type\":\"integer\"}},\"required\":[\"type\",\"message\"]},"
+        "\"notice\":{\"type\":\"string\",\"description\":\"what is unusual about the end or the "
+        "state\"},"
+        "\"running\":{\"type\":\"object\",\"description\":\"what the session runs, status busy\","
+        "\"properties\":{\"code\":{\"type\":\"string\"},\"duration_ms\":{\"type\":\"number\"},"
+        "\"last_line\":{\"type\":\"string\"}}},"
+        "\"earlier\":{\"type\":\"string\",\"description\":\"result of an earlier call that no call "
+        "has had\"},"
+        "\"exit_code\":{\"type\":\"integer\"},\"signal\":{\"type\":\"string\"},"
+        "\"tool_calls\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+        "\"server\":{\"type\":\"string\"},\"tool\":{\"type\":\"string\"},\"ok\":{\"type\":"
+        "\"boolean\"},"
+        "\"pending\":{\"type\":\"boolean\"},\"duration_ms\":{\"type\":\"number\"},"
+        "\"sent_bytes\":{\"type\":\"integer\"},\"received_bytes\":{\"type\":\"integer\"}},"
+        "\"required\":[\"server\",\"tool\",\"ok\",\"duration_ms\"]}},"
+        "\"tool_calls_total\":{\"type\":\"integer\"},"
+        "\"duration_ms\":{\"type\":\"number\"},\"queued_ms\":{\"type\":\"number\"},"
+        "\"cpu_ms\":{\"type\":\"number\"},\"peak_memory_bytes\":{\"type\":\"integer\"},"
+        "\"session\":{\"type\":\"string\"},"
+        "\"state\":{\"type\":\"string\",\"enum\":[\"new\",\"kept\",\"restored\",\"rolled_back\",\"lost\"]},"
+        "\"checkpoint\":{\"type\":\"boolean\",\"description\":\"the end of this call was kept as the checkpoint\"},"
+        "\"truncated\":{\"type\":\"object\",\"properties\":{\"stdout_bytes\":{\"type\":\"integer\"}"
+        ","
+        "\"stderr_bytes\":{\"type\":\"integer\"},\"resource\":{\"type\":\"string\","
+        "\"description\":\"URI of the whole\"},\"stderr_resource\":{\"type\":\"string\"}}}"
+        "," RECEIPT_SCHEMA "," NETWORK_SCHEMA "," RESULT_CONTENT_SCHEMA
+        "},\"required\":[\"status\",\"session\"]}";
+
+/* The parts that text and structuredContent share, truncated once. */
+struct parts {
+        struct buffer streams[CELL_STREAMS];
+        bool cut[CELL_STREAMS];
+        struct buffer repr, message, traceback, shown, notice;
+        struct buffer links[CELL_STREAMS]; /* URI of the whole, where it was cut and is kept */
+        bool repr_cut;
+        const char *type;                      /* of the error, or NULL */
+        const struct session_running *running; /* status busy */
+};
+
+static void parts_init(struct parts *p)
+{
+        *p = (struct parts){};
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                buffer_init(&p->streams[i], TEXT_MAX);
+                buffer_init(&p->links[i], TEXT_MAX);
+        }
+        buffer_init(&p->repr, TEXT_MAX);
+        buffer_init(&p->message, TEXT_MAX);
+        buffer_init(&p->traceback, TEXT_MAX);
+        buffer_init(&p->shown, TEXT_MAX);
+        buffer_init(&p->notice, TEXT_MAX);
+}
+
+static void parts_done(struct parts *p)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                buffer_done(&p->streams[i]);
+                buffer_done(&p->links[i]);
+        }
+        buffer_done(&p->repr);
+        buffer_done(&p->message);
+        buffer_done(&p->traceback);
+        buffer_done(&p->shown);
+        buffer_done(&p->notice);
+}
+
+static int append(struct buffer *b, const char *text)
+{
+        return buffer_append(b, text, strlen(text));
+}
+
+static int append_piece(void *data, const char *text, size_t n)
+{
+        return buffer_append(data, text, n);
+}
+
+/* A line of Cloister's; the text in it may end within a character. */
+static int append_checked(struct buffer *b, const char *text)
+{
+        struct utf8_stream stream = {};
+        int r = utf8_feed(&stream, text, strlen(text), append_piece, b);
+
+        return r < 0 ? r : utf8_finish(&stream, append_piece, b);
+}
+
+static int cut_member(yyjson_val *object, const char *key, size_t most, struct buffer *to,
+                      bool *cut)
+{
+        size_t n = 0;
+        const char *text = json_string(object, key, &n);
+
+        *cut = false;
+        return text ? output_cut(text, n, most, to, cut) : 0;
+}
+
+static const char *fate_of_state(const struct cell_outcome *o)
+{
+        if (o->state == CELL_STATE_LOST)
+                return "; the session's variables and files are lost";
+        if (o->state == CELL_STATE_RESTORED || o->state == CELL_STATE_ROLLED_BACK)
+                return "; ";
+        return o->status == CELL_OK || o->state == CELL_STATE_NONE ? "" : "; variables are kept";
+}
+
+static int append_line(struct buffer *to, const char *before, const char *text)
+{
+        int r = append(to, to->length > 0 ? "\n" : "");
+
+        if (r >= 0)
+                r = append(to, before);
+        return r < 0 ? r : append_checked(to, text);
+}
+
+/* Notices besides status and output, one line each in structuredContent; none for a normal end. */
+static int collect_notice(const struct cell_outcome *o, const struct result_options *options,
+                          struct buffer *to)
+{
+        const char *const notes[] = {o->block, o->note, o->owner};
+        bool has_why = o->why[0] && !o->error_type;
+        int r = 0;
+
+        if (options->said && *options->said)
+                r = append_line(to, "", options->said);
+        if (r >= 0 && o->before[0])
+                r = append_line(to,
+                                "new session: the earlier one's variables and files were lost: ",
+                                o->before);
+        if (r >= 0 && has_why)
+                r = append_line(to, "", o->why);
+        if (r >= 0 && has_why)
+                r = append(to, fate_of_state(o));
+        if (r >= 0 && o->restored[0])
+                r = has_why ? append_checked(to, o->restored) : append_line(to, "", o->restored);
+        for (size_t i = 0; i < ARRAY_SIZE(notes) && r >= 0; i++)
+                r = *notes[i] ? append_line(to, "", notes[i]) : r;
+        if (r >= 0)
+                r = network_append_refusals(o, to);
+        if (r >= 0 && options->from[CELL_STDOUT].characters + options->from[CELL_STDERR].characters)
+                r = append_line(to, "", "the output begins where the last answer ended");
+        if (r >= 0 && options->earlier && options->earlier->length > 0)
+                r = append_line(to, "", "an earlier call has ended: its result follows at the end");
+        return r;
+}
+
+/* The URI of each truncated output, in the text and in structuredContent. */
+static int collect_links(const struct result_options *options, bool has_ended, struct parts *p)
+{
+        static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
+        int r = 0;
+
+        for (int i = 0; i < CELL_STREAMS && r >= 0; i++) {
+                if (p->cut[i] && !has_ended)
+                        r = append_line(&p->notice, names[i],
+                                        " was cut; the result at the end names all of it");
+                p->cut[i] |= options->was_cut[i];
+                if (!options->whole[i] || !p->cut[i])
+                        continue;
+                r = resource_uri_append(options->whole[i], &p->links[i]);
+                if (r >= 0)
+                        r = buffer_printf(&p->notice, "%s%s was cut; all of it is the resource ",
+                                          p->notice.length > 0 ? "\n" : "", names[i]);
+                if (r >= 0)
+                        r = buffer_append(&p->notice, buffer_bytes(&p->links[i]),
+                                          p->links[i].length);
+        }
+        return r;
+}
+
+static struct result_view view_of(const struct result_options *options)
+{
+        return (struct result_view){.session = options->session,
+                                    .cell = options->cell,
+                                    .most = options->max_output,
+                                    .kinds = options->kinds};
+}
+
+static int collect(const struct cell_outcome *o, const struct result_options *options,
+                   struct parts *p)
+{
+        const struct result_view view = view_of(options);
+        size_t most = options->max_output;
+        bool cut;
+        int r = 0;
+
+        for (int i = 0; i < CELL_STREAMS && r >= 0; i++)
+                r = capture_render_shown(&o->streams[i], options->from[i], most, &p->streams[i],
+                                         &p->cut[i]);
+        if (r >= 0)
+                r = cut_member(o->value, "repr", most, &p->repr, &p->repr_cut);
+        if (r >= 0)
+                r = cut_member(o->error, "message", most, &p->message, &cut);
+        if (r >= 0)
+                r = cut_member(o->error, "traceback", most, &p->traceback, &cut);
+        if (r >= 0)
+                r = result_content_text(o, &view, &p->shown);
+        if (r >= 0)
+                r = collect_notice(o, options, &p->notice);
+        if (r >= 0)
+                r = collect_links(options, o->status != CELL_RUNNING, p);
+        if (o->error)
+                p->type = json_string(o->error, "type", NULL);
+        if (o->error_type && r >= 0) {
+                p->type = o->error_type;
+                r = append_checked(&p->message, o->why);
+        }
+        return r;
+}
+
+/* Appends text that begins a new line. */
+static int append_block(struct buffer *to, const char *before, const struct buffer *text)
+{
+        int r = 0;
+
+        if (text->length == 0)
+                return 0;
+        if (to->length > 0 && buffer_bytes(to)[to->length - 1] != '\n')
+                r = append(to, "\n");
+        if (r >= 0)
+                r = append(to, before);
+        return r < 0 ? r : buffer_append(to, buffer_bytes(text), text->length);
+}
+
+/* Whether text of the code begins like the line that append_status() writes, or could be taken for it:
+ * after blanks and signs, with letters of other alphabets, with characters that are not seen. */
+static bool looks_like_status(const struct buffer *text)
+{
+        const char *at = text->length > 0 ? buffer_bytes(text) : "";
+        const char *end = at + text->length;
+        size_t letters = 0;
+
+        for (; at < end && letters < 6; at++) {
+                unsigned char c = (unsigned char)*at;
+                if (c >= 0x7f || (c < 0x20 && !isspace(c)))
+                        return true;
+                if (isalpha(c) && tolower(c) != "status"[letters++])
+                        return false;
+        }
+        return letters == 6;
+}
+
+/*
+ * What Cloister says of the call, in the first line: everything after it is from the code. A line at
+ * the end could not be told from one that the code has printed.
+ */
+static int append_status(const struct cell_outcome *o, const struct buffer *notice,
+                         struct buffer *to)
+{
+        size_t pending = 0;
+
+        int r = buffer_printf(to, "status: %s", cell_status_name(o->status));
+        if (r >= 0 && o->has_exit_code)
+                r = buffer_printf(to, " (exit code %d)", o->exit_code);
+        for (size_t i = 0; i < o->n_calls; i++)
+                pending += o->calls[i].pending;
+        if (r >= 0 && o->status != CELL_OK && o->calls_total > 0)
+                r = buffer_printf(to, "; tool calls sent: %llu, without an answer: %zu",
+                                  (unsigned long long)o->calls_total, pending);
+        const char *text = buffer_bytes(notice);
+        for (size_t at = 0; at < notice->length && r >= 0;) {
+                const char *end = memchr(text + at, '\n', notice->length - at);
+                size_t n = end ? (size_t)(end - text) - at : notice->length - at;
+                r = append(to, "; ");
+                if (r >= 0)
+                        r = buffer_append(to, text + at, n);
+                at += n + 1;
+        }
+        return r;
+}
+
+/* From the code that runs, as all text after the first line. */
+static int append_running(const struct session_running *running, struct buffer *to)
+{
+        int r = append_line(to, "running: ", running->code);
+
+        return r < 0 || !running->line[0] ? r : append_line(to, "last line: ", running->line);
+}
+
+/* What the code printed, returned or raised. */
+static int append_output(const struct parts *p, struct buffer *to)
+{
+        int r = append_block(to, "", &p->streams[CELL_STDOUT]);
+
+        if (r >= 0)
+                r = append_block(to, "[stderr]\n", &p->streams[CELL_STDERR]);
+        if (r >= 0)
+                r = append_block(to, "value: ", &p->repr);
+        if (r >= 0)
+                r = append_block(to, "", &p->traceback);
+        if (r >= 0 && p->type && p->traceback.length == 0) {
+                _cleanup_buffer_ struct buffer line = BUFFER_INIT(TEXT_MAX);
+                r = buffer_printf(&line, "%.*s: ", ERROR_TYPE_MAX, p->type);
+                if (r >= 0)
+                        r = buffer_append(&line, buffer_bytes(&p->message), p->message.length);
+                if (r >= 0)
+                        r = append_block(to, "", &line);
+        }
+        if (r >= 0 && p->running)
+                r = append_running(p->running, to);
+        return r < 0 ? r : append_block(to, "", &p->shown);
+}
+
+/* The text. Never empty: one client shows "{}" in place of an empty text. */
+static int make_text(const struct cell_outcome *o, const struct result_options *options,
+                     const struct parts *p, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer output = BUFFER_INIT(TEXT_MAX);
+
+        int r = append_output(p, &output);
+        if (r >= 0 && (o->status != CELL_OK || p->notice.length > 0 || looks_like_status(&output)))
+                r = append_status(o, &p->notice, to);
+        if (r >= 0 && to->length == 0 && output.length == 0)
+                r = append(to, "ok, no output");
+        if (r >= 0)
+                r = append_block(to, "", &output);
+        if (r < 0 || !options->earlier)
+                return r;
+        return append_block(to, "[result of an earlier call]\n", options->earlier);
+}
+
+static void put_buffer(struct json_out *out, const char *key, const struct buffer *b)
+{
+        json_out_string(out, key, buffer_bytes(b), b->length);
+}
+
+static void put_text(struct json_out *out, const char *key, const struct buffer *b)
+{
+        if (b->length > 0)
+                put_buffer(out, key, b);
+}
+
+/* Milliseconds, below 10 ms with decimals. */
+static void put_ms(struct json_out *out, const char *key, uint64_t us)
+{
+        const char text[] = {(char)('0' + us / 1000), '.', (char)('0' + us / 100 % 10),
+                             (char)('0' + us / 10 % 10)};
+
+        if (us < 10000)
+                json_out_raw(out, key, text, us % 100 < 10 ? 3 : 4);
+        else
+                json_out_int(out, key, us / 1000);
+}
+
+/* The value has json besides its repr if both are within the limit. */
+static void put_value(struct json_out *out, const struct cell_outcome *o, const struct parts *p,
+                      size_t most)
+{
+        yyjson_val *json = yyjson_obj_get(o->value, "json");
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(most + 1);
+
+        if (!o->value)
+                return;
+        json_out_begin(out, "value", '{');
+        put_buffer(out, "repr", &p->repr);
+        if (json && !p->repr_cut && json_append(&text, json) >= 0 &&
+            text.length + p->repr.length <= most)
+                json_out_raw(out, "json", buffer_bytes(&text), text.length);
+        json_out_end(out, '}');
+}
+
+static void put_error(struct json_out *out, const struct cell_outcome *o, const struct parts *p)
+{
+        int64_t line;
+
+        if (!p->type)
+                return;
+        size_t n = strnlen(p->type, ERROR_TYPE_MAX);
+        if (n == ERROR_TYPE_MAX) {
+                /* Cut before the start of a character. */
+                while (n > 0 && ((unsigned char)p->type[n] & 0xc0) == 0x80)
+                        n--;
+        }
+        json_out_begin(out, "error", '{');
+        json_out_string(out, "type", p->type, n);
+        put_buffer(out, "message", &p->message);
+        put_text(out, "traceback", &p->traceback);
+        if (json_int64(yyjson_obj_get(o->error, "line"), &line) == 0)
+                json_out_int(out, "line", line);
+        json_out_end(out, '}');
+}
+
+static void put_calls(struct json_out *out, const struct cell_outcome *o)
+{
+        if (o->calls_total == 0)
+                return;
+        json_out_begin(out, "tool_calls", '[');
+        for (size_t i = 0; i < o->n_calls; i++) {
+                const struct cell_call *c = &o->calls[i];
+                if (!c->used)
+                        continue;
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "server", c->server);
+                json_out_text(out, "tool", c->tool);
+                json_out_bool(out, "ok", c->ok);
+                if (c->pending)
+                        json_out_bool(out, "pending", true);
+                put_ms(out, "duration_ms", c->duration_us);
+                if (c->sent_bytes > 0)
+                        json_out_int(out, "sent_bytes", (int64_t)c->sent_bytes);
+                if (c->received_bytes > 0)
+                        json_out_int(out, "received_bytes", (int64_t)c->received_bytes);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+        json_out_int(out, "tool_calls_total", o->calls_total);
+}
+
+static void put_signal(struct json_out *out, int number)
+{
+        char text[32];
+        const char *name = sigabbrev_np(number);
+
+        if (number == 0)
+                return;
+        if (name)
+                snprintf(text, sizeof(text), "SIG%s", name);
+        else
+                snprintf(text, sizeof(text), "SIG%d", number);
+        json_out_text(out, "signal", text);
+}
+
+static void put_running(struct json_out *out, const struct session_running *running)
+{
+        if (!running)
+                return;
+        json_out_begin(out, "running", '{');
+        json_out_text(out, "code", running->code);
+        put_ms(out, "duration_ms", running->duration_us);
+        if (running->line[0])
+                json_out_text(out, "last_line", running->line);
+        json_out_end(out, '}');
+}
+
+static void put_truncated(struct json_out *out, const struct cell_outcome *o, const struct parts *p)
+{
+        if (!p->cut[CELL_STDOUT] && !p->cut[CELL_STDERR])
+                return;
+        json_out_begin(out, "truncated", '{');
+        if (p->cut[CELL_STDOUT])
+                json_out_int(out, "stdout_bytes", o->streams[CELL_STDOUT].bytes);
+        if (p->cut[CELL_STDERR])
+                json_out_int(out, "stderr_bytes", o->streams[CELL_STDERR].bytes);
+        bool both = p->links[CELL_STDOUT].length > 0;
+        put_text(out, "resource", &p->links[both ? CELL_STDOUT : CELL_STDERR]);
+        if (both)
+                put_text(out, "stderr_resource", &p->links[CELL_STDERR]);
+        json_out_end(out, '}');
+}
+
+static void put_structured(struct json_out *out, const struct cell_outcome *o,
+                           const struct result_options *options, const struct parts *p,
+                           size_t shown)
+{
+        const struct result_view view = view_of(options);
+
+        json_out_begin(out, "structuredContent", '{');
+        json_out_text(out, "status", cell_status_name(o->status));
+        put_text(out, "stdout", &p->streams[CELL_STDOUT]);
+        put_text(out, "stderr", &p->streams[CELL_STDERR]);
+        put_value(out, o, p, view.most);
+        put_error(out, o, p);
+        put_text(out, "notice", &p->notice);
+        put_running(out, p->running);
+        if (options->earlier)
+                put_text(out, "earlier", options->earlier);
+        if (o->has_exit_code)
+                json_out_int(out, "exit_code", o->exit_code);
+        put_signal(out, o->signal);
+        result_content_structured(out, o, &view);
+        put_calls(out, o);
+        if (o->duration_us > 0) {
+                put_ms(out, "duration_ms", o->duration_us);
+                if (o->status != CELL_RUNNING)
+                        put_ms(out, "cpu_ms", o->cpu_us);
+        }
+        if (o->queued_us >= QUEUED_WORTH_TELLING_US)
+                put_ms(out, "queued_ms", o->queued_us);
+        if (o->memory_peak > 0)
+                json_out_int(out, "peak_memory_bytes", o->memory_peak);
+        receipt_put(out, o, options->cell, shown);
+        network_put(out, o);
+        json_out_text(out, "session", view.session);
+        if (o->state != CELL_STATE_NONE)
+                json_out_text(out, "state", cell_state_name(o->state));
+        if (o->is_checkpoint)
+                json_out_bool(out, "checkpoint", true);
+        put_truncated(out, o, p);
+        json_out_end(out, '}');
+}
+
+static int render(const struct cell_outcome *o, const struct result_options *options,
+                  struct parts *p, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        const struct result_view view = view_of(options);
+        struct json_out out = {.to = to};
+
+        int r = collect(o, options, p);
+        if (r >= 0)
+                r = make_text(o, options, p, &text);
+        if (r < 0)
+                return r;
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "content", '[');
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "type", "text");
+        put_buffer(&out, "text", &text);
+        json_out_end(&out, '}');
+        result_content_append(&out, o, &view);
+        json_out_end(&out, ']');
+        put_structured(&out, o, options, p, text.length);
+        json_out_bool(&out, "isError", o->status != CELL_OK && o->status != CELL_RUNNING);
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+int result_render(const struct cell_outcome *outcome, const struct result_options *options,
+                  struct buffer *to)
+{
+        struct parts parts;
+
+        parts_init(&parts);
+        int r = render(outcome, options, &parts, to);
+        parts_done(&parts);
+        return r;
+}
+
+int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
+                       struct buffer *to)
+{
+        struct parts parts;
+
+        parts_init(&parts);
+        int r = collect(outcome, options, &parts);
+        if (r >= 0)
+                r = make_text(outcome, options, &parts, to);
+        parts_done(&parts);
+        return r;
+}
+
+int result_render_busy(const struct session_running *running, const char *why, const char *session,
+                       struct buffer *to)
+{
+        struct cell_outcome outcome = {.status = CELL_BUSY};
+        const struct result_options options = {.session = session,
+                                               .max_output = OUTPUT_CHARACTERS_MAX};
+        struct parts parts;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome.streams[i]);
+        snprintf(outcome.why, sizeof(outcome.why), "%s", why);
+        parts_init(&parts);
+        parts.running = running->code[0] ? running : NULL;
+        int r = render(&outcome, &options, &parts, to);
+        parts_done(&parts);
+        return r;
+}
+
+int result_render_refusal(const char *type, const char *message, const char *session,
+                          struct buffer *to)
+{
+        struct cell_outcome outcome = {.status = CELL_ERROR, .error_type = type};
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome.streams[i]);
+        snprintf(outcome.why, sizeof(outcome.why), "%s", message);
+        const struct result_options options = {.session = session,
+                                               .max_output = OUTPUT_CHARACTERS_MAX};
+        return result_render(&outcome, &options, to);
+}

@@ -1,0 +1,267 @@
+/* Methods of the MCP server. */
+#include "supervisor/mcp/methods.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/json-out.h"
+#include "base/log.h"
+#include "rpc/client-request.h"
+#include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/publish/published-call.h"
+#include "supervisor/mcp/resources/resources.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/mcp/subscriptions.h"
+#include "supervisor/mcp/tasks/task-methods.h"
+#include "supervisor/mcp/tool-call.h"
+#include "supervisor/mcp/tool-list.h"
+#include "supervisor/mcp/tool.h"
+
+enum { SMALL_MAX = 1024 * 1024 };
+
+static const char *const version_names[] = {
+        [MCP_2024_11_05] = "2024-11-05",
+        [MCP_2025_03_26] = "2025-03-26",
+        [MCP_2025_06_18] = "2025-06-18",
+        [MCP_2025_11_25] = "2025-11-25",
+};
+static_assert(ARRAY_SIZE(version_names) == MCP_VERSION_MAX, "a name a version");
+
+/* Private: the lists name the user's servers. Short-lived: upstream servers may be starting. */
+static const struct caching list_caching = {.ttl_ms = 5000, .scope = "private"};
+
+static void choose_version(struct mcp_peer *peer, yyjson_val *params)
+{
+        const char *asked = json_string(params, "protocolVersion", NULL);
+
+        peer->version = MCP_2025_11_25;
+        for (int i = 0; i < MCP_VERSION_MAX; i++) {
+                if (strcmp(asked, version_names[i]) == 0)
+                        peer->version = (enum mcp_version)i;
+        }
+}
+
+static int put_instructions(struct json_out *out, struct mcp_peer *peer, enum mcp_era era,
+                            struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
+
+        int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer, era, NULL),
+                                         &text, err);
+        if (r >= 0)
+                json_out_string(out, "instructions", buffer_bytes(&text), text.length);
+        return r;
+}
+
+#define CAPABILITIES                                                                               \
+        "\"completions\":{},\"logging\":{},\"prompts\":{\"listChanged\":true},"                    \
+        "\"resources\":{\"listChanged\":true,\"subscribe\":true},\"tools\":{\"listChanged\":true}"
+
+static void put_text(struct json_out *out, const char *key, const char *json)
+{
+        json_out_raw(out, key, json, strlen(json));
+}
+
+static void answer_made(struct reply *reply, int r, const struct buffer *result,
+                        const struct error *err)
+{
+        if (r >= 0)
+                reply_result(reply, result);
+        else
+                reply_error(reply, JSONRPC_INTERNAL_ERROR,
+                            error_is_set(err) ? err->text : strerror(-r));
+}
+
+/* Refuses what the schema and "Lifecycle" of revision 2025-03-26 do not allow. */
+static bool refuse_initialize(yyjson_val *params, struct reply *reply)
+{
+        const char *why = NULL;
+
+        if (reply->batch) {
+                reply_error(reply, JSONRPC_INVALID_REQUEST,
+                            "initialize must not be part of a batch");
+                return true;
+        }
+        if (!yyjson_is_str(yyjson_obj_get(params, "protocolVersion")))
+                why = "params.protocolVersion must be a string";
+        else if (!yyjson_is_obj(yyjson_obj_get(params, "capabilities")))
+                why = "params.capabilities must be an object";
+        else if (!mcp_is_implementation(yyjson_obj_get(params, "clientInfo")))
+                why = "params.clientInfo must be an object with strings name and version";
+        if (why)
+                reply_error(reply, JSONRPC_INVALID_PARAMS, why);
+        return why;
+}
+
+void mcp_note_can(struct mcp_server *server, unsigned can)
+{
+        if (!(can & ~server->can))
+                return;
+        server->can |= can;
+        if (server->tools.add_client)
+                server->tools.add_client(server->tools.data, server->can);
+}
+
+/* One that is too large counts as empty. */
+static void keep_capabilities(struct mcp_peer *peer, yyjson_val *capabilities)
+{
+        buffer_consume(&peer->capabilities, peer->capabilities.length);
+        if (json_append(&peer->capabilities, capabilities) < 0)
+                log_warning("a client's capabilities were dropped: more than %d bytes",
+                            PEER_CAPABILITIES_MAX);
+}
+
+static void on_initialize(const struct mcp_request *request, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
+        struct json_out out = {.to = &result};
+        struct error err = {};
+
+        if (refuse_initialize(request->params, reply))
+                return;
+        choose_version(request->peer, request->params);
+        mcp_note_client(request->peer,
+                        json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
+        keep_capabilities(request->peer, yyjson_obj_get(request->params, "capabilities"));
+        request->peer->initialized = true;
+        request->peer->can = client_can_read(yyjson_obj_get(request->params, "capabilities"));
+        mcp_note_can(request->peer->server, request->peer->can);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "protocolVersion", version_names[request->peer->version]);
+        put_text(&out, "capabilities",
+                 request->peer->version >= MCP_2025_11_25
+                         ? "{" CAPABILITIES ",\"tasks\":{\"list\":{},\"cancel\":{},"
+                           "\"requests\":{\"tools\":{\"call\":{}}}}}"
+                         : "{" CAPABILITIES "}");
+        put_text(&out, "serverInfo", mcp_server_info);
+        int r = put_instructions(&out, request->peer, ERA_LEGACY, &err);
+        json_out_end(&out, '}');
+        answer_made(reply, r < 0 ? r : out.error, &result, &err);
+}
+
+static void on_discover(const struct mcp_request *request, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
+        struct json_out out = {.to = &result};
+        struct error err = {};
+
+        reply->caching = &list_caching;
+        json_out_begin(&out, NULL, '{');
+        put_text(&out, "supportedVersions", "[\"" MCP_MODERN_VERSION "\"]");
+        put_text(&out, "capabilities",
+                 "{" CAPABILITIES ",\"extensions\":{\"" TASKS_EXTENSION "\":{}}}");
+        int r = put_instructions(&out, request->peer, ERA_MODERN, &err);
+        json_out_end(&out, '}');
+        answer_made(reply, r < 0 ? r : out.error, &result, &err);
+}
+
+static void on_ping(const struct mcp_request *request, struct reply *reply)
+{
+        reply_empty(reply);
+}
+
+static void on_set_level(const struct mcp_request *request, struct reply *reply)
+{
+        if (mcp_log_level_read(yyjson_obj_get(request->params, "level"),
+                               &request->peer->log_level) < 0)
+                reply_error(
+                        reply, JSONRPC_INVALID_PARAMS,
+                        "params.level must be debug, info, notice, warning, error, critical, alert or emergency");
+        else
+                reply_empty(reply);
+}
+
+void mcp_client_is_ready(struct mcp_peer *peer, enum mcp_era era)
+{
+        struct mcp_server *server = peer->server;
+
+        server->tools.start(server->tools.data, mcp_profile(peer, era), TOOL_SERVERS_UNKNOWN);
+        sessions_expect(server->sessions, mcp_profile(peer, era));
+}
+
+/* run_python, then the tools of the config. */
+static int append_tools(const struct mcp_request *request, struct buffer *to, struct error *err)
+{
+        const struct buffer *tool = tool_list_get(request->peer, request->era, err);
+        struct json_out out = {.to = to};
+
+        if (!tool)
+                return -ENOMEM;
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "tools", '[');
+        json_out_buffer(&out, NULL, tool);
+        published_put(request->peer->server, request->peer->principal, PUBLISHED_TOOL, &out);
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+static void on_tools_list(const struct mcp_request *request, struct reply *reply)
+{
+        struct mcp_server *server = request->peer->server;
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        struct error err = {};
+
+        if (!mcp_request_is_first_page(request)) {
+                reply_error(reply, JSONRPC_INVALID_PARAMS, "unknown cursor: the list has one page");
+                return;
+        }
+        int r = append_tools(request, &result, &err);
+        if (r >= 0)
+                subscription_list_sent(request, LIST_TOOLS);
+        reply->caching = &list_caching;
+        answer_made(reply, r, &result, &err);
+        subscriptions_lists_changed(server, NULL);
+        mcp_client_is_ready(request->peer, request->era);
+}
+
+static const struct method {
+        const char *name;
+        unsigned eras;
+        void (*handle)(const struct mcp_request *request, struct reply *reply);
+} methods[] = {
+        {"initialize", ERA_LEGACY, on_initialize},
+        {"ping", ERA_LEGACY, on_ping},
+        {"logging/setLevel", ERA_LEGACY, on_set_level},
+        {"server/discover", ERA_MODERN, on_discover},
+        {"subscriptions/listen", ERA_MODERN, subscriptions_listen},
+        {"tools/list", ERA_LEGACY | ERA_MODERN, on_tools_list},
+        {"tools/call", ERA_LEGACY | ERA_MODERN, tools_call},
+        {"tasks/get", ERA_LEGACY | ERA_MODERN, tasks_get},
+        {"tasks/cancel", ERA_LEGACY | ERA_MODERN, tasks_cancel},
+        {"tasks/result", ERA_LEGACY, tasks_result},
+        {"tasks/list", ERA_LEGACY, tasks_list},
+        {"tasks/update", ERA_MODERN, tasks_update},
+        {"prompts/list", ERA_LEGACY | ERA_MODERN, published_list_prompts},
+        {"prompts/get", ERA_LEGACY | ERA_MODERN, published_call_prompt},
+        {"completion/complete", ERA_LEGACY | ERA_MODERN, published_complete},
+        {"resources/list", ERA_LEGACY | ERA_MODERN, resources_list},
+        {"resources/templates/list", ERA_LEGACY | ERA_MODERN, resources_templates},
+        {"resources/read", ERA_LEGACY | ERA_MODERN, resources_read},
+        {"resources/subscribe", ERA_LEGACY, resources_subscribe},
+        {"resources/unsubscribe", ERA_LEGACY, resources_unsubscribe},
+};
+
+static const struct method *find_method(const struct jsonrpc_message *message)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (jsonrpc_method_is(message, methods[i].name))
+                        return &methods[i];
+        }
+        return NULL;
+}
+
+void mcp_method_run(const struct jsonrpc_message *message, const struct mcp_request *request,
+                    struct reply *reply)
+{
+        const struct method *method = find_method(message);
+
+        if (method && (method->eras & request->era))
+                method->handle(request, reply);
+        else if (method && method->eras == ERA_MODERN)
+                reply_error(reply, JSONRPC_INVALID_PARAMS,
+                            "params._meta has no string " META_VERSION);
+        else
+                reply_error(reply, JSONRPC_METHOD_NOT_FOUND, "method not found");
+}

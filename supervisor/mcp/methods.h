@@ -1,0 +1,19 @@
+/* The methods that a client calls. */
+#pragma once
+
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/reply.h"
+#include "supervisor/mcp/request.h"
+
+struct mcp_peer;
+struct mcp_server;
+
+/* Runs the method of the message, which answers and frees the reply. */
+void mcp_method_run(const struct jsonrpc_message *message, const struct mcp_request *request,
+                    struct reply *reply);
+
+/* A client can be asked for this (bits of client_can): servers are told. */
+void mcp_note_can(struct mcp_server *server, unsigned can);
+
+/* The client has its first answers: starts the servers whose tools are not cached, and sandboxes for its sessions. */
+void mcp_client_is_ready(struct mcp_peer *peer, enum mcp_era era);

@@ -1,0 +1,226 @@
+/* Results of published code. */
+#include "supervisor/mcp/publish/published-result.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json-out.h"
+#include "base/utf8.h"
+#include "supervisor/mcp/call/result-content.h"
+#include "supervisor/mcp/call/result.h"
+#include "supervisor/session/cell/content-block.h"
+#include "supervisor/session/cell/output.h"
+
+enum { ITEMS_MAX = 1000, COMPLETIONS_MAX = 100, TEXT_MAX = 64 * 1024 * 1024, WHY_MAX = 2048 };
+
+static void put_value(struct json_out *out, const char *key, yyjson_val *value)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        int r = json_append(&text, value);
+
+        if (r < 0)
+                json_out_fail(out, r);
+        else
+                json_out_raw(out, key, buffer_bytes(&text), text.length);
+}
+
+static void put_text_block(struct json_out *out, const char *text, size_t n)
+{
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "type", "text");
+        json_out_string(out, "text", text, n);
+        json_out_end(out, '}');
+}
+
+const char *published_failure(const struct cell_outcome *o, char *to, size_t size)
+{
+        const char *type = json_string(o->error, "type", NULL);
+        const char *message = json_string(o->error, "message", NULL);
+
+        if (o->status == CELL_OK)
+                return NULL;
+        if (o->error_type)
+                snprintf(to, size, "%s", o->why);
+        else if (o->status != CELL_ERROR)
+                snprintf(to, size, "%s%s%s", cell_status_name(o->status), *o->why ? ": " : "",
+                         o->why);
+        else if (type && strcmp(type, "cloister.ArgumentError") != 0 &&
+                 strncmp(type, "cloister.", 9) != 0)
+                snprintf(to, size, "%s%s%s", type, message && *message ? ": " : "",
+                         message ? message : "");
+        else
+                snprintf(to, size, "%s", message ? message : "the code failed");
+        utf8_trim(to);
+        return to;
+}
+
+/* Kinds that came with later versions are left out. */
+static bool is_known(yyjson_val *block, unsigned kinds)
+{
+        const char *type = json_string(block, "type", NULL);
+
+        return (kinds & CONTENT_AUDIO || strcmp(type, "audio") != 0) &&
+               (kinds & CONTENT_LINKS || strcmp(type, "resource_link") != 0);
+}
+
+static int put_blocks(struct json_out *out, yyjson_val *list, unsigned kinds)
+{
+        yyjson_val *block;
+        size_t i, n;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ITEMS_MAX)
+                return -EBADMSG;
+        yyjson_arr_foreach (list, i, n, block) {
+                if (content_block_check(block, NULL) < 0)
+                        return -EBADMSG;
+                if (is_known(block, kinds))
+                        put_value(out, NULL, block);
+        }
+        return 0;
+}
+
+static int put_printed(struct json_out *out, const struct cell_outcome *o, size_t most)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+        bool cut;
+
+        int r = capture_render(&o->streams[CELL_STDOUT], most, &text, &cut);
+        if (r >= 0 && text.length > 0)
+                put_text_block(out, buffer_bytes(&text), text.length);
+        return r;
+}
+
+/* What was printed, what was emitted and displayed, what was returned or why there is nothing. */
+static int render_tool(struct json_out *out, const struct cell_outcome *o,
+                       const struct published_view *view, unsigned kinds, size_t most)
+{
+        yyjson_val *content = yyjson_obj_get(o->output, "content");
+        yyjson_val *structured = yyjson_obj_get(o->output, "structured");
+        char why[WHY_MAX];
+        const char *failure = published_failure(o, why, sizeof(why));
+        const struct result_view shown = {
+                .session = "published", .most = most * o->n_displays, .kinds = kinds};
+
+        json_out_begin(out, "content", '[');
+        int r = put_printed(out, o, most);
+        for (size_t i = 0; i < o->n_displays; i++)
+                result_content_put_display(out, o, i, &shown);
+        if (r >= 0 && !failure && put_blocks(out, content, kinds) < 0)
+                failure = "the result has another form than MCP's";
+        if (r >= 0 && !failure && view->structured && !yyjson_is_obj(structured))
+                failure = "the result does not fit the outputSchema";
+        if (failure)
+                put_text_block(out, failure, strlen(failure));
+        json_out_end(out, ']');
+        if (!failure && view->structured)
+                put_value(out, "structuredContent", structured);
+        json_out_bool(out, "isError", failure != NULL);
+        return r;
+}
+
+static int render_prompt(struct json_out *out, const struct cell_outcome *o, unsigned kinds)
+{
+        yyjson_val *list = yyjson_obj_get(o->output, "messages"), *message;
+        size_t i, n;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ITEMS_MAX)
+                return -EBADMSG;
+        json_out_begin(out, "messages", '[');
+        yyjson_arr_foreach (list, i, n, message) {
+                yyjson_val *role = yyjson_obj_get(message, "role");
+                yyjson_val *content = yyjson_obj_get(message, "content");
+
+                if ((!yyjson_equals_str(role, "user") && !yyjson_equals_str(role, "assistant")) ||
+                    content_block_check(content, NULL) < 0)
+                        return -EBADMSG;
+                if (!is_known(content, kinds))
+                        continue;
+                json_out_begin(out, NULL, '{');
+                put_value(out, "role", role);
+                put_value(out, "content", content);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+        return 0;
+}
+
+static int render_resource(struct json_out *out, const struct cell_outcome *o,
+                           const struct published_view *view)
+{
+        yyjson_val *list = yyjson_obj_get(o->output, "contents"), *item;
+        size_t i, n;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ITEMS_MAX)
+                return -EBADMSG;
+        json_out_begin(out, "contents", '[');
+        yyjson_arr_foreach (list, i, n, item) {
+                yyjson_val *uri = yyjson_obj_get(item, "uri");
+                yyjson_val *mime_type = yyjson_obj_get(item, "mimeType");
+                bool text = yyjson_is_str(yyjson_obj_get(item, "text"));
+
+                if (content_resource_check(item, false, NULL) < 0)
+                        return -EBADMSG;
+                json_out_begin(out, NULL, '{');
+                if (uri)
+                        put_value(out, "uri", uri);
+                else
+                        json_out_text(out, "uri", view->uri);
+                if (mime_type)
+                        put_value(out, "mimeType", mime_type);
+                else if (*view->mime_type)
+                        json_out_text(out, "mimeType", view->mime_type);
+                put_value(out, text ? "text" : "blob",
+                          yyjson_obj_get(item, text ? "text" : "blob"));
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+        return 0;
+}
+
+static int render_completion(struct json_out *out, const struct cell_outcome *o)
+{
+        yyjson_val *list = yyjson_obj_get(o->output, "values"), *value;
+        int64_t total = 0;
+        size_t i, n;
+
+        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > COMPLETIONS_MAX ||
+            json_int64(yyjson_obj_get(o->output, "total"), &total) < 0 || total < 0)
+                return -EBADMSG;
+        json_out_begin(out, "completion", '{');
+        json_out_begin(out, "values", '[');
+        yyjson_arr_foreach (list, i, n, value) {
+                if (!yyjson_is_str(value))
+                        return -EBADMSG;
+                put_value(out, NULL, value);
+        }
+        json_out_end(out, ']');
+        json_out_int(out, "total", total);
+        json_out_bool(out, "hasMore", total > (int64_t)n);
+        json_out_end(out, '}');
+        return 0;
+}
+
+int published_render(const struct cell_outcome *o, const struct published_view *view,
+                     unsigned kinds, size_t most, struct buffer *to)
+{
+        struct json_out out = {.to = to};
+        int r;
+
+        json_out_begin(&out, NULL, '{');
+        switch (view->what) {
+        case RESULT_OF_TOOL:
+                r = render_tool(&out, o, view, kinds, most);
+                break;
+        case RESULT_OF_PROMPT:
+                r = render_prompt(&out, o, kinds);
+                break;
+        case RESULT_OF_RESOURCE:
+                r = render_resource(&out, o, view);
+                break;
+        default:
+                r = render_completion(&out, o);
+        }
+        json_out_end(&out, '}');
+        return r < 0 ? r : out.error;
+}

@@ -1,0 +1,70 @@
+/* A call of something published, from its first run to its answer (published-call.h). */
+#pragma once
+
+#include "policy/config/config.h"
+#include "policy/image.h"
+#include "rpc/client-ask.h"
+#include "supervisor/mcp/publish/published-result.h"
+#include "supervisor/mcp/publish/request-state.h"
+#include "supervisor/mcp/reply.h"
+#include "supervisor/mcp/request.h"
+
+struct mcp_call;
+
+enum {
+        PUBLISHED_REQUESTS_MAX = 16,     /* questions at once */
+        PUBLISHED_CALL_MS = 3600 * 1000, /* of one call, with the answers; of legacy clients */
+        PUBLISHED_KEY_MAX = 64,
+};
+
+/* Buffers hold JSON. */
+struct published_run {
+        struct mcp_call *call;
+        struct config *config;                /* a reference */
+        const struct config_published *entry; /* in it */
+        struct published_view view;
+        const char *kind, *method;     /* literals */
+        char profile[IMAGE_NAME_SIZE]; /* of the client, or "" */
+        bool modern;
+        struct buffer name;         /* of the entry, as text */
+        struct buffer arguments;    /* an object; empty: none */
+        struct buffer capabilities; /* of the client; the same */
+        struct buffer answers;      /* members of an object, without braces */
+        struct buffer questions;    /* of the last round: an object, for its state */
+        struct buffer complete;     /* {"name", "value", "context"}; empty: not asked for */
+        yyjson_doc *
+                early; /* an object: what a modern client has answered before it was asked, or NULL */
+        unsigned rounds; /* runs before this one */
+        uint64_t until_us;
+        /* What a legacy client is being asked. */
+        struct published_question {
+                struct client_ask ask; /* first */
+                struct mcp_call *call;
+                bool open;
+                char key[PUBLISHED_KEY_MAX + 1];
+        } asked[PUBLISHED_REQUESTS_MAX];
+        size_t n_questions, n_open;
+};
+
+/* Whether the client may be asked: a modern one only where the specification lets a result ask ("Multi Round-Trip
+ * Requests", "Supported Requests"). */
+static inline bool published_may_ask(const struct published_run *run)
+{
+        return !run->modern || run->view.what != RESULT_OF_COMPLETION;
+}
+
+/* NULL: out of memory. method: a literal. */
+struct published_run *published_run_new(const struct mcp_request *request,
+                                        const struct config_published *entry,
+                                        enum published_what what, const char *method);
+/* Withdraws what the client is being asked. NULL is allowed. Returns NULL. */
+struct published_run *published_run_free(struct published_run *run);
+void published_run_withdraw(struct published_run *run);
+/* Starts a run of the code. */
+int published_run_start(struct mcp_call *call, struct error *err);
+/* Answers with the outcome, and frees the call. */
+void published_run_answer(struct mcp_call *call, struct cell_outcome *outcome);
+/* The call ends without a result. */
+void published_fail(struct mcp_call *call, const char *why);
+/* The same for a request that has no call yet. A tool's failure is for the model, as its result. */
+void published_refuse(enum published_what what, struct reply *reply, const char *why);

@@ -1,0 +1,282 @@
+/* Files of sessions and the catalogue of tools, read for clients. */
+#include "supervisor/mcp/resources/resource-read.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/utf8.h"
+#include "rpc/background.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/resources/catalogue-text.h"
+#include "supervisor/mcp/resources/resource-contents.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/mcp/tool-list.h"
+#include "supervisor/session/file-read.h"
+
+enum { RESOURCE_FILE_MAX = 16 * 1024 * 1024 }; /* a larger file is refused */
+
+static const struct caching caching = {.ttl_ms = 0, .scope = "private"};
+
+struct resource_read {
+        struct resource_read *next;
+        struct mcp_server *server;
+        struct mcp_peer *peer; /* NULL: it has ended */
+        struct mcp_principal *principal;
+        struct reply reply;
+        struct resource_uri uri;
+        bool cancelled;
+        struct tools_job *job; /* of the catalogue; else the worker reads a file */
+};
+
+/* The catalogue of tools, rendered from a copy. */
+struct tools_job {
+        struct background_job job; /* first */
+        struct resource_read *read;
+        struct resource_uri uri;
+        struct buffer catalogue, result;
+        int r;
+};
+
+static void read_free(struct resource_read *read)
+{
+        struct resource_read **at = &read->server->reads;
+
+        while (*at != read)
+                at = &(*at)->next;
+        *at = read->next;
+        reply_done(&read->reply);
+        if (read->job)
+                background_cancel(&read->job->job);
+        free(read);
+}
+
+static const char *mime_type_of(const struct resource_read *read)
+{
+        const struct resource *known = resource_store_find(&read->principal->store, &read->uri);
+
+        return known ? known->mime_type : "application/octet-stream";
+}
+
+static bool is_text(const char *mime_type, const struct buffer *content)
+{
+        const unsigned char *s = (const unsigned char *)buffer_bytes(content);
+
+        if (strncmp(mime_type, "text/", 5) != 0 && strcmp(mime_type, "application/json") != 0 &&
+            strcmp(mime_type, "image/svg+xml") != 0)
+                return false;
+        for (size_t i = 0; i < content->length;) {
+                int n = utf8_next(s + i, content->length - i);
+                if (n <= 0)
+                        return false;
+                i += (size_t)n;
+        }
+        return true;
+}
+
+static int append_contents(const struct resource_read *read, const struct buffer *content,
+                           struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(4 * RESOURCE_URI_MAX);
+        _cleanup_buffer_ struct buffer blob = BUFFER_INIT(RESULT_MAX);
+        const char *mime_type = mime_type_of(read);
+        bool text = is_text(mime_type, content);
+        const struct buffer *shown = text ? content : &blob;
+        struct json_out out = {.to = to};
+
+        int r = resource_uri_append(&read->uri, &uri);
+        if (r >= 0 && !text)
+                r = base64_append(&blob, buffer_bytes(content), content->length);
+        resource_begin_contents(&out, buffer_bytes(&uri), uri.length, mime_type);
+        json_out_string(&out, text ? "text" : "blob", shown->length > 0 ? buffer_bytes(shown) : "",
+                        shown->length);
+        resource_end_contents(&out);
+        return r < 0 ? r : out.error;
+}
+
+/* To the protocol a missing file and a missing session are the same. */
+static void answer_error(struct resource_read *read, const struct error *error)
+{
+        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(4 * RESOURCE_URI_MAX);
+        /* EIO: the worker could not read it. */
+        bool missing = error->code == ENOENT || error->code == EINVAL || error->code == EIO;
+
+        if (missing && resource_uri_append(&read->uri, &uri) >= 0)
+                resource_reply_not_found(&read->reply, buffer_bytes(&uri), uri.length, error->text);
+        else
+                reply_error(&read->reply, JSONRPC_INTERNAL_ERROR, error->text);
+}
+
+static void on_read(void *data, struct buffer *content, const struct error *error)
+{
+        struct resource_read *read = data;
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        if (!read->cancelled && error) {
+                answer_error(read, error);
+        } else if (!read->cancelled) {
+                int r = append_contents(read, content, &result);
+                read->reply.caching = &caching;
+                reply_made(&read->reply, r, &result);
+        }
+        read_free(read);
+}
+
+/* Takes ownership of the reply; answers it and returns NULL when out of memory. */
+static struct resource_read *read_new(const struct mcp_request *request,
+                                      const struct resource_uri *uri, struct reply *reply)
+{
+        struct mcp_server *server = request->peer->server;
+        struct resource_read *read = calloc(1, sizeof(*read));
+
+        if (!read) {
+                reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                return NULL;
+        }
+        *read = (struct resource_read){.next = server->reads,
+                                       .server = server,
+                                       .peer = request->peer,
+                                       .principal = request->peer->principal,
+                                       .reply = *reply,
+                                       .uri = *uri};
+        *reply = (struct reply){};
+        server->reads = read;
+        return read;
+}
+
+void resource_read_file(const struct mcp_request *request, const struct resource_uri *uri,
+                        struct reply *reply)
+{
+        struct mcp_server *server = request->peer->server;
+        struct resource_read *read = read_new(request, uri, reply);
+        char key[SESSION_KEY_MAX + 1];
+        struct error err = {};
+
+        if (!read)
+                return;
+        session_key_make(read->principal->name, uri->session, key);
+        if (session_file_read(server->sessions, key, uri->path, RESOURCE_FILE_MAX, on_read, read,
+                              &err) < 0) {
+                answer_error(read, &err);
+                read_free(read);
+        }
+}
+
+static int render_tools(const struct tools_job *job, struct buffer *to)
+{
+        struct resource text = {.head = BUFFER_INIT(CATALOGUE_TEXT_MAX)};
+        int r = job->uri.path[0]
+                        ? catalogue_append_server(&job->catalogue, job->uri.path, &text.head)
+                        : catalogue_append_text(&job->catalogue, &text.head);
+
+        if (r >= 0)
+                r = resource_append_contents(&text, &job->uri, to);
+        buffer_done(&text.head);
+        return r;
+}
+
+static void run_tools(struct background_job *job)
+{
+        struct tools_job *tools = (void *)job;
+
+        tools->r = render_tools(tools, &tools->result);
+}
+
+static void free_tools(struct background_job *job)
+{
+        struct tools_job *tools = (void *)job;
+
+        background_free(tools->catalogue.data, tools->catalogue.allocated);
+        background_free(tools->result.data, tools->result.allocated);
+        free(tools);
+}
+
+static void on_tools(struct background_job *job)
+{
+        struct tools_job *tools = (void *)job;
+        struct resource_read *read = tools->read;
+        struct error err = {};
+
+        read->job = NULL;
+        if (tools->r == -ENOENT) {
+                error_set(&err, ENOENT, "there is no such server: cloister://tools names them");
+                answer_error(read, &err);
+        } else {
+                read->reply.caching = &caching;
+                reply_made(&read->reply, tools->r, &tools->result);
+        }
+        read_free(read);
+        free_tools(job);
+}
+
+void resource_read_tools(const struct mcp_request *request, const struct resource_uri *uri,
+                         struct reply *reply)
+{
+        struct mcp_server *server = request->peer->server;
+        static const struct background_kind kind = {run_tools, on_tools, free_tools};
+        const struct buffer *catalogue = tool_list_catalogue(request->peer, request->era, NULL);
+        struct resource_read *read = read_new(request, uri, reply);
+        struct tools_job *job = read ? calloc(1, sizeof(*job)) : NULL;
+
+        if (!read)
+                return;
+        if (job) {
+                *job = (struct tools_job){.read = read, .uri = *uri};
+                buffer_init(&job->catalogue, CATALOGUE_TEXT_MAX);
+                buffer_init(&job->result, RESULT_MAX);
+        }
+        if (!job || !catalogue ||
+            buffer_append(&job->catalogue, buffer_bytes(catalogue), catalogue->length) < 0) {
+                reply_error(&read->reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                free(job);
+                read_free(read);
+                return;
+        }
+        read->job = job;
+        background_start(&job->job, &kind, server->base);
+}
+
+static struct resource_read *find_pending(const struct mcp_peer *peer, yyjson_val *id)
+{
+        for (struct resource_read *read = peer->server->reads; read; read = read->next) {
+                if (read->peer == peer && !read->cancelled &&
+                    jsonrpc_id_equals(reply_id(&read->reply), id))
+                        return read;
+        }
+        return NULL;
+}
+
+bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id)
+{
+        return find_pending(peer, id) != NULL;
+}
+
+static void cancel(struct resource_read *read)
+{
+        read->cancelled = true;
+        reply_nothing(&read->reply);
+        if (read->job)
+                read_free(read);
+}
+
+bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+{
+        struct resource_read *read = find_pending(peer, request_id);
+
+        if (read)
+                cancel(read);
+        return read;
+}
+
+void resource_read_drop(struct mcp_peer *peer)
+{
+        for (struct resource_read *read = peer->server->reads, *next; read; read = next) {
+                next = read->next;
+                if (read->peer != peer)
+                        continue;
+                read->peer = NULL;
+                if (!read->cancelled)
+                        cancel(read);
+        }
+}

@@ -1,0 +1,33 @@
+/* Messages to clients. */
+#include "supervisor/mcp/sink.h"
+
+#include "rpc/jsonrpc.h"
+
+void mcp_sink_send(struct mcp_sink *sink, const struct buffer *bytes, bool answers, int code)
+{
+        const struct mcp_message message = {
+                .bytes = buffer_bytes(bytes),
+                .n = bytes->length,
+                .answers = answers,
+                .code = code,
+        };
+
+        if (sink)
+                sink->calls->send(sink, &message);
+}
+
+void mcp_sink_unanswered(struct mcp_sink *sink)
+{
+        if (sink && sink->calls->unanswered)
+                sink->calls->unanswered(sink);
+}
+
+void mcp_sink_notify(struct mcp_sink *sink, const char *method, const struct buffer *params)
+{
+        _cleanup_buffer_ struct buffer message = BUFFER_INIT(RESULT_MAX);
+
+        int r = jsonrpc_append_notification(&message, method, params ? buffer_bytes(params) : NULL,
+                                            params ? params->length : 0);
+        if (r >= 0)
+                mcp_sink_send(sink, &message, false, 0);
+}

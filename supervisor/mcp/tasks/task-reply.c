@@ -1,0 +1,441 @@
+/* The life of tasks. */
+#include "supervisor/mcp/tasks/task-reply.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/state.h"
+#include "supervisor/mcp/subscriptions.h"
+
+enum { SMALL = 1024 }; /* bytes of an error that is always kept */
+
+static int64_t now_ms(void)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_REALTIME, &now);
+        return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- the end ---- */
+
+static void drop_payload(struct mcp_task *task)
+{
+        task->principal->tasks.bytes -= task->payload.allocated;
+        buffer_done(&task->payload);
+}
+
+static void task_free(struct mcp_task *task)
+{
+        struct tasks *tasks = &task->principal->tasks;
+
+        if (task->gone)
+                *task->gone = true;
+        if (task->announced) {
+                TAILQ_REMOVE(&tasks->list, task, link);
+                tasks->n--;
+        }
+        if (task->reply)
+                task->reply->task = NULL;
+        drop_payload(task);
+        while (task->waiters) {
+                struct task_waiter *waiter = task->waiters;
+                task->waiters = waiter->next;
+                tasks->n_waiting--;
+                reply_error(&waiter->reply, JSONRPC_INVALID_PARAMS,
+                            "the task's time to live is over");
+                free(waiter);
+        }
+        reply_done(&task->origin);
+        event_free(task->timer);
+        free(task);
+}
+
+void tasks_done(struct tasks *tasks)
+{
+        struct mcp_task *task, *next;
+
+        for (task = tasks->n > 0 ? TAILQ_FIRST(&tasks->list) : NULL; task; task = next) {
+                next = TAILQ_NEXT(task, link);
+                task_free(task);
+        }
+}
+
+/* What the request itself would have been answered with, and which task it belongs to. */
+static int append_result(const struct mcp_task *task, struct buffer *to)
+{
+        const struct buffer *payload = &task->payload;
+        int r = buffer_printf(to, "{\"_meta\":{\"" META_RELATED_TASK "\":{\"taskId\":\"%s\"}}",
+                              task->id);
+
+        if (r >= 0 && payload->length > 2)
+                r = buffer_append(to, ",", 1);
+        return r < 0 ? r : buffer_append(to, buffer_bytes(payload) + 1, payload->length - 1);
+}
+
+static void answer_error(struct mcp_task *task, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(TASK_RESULT_MAX);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        int64_t code = JSONRPC_INTERNAL_ERROR;
+
+        if (task->payload.length > 0)
+                json_parse(buffer_bytes(&task->payload), task->payload.length, &doc, NULL);
+        yyjson_val *error = yyjson_doc_get_root(doc), *more = yyjson_obj_get(error, "data");
+        const char *message = json_string(error, "message", NULL);
+        json_int64(yyjson_obj_get(error, "code"), &code);
+        bool has_data = more && json_append(&data, more) >= 0;
+        reply_error_data(reply, (int)code, message ? message : "the result is lost",
+                         has_data ? &data : NULL);
+}
+
+void task_answer_result(struct mcp_task *task, struct reply *reply)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        task->read = true;
+        if (task->status == TASK_CANCELLED) {
+                reply_error(reply, JSONRPC_INVALID_REQUEST, "the task was cancelled");
+        } else if (task->status == TASK_FAILED) {
+                answer_error(task, reply);
+        } else {
+                int r = append_result(task, &result);
+                reply_made(reply, r, &result);
+        }
+}
+
+/* Tells those that wait for the end, or want to know of it. */
+static void tell_end(struct mcp_task *task)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        struct tasks *tasks = &task->principal->tasks;
+        struct json_out out = {.to = &params};
+
+        while (task->waiters) {
+                struct task_waiter *waiter = task->waiters;
+                task->waiters = waiter->next;
+                tasks->n_waiting--;
+                task_answer_result(task, &waiter->reply);
+                free(waiter);
+        }
+        json_out_begin(&out, NULL, '{');
+        task_put_legacy(&out, task);
+        json_out_end(&out, '}');
+        if (task->peer && out.error >= 0)
+                mcp_sink_notify(task->peer->legacy.reply.sink, "notifications/tasks/status",
+                                &params);
+        subscriptions_task_changed(task->server, task->principal, task);
+}
+
+static void end(struct mcp_task *task, enum task_status status)
+{
+        task->status = status;
+        task->updated_ms = now_ms();
+        task->work = NULL;
+        if (task->reply)
+                task->reply->task = NULL;
+        task->reply = NULL;
+        log_debug("task %.8s… has ended", task->id);
+        tell_end(task);
+}
+
+void task_cancel(struct mcp_task *task)
+{
+        const struct task_work *work = task->work;
+        void *data = task->work_data;
+
+        end(task, TASK_CANCELLED);
+        if (work)
+                work->cancel(data);
+}
+
+/* ---- the client is told ---- */
+
+/* Frees the oldest task that was cancelled or whose result was read. Returns whether there was one. */
+static bool make_room(struct tasks *tasks)
+{
+        struct mcp_task *task;
+
+        TAILQ_FOREACH_REVERSE(task, &tasks->list, task_queue, link)
+        {
+                if (task->read || task->status == TASK_CANCELLED) {
+                        task_free(task);
+                        return true;
+                }
+        }
+        return false;
+}
+
+static void set_timer(struct mcp_task *task, uint64_t ms)
+{
+        struct timeval t = clock_timeval_ms(ms);
+
+        evtimer_add(task->timer, &t);
+}
+
+bool tasks_are_full(struct tasks *tasks)
+{
+        return tasks->n >= TASKS_MAX && !make_room(tasks);
+}
+
+static void put_created(struct json_out *out, const struct mcp_task *task)
+{
+        json_out_begin(out, NULL, '{');
+        if (task->era == ERA_MODERN) {
+                task_put_modern(out, task);
+        } else {
+                json_out_begin(out, "task", '{');
+                task_put_legacy(out, task);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+}
+
+/* The task goes on without the request. */
+void task_announce(struct mcp_task *task)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        struct json_out out = {.to = &result};
+        struct tasks *tasks = &task->principal->tasks;
+        struct reply origin = task->origin;
+
+        task->origin = (struct reply){};
+        task->announced = true;
+        task->serial = ++tasks->serial;
+        if (tasks->n++ == 0)
+                TAILQ_INIT(&tasks->list);
+        TAILQ_INSERT_HEAD(&tasks->list, task, link);
+        uint64_t age = (clock_us() - task->born_us) / 1000;
+        set_timer(task, task->ttl_ms > age ? task->ttl_ms - age : 0);
+        origin.is_task = true;
+        put_created(&out, task);
+        if (task->work)
+                task->work->detach(task->work_data, task->era == ERA_MODERN);
+        log_debug("task %.8s… was created", task->id);
+        reply_made(&origin, out.error, &result);
+}
+
+/* ---- results ---- */
+
+static int keep(struct mcp_task *task, const char *bytes, size_t n)
+{
+        struct tasks *tasks = &task->principal->tasks;
+
+        while (n > SMALL && tasks->bytes + n > TASKS_BYTES_MAX) {
+                if (!make_room(tasks))
+                        return -ENOSPC;
+        }
+        int r = buffer_append(&task->payload, bytes, n);
+        tasks->bytes += task->payload.allocated;
+        return r;
+}
+
+static int keep_error(struct mcp_task *task, int code, const char *message,
+                      const struct buffer *data)
+{
+        _cleanup_buffer_ struct buffer error = BUFFER_INIT(TASK_RESULT_MAX);
+        struct json_out out = {.to = &error};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_int(&out, "code", code);
+        json_out_text(&out, "message", message);
+        if (data)
+                json_out_raw(&out, "data", buffer_bytes(data), data->length);
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : keep(task, buffer_bytes(&error), error.length);
+}
+
+/* A CallToolResult may name its error at its end, as Cloister's do, or anywhere. */
+static bool is_error(const struct buffer *result)
+{
+        static const char yes[] = "\"isError\":true}", no[] = "\"isError\":false}";
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        const char *end = buffer_bytes(result) + result->length;
+
+        if (result->length > sizeof(yes) && memcmp(end - strlen(yes), yes, strlen(yes)) == 0)
+                return true;
+        if (result->length > sizeof(no) && memcmp(end - strlen(no), no, strlen(no)) == 0)
+                return false;
+        return json_parse(buffer_bytes(result), result->length, &doc, NULL) >= 0 &&
+               yyjson_is_true(yyjson_obj_get(yyjson_doc_get_root(doc), "isError"));
+}
+
+/* The client knows of no task: the reply becomes the one to its request. */
+static bool pass_on(struct reply *reply)
+{
+        struct mcp_task *task = reply->task;
+
+        mcp_sink_unref(reply->sink);
+        reply->sink = task->origin.sink;
+        reply->batch = task->origin.batch;
+        reply->task = NULL;
+        task->origin.sink = NULL;
+        task->reply = NULL;
+        task_free(task);
+        return false;
+}
+
+static bool take_result(struct reply *reply, const struct buffer *result)
+{
+        struct mcp_task *task = reply->task;
+
+        /* A question is no result: the task begins once its answers are there. */
+        if (!task->announced && task->required && !reply->input_required &&
+            !tasks_are_full(&task->principal->tasks))
+                task_announce(task);
+        if (!task->announced)
+                return pass_on(reply);
+        reply->task = NULL;
+        task->is_error = is_error(result);
+        bool kept = keep(task, buffer_bytes(result), result->length) >= 0;
+        if (!kept)
+                keep_error(
+                        task, JSONRPC_INTERNAL_ERROR,
+                        "the result was not kept: it is too large, or results that were not read "
+                        "take all the room",
+                        NULL);
+        end(task, kept ? TASK_COMPLETED : TASK_FAILED);
+        return true;
+}
+
+static bool take_error(struct reply *reply, int code, const char *message,
+                       const struct buffer *data)
+{
+        struct mcp_task *task = reply->task;
+
+        if (!task->announced)
+                return pass_on(reply);
+        reply->task = NULL;
+        if (keep_error(task, code, message, data) < 0)
+                log_warning("the error of a task was not kept: out of memory");
+        end(task, TASK_FAILED);
+        return true;
+}
+
+static void leave(struct reply *reply)
+{
+        struct mcp_task *task = reply->task;
+
+        reply->task = NULL;
+        task->reply = NULL;
+        if (task->announced)
+                end(task, TASK_CANCELLED);
+        else
+                task_free(task);
+}
+
+static const struct reply_keeper keeper = {take_result, take_error, leave};
+
+/* ---- the beginning ---- */
+
+static void expire(struct mcp_task *task)
+{
+        if (task->status == TASK_WORKING)
+                task_cancel(task);
+        task_free(task);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct mcp_task *task = data;
+
+        if (task->announced)
+                expire(task);
+        else if (!tasks_are_full(&task->principal->tasks))
+                task_announce(task);
+}
+
+struct mcp_task *task_new(const struct mcp_request *request, uint64_t ttl_ms, struct reply *reply)
+{
+        struct mcp_peer *peer = request->peer;
+        struct mcp_task *task = calloc(1, sizeof(*task));
+        bool legacy = request->era == ERA_LEGACY;
+        struct reply own = {};
+
+        if (!task)
+                return NULL;
+        *task = (struct mcp_task){
+                .server = peer->server,
+                .principal = peer->principal,
+                .peer = legacy ? peer : NULL,
+                .era = request->era,
+                .created_ms = now_ms(),
+                .updated_ms = now_ms(),
+                .born_us = clock_us(),
+                .ttl_ms = ttl_ms,
+                .timer = evtimer_new(peer->server->base, on_timer, task),
+        };
+        buffer_init(&task->payload, TASK_RESULT_MAX);
+        unguessable(task->id);
+        if (!task->timer || reply_init(&own, reply_id(reply),
+                                       legacy ? peer->legacy.reply.sink : reply->sink, NULL) < 0) {
+                reply_done(&own);
+                if (task->timer)
+                        event_free(task->timer);
+                free(task);
+                return NULL;
+        }
+        own.modern = reply->modern;
+        own.task = task;
+        own.keeper = &keeper;
+        task->origin = *reply;
+        *reply = own;
+        return task;
+}
+
+void task_attach(struct reply *reply, const struct task_work *work, void *data)
+{
+        struct mcp_task *task = reply->task;
+
+        task->reply = reply;
+        task->work = work;
+        task->work_data = data;
+}
+
+void task_asks(struct reply *reply)
+{
+        struct mcp_task *task = reply->task;
+
+        task->updated_ms = now_ms();
+        subscriptions_task_changed(task->server, task->principal, task);
+}
+
+void task_announce_after(struct mcp_task *task, uint64_t after_ms)
+{
+        set_timer(task, after_ms);
+}
+
+void tasks_drop_peer(struct mcp_peer *peer)
+{
+        struct tasks *tasks = &peer->principal->tasks;
+        struct mcp_task *task;
+
+        if (tasks->n == 0)
+                return;
+        TAILQ_FOREACH (task, &tasks->list, link) {
+                struct task_waiter **at = &task->waiters;
+
+                while (*at) {
+                        struct task_waiter *waiter = *at;
+                        if (waiter->peer != peer) {
+                                at = &waiter->next;
+                                continue;
+                        }
+                        *at = waiter->next;
+                        tasks->n_waiting--;
+                        reply_nothing(&waiter->reply);
+                        reply_done(&waiter->reply);
+                        free(waiter);
+                }
+                if (task->peer != peer)
+                        continue;
+                task->peer = NULL;
+                if (task->work)
+                        task->work->detach(task->work_data, true);
+        }
+}

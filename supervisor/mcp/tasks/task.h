@@ -1,0 +1,115 @@
+/*
+ * A task: the result of a call, kept for requests that come later, and how clients see it.
+ *
+ * A task belongs to its principal and is kept until its time to live is over, counted from its creation. task-reply.h
+ * creates and ends tasks.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/json-out.h"
+#include "base/unguessable.h"
+#include "supervisor/mcp/reply.h"
+#include "supervisor/mcp/request.h"
+
+struct mcp_peer;
+struct mcp_principal;
+struct mcp_server;
+struct mcp_task;
+
+enum {
+        TASKS_MAX = 128,                    /* of a principal; those that are read make room */
+        TASKS_BYTES_MAX = 64 * 1024 * 1024, /* of their results together */
+        TASK_RESULT_MAX = 32 * 1024 * 1024, /* of one */
+        TASK_WAITERS_MAX = 64,              /* tasks/result of a principal that wait */
+        TASKS_PAGE = 50,                    /* of tasks/list */
+        TASK_TTL_MS = 3600 * 1000, /* if none is asked for; and the longest time of a cell */
+        TASK_TTL_MIN_MS = 1000,
+        TASK_TTL_MAX_MS = 24 * 3600 * 1000,
+        TASK_POLL_MS = 1000,
+        TASK_AFTER_MS = 500,
+        TASK_ID_MAX = 64, /* bytes of an id in a request */
+};
+
+#define TASKS_EXTENSION "io.modelcontextprotocol/tasks"
+
+/* The tasks of a principal. */
+TAILQ_HEAD(task_queue, mcp_task);
+struct tasks {
+        struct task_queue list; /* the newest first; not initialised while n is 0 and serial is 0 */
+        size_t n, bytes, n_waiting;
+        uint64_t serial; /* of the newest */
+};
+
+/* What a task needs of the call that works for it. */
+struct task_work {
+        /* The request was answered with the task: its peer may end. silent: no notifications any more. */
+        void (*detach)(void *data, bool silent);
+        /* No answer is wanted any more; reply.task is forgotten already. */
+        void (*cancel)(void *data);
+        /* Appends what the client is asked for, as inputRequests. Returns 1, 0 if there is nothing, or negative
+         * errno. */
+        int (*append_input)(void *data, struct buffer *to);
+        /* inputResponses, not checked; unknown ones are ignored. It may end the work. */
+        void (*give_input)(void *data, yyjson_val *responses);
+};
+
+enum task_status { TASK_WORKING, TASK_COMPLETED, TASK_FAILED, TASK_CANCELLED, TASK_STATUS_MAX };
+
+/* A tasks/result that waits for the end. */
+struct task_waiter {
+        struct task_waiter *next;
+        struct mcp_peer *peer;
+        struct reply reply;
+};
+
+struct mcp_task {
+        TAILQ_ENTRY(mcp_task) link; /* once it was announced */
+        struct mcp_server *server;
+        struct mcp_principal *principal;
+        struct mcp_peer *
+                peer; /* of a legacy client, for notifications; NULL: it has ended, or a modern one */
+        char id[UNGUESSABLE_LENGTH + 1];
+        uint64_t serial;
+        enum mcp_era era;
+        enum task_status status;
+        bool required;       /* the tool's result is given as a task only */
+        bool announced;      /* the client was told of it */
+        bool read;           /* the client has the result: it may make room for others */
+        bool is_error;       /* of the result: isError */
+        bool *gone;          /* set when it is freed, or NULL */
+        struct reply origin; /* until it is announced: of the request */
+        struct reply *reply; /* the call's, while it works; or NULL */
+        const struct task_work *work;
+        void *work_data;
+        int64_t created_ms, updated_ms; /* of the calendar */
+        uint64_t ttl_ms, born_us;
+        struct event *timer;   /* to be announced, then to be forgotten */
+        struct buffer payload; /* the result, or the error object */
+        struct task_waiter *waiters;
+};
+
+/* The task of this principal, or NULL. */
+struct mcp_task *tasks_find(const struct mcp_principal *principal, const char *id);
+bool task_has_ended(const struct mcp_task *task);
+/* The id of the task that keeps the answer, or NULL. */
+const char *task_id(const struct reply *reply);
+/* Whether the client was told of it. */
+bool task_is_announced(const struct reply *reply);
+
+/* Whether a client's request declares the extension. */
+bool tasks_declared(const struct mcp_request *request);
+/* Answers a request that needs it. */
+void tasks_reply_undeclared(struct reply *reply);
+
+/* Put the members of a task: as 2025-11-25 has them; as 2026-07-28 has them, without the result; and with the
+ * result or with what the client is asked for. */
+void task_put_legacy(struct json_out *out, const struct mcp_task *task);
+void task_put_modern(struct json_out *out, const struct mcp_task *task);
+void task_put_detailed(struct json_out *out, const struct mcp_task *task);
+/* The name of its status in 2025-11-25. */
+const char *task_status_legacy(const struct mcp_task *task);
