@@ -1,22 +1,7 @@
-/*
- * The system call functions of libc that the sources of cloister-module use, with the prototypes of
- * the libc headers.
- *
- * errno is one for all threads: only code that holds the interpreter's lock, or runs alone between
- * clone and exec, may come here. The channel, which several threads use, makes raw calls.
- */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
+/* System calls with errno. */
+#include "sandbox-init/freestanding/calls.h"
+
 #include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/fd.h"

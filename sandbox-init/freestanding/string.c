@@ -1,9 +1,10 @@
-/* Functions for memory and strings. The compiler generates calls of the first four. */
+/* Functions for memory and strings. */
+#include "sandbox-init/freestanding/string.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "sandbox-init/freestanding/format.h"
 

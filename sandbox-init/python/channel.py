@@ -102,7 +102,7 @@ class Channel:
         self.on_probe = None  # (id, payload)
         self.on_need = None  # (id, payload)
         self.on_branch = None  # (kind, id, descriptor)
-        self.on_door = None  # (id, descriptor)
+        self.on_writer = None  # (id, descriptor)
         self._pulled = False  # more frames came while an answer was sent
 
     @property
@@ -256,7 +256,7 @@ class Channel:
         elif kind in (DUMP, LOAD):
             self.on_branch(kind, number, payload)
         elif kind == WRITER:
-            self.on_door(number, payload)
+            self.on_writer(number, payload)
 
     def fail_all(self, answer=_GONE):
         """In a copy that has become the worker: nobody answers the calls of the earlier one, and the threads that read for

@@ -14,12 +14,12 @@ from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plai
 from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
-from cloister.exact import decode, encode_own
 from cloister.files import Files
 from cloister.frames import QUERY, RESULT
 from cloister.import_hook import IPythonFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
+from cloister.json_codec import decode, encode_own
 from cloister.main_loop import MainLoop
 from cloister.namespace import Namespace
 from cloister.script import Script
@@ -86,7 +86,7 @@ class Session:
         self._channel.on_input = self._on_input
         self._copies = Copies(core, self._channel)
         self._channel.on_keep = self._on_keep
-        self._channel.on_door = self._copies.give_door
+        self._channel.on_writer = self._copies.give_writer
         self._blocks = Blocks(core, self._channel, self._copies, self._interrupts, self._main_loop)
         self._branches = Branches(core, self._copies, self._main_loop)
         self._channel.on_branch = self._on_branch

@@ -19,7 +19,8 @@
 #include "sandbox-init/raw.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
-#include "sandbox-init/worker/dump.h"
+#include "sandbox-init/worker/memory/dump.h"
+#include "sandbox-init/worker/memory/load.h"
 #include "sandbox-init/worker/owner.h"
 #include "sandbox-init/worker/thread-id.h"
 

@@ -14,7 +14,7 @@
  *   1. stops itself, once its parent has ended. init takes it as a copy and continues it;
  *   2. waits for COPY_CLEAR from PID 1, which has killed all processes but init and the copies. The
  *      kernel sets the sender's pid of a signal that was sent with kill(), and lets nobody forge an
- *      si_code of SI_USER. That of a checkpoint forks a writer meanwhile for each branch (door.h);
+ *      si_code of SI_USER. That of a checkpoint forks a writer meanwhile for each branch (writer-socket.h);
  *   3. drops what others have sent to it, and makes a process group of its own, which tells init that
  *      it is awake: no other process could;
  *   4. waits for COPY_WAKE or COPY_ROLL_BACK, which init sends when the broker has emptied the channel,
@@ -34,9 +34,9 @@
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/raw.h"
 #include "sandbox-init/worker/channel.h"
-#include "sandbox-init/worker/door.h"
 #include "sandbox-init/worker/thread-id.h"
 #include "sandbox-init/worker/transaction.h"
+#include "sandbox-init/worker/writer-socket.h"
 
 enum { POLL_NS = 100000 };
 
@@ -63,7 +63,7 @@ static const raw_signals all_signals = ~0ULL;
 /* What a copy has while it sleeps. */
 struct sleeper {
         struct transaction transaction;
-        struct door door;
+        struct writer_socket socket;
         int writes_to;    /* in a writer: the descriptor; else -1 */
         raw_signals mask; /* of the worker */
 };
@@ -180,15 +180,17 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
 {
         struct sleeper *sleeper = data;
         const struct transaction *transaction = &sleeper->transaction;
-        const struct door_hooks hooks = {.is_over = was_cleared, .make_writer = make_writer};
+        const struct writer_socket_hooks hooks = {.is_over = was_cleared,
+                                                  .make_writer = make_writer};
 
         while (raw_call(SYS_getppid, 0, 0, 0, 0, 0, 0) == made->helper)
                 pause_a_moment();
         transaction_take(transaction);
         stop();
-        if (sleeper->door.fd < 0)
+        if (sleeper->socket.fd < 0)
                 wait_for_init(COPY_CLEAR, COPY_CLEAR);
-        else if ((sleeper->writes_to = door_wait(&sleeper->door, COPY_CLEAR, &hooks)) >= 0) {
+        else if ((sleeper->writes_to = writer_socket_wait(&sleeper->socket, COPY_CLEAR, &hooks)) >=
+                 0) {
                 /* What code sends to this process runs none of its handlers. */
                 sleeper->mask = made->mask;
                 made->mask = all_signals;
@@ -199,7 +201,7 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         if (wait_for_init(COPY_WAKE, COPY_ROLL_BACK) == COPY_ROLL_BACK)
                 transaction_roll_back(transaction);
         transaction_end();
-        /* All others are copies, which init has stopped. A checkpoint is to answer at its door, now that files are as they will be. */
+        /* All others are copies, which init has stopped. A checkpoint answers on its writer socket, now that files are restored. */
         raw_call(SYS_kill, -1, SIGCONT, 0, 0, 0, 0);
         drop_signals();
         /* Fails if that group has ended: then it stays in its own. */
@@ -231,11 +233,11 @@ PyObject *copy_make(PyObject *has_threads, void (*in_copy)(void *data, struct co
 
 PyObject *copy_keep(PyObject *args, int *is_copy)
 {
-        struct sleeper sleeper = {.door = {.signals = -1}, .writes_to = -1};
+        struct sleeper sleeper = {.socket = {.signals = -1}, .writes_to = -1};
         PyObject *has_threads;
         long long bytes_max;
 
-        if (!py.PyArg_ParseTuple(args, "OLi", &has_threads, &bytes_max, &sleeper.door.fd))
+        if (!py.PyArg_ParseTuple(args, "OLi", &has_threads, &bytes_max, &sleeper.socket.fd))
                 return NULL;
         long r = transaction_begin(&sleeper.transaction, bytes_max);
         if (r < 0)

@@ -30,7 +30,7 @@
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
  *     directory_size(path)  of a directory (a link is none), else -1; the path is bytes
  *     is_tmpfs(path)
- *     copy(threads, bytes, door), rolled_back(): copy.h and transaction.h; copy() returns 0 in the copy
+ *     copy(threads, bytes, socket), rolled_back(): copy.h and transaction.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, number): branch.h; dump() returns (number,) in the branch
  *     forked()          in a child of Python's fork: the channel is not its own
  *

@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "sandbox-init/raw.h"
-#include "sandbox-init/worker/mappings.h"
+#include "sandbox-init/worker/memory/mappings.h"
 
 enum {
         THREAD_BYTES = 0x900, /* of libc's struct of a thread, if that much is mapped */

@@ -10,7 +10,7 @@
 
 #include "sandbox-init/raw.h"
 #include "sandbox-init/setup/layout.h"
-#include "sandbox-init/worker/rollback.h"
+#include "sandbox-init/worker/rollback/rollback.h"
 
 enum { WAIT_S = SNAPSHOT_TIME_MS / 1000 + 1 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "sandbox-init/worker/dump-check.h"
+#include "sandbox-init/worker/memory/dump-check.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { THREAD_POINTER = 0x7000, CHANNEL = 900, SCRATCH_SIZE = 1024 * MAPPING_PAGE };

@@ -16,7 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "sandbox-init/worker/rollback.h"
+#include "sandbox-init/worker/rollback/rollback.h"
 #include "tests/fuzz/fuzz.h"
 
 enum {

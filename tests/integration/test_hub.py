@@ -240,7 +240,7 @@ class Hub(harness.Case):
         server = self.server({"a": harness.fixture(tools={"deny": ["echo"]})})
         code = """
 from cloister.frames import CALL
-from cloister.exact import decode, encode_own
+from cloister.json_codec import decode, encode_own
 channel = tools._channel
 r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "arguments": {}})))
 [r["ok"], r["error"]["kind"], r["error"]["message"]]"""

@@ -14,8 +14,9 @@ SOURCES = os.path.join(HERE, "..", "..", "sandbox-init", "python")
 
 def _load():
     path = os.path.normpath(SOURCES)
+    folders = [path] + [entry.path for entry in os.scandir(path) if entry.is_dir() and not entry.name.startswith("_")]
     spec = importlib.util.spec_from_file_location(
-        "cloister", os.path.join(path, "__init__.py"), submodule_search_locations=[path]
+        "cloister", os.path.join(path, "__init__.py"), submodule_search_locations=folders
     )
     module = importlib.util.module_from_spec(spec)
     sys.modules["cloister"] = module

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sandbox-init/worker/rollback.h"
+#include "sandbox-init/worker/rollback/rollback.h"
 
 static struct snapshot snapshot;
 static struct rollback_report report;

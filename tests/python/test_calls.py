@@ -16,7 +16,7 @@ from cloister.discovery import Discovery
 from cloister.frames import DROP
 from cloister.interrupts import Interrupts
 from cloister.main_loop import MainLoop
-from cloister.offers import OFFERS
+from cloister.resources import OFFERS
 
 EVENTS = {
     "type": "object",

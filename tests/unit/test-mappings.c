@@ -1,4 +1,4 @@
-/* What is mapped into a process, and whole reads and writes (sandbox-init/worker/mappings.h). */
+/* What is mapped into a process, and whole reads and writes (sandbox-init/worker/memory/mappings.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "sandbox-init/raw.h"
-#include "sandbox-init/worker/mappings.h"
+#include "sandbox-init/worker/memory/mappings.h"
 #include "tests/unit/test.h"
 
 /* ASan has its own memory where the scratch memory is to be. */

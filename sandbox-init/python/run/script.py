@@ -1,0 +1,54 @@
+"""What `cloister run` gives to code besides its text: arguments, variables of the environment, its file, standard input."""
+
+import os
+import sys
+
+from cloister import stdio
+from cloister.files import ROOT
+from cloister.json_codec import decode
+from cloister.standard_input import piped
+
+
+class Script:
+    def __init__(self, namespace, channel, files):
+        self._namespace = namespace
+        self._channel = channel
+        self._files = files
+        self._payload = None
+        self._arguments = None
+
+    @property
+    def is_one(self):
+        return self._arguments is not None
+
+    def on_frame(self, payload):
+        self._payload = payload
+
+    def begin(self, source):
+        """Before a cell with this code. Returns its sys.argv, or None."""
+        if self._payload is not None:
+            payload, self._payload = self._payload, None
+            try:
+                self._apply(decode(payload), source)
+            except Exception as error:
+                raise ValueError("script: %r" % error) from None
+        return self._arguments
+
+    def _apply(self, given, code):
+        arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
+        if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
+            raise TypeError("a list of strings and strings are needed")
+        # What fails leaves a session without a script.
+        if given.get("write"):
+            folder, name = os.path.split(file)
+            if folder != ROOT:
+                raise ValueError(file)
+            self._files.write(name, code.encode())
+        os.environ.update(environment)
+        if file is not None:
+            # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.
+            sys.path[0] = os.path.dirname(file)
+            self._namespace["__file__"] = file
+        if source != "none":
+            stdio.replace_input(piped(self._channel, source == "terminal"))
+        self._arguments = arguments

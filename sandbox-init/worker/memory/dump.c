@@ -1,0 +1,194 @@
+/* The memory of this process, written to a pipe (mappings.h says what may be used here). */
+#include "sandbox-init/worker/memory/dump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+#include "sandbox-init/raw.h"
+
+#ifndef ST_RDONLY
+#define ST_RDONLY 1
+#endif
+
+enum { ENTRIES = 512 };
+
+/* /proc/PID/pagemap, Documentation/admin-guide/mm/pagemap.rst */
+#define PAGE_PRESENT (UINT64_C(1) << 63)
+#define PAGE_SWAPPED (UINT64_C(1) << 62)
+#define PAGE_OF_FILE (UINT64_C(1) << 61) /* or shared anonymous memory */
+
+struct scratch {
+        struct mapping list[MAPPINGS_MAX];
+        uint64_t entries[ENTRIES];
+};
+
+static uint64_t scratch_size(void)
+{
+        return (sizeof(struct scratch) + MAPPING_PAGE - 1) & ~(uint64_t)(MAPPING_PAGE - 1);
+}
+
+/* ---- what is to be done with a mapping ---- */
+
+/* Whether the path leads to the file that is mapped, on a file system that cannot be written to. Others
+ * than the sandbox's own directories are the same in each sandbox of the template. */
+static bool is_in_image(struct mapping *m)
+{
+        struct statfs fs;
+        struct stat st;
+
+        if (m->is_cut || m->path[0] != '/')
+                return false;
+        long fd = raw_call(SYS_openat, AT_FDCWD, raw_pointer(m->path), O_PATH | O_CLOEXEC, 0, 0, 0);
+        if (fd < 0)
+                return false;
+        bool is = raw_call(SYS_fstat, fd, raw_pointer(&st), 0, 0, 0, 0) == 0 &&
+                  raw_call(SYS_fstatfs, fd, raw_pointer(&fs), 0, 0, 0, 0) == 0 &&
+                  st.st_ino == m->inode && S_ISREG(st.st_mode) && (fs.f_flags & ST_RDONLY);
+        raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
+        if (is)
+                m->device = st.st_dev;
+        return is;
+}
+
+/* Returns 1: all of its pages are needed, 0: those that were written to, negative errno: it cannot be
+ * copied. A private mapping of another file becomes anonymous memory. */
+static long classify(struct mapping *m)
+{
+        if (m->kind != MAPPING_FILE)
+                return 0;
+        if (m->maps_device != 0 && mapping_starts_with(m, "/memfd:cloister-") &&
+            mapping_ends_with(m, " (deleted)") && !m->is_shared) {
+                m->kind = MAPPING_PROGRAM;
+                return 0;
+        }
+        bool in_image = is_in_image(m);
+        if (m->is_shared && (!in_image || m->prot & PROT_WRITE))
+                return -EBUSY;
+        if (in_image)
+                return 0;
+        m->kind = MAPPING_ANONYMOUS;
+        return 1;
+}
+
+/* ---- pages ---- */
+
+struct writer {
+        long fd, pagemap;
+        uint64_t page;       /* bytes of one of the kernel's */
+        struct dump_run run; /* not written yet */
+        uint64_t *entries;
+};
+
+static long write_run(struct writer *w)
+{
+        const struct dump_run run = w->run;
+
+        w->run.pages = 0;
+        if (run.pages == 0)
+                return 0;
+        long r = whole_write(w->fd, &run, sizeof(run));
+        return r < 0 ? r
+                     : whole_write(w->fd, (const void *)(uintptr_t)run.start,
+                                   run.pages * MAPPING_PAGE);
+}
+
+static long add_page(struct writer *w, uint64_t at)
+{
+        const uint64_t units = w->page / MAPPING_PAGE;
+
+        if (w->run.pages > 0 && w->run.start + w->run.pages * MAPPING_PAGE == at) {
+                w->run.pages += units;
+                return 0;
+        }
+        long r = write_run(w);
+        w->run = (struct dump_run){at, units};
+        return r;
+}
+
+/* Whether the kernel can read the page: one beyond the end of its file cannot be. The bytes are taken for
+ * signals to block: all are blocked. */
+static bool is_readable(uint64_t at)
+{
+        return raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)at, 0, sizeof(uint64_t), 0, 0) !=
+               -EFAULT;
+}
+
+static long add_pages(struct writer *w, uint64_t at, uint64_t n, bool all)
+{
+        for (uint64_t k = 0; k < n; k++) {
+                uint64_t e = w->entries[k], page = at + k * w->page;
+                bool is_own = (e & PAGE_SWAPPED || (e & PAGE_PRESENT && !(e & PAGE_OF_FILE)));
+                if (!is_own && !(all && is_readable(page)))
+                        continue;
+                long r = add_page(w, page);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static long write_pages(struct writer *w, const struct mapping *m, bool all)
+{
+        if (!(m->prot & PROT_READ) && raw_call(SYS_mprotect, (long)m->start,
+                                               (long)(m->end - m->start), PROT_READ, 0, 0, 0) < 0)
+                return 0;
+        for (uint64_t at = m->start; at < m->end;) {
+                uint64_t n = (m->end - at) / w->page;
+                if (n > ENTRIES)
+                        n = ENTRIES;
+                long got = raw_call(SYS_pread64, w->pagemap, raw_pointer(w->entries), (long)(n * 8),
+                                    (long)(at / w->page * 8), 0, 0);
+                if (got != (long)(n * 8))
+                        return got < 0 ? got : -EIO;
+                long r = add_pages(w, at, n, all);
+                if (r < 0)
+                        return r;
+                at += n * w->page;
+        }
+        return write_run(w);
+}
+
+void dump_refuse(long fd, long error)
+{
+        const struct dump_header header = {.magic = DUMP_MAGIC, .refusal = (uint64_t)-error};
+
+        whole_write(fd, &header, sizeof(header));
+}
+
+long dump_write(long fd, struct dump_header *header)
+{
+        struct scratch *s = (struct scratch *)(uintptr_t)SCRATCH_START;
+        uint64_t all[MAPPINGS_MAX / 64];
+
+        long r = scratch_map(scratch_size());
+        if (r < 0)
+                return r;
+        long n = mappings_read(s->list, scratch_size());
+        struct writer w = {.fd = fd, .page = mapping_page_size(), .entries = s->entries};
+        w.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
+                             O_RDONLY | O_CLOEXEC, 0, 0, 0);
+        if (n < 0 || w.pagemap < 0)
+                return n < 0 ? n : w.pagemap;
+        for (long i = 0; i < n; i++) {
+                long whole = classify(&s->list[i]);
+                if (whole < 0)
+                        return whole;
+                uint64_t bit = UINT64_C(1) << (i % 64);
+                all[i / 64] = whole ? all[i / 64] | bit : all[i / 64] & ~bit;
+        }
+        header->n_mappings = (uint64_t)n;
+        header->brk = (uint64_t)raw_call(SYS_brk, 0, 0, 0, 0, 0, 0);
+        r = whole_write(fd, header, sizeof(*header));
+        if (r >= 0)
+                r = whole_write(fd, s->list, (uint64_t)n * sizeof(s->list[0]));
+        for (long i = 0; i < n && r >= 0; i++) {
+                if (s->list[i].kind != MAPPING_KERNEL && !s->list[i].is_shared)
+                        r = write_pages(&w, &s->list[i], all[i / 64] >> (i % 64) & 1);
+        }
+        const struct dump_run end = {0};
+        return r < 0 ? r : whole_write(fd, &end, sizeof(end));
+}
