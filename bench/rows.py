@@ -42,6 +42,7 @@ ROWS = (
         budget_text="<= 1.2x"),
     Row("fresh", "`1+1` in a session made for it", budget=1 / 15, against="bwrap", budget_text="<= 1/15",
         floor="floor-session", where="no control group, or version 2"),
+    Row("fresh-cold", "the same, before the template has warmed up", against="fresh"),
     Row("fresh-floor", "`1+1` in a session made for it, beside a C program", budget=2.5, against="floor-session", budget_text="<= 2.5x",
         where="no control group, or version 2"),
     Row("fresh-pool", "`1+1` in a session from the pool", budget=1 / 60, against="bwrap", budget_text="<= 1/60"),
@@ -50,6 +51,7 @@ ROWS = (
     Row("floor-relay", "the same bytes through a C program in the middle"),
     Row("floor-cell", "the request compiled and evaluated by a CPython behind a C program in the middle"),
     Row("warm", "`1+1` in a living session", budget=8, against="floor-echo", budget_text="<= 8x", floor="floor-cell"),
+    Row("warm-tree", "the same, with code that is compiled by its syntax tree", against="warm"),
     Row("warm-http", "`1+1` in a living session, over HTTP", budget=3, against="warm", budget_text="<= 3x"),
     Row("direct-c", "a tool call from a C client to a minimal server in C"),
     Row("floor-await-c", "the same tool call from plain asyncio, through a C program in the middle"),
@@ -147,6 +149,15 @@ class Measures:
         finally:
             server.close()
 
+    def fresh_cold(self):
+        """The second session of a server that was started just now. Its template has run no warm-up cell yet."""
+        server = Cloister(self.bench, {"pool": 0})
+        try:
+            server.run("1+1")
+            return {"fresh-cold": server.burst_ok(1, "1+1", "fresh-%d")}
+        finally:
+            server.close()
+
     def fresh_pool(self):
         server = Cloister(self.bench)
         try:
@@ -194,7 +205,8 @@ class Measures:
             floor.burst(count, request)
             took[name] = floor.burst(count, request)
         server.burst_ok(self.count(20, 2), "1+1")
-        return {**took, "warm": server.burst_ok(count, "1+1")}
+        # The compiler of cells builds a syntax tree where it finds a backslash.
+        return {**took, "warm": server.burst_ok(count, "1+1"), "warm-tree": server.burst_ok(count, "1+1 # \\\\")}
 
     def warm_http(self):
         if not self.served:
@@ -300,9 +312,10 @@ MEASURES = (
     ("run", ("run",), False),
     ("start", ("initialize", "first"), False),
     ("fresh", ("fresh", "fresh-floor"), False),
+    ("fresh_cold", ("fresh-cold",), False),
     ("fresh_pool", ("fresh-pool",), False),
     ("floor_session", ("floor-session",), False),
-    ("warm", ("floor-echo", "floor-relay", "warm"), True),
+    ("warm", ("floor-echo", "floor-relay", "warm", "warm-tree"), True),
     ("warm_http", ("warm-http",), True),
     ("floor_cell", ("floor-cell",), True),
     ("tool_c", ("direct-c", "floor-await-c", "tool-c"), True),

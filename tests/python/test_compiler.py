@@ -2,6 +2,7 @@
 
 import ast
 import unittest
+import warnings
 
 import guest  # noqa: F401
 
@@ -55,6 +56,33 @@ class Quick(unittest.TestCase):
         for source in CELLS:
             with self.subTest(source=source):
                 self.assertEqual(attempt(Compiler().compile, source), attempt(Compiler()._compile, source))
+
+    def test_pairs_of_cells(self):
+        """The code objects are the same as with a tree. A warning of the compiler comes twice at most there."""
+
+        nothing = compile("", "f", "exec").co_code
+
+        def code_of(codes):
+            return [(c.co_code, c.co_names, c.co_varnames, code_of([v for v in c.co_consts if hasattr(v, "co_code")])) for c in codes]
+
+        def lines(codes):
+            return [line[2] for c in codes for line in c.co_lines()] if hasattr(codes[-1], "co_lines") else None
+
+        compared = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for first in CELLS[:-1]:
+                for second in CELLS[:-1]:
+                    source = first + "\n" + second
+                    quick = Compiler()._compile_quickly(source, "f")
+                    if quick is None:
+                        continue
+                    codes = Compiler()._compile(source, "f")[0]
+                    found, wanted = ([c for c in part[:-1] if c.co_code != nothing] + part[-1:] for part in (quick[0], codes))
+                    self.assertEqual(code_of(found), code_of(wanted), source)
+                    self.assertEqual(lines(found[-1:]), lines(wanted[-1:]), source)
+                    compared += 1
+        self.assertGreater(compared, 3000)
 
     def test_most_need_no_tree(self):
         for source in ("1+1", "x = 1", "x = 1\nx", "print(1)", "import os\nos.sep", "for i in range(3):\n    print(i)", "def f():\n    return 1",

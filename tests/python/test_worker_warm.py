@@ -26,6 +26,22 @@ class Warm(WorkerTest):
     def test_a_cell_that_arrived_before(self):
         self.assertEqual(self.value("1+1"), 2)
 
+    CELLS = (
+        "1+1", "x = 1", "print(1)\n'a'", "1/0", "def f():\n    return 1\nf()", "import sys\nsys.exit(3)", "await asyncio.sleep(0, 5)",
+        "_ = 3\nsorted(n for n in globals() if n[0] != '_')", "import sys\nprint('e', file=sys.stderr)", "x = [1,\n2", "display({'a': 1})",
+        "import gc\n(gc.isenabled(), len(gc.garbage))", "_.x", "import threading\nthreading.active_count()", "undefined",
+    )  # fmt: skip
+
+    def test_the_first_cell_is_the_same_without_it(self):
+        """In a session whose cell arrives at once, no dummy cell runs before."""
+        for code in self.CELLS:
+            with self.subTest(code=code):
+                self.worker = self.template.session()
+                self.addCleanup(self.worker.close)
+                plain = self.worker.run(code)
+                self.idle()
+                self.assertEqual(self.worker.run(code), plain)
+
     def test_sources_do_not_grow(self):
         self.idle()
         self.run_cell("def early():\n    return 'early'", filename="<cell 1>")

@@ -11,11 +11,13 @@ import struct
 import subprocess
 import time
 
+import guest  # noqa: F401
+
+from cloister.frames import CALL, CATALOG, DROP, EXEC, KEPT, QUERY, RESULT, RETURN
+
 STUB = os.environ.get("CLOISTER_STUB_WORKER")
 PYTHON = os.environ.get("CLOISTER_TEST_PYTHON", "/usr/bin/python3")
 
-EXEC, RETURN, CATALOG = 1, 2, 4
-RESULT, CALL, QUERY, DROP, KEPT = 0x41, 0x42, 0x47, 0x48, 0x4A
 CHANNEL_FD = 900  # as in stub-template.c
 HEADER = struct.Struct("<IBBHQ")
 IN_MEMFD = 0x01
