@@ -76,7 +76,7 @@ int frame_header_decode(const uint8_t from[FRAME_HEADER_SIZE], uint32_t most,
 
 /* Appends a frame. Returns 0, -EMSGSIZE (maximum of the payload or of the buffer), -ENOMEM. */
 int frame_append(struct buffer *b, uint8_t type, uint64_t id, const void *payload, size_t n);
-/* The same, with a payload in n parts. */
+/* As frame_append(), with a payload in n parts. */
 int frame_append_parts(struct buffer *b, uint8_t type, uint64_t id, const struct iovec *parts,
                        size_t n);
 

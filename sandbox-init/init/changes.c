@@ -108,7 +108,7 @@ static long add_path(const struct file *directory, const char *name)
         return (long)(before + n);
 }
 
-/* Returns the file. NULL: it is gone already, or may not be looked at (*denied), or a limit is reached. */
+/* Returns the file. NULL: it does not exist any more, may not be read (*denied), or a limit is reached. */
 static struct file *add(int dir, const struct file *directory, const char *name, bool *denied)
 {
         struct look *now = changes.now;

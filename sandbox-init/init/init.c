@@ -1,7 +1,7 @@
 /*
  * PID 1 of a sandbox: reaps processes, interrupts the worker on request, reports its wait status, keeps
- * a list of sleeping copies, puts one of them in the place of a worker that has ended (docs/cells.md),
- * and looks which files have changed.
+ * a list of sleeping copies, makes one of them the worker when the worker has ended (docs/cells.md),
+ * and finds the files that have changed.
  *
  * It is static, has an empty environment, and is non-dumpable and filtered, and has disabled
  * speculation, before it releases the worker: code in the sandbox can neither read nor control it. When PID
@@ -36,10 +36,10 @@ enum {
 
 enum state {
         RUNNING,
-        STOPPING, /* the broker has chosen a copy. All are stopped; init kills what is neither worker
-                     nor copy, and at last the worker. If the copy ends before, all go on */
-        CLEARING, /* the worker has ended; all others are stopped, and init kills what is no copy */
-        CLEARED,  /* only copies are left, and the chosen one has said that it is awake */
+        STOPPING, /* the broker has chosen a copy. All are stopped; init kills all except worker
+                     and copies, then the worker. If the copy ends before, all continue */
+        CLEARING, /* the worker has ended; all others are stopped, and init kills all except copies */
+        CLEARED, /* only copies are left, and the chosen one has said that it is awake */
 };
 
 static struct {
@@ -189,7 +189,7 @@ static void choose_copy(void)
                 init.chosen = init.copies[n - 1].pid;
 }
 
-/* Returns 1 when init is to end. */
+/* Returns 1 if init must end. */
 static int note_end(int32_t wait_status)
 {
         init.wait_status = wait_status;
@@ -206,16 +206,16 @@ static int note_end(int32_t wait_status)
         return 0;
 }
 
-/* The copy to go back to has ended, and the worker lives: it goes on, with all others that are left. */
-static void go_on(void)
+/* The chosen copy has ended before the worker: continues the worker and all other processes. */
+static void continue_all(void)
 {
         init.state = RUNNING;
         init.chosen = 0;
         kill(-1, SIGCONT);
 }
 
-/* The broker takes GONE of the copy that it has chosen as a sign that the worker lives: it hears of this
- * one when it knows better. Returns 1 when init is to end. */
+/* For the broker, GONE of the chosen copy means that the worker runs: it is sent GONE of this copy after
+ * CLEARED. Returns 1 if init must end. */
 static int choose_again(pid_t gone)
 {
         choose_copy();
@@ -230,7 +230,7 @@ static int choose_again(pid_t gone)
         return 0;
 }
 
-/* Returns 1 when init is to end. */
+/* Returns 1 if init must end. */
 static int note_gone(pid_t pid)
 {
         forget_copy(pid);
@@ -242,11 +242,11 @@ static int note_gone(pid_t pid)
         }
         report(INIT_GONE, 0, pid);
         if (init.state == STOPPING && pid == init.chosen)
-                go_on();
+                continue_all();
         return 0;
 }
 
-/* Returns 1 when init is to end. */
+/* Returns 1 if init must end. */
 static int reap(void)
 {
         int status;
@@ -286,7 +286,7 @@ static bool find_none(void)
         return init.state == STOPPING && before_last != 0 && processes_last() == before_last;
 }
 
-/* Kills all processes but the copies, and in STOPPING the worker. Returns whether none was found, twice:
+/* Kills all processes except the copies, and in STOPPING except the worker. Returns true if none was found, twice:
  * a process that was forked with a lower number while the list was read is missed once, but twice only
  * if all numbers were used up in between. */
 static bool end_others(void)
@@ -301,7 +301,7 @@ static bool end_others(void)
         return true;
 }
 
-/* Whether both have stopped. Nothing that the worker has sent to the copy is on its way then. */
+/* Returns true if both have stopped. All signals of the worker to the copy have then been delivered. */
 static bool have_stopped(void)
 {
         const pid_t both[] = {init.worker, init.chosen};
@@ -316,14 +316,14 @@ static bool have_stopped(void)
         return all;
 }
 
-/* The worker ends last, when nobody is left who could end the copy. */
+/* The worker ends last, when no process is left that could end the copy. */
 static void tick_stopping(void)
 {
         if (++init.ticks > STOP_TICKS_MAX || (have_stopped() && end_others() && have_stopped()))
                 kill(init.worker, SIGKILL);
 }
 
-/* Only the copy itself can make the process group of its number. Returns 1 when init is to end. */
+/* Only the copy itself can make the process group of its number. Returns 1 if init must end. */
 static int tick_clearing(void)
 {
         if (++init.ticks > TICKS_MAX) {
@@ -343,7 +343,7 @@ static int tick_clearing(void)
         return 0;
 }
 
-/* Returns 1 when init is to end. */
+/* Returns 1 if init must end. */
 static int tick(void)
 {
         if (init.state == STOPPING)
@@ -354,7 +354,7 @@ static int tick(void)
 /* ---- requests ---- */
 
 /* The others are stopped first: a worker that has to share its processors with many of them takes
- * seconds to end. 0: the worker has to end, also if that leaves no copy. */
+ * seconds to end. 0: ends the worker, even if there is no copy. */
 static void restore(pid_t pid)
 {
         if (pid != 0 && (init.state != RUNNING || !is_copy(pid)))
@@ -378,10 +378,10 @@ static void wake(bool rolls_back)
         kill(init.worker, rolls_back ? COPY_ROLL_BACK : COPY_WAKE);
 }
 
-static void count(bool looks)
+static void count(bool scans)
 {
         if (init.state == RUNNING)
-                changes_report(looks);
+                changes_report(scans);
         report(INIT_COUNTED, 0, 0);
 }
 

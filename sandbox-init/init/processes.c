@@ -31,7 +31,7 @@ static bool is_spared(pid_t pid, const pid_t *spared, size_t n)
                 if (spared[i] == pid)
                         return true;
         }
-        return pid <= 1; /* also 0: the name is no number */
+        return pid <= 1; /* also 0: the name is not a number */
 }
 
 size_t processes_kill_others(const pid_t *spared, size_t n)

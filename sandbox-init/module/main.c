@@ -3,7 +3,7 @@
  *
  * Theory of operation. An image without libpython, or with another libc, cannot run
  * cloister-worker; but its interpreter can load an extension module. This shared object needs no
- * library: it has the sources of cloister-worker, and sandbox-init/freestanding/ in place of libc.
+ * library: it has the sources of cloister-worker, and sandbox-init/freestanding/ instead of libc.
  * Its undefined symbols are CPython's stable ABI, which the interpreter exports, and symbols of the
  * interpreter's libc: fork(), because only that libc can carry its threads, locks and caches over,
  * fflush and stdout, and where glibc has its struct rseq, which others lack.

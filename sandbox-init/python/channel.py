@@ -62,7 +62,7 @@ class Waiter:
             try:
                 self.loop.call_soon_threadsafe(self._settle)
             except RuntimeError:
-                pass  # the loop is closed, and its tasks are gone
+                pass  # the loop is closed, and its tasks were cancelled
 
     def _settle(self):
         if self.future is not None and not self.future.done():
@@ -136,7 +136,7 @@ class Channel:
             pass  # in a child
 
     def tell(self, kind, payload):
-        """Sends a frame that is not answered, or whose answer nobody waits for."""
+        """Sends a frame that is not answered, or whose answer is ignored."""
         self.send(kind, next(self._numbers), payload)
 
     def pump(self):
@@ -259,8 +259,8 @@ class Channel:
             self.on_writer(number, payload)
 
     def fail_all(self, answer=_GONE):
-        """In a copy that has become the worker: nobody answers the calls of the earlier one, and the threads that read for
-        it are gone."""
+        """In a copy that has become the worker: the calls of the earlier worker get no answer, and its reading threads do not
+        exist here."""
         self._reader = allocate_lock()
         self._inbox.clear()
         self._blocked.clear()

@@ -87,7 +87,7 @@ class Selector(selectors.PollSelector):
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Works even if the guest closes its descriptors, and keeps tasks alive that nothing else refers to.
+    """Works even if the guest closes its descriptors, and keeps references to tasks that have no other one.
 
     It opens its descriptors in its first iteration, or when they are first needed: a cell without await needs none.
     """

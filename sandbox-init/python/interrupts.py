@@ -5,15 +5,15 @@ The signal may come at any moment, also while no code of the guest runs. The han
     code of the guest, or a library it called   raise KeyboardInterrupt there
     the event loop, with no task running        cancel the cell's task
     Cloister's own code                         raise KeyboardInterrupt when that code returns to the guest's
-    a block fails, and its copy goes on         the same, also while that code waits
+    a block fails, and its copy continues       the same, also while that code waits
     no cell runs, but one is in the channel     interrupt it when it starts, and a background task at once
     no cell runs and none is in the channel     ignore the signal
 
 The interpreter calls the handler between two instructions of a program, or when the signal has ended a system call. If the
-signal comes after the last instruction and before the call, the call waits as long as it would without the signal. What the
-handler has raised may be dropped too: by a finalizer, which has no caller. So the broker reminds the worker while the cell has
+signal comes after the last instruction and before the call, the call waits as long as it would without the signal. A
+finalizer may drop the exception of the handler too, because it has no caller. So the broker reminds the worker while the cell has
 not ended, by SIGURG. That ends a system call as well, and its handler does what SIGINT should have done, unless it was done.
-The code thus gets KeyboardInterrupt once, and a handler of its own is never called twice. Code that uses SIGURG itself is not
+The code thus gets KeyboardInterrupt once, and its own handler is never called twice. Code that uses SIGURG itself is not
 reminded.
 """
 

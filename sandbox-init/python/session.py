@@ -219,7 +219,7 @@ class Session:
             self._channel.pump()
 
     def _forget_cells(self):
-        """What this process knows of cells is from before it was copied."""
+        """The cells that this process has stored are those of the worker before the copy."""
         self._current = None
         self._cells_waiting.clear()
         self._interrupts.end()

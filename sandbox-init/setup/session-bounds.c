@@ -94,7 +94,7 @@ int bounds_drop_capabilities(struct error *err)
         int capability = 0;
         while (prctl(PR_CAPBSET_DROP, capability) == 0)
                 capability++;
-        /* EINVAL: the last capability that the kernel knows was dropped. */
+        /* EINVAL: the kernel's last capability was dropped. */
         if (errno != EINVAL || capability == 0)
                 return error_errno(err, errno, "drop capability %d", capability);
         return 0;

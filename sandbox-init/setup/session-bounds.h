@@ -19,6 +19,6 @@ int bounds_limit_user(int *mounts, struct error *err);
 /* Empties the capability bounding set and locks the securebits. */
 int bounds_drop_capabilities(struct error *err);
 
-/* Becomes uid and gid SANDBOX_UID, for good and without capabilities. Stays dumpable; the parent
- * death signal is cleared. */
+/* Becomes uid and gid SANDBOX_UID, irrevocably and without capabilities. Stays dumpable; PDEATHSIG
+ * is cleared. */
 int bounds_become_user(struct error *err);

@@ -11,15 +11,15 @@
  *   1. Leaves the process group of the monitor, and writes its own single-id map. The template lent
  *      it the id as its effective uid. It MUST be dumpable here.
  *   2. Sends SESSION_HERE to the monitor; the kernel adds its pid. The monitor checks that this is
- *      the process that it asked for, moves it into its cgroup unless it is there, and answers with
+ *      the process that it asked for, moves it into its cgroup unless it was cloned into it, and answers with
  *      SESSION_GO. From here on all that PID 1 allocates is charged to that cgroup.
  *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
  *      resource limits, and drops the capability bounding set.
  *   4. Makes mounts private. Sets the namespace limits to 0 through the template's full /proc, which
  *      MUST still be visible, and then covers it with a restricted one.
  *   5. Mounts /tmp, /workspace and /dev/shm, and on these the host directories that belong there:
- *      in the template, they are at the places about to be covered. Brings lo up if the profile says so.
- *   6. Becomes uid 1000 without capabilities, for good. Then sets PDEATHSIG, which a change of ids
+ *      in the template, they are at the places about to be covered. Brings lo up if the profile allows loopback.
+ *   6. Becomes uid 1000 without capabilities, irrevocably. Then sets PDEATHSIG, which a change of ids
  *      clears, and makes /workspace/out.
  *   7. Forks the worker with libc's fork(), which registers rseq again (CLONE_VM dropped it).
  *   8. Execs init, which makes itself non-dumpable and loads its filter before it releases the worker.
@@ -61,8 +61,8 @@
 /* Broker and monitor come first where workers share a cgroup with them. RLIMIT_NICE keeps it. */
 enum { WORKER_NICE = 5 };
 
-/* As the mounts allow, but for /proc: with oom_score_adj and autogroup a worker would set what the
- * kernel makes of it beside other processes. */
+/* As the mounts allow, except /proc: with oom_score_adj and autogroup a worker would change its
+ * OOM score and its share of the processor. */
 static const struct landlock_rule landlock_rules[] = {
         {"/", LANDLOCK_EXECUTE | LANDLOCK_READ},
         {"/dev", LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE | LANDLOCK_DEVICE_IOCTL},
@@ -189,7 +189,7 @@ static int mount_writable(struct session *s, int root, struct error *err)
                 if (r < 0)
                         error_context(err, "mount on %s", plan->mounts[i].target);
         }
-        /* The descriptors stay open until PID 1 execs and the worker closes all but its own. */
+        /* The descriptors stay open until PID 1 execs and the worker closes all except its own. */
         return r;
 }
 
@@ -272,7 +272,7 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 {s->fds[SESSION_FD_CHANGES], INIT_CHANGES_FD},
                 {s->workspace_fd, INIT_WORKSPACE_FD},
                 {s->proc_fd, INIT_PROC_FD},
-                {s->last_pid_fd, INIT_LAST_PID_FD}, /* the last one: there may be none */
+                {s->last_pid_fd, INIT_LAST_PID_FD}, /* last, because it may be missing */
         };
 
         size_t n = s->last_pid_fd < 0 ? ARRAY_SIZE(list) - 1 : ARRAY_SIZE(list);
@@ -310,7 +310,7 @@ static int enter(struct session *s, struct error *err)
 {
         /* Leaves the template's process group, which kill(0, …) would reach. It stays in the
          * template's session: the kernel gives each session a share of the processor (sched(7)), and
-         * all sandboxes of a template together are to have one. */
+         * all sandboxes of a template together must have only one. */
         if (setpgid(0, 0) < 0)
                 return error_errno(err, errno, "setpgid");
         int r = announce(s, err);

@@ -15,7 +15,7 @@ struct template_mounts {
         int trees[TEMPLATE_MOUNTS_MAX];    /* detached, in the order of the plan */
         int made[TEMPLATE_MOUNTS_MAX + 1]; /* tmpfs for targets, to become read-only */
         uint32_t n_made;
-        int image; /* directory, when the root is a tmpfs of ours and still empty; -1 else */
+        int image; /* directory, when the root is a tmpfs of ours and still empty; otherwise -1 */
 };
 
 /* Before the mount namespace is ours: copies the trees behind the O_PATH descriptors. */

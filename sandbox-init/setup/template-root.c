@@ -14,7 +14,7 @@
  *      anything.
  *   4. Makes detached mounts: image, device nodes, proc. proc MUST be made while the host's whole
  *      /proc is visible: the kernel refuses a new proc if all visible ones are masked.
- *   5. Attaches the tree and makes it the root. The old root is gone BEFORE a byte of the image runs.
+ *   5. Attaches the tree and makes it the root. The old root is detached BEFORE a byte of the image runs.
  *   6. Sets no_new_privs, loads the template's filter, and execs cloister-worker, whose loader and
  *      libc are the image's.
  *

@@ -29,7 +29,7 @@
 #include "sandbox-init/setup/session.h"
 
 /* How long no message must have come before the template makes the next network namespace, and
- * before it does its idle work: the session made last is still on its way to its first result. */
+ * before it does its idle work: the last session has not sent its first result yet. */
 enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
 /* Between two looks for processes that are ending, and how often. */
@@ -124,7 +124,7 @@ static void prepare_network(struct session *s)
                 s->has_network = syscall(SYS_unshare, CLONE_NEWNET) == 0;
 }
 
-/* Returns 0 in the template, 1 in the worker; negative errno when the template cannot go on. */
+/* Returns 0 in the template, 1 in the worker; negative errno when the template must end. */
 static int make(const struct template_hooks *hooks, struct session *s, struct error *err)
 {
         int r = lend_id(s->plan.id, err);

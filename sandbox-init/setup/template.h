@@ -43,7 +43,7 @@ void template_failed(const struct error *error);
 /*
  * Makes sessions until the control socket is closed. Returns 1 in each worker, which is confined by
  * then, with its descriptors in *ret; 0 in the template when the socket is closed; negative errno
- * when the template cannot go on.
+ * when the template must end.
  */
 int template_serve(const struct template_hooks *hooks, struct template_session *ret,
                    struct error *err);

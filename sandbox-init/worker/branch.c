@@ -1,7 +1,7 @@
 /*
- * What a process has besides memory, for its branch.
+ * The state of a process outside its memory, for its branch.
  *
- * The kernel knows some addresses of the thread that libc has told it: where it keeps its thread id, the list
+ * The kernel has some addresses of the thread, which libc has registered: where it keeps its thread id, the list
  * of robust futexes, the area of rseq. Both processes are forks of one template by the same libc, so that
  * these addresses are the same. The bytes there are another matter:
  *

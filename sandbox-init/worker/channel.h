@@ -35,13 +35,13 @@ void channel_adopt(void);
 int channel_divert(int fd);
 void channel_restore(void);
 
-/* Reads what has arrived. Returns 0, -EPIPE when the other end or the descriptor is gone, -ENOMEM.
+/* Reads what has arrived. Returns 0, -EPIPE when the other end or the descriptor was closed, -ENOMEM.
  */
 int channel_pull(void);
 bool channel_full(void); /* enough is read for now */
 
 /* The first whole frame read: 1 with a view of it, valid until channel_pull() or channel_next(); 0:
- * none is there; negative errno when the peer breaks the protocol. channel_next() drops it. */
+ * no whole frame has arrived; negative errno when the peer breaks the protocol. channel_next() drops it. */
 int channel_peek(struct frame_header *ret, const char **payload, struct error *err);
 void channel_next(const struct frame_header *header);
 

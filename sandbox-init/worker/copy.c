@@ -12,14 +12,14 @@
  * All signals stay blocked in the copy until it is the worker. It
  *
  *   1. stops itself, once its parent has ended. init takes it as a copy and continues it;
- *   2. waits for COPY_CLEAR from PID 1, which has killed all processes but init and the copies. The
- *      kernel sets the sender's pid of a signal that was sent with kill(), and lets nobody forge an
- *      si_code of SI_USER. That of a checkpoint forks a writer meanwhile for each branch (writer-socket.h);
+ *   2. waits for COPY_CLEAR from PID 1, which has killed all processes except init and the copies. The
+ *      kernel sets the sender's pid of a signal that was sent with kill(), and lets no process forge an
+ *      si_code of SI_USER. The copy of a checkpoint forks a writer meanwhile for each branch (writer-socket.h);
  *   3. drops what others have sent to it, and makes a process group of its own, which tells init that
  *      it is awake: no other process could;
  *   4. waits for COPY_WAKE or COPY_ROLL_BACK, which init sends when the broker has emptied the channel,
- *      and for the second one makes /workspace what it was: nobody else can change it meanwhile;
- *   5. continues the other copies, claims the channel, registers for restartable sequences (rseq), because the kernel drops that
+ *      and for the second one rolls /workspace back: no other process can change it meanwhile;
+ *   5. continues the other copies, takes the channel over, registers for restartable sequences (rseq), because the kernel drops that
  *      with CLONE_VM, and returns to Python. glibc's fork() has set the cached thread id.
  */
 #include "sandbox-init/worker/copy.h"
@@ -60,7 +60,7 @@ extern const unsigned int __rseq_size __attribute__((weak));
 
 static const raw_signals all_signals = ~0ULL;
 
-/* What a copy has while it sleeps. */
+/* The state of a sleeping copy. */
 struct sleeper {
         struct transaction transaction;
         struct writer_socket socket;
@@ -153,7 +153,7 @@ static bool was_cleared(void)
         return false;
 }
 
-/* What others have sent to the copy is not for the worker, and would hide what init sends. */
+/* Signals that others have sent to the copy are not for the worker, and would hide those of init. */
 static void drop_signals(void)
 {
         siginfo_t info;
@@ -164,7 +164,7 @@ static void drop_signals(void)
         while (r > 0 || r == -EINTR);
 }
 
-/* What glibc knows of the CPU that it runs on is otherwise that of the worker when it was copied. */
+/* Without it, glibc keeps the CPU number that the worker had when it was copied. */
 static void register_rseq(void)
 {
         if (!&__rseq_size || __rseq_size == 0)
@@ -191,7 +191,7 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
                 wait_for_init(COPY_CLEAR, COPY_CLEAR);
         else if ((sleeper->writes_to = writer_socket_wait(&sleeper->socket, COPY_CLEAR, &hooks)) >=
                  0) {
-                /* What code sends to this process runs none of its handlers. */
+                /* No signal that code sends to this process runs a handler. */
                 sleeper->mask = made->mask;
                 made->mask = all_signals;
                 return;

@@ -23,7 +23,7 @@ PyObject *copy_make(PyObject *has_threads, void (*in_copy)(void *data, struct co
 /*
  * Makes a copy that sleeps until init puts it in the worker's place. args: whether other threads run Python;
  * -1, or how many bytes of contents of /workspace the copy may hold to roll it back (transaction.h); its writer socket (writer-socket.h),
- * or -1. Returns as copy_make(), and also a negative errno of snapshot_take(). In a fork of the copy that is to write
+ * or -1. Returns as copy_make(), and also a negative errno of snapshot_take(). In a fork of the copy that will write
  * a branch, whose signals are all blocked: (descriptor to write to, that of the channel, signal mask of the worker).
  */
 PyObject *copy_keep(PyObject *args, int *is_copy);

@@ -5,7 +5,7 @@
  *     source(name)      the bytes of an embedded Python file, None when there is none
  *     compiled(name, magic)
  *                       its code, marshalled, None when there is none for this magic number
- *     preload()         names of the modules that the profile wants imported, one a line
+ *     preload()         names of the modules that the profile preloads, one per line
  *     serve(idle)       serves as the template; returns in each worker. Between sessions it calls
  *                       idle() until that returns something false
  *     warm_up(cell, turn)
@@ -13,7 +13,7 @@
  *                       with this payload has come; what is sent on it is dropped
  *     fileno()          the channel, for an event loop to watch; nothing else may touch it
  *     send(type, id, payload)  blocks until sent. True: frames may have been read meanwhile
- *     read(list)        appends (type, id, payload) for each frame that is there: to a list, so
+ *     read(list)        appends (type, id, payload) for each frame that has arrived: to a list, so
  *                       that no signal handler comes between. payload: bytes; a str where it came
  *                       in a memfd; None when there is no memory for it; an errno when it was lost
  *     wait(timeout_ms)  whether there is something to read; -1: no bound. A signal's handler may
@@ -28,7 +28,7 @@
  *     ours()            whether this is the session's first process, not a fork of it
  *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
- *     directory_size(path)  of a directory (a link is none), else -1; the path is bytes
+ *     directory_size(path)  of a directory, not of a link to one, otherwise -1; the path is bytes
  *     is_tmpfs(path)
  *     copy(threads, bytes, socket), rolled_back(): copy.h and transaction.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, number): branch.h; dump() returns (number,) in the branch

@@ -7,5 +7,5 @@
 /* For PyImport_AppendInittab(). */
 PyObject *module_init(void);
 
-/* Whether the template has told the monitor that it is ready, or why it is not. */
+/* Returns true once the template has reported to the monitor that it is ready, or its failure. */
 bool module_has_reported(void);

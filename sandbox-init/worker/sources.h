@@ -11,7 +11,7 @@ struct guest_source {
         size_t length;
 };
 
-/* The same, marshalled by a CPython of the build. */
+/* Their code, marshalled by a CPython of the build. */
 struct guest_code {
         const char *name;
         const char *magic; /* of the bytecode, GUEST_MAGIC_SIZE bytes, which may be zeros */

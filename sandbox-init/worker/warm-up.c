@@ -11,8 +11,8 @@
 #include "rpc/frame.h"
 #include "sandbox-init/worker/channel.h"
 
-/* Sends the cell and then the end of the stream: if the cell gets lost on its way, the reader ends
- * instead of waiting for ever. */
+/* Sends the cell and then the end of the stream: if the cell does not arrive, the reader ends
+ * instead of waiting forever. */
 static int send_cell(int channel, const char *cell, size_t n)
 {
         struct frame_header header = {.length = (uint32_t)n, .type = FRAME_EXEC, .id = 1};

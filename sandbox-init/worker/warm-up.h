@@ -1,6 +1,6 @@
 /*
  * The warm-up: a dummy cell that runs through the same code as a cell of the broker, over a socket
- * pair in place of the broker's channel. An idle template runs it several times, so that CPython's
+ * pair instead of the broker's channel. An idle template runs it several times, so that CPython's
  * specialized code and caches are shared by its workers. A worker that finds no cell at its start
  * runs it once, so that the pages that a cell writes to are already its own.
  */

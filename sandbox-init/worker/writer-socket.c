@@ -5,8 +5,8 @@
  * taken by rt_sigtimedwait() as in every copy (copy.c). A signal from init is handled before any request, and ends
  * a writer, so that the copy is alone when it becomes the worker.
  *
- * A request is one byte with a descriptor. The writer is made in the way of a copy: libc knows it as itself,
- * which its dump must tell (branch.c), and it is a child of init, which reaps it also while this process is stopped:
+ * A request is one byte with a descriptor. The writer is made as a copy is: libc has its thread id,
+ * which its dump must contain (branch.c), and it is a child of init, which reaps it also while this process is stopped:
  * init waits until no process is left but copies.
  */
 #include "sandbox-init/worker/writer-socket.h"

@@ -144,7 +144,7 @@ class Fetch(FilesTest):
         os.mkfifo(os.path.join(self.out, "fifo"))
         for path, why in {
             "out/link": "symbolic links", "out/folder/passwd": "", "out/none": "No such file",
-            "out/fifo": "no regular file", "out": "no regular file",
+            "out/fifo": "not a regular file", "out": "not a regular file",
         }.items():  # fmt: skip
             answer = self.fetch(path)
             self.assertFalse(answer["ok"], path)

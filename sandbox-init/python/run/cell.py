@@ -17,7 +17,7 @@ REPR_MAX = 256 * 1024
 
 
 class Outcome:
-    """error: the exception that ended the cell, else None; value: of its last expression; shown: the text in place of its
+    """error: the exception that ended the cell, else None; value: of its last expression; shown: the text that replaces its
     repr(), or None. checked: the description of a cell that was only checked, which is complete."""
 
     __slots__ = ("value", "error", "checked", "shown")

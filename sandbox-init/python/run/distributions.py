@@ -1,5 +1,5 @@
-"""Import names whose distribution is known. A name that is not here has no hint: whoever registers a package of the
-name that code asks for could have its own code installed. Source: the projects' pages on PyPI."""
+"""Import names whose distribution is known. A name that is not here has no hint: a stranger could register a
+package of the name that code imports, and the agent would install it. Source: the projects' pages on PyPI."""
 
 # Distributions whose name differs from their modules'.
 OTHER = {

@@ -1,6 +1,6 @@
 """Packages that are installed while the session lives (docs/packages.md): install(), %pip install, the argument
-`dependencies` and scripts that declare what they need. The broker has them fetched; they appear below TARGET, and what was
-asked for is added to sys.path. The variables of the session stay."""
+`dependencies` and scripts that declare what they need. The broker has them fetched; they appear below TARGET, and the
+requested ones are added to sys.path. The variables of the session stay."""
 
 import os
 import re
@@ -74,7 +74,7 @@ def _listed():
 
 
 def _entry():
-    """Where in sys.path: before the first directory of packages, so that what was asked for last comes first."""
+    """Where in sys.path: before the first directory of packages, so that the last request comes first."""
     for i, path in enumerate(sys.path):
         if path.startswith(TARGET + "/") or os.path.basename(path) in ("site-packages", "dist-packages"):
             return i
@@ -173,8 +173,8 @@ class Installer:
             return [], []
         place = "%s/%s" % (TARGET, result["set"])
         if not os.path.isdir(place):
-            raise InstallError("the packages are there, but not for this session, which is older than packages.install in the "
-                               "config: reset it (reset: true)")
+            raise InstallError("the packages were installed, but this session cannot read them: it is older than packages.install in the "
+                               "config. Reset it (reset: true)")
         if place not in sys.path:
             sys.path.insert(_entry(), place)
         importlib.invalidate_caches()
@@ -193,7 +193,7 @@ def provide_for_call(installer, payload):
 
 
 def provide_for_script(installer, source, filename, missing):
-    """What a script declares and the image lacks. Raises `missing`, which says so, where it can't be had."""
+    """Installs the packages that a script declares and the image lacks. Raises `missing`, which names them, if that fails."""
     from cloister import packages
 
     try:

@@ -37,7 +37,7 @@ def _is_third_party(name):
 
 
 def hint(error):
-    """" (add it: …)" for an import of a module that no package here has, and how a name is used that is no module;
+    """" (add it: …)" for an import of a module that no package here has, and the use of a name that is not a module;
     "" for any other exception."""
     try:
         return _hint(error)
@@ -200,7 +200,7 @@ def lacking(needs):
     for need in needs:
         match = re.match(_REQUIREMENT, need)
         if match is None:
-            yield need  # whoever installs says what is wrong with it
+            yield need  # the installer reports what is wrong with it
             continue
         if match[4] and not applies(match[4]):
             continue

@@ -1,4 +1,4 @@
-"""Questions of a person's prompt (PROBE): whether a block goes on, and how a name goes on."""
+"""Answers questions of an interactive prompt (PROBE): is a block of code complete, and which names complete a text."""
 
 import builtins
 

@@ -38,7 +38,7 @@ class Script:
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
         if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
             raise TypeError("a list of strings and strings are needed")
-        # What fails leaves a session without a script.
+        # An error leaves a session without a script.
         if given.get("write"):
             folder, name = os.path.split(file)
             if folder != ROOT:

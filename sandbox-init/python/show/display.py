@@ -133,7 +133,7 @@ class Displays:
         self._cell = None
 
     def display(self, *objects, mime=None):
-        """Shows images, audio, figures, files and HTML to whoever reads the result; prints anything else.
+        """Shows images, audio, figures, files and HTML to the reader of the result; prints anything else.
 
         display(figure), display(image), display(pathlib.Path("out/plot.png")), display(data, "image/png").
         """
@@ -163,7 +163,7 @@ class Displays:
         mime, data = self._choose(value, None)
         if isinstance(data, str) and mime in PRINTED:
             return data
-        # What has a repr() of its own is read as that; its HTML is for people.
+        # A value with its own repr() is read as that; its HTML is for people.
         self._show(mime, data, mime == "text/html" and kind.__repr__ is not object.__repr__)
         return None
 

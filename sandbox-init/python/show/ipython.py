@@ -1,6 +1,6 @@
 """What notebooks import from IPython, for images without it: from IPython.display import display, HTML, Image, Markdown.
 
-If IPython is installed, it is imported instead: the finder (import_hook.py) is asked last.
+If IPython is installed, it is imported instead: the finder (import_hook.py) is the last one.
 """
 
 

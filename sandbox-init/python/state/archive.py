@@ -1,7 +1,7 @@
 """The files of /workspace as a stream of bytes, for a branch (docs/branches.md).
 
-An entry is a header, the path and, of a file, its bytes. What is not written: other file systems that are mounted there,
-sockets, and what cannot be read.
+An entry is a header, the path and, of a file, its bytes. Other file systems that are mounted there, sockets and
+unreadable files are not written.
 
 Files keep their inode numbers, by which SQLite knows whether a file is still the one that it has open. A tmpfs numbers its
 files in the order in which they are made: entries are in the order of these numbers, and the reader makes others in between, which
@@ -20,7 +20,7 @@ _HEADER = Struct("<cHIQqQ")  # kind, length of the path, mode, length of what fo
 MAX_FILLERS = 10_000  # files that are made for their inode numbers
 _START = Struct("<QQ")  # device and inode of /workspace
 _END, _FILE, _DIRECTORY, _LINK, _FIFO = b"e", b"f", b"d", b"l", b"p"
-_REFUSAL = b"x"  # in place of all entries; the path is the reason
+_REFUSAL = b"x"  # replaces all entries; the path is the reason
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -103,7 +103,7 @@ def write(fd, root=ROOT):
         except BrokenPipeError:
             raise
         except OSError:
-            pass  # gone meanwhile, or not readable: nothing of it was sent
+            pass  # removed meanwhile, or not readable: no part of it was sent
     _send(fd, _HEADER.pack(_END, 0, 0, 0, 0, 0))
 
 

@@ -130,8 +130,8 @@ class Blocks:
 
     def transaction(self):
         """A block of code that is taken back if it raises: `with transaction(): ...`. Variables and the files in /workspace
-        are then as before the block, and the exception goes on after it. Tool calls are not taken back. Raises
-        TransactionError, before anything of the block is run, if that could not be done."""
+        are then as before the block, and the exception is raised after it. Tool calls are not taken back. Raises
+        TransactionError, before any code of the block runs, if that could not be done."""
         return Block(self)
 
     def _refuse(self):
@@ -209,12 +209,12 @@ class Blocks:
         raise error
 
     def leave(self, block, error):
-        """error: that the block has raised, or None. Returns if it goes on, or if there is none."""
+        """error: that the block has raised, or None. Returns if the cell continues after it, or if there is no block."""
         opened = self._open
         if opened is None or opened[0] is not block or not self._core.ours():
             return  # its cell has ended, and the block with it; or a forked process
         self._open, note = None, opened[1]
-        self._interrupts.deaf = True  # nothing of the guest's runs after the last frame
+        self._interrupts.deaf = True  # no code of the guest runs after the last frame
         try:
             if error is None:
                 self._channel.tell(QUERY, _END)

@@ -1,8 +1,8 @@
-"""Branches: this worker, or the one that it was at a checkpoint, goes on in a second sandbox too (docs/branches.md).
+"""Branches: this worker, as it is now or was at a checkpoint, also runs in a second sandbox (docs/branches.md).
 
-Sent, in this order: the files of /workspace (archive.py), then the memory, by a fork. What a process has besides these is
-written down before the fork, in memory, and made again by the branch. Of a checkpoint, a fork of its process does all of it, and no
-other code: no handler of a signal, and no finalizer but for what threads had.
+Sent, in this order: the files of /workspace (archive.py), then the memory, by a fork. The other state of the process is
+written to its memory before the fork, and the branch makes it again. Of a checkpoint, a fork of its process does all of it, and no
+other code: no handler of a signal, and no finalizer except of objects that threads had.
 """
 
 import fcntl
@@ -70,7 +70,7 @@ class Branches:
         self._changed = None  # of a checkpoint: (names, number) of files that have changed since
 
     def run(self):
-        """Does what was asked for. Returns (the number of the cell, the error or None, whether this is a branch)."""
+        """Runs the request. Returns (the number of the cell, the error or None, whether this is a branch)."""
         kind, number, self._fd = self.asked
         self.asked = None
         error = None
@@ -121,7 +121,7 @@ class Branches:
 
     @staticmethod
     def _await_end(pid):
-        """The fork is no child of this process. While it writes, this one waits: pages that it wrote to would be copied."""
+        """The fork is not a child of this process. While it writes, this one waits: pages that it wrote to would be copied."""
         while True:
             try:
                 os.kill(pid, 0)
@@ -205,7 +205,7 @@ class Branches:
     # ---- in the branch ----
 
     def settle(self):
-        """Makes what is not in memory. Returns the numbers of what is gone: threads, processes, descriptors. Of a checkpoint, also
+        """Makes the state that is not in memory. Returns how many do not exist any more: threads, processes, descriptors. Of a checkpoint, also
         names of files that have changed since, and their number."""
         if self._changed is not None and self._collects:
             gc.enable()

@@ -1,4 +1,4 @@
-"""The sleeping copies of the worker, from which a session goes on when its worker ends, at a restore, or after undo()
+"""The sleeping copies of the worker, with which a session continues when its worker ends, at a restore, or after undo()
 (docs/cells.md)."""
 
 import os
@@ -109,7 +109,7 @@ class Copies:
     def __init__(self, core, channel):
         self._core = core
         self._channel = channel
-        self._pids = ()  # of all copies, as the broker knows them
+        self._pids = ()  # of all copies, as the broker has them
         self._aside = 0  # pid of the last one of a block, which may be ending
         self.asked = None  # id of a KEEP that was not answered
         self._bytes = -1  # of a transaction: how many of files the copy may hold
@@ -141,8 +141,8 @@ class Copies:
         self._answer(why="late")
 
     def make(self, beside_a_cell=False):
-        """Makes the copy that was asked for. Returns True in the copy, when it has become the worker; in a fork of the copy
-        that is to write a branch (lost, about, offsets, what core.copy() has returned); else None. beside_a_cell: for a
+        """Makes the requested copy. Returns True in the copy, when it has become the worker; in a fork of the copy
+        that will write a branch (lost, about, offsets, what core.copy() has returned); else None. beside_a_cell: for a
         block of it, and without a writer socket."""
         number, threads = self.asked, threads_count()
         lost = Lost(threads, self.count_processes(), getpid())
@@ -195,7 +195,7 @@ class Copies:
         return True
 
     def count_processes(self):
-        """Of the guest: all but init, the worker and its copies."""
+        """Counts the guest's processes: every process except init, the worker and its copies."""
         others = {"1", str(getpid()), *map(str, (*self._pids, self._aside))}
         try:
             return sum(name.isdigit() and name not in others for name in listdir("/proc"))
@@ -234,8 +234,8 @@ class Copies:
         self._lost.settle()
 
     def undo(self):
-        """Ends the cell: the session goes on with its variables as they were before it. Tool calls are not taken back,
-        nor are files, but for those of a call with on_error="rollback". Raises RuntimeError if there is no copy of that
+        """Ends the cell: the session continues with its variables as they were before it. Tool calls are not taken back,
+        nor are files, except those of a call with on_error="rollback". Raises RuntimeError if there is no copy of that
         state."""
         stdio.flush(self._core)
         answer = decode(self._channel.call(QUERY, b'{"what":"undo"}'))

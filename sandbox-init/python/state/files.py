@@ -1,6 +1,6 @@
 """Files of /workspace: lists the files in /workspace/out, and reads and writes files for the broker.
 
-Each component of a path is opened relative to the descriptor of the one before, and no symbolic link is followed, so
+Each component of a path is opened relative to the descriptor of the previous component, and no symbolic link is followed, so
 that every file is below /workspace.
 """
 
@@ -199,7 +199,7 @@ class Files:
             close(fd)
         if not S_ISREG(fstat(opened).st_mode):
             close(opened)
-            raise ValueError("%s is no regular file" % path)
+            raise ValueError("%s is not a regular file" % path)
         return opened
 
     def _list(self, path, limit):
@@ -267,7 +267,7 @@ class Files:
             close(fd)
 
     def _rename(self, path, to):
-        """Gives a file its name, in place of a file that has it."""
+        """Gives a file its name, and replaces a file of that name."""
         source, old = self._open_parent(path)
         try:
             target, new = self._open_parent(to, True)

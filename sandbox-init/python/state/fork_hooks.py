@@ -1,7 +1,7 @@
 """Hooks of os.register_at_fork() while Cloister copies the worker (docs/cells.md).
 
 Only hooks of these modules run then: they renew locks and forget threads. Others, such as those of `random` and of the
-guest, would change what the copy is to preserve.
+guest, would change what the copy must preserve.
 """
 
 import functools

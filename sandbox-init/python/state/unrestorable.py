@@ -29,7 +29,7 @@ def _kinds(table, classes):
 
 
 def _end_process(process, _):
-    """subprocess.Popen and multiprocessing's: poll() would say 0 or None, because it is no child of this process."""
+    """subprocess.Popen and multiprocessing's: poll() would return 0 or None, because it is not a child of this process."""
     if process.returncode is None:
         process.returncode = -_SIGKILL
 
@@ -61,7 +61,7 @@ def _renew_executor(executor, _):
 
 
 def _await_process(transport, _):
-    """A process of asyncio, where a thread waits for it. Where the loop does, that sees that it is gone."""
+    """A process of asyncio, where a thread waits for it. Where the loop does, the loop finds that it has ended."""
     if transport._returncode is None and sys.version_info < (3, 12):
         transport._process_exited(-_SIGKILL)
 

@@ -2,7 +2,7 @@
 
 A place is *certain* if it runs whenever the code before it returns, and nothing in the cell catches what it raises. Not
 certain: branches, loops that may run zero times, functions that the cell only defines, `try` with a handler, `with`,
-what follows an exit. A coroutine that nobody awaits raises nothing: a call without `await` or `.sync()` is not certain.
+what follows an exit. A coroutine that is not awaited raises nothing: a call without `await` or `.sync()` is not certain.
 """
 
 import _ast as ast
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from types import CodeType
 
 EXITS = frozenset(("exit", "quit", "undo", "_exit", "abort", "execv", "execve", "execvp", "kill", "raise_signal"))
-# What leaves a block, or may: the words by which a line is worth a look.
+# Words of lines that leave a block, or may leave it.
 LEAVING = ("raise", "return", "break", "continue", "SystemExit", "KeyboardInterrupt")
 # Code that uses one of these names or attributes may replace any name.
 _DYNAMIC = frozenset(
@@ -272,7 +272,7 @@ class Walk:
         if getattr(named, "id", getattr(named, "attr", None)) in ENDING:
             self._ended = True
         elif not self._doubts:
-            self._left = True  # in a branch: the cell fails there, or goes on
+            self._left = True  # in a branch: the cell fails there, or continues
 
     def _leave(self, node):
         self._parts(node)

@@ -4,7 +4,7 @@ import sys
 
 
 class ToolError(Exception):
-    """A tool call failed. If the class is none of the subclasses below, the tool itself reported the error.
+    """A tool call failed. If the class is not a subclass below, the tool itself reported the error.
 
     server, tool    the tool that was called, and its server
     content         the content blocks of the answer, as the server sent them ([] when there was none)
@@ -30,7 +30,7 @@ class ToolArgumentError(ToolError, TypeError, ValueError):
 
 
 class ToolUnavailable(ToolError):
-    """The server cannot be started, has crashed, or its connection is gone."""
+    """The server cannot be started, has crashed, or its connection was closed."""
 
 
 _TIMEOUTS = (TimeoutError,)
@@ -59,8 +59,8 @@ class ToolProtocolError(ToolError):
 
 
 class ToolInputRequired(ToolError):
-    """The server wants something before it goes on that the client cannot give: input of a person, or an address that a
-    person has to open.
+    """The server requires something that the client cannot provide: input of a person, or an address that a person has to
+    open.
 
     request         what the server asks: {"method", "params"}, or None
     url             the address, or None
@@ -74,7 +74,7 @@ class ToolInputRequired(ToolError):
 
 
 class PreflightError(Exception):
-    """Calls of tools in a cell would fail; nothing of it was run. No code in the sandbox gets it. line: of the first
+    """Calls of tools in a cell would fail; the cell did not run. No code in the sandbox gets it. line: of the first
     one."""
 
     def __init__(self, text, line):

@@ -15,7 +15,7 @@ _NETWORK = (
     "this sandbox has no network: data from outside comes through tools, which _search(\"words\") finds, or as files that "
     "the user gives"
 )
-# In a profile that allows a network. What was refused by name is told by the supervisor.
+# In a profile that allows a network. The supervisor reports refused host names.
 _BY_PROXY = (
     "programs reach the network only by the proxy that HTTPS_PROXY names, as requests, httpx, urllib, curl and git do (aiohttp: "
     "trust_env=True); names are looked up there, not in the sandbox"
@@ -26,7 +26,7 @@ _MEMORY = (
     "a session's memory is limited, limits.memory in the config: delete what is not needed any more, or work in pieces"
 )
 _AWAIT = "a tool, or another async function, was called without await: write await before the call"
-_STDIN = "nobody can type here: there is no standard input. Put the value into the code"
+_STDIN = "there is no standard input, so input() cannot be answered. Put the value into the code"
 _HOST = ("/home/", "/Users/", "/root/", "/mnt/", "/media/", "C:\\")
 _TMPFS = (("/workspace", "limits.workspace"), ("/tmp", "limits.tmp"), ("/dev/shm", "limits.shm"))
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
@@ -61,9 +61,9 @@ def _context(error):
     return error.__context__ if is_library else None
 
 
-# What notebooks have and Python does not: (how the line begins, what to write instead).
+# Lines of notebooks that are not Python: (how the line begins, what to write instead).
 _MAGICS = (
-    (r"(%|!)\s*(pip3?|uv)\b", "of pip only this is known here, on a line of its own: %pip install NAME"),
+    (r"(%|!)\s*(pip3?|uv)\b", "the only supported form of pip, on its own line: %pip install NAME"),
     (r"(%|!)\s*(conda|mamba|apt|apt-get)\b", "not available here; a Python package: %pip install NAME, where the config allows it"),
     (r"%%?matplotlib\b", "leave the line out: figures are shown without it"),
     (r"%%?(timeit|time)\b", "write: import timeit; timeit.timeit(lambda: …, number=100)"),
@@ -192,7 +192,7 @@ def _of_child(error):
     return ""
 
 
-# ---- names that are no modules -------------------------------------------------------------------------------------
+# ---- names that are not modules ------------------------------------------------------------------------------------
 
 
 def own_name(name):
@@ -205,9 +205,9 @@ def own_name(name):
 
 def _own_name(name):
     if name == "tools":
-        return 'tools is defined in every cell and is no module: await tools["NAME"](…)'
+        return 'tools is defined in every cell and is not a module: await tools["NAME"](…)'
     if name in ("display", "_search", "_discover", "_schema"):
-        return "%s() is defined in every cell and is no module; a module has: from cloister import display" % name
+        return "%s() is defined in every cell and is not a module. To use it in a module: from cloister import display" % name
     import cloister
 
     library = cloister.tools._library.current()
@@ -223,7 +223,7 @@ def _server(name, library):
 
     known = [one for server in library.servers for one in server_identifiers(server)]
     if name in known:
-        return "%s is defined in every cell and is no module: await %s.NAME(…)" % (name, name)
+        return "%s is defined in every cell and is not a module: await %s.NAME(…)" % (name, name)
     if not known:
         return "an MCP server of the config has such a name, but there is none"
     return "no MCP server has this name; there is %s" % ", ".join(known[:10])

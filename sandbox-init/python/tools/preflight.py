@@ -2,7 +2,7 @@
 
 Only what is certain to fail is a mistake (call_sites.py): names of tools and of arguments that stand in the code, and
 values that are literals. It is looked up in the catalogue, and checked with the functions that check the call when it is
-made, so that the texts are the same. A name that the cell binds anywhere, or that is no object of ours, is not looked at.
+made, so that the texts are the same. A name that the cell binds anywhere, or that is not an object of ours, is not checked.
 """
 
 import builtins
@@ -21,7 +21,7 @@ _PREFIX = "mcp_"
 
 
 class _Unknown:
-    """The value of an argument that is no literal, and an object of ours that the code does not tell."""
+    """The value of an argument that is not a literal, or an object of ours that the code does not determine."""
 
 
 UNKNOWN = _Unknown()

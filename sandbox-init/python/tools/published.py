@@ -1,7 +1,7 @@
 """Published code: tools, prompts, resources and templates of the config, which run as cells of their own sandbox.
 
 The input comes as JSON beside the code. The code finds it in `arguments`, and its function main() is called with it, if
-there is one. What the code asks the client (elicit, roots, sample) has a key. An answer that the input has is returned
+there is one. Each request of the code to the client (elicit, roots, sample) has a key. An answer that the input has is returned
 at once; else the cell ends with the requests, and Cloister runs the code again from its start once they are answered.
 """
 
@@ -241,7 +241,7 @@ class Run:
         value = decode(encode_guest(value))
         wrong = schema.check(value, self.output_schema, "the result")
         if wrong or not isinstance(value, dict):
-            raise ValueError("the result does not fit the outputSchema: %s" % (wrong or "it is no object"))
+            raise ValueError("the result does not fit the outputSchema: %s" % (wrong or "it is not an object"))
         return {"content": [_text(_json(value))], "structured": value}
 
     def prompt(self, value):

@@ -125,7 +125,7 @@ class Offer:
     def _read(self, method, answer):
         result = read_answer(answer, self._server, method)
         if not isinstance(result, dict):
-            raise ToolProtocolError("the result of %s is no object" % method, server=self._server, tool=method)
+            raise ToolProtocolError("the result of %s is not an object" % method, server=self._server, tool=method)
         return result
 
     async def _run(self, steps):

@@ -145,7 +145,7 @@ def _unreadable(tool, wrong):
 def unwrap(result, server, tool, output_schema):
     """The value of a CallToolResult. Raises ToolError when the tool says that it failed."""
     if not isinstance(result, dict):
-        raise ToolProtocolError("the result of %s is no object" % tool, server=server, tool=tool)
+        raise ToolProtocolError("the result of %s is not an object" % tool, server=server, tool=tool)
     content = result.get("content")
     content = content if isinstance(content, list) else []
     if len(content) == len(result) == 1 and output_schema is None:

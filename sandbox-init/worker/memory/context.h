@@ -1,5 +1,5 @@
 /*
- * The point at which a process goes on: its callee-saved registers, in the way of setjmp(), but without
+ * The point at which a process continues: its callee-saved registers, in the way of setjmp(), but without
  * libc, and usable in another process that has the same memory.
  */
 #pragma once

@@ -1,4 +1,4 @@
-/* What a dump says, before anything of it is done: it comes from code of the guest (mappings.h says what may be used here). */
+/* Checks a dump before it is loaded: it comes from code of the guest (mappings.h names what may be used here). */
 #pragma once
 
 #include "sandbox-init/worker/memory/dump.h"

@@ -1,6 +1,6 @@
 /*
- * The memory of this process as a stream of bytes, and the way back: into another worker of the same
- * template process, which then goes on where this one was (docs/branches.md).
+ * The memory of this process as a stream of bytes. load.h loads it into another worker of the same
+ * template process, which then continues where this one was (docs/branches.md).
  *
  *     struct dump_header, its mappings, then for each run of pages struct dump_run and the pages, and a
  *     struct dump_run of 0 pages

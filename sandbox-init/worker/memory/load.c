@@ -2,13 +2,13 @@
  * Replaces the memory of this process by that of another one (mappings.h says what may be used here).
  *
  * Theory of operation. The dump comes from code of the guest: whatever it contains, this process is in the
- * same sandbox before and after, with the same filter, ids, limits and descriptors. What is checked here is
- * checked to fail with a reason instead of a crash.
+ * same sandbox before and after, with the same filter, ids, limits and descriptors. The checks here
+ * give a reason instead of a crash.
  *
  * Both processes are forks of one template, so that program, libraries, stack and vdso have the same
  * addresses. A mapping that both have is kept; its own pages are dropped, so that it has the bytes of
  * its file or zeros, and then those of the dump. All others are unmapped and mapped as in the dump.
- * From the first change on this runs on a stack of its own, beside what it needs.
+ * From the first change on this runs on its own stack, beside its data.
  */
 #include <errno.h>
 #include <fcntl.h>

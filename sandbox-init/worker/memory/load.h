@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 /*
- * Replaces this process. On success does not return: what called dump_write() goes on in its place, with
+ * Replaces this process. On success does not return: the caller of dump_write() continues instead, with
  * `argument` in *number. Returns negative errno if nothing was replaced yet: -ESTALE (not of this template),
  * -EBADMSG (no dump that fits); ends the process with LOAD_EXIT_FAILED if something was.
  * Or what the writer has passed to dump_refuse(). template_id, channel: those of this process.
@@ -13,5 +13,5 @@ long load_replace(long fd, const uint8_t template_id[16], uint64_t channel, int6
 
 enum { LOAD_EXIT_FAILED = 114 };
 
-/* What a process that was loaded frees. */
+/* Frees the scratch memory, in a process that was loaded. */
 void load_done(void);

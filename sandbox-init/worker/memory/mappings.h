@@ -1,5 +1,5 @@
 /*
- * What is mapped into this process, as /proc/self/maps tells.
+ * The mappings of this process, read from /proc/self/maps.
  *
  * The functions of this file, of dump.c and of load.c run while memory is read or replaced: they use no
  * libc, no thread-local storage and no variable but those that they are passed.

@@ -209,7 +209,7 @@ static long set_attributes(int directory, const char *text, const struct snapsho
         return r;
 }
 
-/* What a directory contains comes after it, and is done first: its mode may forbid to enter it. */
+/* The entries of a directory come after it, and are restored first: its mode may forbid to enter it. */
 void rollback_attributes(struct rollback *r)
 {
         for (uint32_t i = r->s->n_inodes; i-- > 1;) {

@@ -1,7 +1,7 @@
 /*
  * Each name is what it was.
  *
- * Theory of operation. A name is in its place if it is there, below directories that are in their places,
+ * Theory of operation. A name is in its place if it exists, below directories that are in their places,
  * and has the inode that it had. All others are removed: those whose inodes are wanted are moved into a
  * directory of our own (staging), directories with all that they contain, and then emptied there one by
  * one, so that no depth is a problem. Then each missing name is made: of a name that the inode has
@@ -74,7 +74,7 @@ static long move_directory(struct rollback *r, int directory, const char *text,
 
         if (r->staging < 0)
                 return 0;
-        /* To change its "..", the kernel wants it to be writable. */
+        /* To change its "..", the kernel requires that it is writable. */
         if ((about->st_mode & OWNER_ALL) != OWNER_ALL)
                 raw_call(SYS_fchmodat, directory, raw_pointer(text),
                          (about->st_mode & 07777) | OWNER_ALL, 0, 0, 0);
@@ -314,7 +314,7 @@ static int remove_staged(void *data, int directory, const char *text)
         return 0;
 }
 
-/* What is left in it are second names of files that have a place. */
+/* The directory still has second names of files that have a place. */
 static void remove_staging(struct rollback *r)
 {
         int root = snapshot_open_directory(r->s, 0);

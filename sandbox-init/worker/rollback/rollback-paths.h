@@ -17,7 +17,8 @@ struct rollback {
         int open_fd;
 };
 
-/* The directory of the snapshot with this index; it stays open until another one is asked for. */
+/* Returns a descriptor of the snapshot's directory with this index, or negative errno. It is closed by the next call with
+ * another index. */
 int rollback_directory(struct rollback *r, uint32_t directory);
 
 void rollback_note_path(const struct rollback *r, struct rollback_names *to, uint32_t directory,

@@ -1,4 +1,4 @@
-/* What a rollback did, and what failed. */
+/* Counts and names of the files that a rollback restored, and of those that it could not restore. */
 #pragma once
 
 #include <stdint.h>

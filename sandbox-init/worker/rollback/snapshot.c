@@ -345,7 +345,7 @@ static uint32_t *make_slots(void)
         return snapshot_is_error(at) ? NULL : (uint32_t *)at;
 }
 
-/* The rollback needs a directory, also where no inode is free. 0 is no descriptor of ours: it is
+/* The rollback needs a directory, also where no inode is free. 0 is not a descriptor of ours: it is
  * standard input. */
 static void reserve_inode(struct snapshot *s)
 {

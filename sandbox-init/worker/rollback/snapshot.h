@@ -1,8 +1,8 @@
 /*
- * What a directory and all below it are like: names, types, modes, times, targets of links, contents.
+ * The state of a directory and all below it: names, types, modes, times, targets of links, contents.
  *
- * The copy of a worker holds one of /workspace, in its own memory, and rollback.h makes the directory
- * like that again. Only entries of the directory's own file system belong to it: what is mounted below
+ * The copy of a worker holds one of /workspace, in its own memory, and rollback.h restores the directory
+ * from it. Only entries of the directory's own file system belong to it: what is mounted below
  * is neither read nor touched. No symbolic link is followed.
  */
 #pragma once
