@@ -2,64 +2,21 @@
 package of the name that code imports, and the agent would install it. Source: the projects' pages on PyPI."""
 
 # Distributions whose name differs from their modules'.
-OTHER = {
-    "IPython": "ipython",
-    "MySQLdb": "mysqlclient",
-    "OpenSSL": "pyOpenSSL",
-    "PIL": "Pillow",
-    "absl": "absl-py",
-    "attr": "attrs",
-    "bs4": "beautifulsoup4",
-    "bson": "pymongo",
-    "camelot": "camelot-py",
-    "cassandra": "cassandra-driver",
-    "Crypto": "pycryptodome",
-    "cv2": "opencv-python-headless",
-    "dateutil": "python-dateutil",
-    "dns": "dnspython",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "faiss": "faiss-cpu",
-    "fitz": "PyMuPDF",
-    "git": "GitPython",
-    "gtts": "gTTS",
-    "ibis": "ibis-framework",
-    "imblearn": "imbalanced-learn",
-    "jose": "python-jose",
-    "jwt": "PyJWT",
-    "kafka": "kafka-python",
-    "ldap": "python-ldap",
-    "magic": "python-magic",
-    "markdown_it": "markdown-it-py",
-    "mpl_toolkits": "matplotlib",
-    "nacl": "PyNaCl",
-    "newspaper": "newspaper3k",
-    "nmap": "python-nmap",
-    "odf": "odfpy",
-    "opensearchpy": "opensearch-py",
-    "paho": "paho-mqtt",
-    "pdfminer": "pdfminer.six",
-    "pil": "Pillow",
-    "pkg_resources": "setuptools",
-    "pptx": "python-pptx",
-    "psycopg2": "psycopg2-binary",
-    "pylab": "matplotlib",
-    "pymupdf": "PyMuPDF",
-    "readability": "readability-lxml",
-    "ruamel": "ruamel.yaml",
-    "serial": "pyserial",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "slugify": "python-slugify",
-    "speech_recognition": "SpeechRecognition",
-    "tabula": "tabula-py",
-    "umap": "umap-learn",
-    "usb": "pyusb",
-    "websocket": "websocket-client",
-    "wx": "wxPython",
-    "yaml": "PyYAML",
-    "zmq": "pyzmq",
-}
+OTHER = dict(
+    pair.split("=")
+    for pair in """
+    IPython=ipython MySQLdb=mysqlclient OpenSSL=pyOpenSSL PIL=Pillow absl=absl-py attr=attrs bs4=beautifulsoup4
+    bson=pymongo camelot=camelot-py cassandra=cassandra-driver Crypto=pycryptodome cv2=opencv-python-headless
+    dateutil=python-dateutil dns=dnspython docx=python-docx dotenv=python-dotenv faiss=faiss-cpu fitz=PyMuPDF
+    git=GitPython gtts=gTTS ibis=ibis-framework imblearn=imbalanced-learn jose=python-jose jwt=PyJWT kafka=kafka-python
+    ldap=python-ldap magic=python-magic markdown_it=markdown-it-py mpl_toolkits=matplotlib nacl=PyNaCl
+    newspaper=newspaper3k nmap=python-nmap odf=odfpy opensearchpy=opensearch-py paho=paho-mqtt pdfminer=pdfminer.six
+    pil=Pillow pkg_resources=setuptools pptx=python-pptx psycopg2=psycopg2-binary pylab=matplotlib pymupdf=PyMuPDF
+    readability=readability-lxml ruamel=ruamel.yaml serial=pyserial skimage=scikit-image sklearn=scikit-learn
+    slugify=python-slugify speech_recognition=SpeechRecognition tabula=tabula-py umap=umap-learn usb=pyusb
+    websocket=websocket-client wx=wxPython yaml=PyYAML zmq=pyzmq
+    """.split()
+)
 
 # Those that are called as their module, with - for _.
 SAME = frozenset(

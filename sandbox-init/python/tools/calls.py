@@ -17,10 +17,6 @@ MAX_VALUES = 1000 * 1000  # JSON_VALUES_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
 
-def _allows_null(schema):
-    return schemas.check(None, schema) is None if isinstance(schema, dict) else schema is not False
-
-
 def _required(schema):
     required = schema.get("required")
     return required if isinstance(required, list) else []
