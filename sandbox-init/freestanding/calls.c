@@ -260,7 +260,7 @@ _Noreturn void _exit(int status)
                 raw_call(SYS_exit_group, status, 0, 0, 0, 0, 0);
 }
 
-static _Noreturn void die(const char *text, size_t n)
+static _Noreturn void exit_with(const char *text, size_t n)
 {
         raw_call(SYS_write, STDERR_FILENO, raw_pointer(text), (long)n, 0, 0, 0);
         raw_call(SYS_kill, raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0), SIGABRT, 0, 0, 0, 0);
@@ -275,17 +275,17 @@ _Noreturn void __assert_fail(const char *what, const char *file, unsigned line,
         struct error error = {};
 
         error_set(&error, EINVAL, "%s:%u: %s: assertion '%s' failed\n", file, line, function, what);
-        die(error.text, __builtin_strlen(error.text));
+        exit_with(error.text, __builtin_strlen(error.text));
 }
 
-/* The canary itself is where the compiler looks for it: in the thread's control block on x86-64, by
+/* The canary itself is where the compiler expects it: in the thread's control block on x86-64, by
  * the same convention in every libc; elsewhere here. */
 _Noreturn void __stack_chk_fail(void);
 _Noreturn void __stack_chk_fail(void)
 {
         static const char text[] = "cloister: stack smashing detected\n";
 
-        die(text, sizeof(text) - 1);
+        exit_with(text, sizeof(text) - 1);
 }
 
 #if !defined(__x86_64__)

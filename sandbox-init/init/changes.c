@@ -39,8 +39,8 @@ struct file {
         uint8_t change; /* enum file_change, or FILE_CHANGE_MAX: none */
 };
 
-/* Memory that no look has needed has no pages. */
-struct look {
+/* Memory that no scan has needed has no pages. */
+struct scan {
         struct file files[FILES_MAX];
         char paths[PATHS_SIZE];
         size_t n, used, steps; /* files, bytes of paths, names that were seen */
@@ -49,13 +49,13 @@ struct look {
 };
 
 static struct {
-        struct look looks[2], *last, *now;
-        uint16_t index[INDEX_SIZE]; /* of the files of the last look, by hash: number + 1, or 0 */
+        struct scan scans[2], *last, *now;
+        uint16_t index[INDEX_SIZE]; /* of the files of the last scan, by hash: number + 1, or 0 */
         size_t mask;
         uint64_t key; /* makes the hash unknown to the code that chooses the names */
         int64_t began_ns, took_ns;
         char message[FILE_CHANGES_MESSAGE_MAX];
-} changes = {.last = &changes.looks[0], .now = &changes.looks[1]};
+} changes = {.last = &changes.scans[0], .now = &changes.scans[1]};
 
 /* Of the processor: init shares it with the code. */
 static int64_t cpu_ns(void)
@@ -94,7 +94,7 @@ static uint64_t hash(const char *path, size_t n)
 /* Appends the directory's path, a slash and the name. Returns its length, or -1. */
 static long add_path(const struct file *directory, const char *name)
 {
-        struct look *now = changes.now;
+        struct scan *now = changes.now;
         size_t before = directory ? directory->length + 1U : 0, n = strnlen(name, NAME_MAX);
 
         if (before + n > UINT16_MAX || before + n > PATHS_SIZE - now->used)
@@ -111,7 +111,7 @@ static long add_path(const struct file *directory, const char *name)
 /* Returns the file. NULL: it does not exist any more, may not be read (*denied), or a limit is reached. */
 static struct file *add(int dir, const struct file *directory, const char *name, bool *denied)
 {
-        struct look *now = changes.now;
+        struct scan *now = changes.now;
         struct stat st;
 
         if (now->n == FILES_MAX || is_late()) {
@@ -145,7 +145,7 @@ static struct file *add(int dir, const struct file *directory, const char *name,
 
 static int walk(int dir, const struct file *directory, int depth);
 
-/* A directory that has become a link or a file since is looked at the next time. */
+/* A directory that has become a link or a file since is scanned the next time. */
 static int enter(int dir, const struct file *directory, const char *name, int depth)
 {
         if (depth == DEPTH_MAX)
@@ -184,9 +184,9 @@ static int walk(int dir, const struct file *directory, int depth)
         return 0;
 }
 
-static void look(void)
+static void scan_all(void)
 {
-        struct look *now = changes.now;
+        struct scan *now = changes.now;
 
         now->n = now->used = now->steps = now->unreadable = 0;
         now->limit = FILE_CHANGES_WHOLE;
@@ -203,7 +203,7 @@ static void look(void)
 
 static void index_last(void)
 {
-        const struct look *last = changes.last;
+        const struct scan *last = changes.last;
 
         changes.mask = 15;
         while (changes.mask < 2 * last->n)
@@ -219,7 +219,7 @@ static void index_last(void)
 
 static struct file *find_last(const struct file *file)
 {
-        struct look *last = changes.last;
+        struct scan *last = changes.last;
         const char *path = changes.now->paths + file->path;
 
         for (size_t at = file->hash & changes.mask; changes.index[at] != 0;
@@ -245,7 +245,7 @@ static bool is_same(const struct file *a, const struct file *b)
 /* Notes in each file what has become of it, and counts. */
 static void compare(uint32_t number[FILE_CHANGE_MAX])
 {
-        struct look *last = changes.last, *now = changes.now;
+        struct scan *last = changes.last, *now = changes.now;
 
         index_last();
         for (size_t i = 0; i < last->n; i++)
@@ -284,7 +284,7 @@ static void flush(struct report *r)
         r->length = sizeof(r->head);
 }
 
-static void put(struct report *r, const struct look *look, const struct file *file)
+static void put(struct report *r, const struct scan *scan, const struct file *file)
 {
         const struct file_changes_entry entry = {.size = file->size,
                                                  .change = file->change,
@@ -298,15 +298,15 @@ static void put(struct report *r, const struct look *look, const struct file *fi
         if (r->is_refused)
                 return;
         memcpy(changes.message + r->length, &entry, sizeof(entry));
-        memcpy(changes.message + r->length + sizeof(entry), look->paths + file->path, file->length);
+        memcpy(changes.message + r->length + sizeof(entry), scan->paths + file->path, file->length);
         r->length += sizeof(entry) + file->length;
         r->head.n++;
 }
 
-/* Returns whether the broker learns of the look. */
+/* Returns true if the scan is reported to the broker. */
 static bool tell(void)
 {
-        struct look *last = changes.last, *now = changes.now;
+        struct scan *last = changes.last, *now = changes.now;
         struct report r = {.head = {.limit = now->limit, .unreadable = now->unreadable},
                            .length = sizeof(r.head)};
         bool is_compared = now->limit == FILE_CHANGES_WHOLE && last->limit == FILE_CHANGES_WHOLE;
@@ -326,7 +326,7 @@ static bool tell(void)
 
 static void swap(void)
 {
-        struct look *now = changes.now;
+        struct scan *now = changes.now;
 
         changes.now = changes.last;
         changes.last = now;
@@ -338,7 +338,7 @@ void changes_open(void)
 
         memcpy(&changes.key, random, sizeof(changes.key));
         changes.began_ns = cpu_ns();
-        look();
+        scan_all();
         swap();
 }
 
@@ -347,7 +347,7 @@ void changes_report(bool is_wanted)
         if (!is_wanted && changes.took_ns > LONG_LOOK_NS)
                 return;
         changes.began_ns = cpu_ns();
-        look();
+        scan_all();
         if (tell())
                 swap();
         changes.took_ns = cpu_ns() - changes.began_ns;

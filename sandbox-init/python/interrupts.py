@@ -72,7 +72,7 @@ class Interrupts:
         self.cell = False  # a cell runs
         self.task = self.cancel = None  # the cell's task and what cancels it, when it has one
         self.parked = False  # the main thread waits on a lock of Cloister's
-        self.deaf = False  # what is sent, or waited for, is not to be interrupted
+        self.uninterruptible = False  # a frame that is sent, or waited for, must not be interrupted
         self.arrived = False  # in this cell
         self.pending = False  # arrived, and KeyboardInterrupt was not raised yet
         self.raised = False  # arrived, and KeyboardInterrupt was raised
@@ -148,7 +148,7 @@ class Interrupts:
                     raise KeyboardInterrupt
             return
         self.arrived = True
-        if kind is _GUEST or ((self._core.waiting() or self.parked) and not self.deaf):
+        if kind is _GUEST or ((self._core.waiting() or self.parked) and not self.uninterruptible):
             self._raise()
         if self.cancel is not None:
             self.cancelled = self.cancel()

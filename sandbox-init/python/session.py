@@ -271,7 +271,7 @@ class Session:
         return self._cells_waiting.popleft()
 
     def _is_owed(self):
-        """A frame that was read and not delivered may be a cell too: _next() looks again."""
+        """A frame that was read and not delivered may be a cell too: _next() reads again."""
         return self._current is not None or bool(self._cells_waiting) or self._channel.has_read
 
     def _is_asked(self):

@@ -32,7 +32,7 @@
  * before it does its idle work: the last session has not sent its first result yet. */
 enum { NETWORK_MS = 10, QUIET_MS = 20 };
 
-/* Between two looks for processes that are ending, and how often. */
+/* The time between two scans for processes that are ending, and their number. */
 enum { END_OTHERS_MS = 1, END_OTHERS_TRIES = 2000 };
 
 const struct template_plan *template_plan(void)

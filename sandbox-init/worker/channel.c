@@ -67,7 +67,7 @@ void channel_adopt(void)
 {
         char dropped[4096];
 
-        owner_claim();
+        owner_set();
         channel.sending = (struct lock){0};
         while (raw_call(SYS_recvfrom, channel.fd, raw_pointer(dropped), sizeof(dropped),
                         MSG_DONTWAIT, 0, 0) > 0)
@@ -105,7 +105,7 @@ void channel_open(int fd, int release)
 {
         channel.fd = fd;
         channel.release = release;
-        owner_claim();
+        owner_set();
 }
 
 int channel_divert(int fd)

@@ -26,7 +26,7 @@ void channel_branch(void);
 /* The descriptor that came with the frame at the front; negative errno: it was lost. */
 int channel_take_fd(void);
 int channel_fd(void); /* -1 when there is none, or in a child */
-/* In a fork of the worker that is the worker now: claims the channel, and drops what has arrived. */
+/* In a fork of the worker that is the worker now: takes the channel over, and drops what has arrived. */
 void channel_adopt(void);
 
 /* For a warm-up: reads and sends go to this descriptor, which stays the caller's, until

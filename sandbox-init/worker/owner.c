@@ -38,7 +38,7 @@ static pid_t own_pid(void)
         return (pid_t)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
-void owner_claim(void)
+void owner_set(void)
 {
         /* In a fork of an owner the page exists, and is wiped. */
         if (!owner.mark)
@@ -52,7 +52,7 @@ void owner_claim(void)
 void owner_renew(void)
 {
         owner.mark = NULL;
-        owner_claim();
+        owner_set();
 }
 
 bool owner_is_us(void)

@@ -6,6 +6,6 @@
 
 #include <stdbool.h>
 
-void owner_claim(void);
-void owner_renew(void); /* as owner_claim(), in memory that came from another process */
+void owner_set(void);
+void owner_renew(void); /* as owner_set(), in memory that came from another process */
 bool owner_is_us(void); /* also true in a child that shares the memory (vfork), until it execs */

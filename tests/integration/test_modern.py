@@ -178,11 +178,11 @@ class Streams(Modern):
 
     def test_resources_that_come(self):
         listening = self.listen(resourcesListChanged=True)
-        deaf = self.listen(toolsListChanged=True)
+        uninterruptible = self.listen(toolsListChanged=True)
         self.ok("print('x' * 30000)")
         self.until(lambda: len(self.of(listening)) > 1)
         self.assertEqual(self.of(listening)[1]["method"], "notifications/resources/list_changed")
-        self.assertEqual(len(self.of(deaf)), 1)
+        self.assertEqual(len(self.of(uninterruptible)), 1)
         # Cancelled: silent, without an answer.
         self.server.notify("notifications/cancelled", requestId=listening.id)
         seen = len(self.of(listening))
@@ -190,7 +190,7 @@ class Streams(Modern):
         self.server.ask("ping")
         self.assertEqual(len(self.of(listening)), seen)
         self.assertFalse(listening.done())
-        self.server.notify("notifications/cancelled", requestId=deaf.id)
+        self.server.notify("notifications/cancelled", requestId=uninterruptible.id)
 
     def test_a_file_that_changes(self):
         uri = f"cloister://sessions/{self.session}/files/a.txt"

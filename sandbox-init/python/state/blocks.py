@@ -214,14 +214,14 @@ class Blocks:
         if opened is None or opened[0] is not block or not self._core.ours():
             return  # its cell has ended, and the block with it; or a forked process
         self._open, note = None, opened[1]
-        self._interrupts.deaf = True  # no code of the guest runs after the last frame
+        self._interrupts.uninterruptible = True  # no code of the guest runs after the last frame
         try:
             if error is None:
                 self._channel.tell(QUERY, _END)
             else:
                 self._fail(note, error)
         finally:
-            self._interrupts.deaf = False
+            self._interrupts.uninterruptible = False
             note.close()
         self._interrupts.checkpoint()
 

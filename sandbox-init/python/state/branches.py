@@ -183,7 +183,7 @@ class Branches:
                 what = _pipe_of(fd, pipes) or _file_of(fd, offsets)
                 self._descriptors[fd] = what, os.get_inheritable(fd)
             except OSError:
-                # listdir()'s own, or one whose file cannot be looked at.
+                # listdir()'s own, or one whose file cannot be read.
                 try:
                     os.fstat(fd)
                 except OSError:

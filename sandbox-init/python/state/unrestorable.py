@@ -10,7 +10,7 @@ _SIGKILL = 9
 _GONE = "its thread is gone: the interpreter was restored"
 
 
-_MAX_KINDS = 100  # of classes and subclasses that are looked for
+_MAX_KINDS = 100  # of classes and subclasses that are searched
 
 
 def _kinds(table, classes):
