@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "policy/config/config-internal.h"
+#include "policy/config/add.h"
+#include "policy/config/config.h"
+#include "policy/config/server.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/import-entry.h"
 

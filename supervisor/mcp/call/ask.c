@@ -7,6 +7,7 @@
 
 #include "supervisor/mcp/notified-clients.h"
 #include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/machine/cell-time.h"
 
 enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };
 

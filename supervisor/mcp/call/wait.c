@@ -12,6 +12,10 @@
 #include "supervisor/mcp/call/input.h"
 #include "supervisor/mcp/call/whole.h"
 #include "supervisor/mcp/tasks/task.h"
+#include "supervisor/session/actions.h"
+#include "supervisor/session/cell/cell.h"
+#include "supervisor/session/machine/queue.h"
+#include "supervisor/session/status.h"
 
 enum {
         KEPT_MS = 3600 * 1000,             /* a result, until it is fetched */
