@@ -82,11 +82,6 @@ void session_started(struct session *s, uint32_t target, const int fds[SESSION_F
                              &(struct session_details){.target = target, .fds = fds}, SESSION_FDS);
 }
 
-void session_failed(struct session *s, const struct error *error)
-{
-        session_dispatch(s, EVENT_FAILED, &(struct session_details){.error = error});
-}
-
 void session_ended(struct session *s, const struct monitor_ended *ended)
 {
         tasks_end(s, ended);
@@ -102,16 +97,6 @@ void session_cleared(struct session *s, const struct monitor_ended *ended,
                              SESSION_COUNTERS);
 }
 
-void session_frozen(struct session *s)
-{
-        session_dispatch(s, EVENT_FROZEN, NULL);
-}
-
-void session_place_free(struct session *s)
-{
-        session_dispatch(s, EVENT_PLACE, NULL);
-}
-
 void session_end_by_owner(struct session *s, bool restart)
 {
         s->restart = restart;
@@ -122,16 +107,6 @@ void session_counted(struct session *s, const struct monitor_counted *counted)
 {
         tasks_counted(s, counted, s->copies->is_awaited || s->copies->is_offered,
                       s->copies->asked.of_block);
-}
-
-void session_memory(struct session *s, uint64_t bytes)
-{
-        meter_sample(&s->meter, bytes);
-}
-
-void session_reconnect(struct session *s)
-{
-        session_network_lost(&s->network);
 }
 
 void session_pause_output(struct session *s, bool paused)

@@ -22,22 +22,13 @@ struct session *session_free(struct session *session);
 
 /* The monitor's answers; those that do not fit the state are ignored. Takes ownership of fds. */
 void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
-void session_failed(struct session *session, const struct error *error);
 void session_ended(struct session *session, const struct monitor_ended *ended);
-void session_frozen(struct session *session);
 void session_counted(struct session *session, const struct monitor_counted *counted);
-void session_memory(struct session *session, uint64_t bytes);
 void session_cleared(struct session *session, const struct monitor_ended *ended,
                      const int fds[SESSION_COUNTERS]);
 
-/* A session that is QUEUED asks for a sandbox again. */
-void session_place_free(struct session *session);
-
 /* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. */
 void session_end_by_owner(struct session *session, bool restart);
-
-/* The process that had its network has ended: the network is opened again. */
-void session_reconnect(struct session *session);
 
 /* Stops or resumes reading the session's output, for a reader that is slower than the code. */
 void session_pause_output(struct session *session, bool paused);

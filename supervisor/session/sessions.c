@@ -117,7 +117,7 @@ static void on_place_free(void *data)
 
         TAILQ_FOREACH (entry, &sessions->entries, link) {
                 if (session_state(entry->session) == SESSION_QUEUED) {
-                        session_place_free(entry->session);
+                        session_dispatch(entry->session, EVENT_PLACE, NULL);
                         return;
                 }
         }
@@ -340,7 +340,7 @@ int sessions_failed(struct sessions *sessions, uint32_t serial, const struct err
         struct session *session = find_awaiting(sessions, serial);
         if (!session)
                 return -ENOENT;
-        session_failed(session, error);
+        session_dispatch(session, EVENT_FAILED, &(struct session_details){.error = error});
         return 0;
 }
 
@@ -360,7 +360,7 @@ void sessions_frozen(struct sessions *sessions, uint32_t target)
         struct session *session = find_target(sessions, target);
 
         if (session)
-                session_frozen(session);
+                session_dispatch(session, EVENT_FROZEN, NULL);
 }
 
 void sessions_kept(struct sessions *sessions, uint32_t target, const struct error *error)
@@ -393,7 +393,7 @@ void sessions_memory(struct sessions *sessions, uint32_t target, uint64_t bytes)
         struct session *session = find_target(sessions, target);
 
         if (session)
-                session_memory(session, bytes);
+                meter_sample(&session->meter, bytes);
 }
 
 void sessions_installer_started(struct sessions *sessions, uint32_t serial, uint32_t instance,
@@ -473,7 +473,7 @@ void sessions_network_lost(struct sessions *sessions)
         struct entry *entry;
 
         TAILQ_FOREACH (entry, &sessions->entries, link)
-                session_reconnect(entry->session);
+                session_network_lost(&entry->session->network);
 }
 
 /* ---- for the owner of the server ---- */
@@ -492,20 +492,16 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
 
 int sessions_append_list(const struct sessions *sessions, struct buffer *to)
 {
+        struct json_out out = {.to = to};
         struct entry *entry;
-        bool first = true;
 
-        int r = buffer_append(to, "[", 1);
+        json_out_begin(&out, NULL, '[');
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_state(entry->session) == SESSION_NONE)
-                        continue;
-                if (r >= 0 && !first)
-                        r = buffer_append(to, ",", 1);
-                first = false;
-                if (r >= 0)
-                        r = session_append_status(entry->session, to);
+                if (session_state(entry->session) != SESSION_NONE)
+                        session_put_status(&out, entry->session);
         }
-        return r < 0 ? r : buffer_append(to, "]", 1);
+        json_out_end(&out, ']');
+        return out.error;
 }
 
 static int end(struct sessions *sessions, const char *name, bool restart, struct error *err)

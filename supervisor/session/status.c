@@ -85,126 +85,92 @@ void session_describe_running(const struct session *s, struct session_running *r
         }
 }
 
-static int append_traffic(const struct session_traffic *t, struct buffer *to)
+static void put(struct json_out *out, const char *key, uint64_t number)
 {
-        return buffer_printf(
-                to,
-                ",\"tool_calls\":%llu,\"sent_bytes\":%llu,\"received_bytes\":%llu,\"output_bytes\":%llu",
-                (unsigned long long)t->calls, (unsigned long long)t->sent,
-                (unsigned long long)t->received, (unsigned long long)t->output);
+        json_out_int(out, key, (int64_t)number);
 }
 
-/* The last line that the running cell has printed. */
-static int append_line(const struct session *s, struct buffer *to)
+static void put_traffic(struct json_out *out, const struct session_traffic *t)
 {
+        put(out, "tool_calls", t->calls);
+        put(out, "sent_bytes", t->sent);
+        put(out, "received_bytes", t->received);
+        put(out, "output_bytes", t->output);
+}
+
+static void put_last(struct json_out *out, const struct session *s)
+{
+        const struct session_last *last = &s->history.last;
         struct session_running running;
 
         session_describe_running(s, &running);
-        if (!running.line[0])
-                return 0;
-        int r = buffer_append_text(to, ",\"line\":");
-        return r < 0 ? r : json_append_string(to, running.line, strlen(running.line));
-}
-
-/* The sums of all cells, with the calls of the one that runs. */
-static struct session_traffic traffic_of(const struct session *s)
-{
-        const struct cell *cell = session_current(s);
-        struct session_traffic t = s->history.traffic;
-
-        if (cell)
-                t.calls += cell->outcome.calls_total;
-        return t;
-}
-
-static int append_last(const struct session *s, struct buffer *to)
-{
-        const struct session_last *last = &s->history.last;
-        const char *status = session_current(s) ? NULL : cell_status_name(last->status);
-        uint64_t took = status ? last->duration_us : clock_us() - last->started_us;
-
-        int r = buffer_printf(to, ",\"last\":{\"code\":");
-        if (r >= 0)
-                r = json_append_string(to, last->code, strlen(last->code));
-        if (r >= 0 && status)
-                r = buffer_printf(to, ",\"status\":\"%s\"", status);
-        if (r >= 0)
-                r = buffer_printf(to, ",\"duration_ms\":%llu", (unsigned long long)(took / 1000));
-        if (r >= 0 && status)
-                r = buffer_printf(to, ",\"cpu_ms\":%llu,\"memory_peak_bytes\":%llu",
-                                  (unsigned long long)(last->cpu_us / 1000),
-                                  (unsigned long long)last->memory_peak);
-        if (r >= 0 && status)
-                r = append_traffic(&last->traffic, to);
-        if (r >= 0 && !status)
-                r = append_line(s, to);
-        return r < 0 ? r : buffer_append(to, "}", 1);
-}
-
-static int append_copies(const struct session *s, struct buffer *to)
-{
-        const struct copy *list = s->copies->list;
-        size_t n = 0, newest = s->copies->n - 1;
-
-        while (newest > 0 && list[newest].of_block)
-                newest--;
-        int r = buffer_printf(to, ",\"copy_of_cell\":%llu,\"checkpoints\":[",
-                              (unsigned long long)list[newest].of);
-        for (size_t i = 0; i < s->copies->n && r >= 0; i++) {
-                if (list[i].name[0])
-                        r = buffer_printf(
-                                to, "%s{\"name\":\"%s\",\"cell\":%llu,\"age_ms\":%llu}",
-                                n++ > 0 ? "," : "", list[i].name, (unsigned long long)list[i].of,
-                                (unsigned long long)((clock_us() - list[i].made_us) / 1000));
+        json_out_begin(out, "last", '{');
+        json_out_text(out, "code", last->code);
+        if (session_current(s)) {
+                put(out, "duration_ms", (clock_us() - last->started_us) / 1000);
+                if (running.line[0])
+                        json_out_text(out, "line", running.line);
+        } else {
+                json_out_text(out, "status", cell_status_name(last->status));
+                put(out, "duration_ms", last->duration_us / 1000);
+                put(out, "cpu_ms", last->cpu_us / 1000);
+                put(out, "memory_peak_bytes", last->memory_peak);
+                put_traffic(out, &last->traffic);
         }
-        return r < 0 ? r : buffer_append(to, "]", 1);
+        json_out_end(out, '}');
 }
 
-static int append_receipts(const struct session *s, struct buffer *to)
+static void put_copies(struct json_out *out, const struct session *s)
 {
-        struct json_out out = {.to = to, .more = true};
+        const struct copy *newest = copies_newest((struct session *)s);
 
-        receipts_put_all(&out, "receipts", &s->receipts);
-        return out.error;
+        if (!newest)
+                return;
+        put(out, "copy_of_cell", newest->of);
+        json_out_begin(out, "checkpoints", '[');
+        for (size_t i = 0; i < s->copies->n; i++) {
+                const struct copy *copy = &s->copies->list[i];
+                if (!copy->name[0])
+                        continue;
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "name", copy->name);
+                put(out, "cell", copy->of);
+                put(out, "age_ms", (clock_us() - copy->made_us) / 1000);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
 }
 
-int session_append_status(const struct session *s, struct buffer *to)
+void session_put_status(struct json_out *out, const struct session *s)
 {
         enum monitor_usage kind = session_usage_kind(s);
+        const struct cell *cell = session_current(s);
+        struct session_traffic traffic = s->history.traffic;
         uint64_t now = clock_us();
-        bool runs = session_current(s) != NULL;
-        const struct session_traffic traffic = traffic_of(s);
-        bool idle = s->state >= SESSION_IDLE && s->state <= SESSION_SETTLING;
 
-        int r = buffer_printf(to, "{\"name\":\"%s\"", s->name);
-        if (r >= 0 && s->profile)
-                r = buffer_printf(to, ",\"profile\":\"%s\"", s->profile->name);
-        if (r < 0)
-                return r;
-        r = buffer_printf(
-                to,
-                ",\"state\":\"%s\",\"age_ms\":%llu,\"memory_bytes\":%llu,\"memory_peak_bytes\":%llu,\"cells\":%llu,\"waiting\":%zu",
-                session_state_name(s->state), (unsigned long long)((now - s->born_us) / 1000),
-                (unsigned long long)meter_memory(&s->meter, kind),
-                (unsigned long long)meter_most(&s->meter, kind),
-                (unsigned long long)s->history.n_run, s->queue.n - runs);
-        if (r >= 0)
-                r = buffer_printf(to, ",\"cpu_ms\":%llu",
-                                  (unsigned long long)(meter_cpu_us(&s->meter, kind) / 1000));
-        if (r >= 0)
-                r = append_traffic(&traffic, to);
-        if (r >= 0 && s->tasks.is_known)
-                r = buffer_printf(to, ",\"tasks_made\":%llu", (unsigned long long)s->tasks.total);
-        if (r >= 0 && idle)
-                r = buffer_printf(to, ",\"idle_ms\":%llu",
-                                  (unsigned long long)((now - s->history.used_us) / 1000));
-        if (r >= 0 && copies_newest((struct session *)s))
-                r = append_copies(s, to);
-        if (r >= 0 && s->history.n_run > 0)
-                r = append_last(s, to);
-        if (r >= 0)
-                r = append_receipts(s, to);
-        return r < 0 ? r : buffer_append(to, "}", 1);
+        if (cell) /* the sums of all cells, with the calls of this one */
+                traffic.calls += cell->outcome.calls_total;
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "name", s->name);
+        if (s->profile)
+                json_out_text(out, "profile", s->profile->name);
+        json_out_text(out, "state", session_state_name(s->state));
+        put(out, "age_ms", (now - s->born_us) / 1000);
+        put(out, "memory_bytes", meter_memory(&s->meter, kind));
+        put(out, "memory_peak_bytes", meter_most(&s->meter, kind));
+        put(out, "cells", s->history.n_run);
+        put(out, "waiting", s->queue.n - (cell != NULL));
+        put(out, "cpu_ms", meter_cpu_us(&s->meter, kind) / 1000);
+        put_traffic(out, &traffic);
+        if (s->tasks.is_known)
+                put(out, "tasks_made", s->tasks.total);
+        if (s->state >= SESSION_IDLE && s->state <= SESSION_SETTLING)
+                put(out, "idle_ms", (now - s->history.used_us) / 1000);
+        put_copies(out, s);
+        if (s->history.n_run > 0)
+                put_last(out, s);
+        receipts_put_all(out, "receipts", &s->receipts);
+        json_out_end(out, '}');
 }
 
 int session_append_receipt(const struct session *s, uint64_t cell, struct buffer *to)

@@ -1,10 +1,10 @@
-/* What others may know about a session. */
+/* Describes a session to the MCP server and to its owner. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/json-out.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/machine/session-state.h"
 
@@ -21,7 +21,7 @@ bool session_awaits(const struct session *session, uint32_t serial);
 /* Whether its sandbox has this number. */
 bool session_has_target(const struct session *session, uint32_t target);
 
-/* What a session does, for a call that cannot wait for it. */
+/* The running cell of a session, for a call that cannot wait for it. */
 enum { SESSION_LINE_MAX = 200 };
 struct session_running {
         char code[CELL_EXCERPT_MAX + 1]; /* its first line, cut; "": no cell runs */
@@ -33,8 +33,8 @@ void session_describe_running(const struct session *session, struct session_runn
 /* Why the last sandbox ended, until the next call, or "". */
 const char *session_lost(const struct session *session);
 
-/* Appends a JSON object with the session's state (sessions_append_list()). */
-int session_append_status(const struct session *session, struct buffer *to);
+/* Writes a JSON object with the session's state (sessions_append_list()). */
+void session_put_status(struct json_out *out, const struct session *session);
 
 /* Appends the receipt of one of the last cells, as JSON (receipts.h). -ENOENT: there is none. */
 int session_append_receipt(const struct session *session, uint64_t cell, struct buffer *to);

@@ -206,7 +206,7 @@ static void reach(struct world *w, enum session_state state)
         if (state == SESSION_FREEZING || state == SESSION_FROZEN) {
                 session_dispatch(s, EVENT_TIMER, NULL);
                 if (state == SESSION_FROZEN)
-                        session_frozen(s);
+                        session_dispatch(s, EVENT_FROZEN, NULL);
                 return;
         }
         static const struct config_profile profile = {.survives = true};

@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "supervisor/session/cell/display.h"
 #include "supervisor/session/machine/machine.h"
@@ -107,29 +108,24 @@ static int send_request(struct session *s, const struct file_request *template,
         return 0;
 }
 
-static int append_path(struct buffer *b, const char *path, uint64_t offset)
-{
-        int r = buffer_append(b, "{\"path\":", 8);
-
-        if (r >= 0)
-                r = json_append_string(b, path, strlen(path));
-        return r < 0 ? r : buffer_printf(b, ",\"offset\":%llu", (unsigned long long)offset);
-}
-
 int files_fetch(struct session *s, const char *path, uint64_t offset, size_t length,
                 files_done_fn *done, void *data, struct error *err)
 {
         const struct file_request request = {
                 .question = {FRAME_FETCH, false, false, length}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
+        struct json_out out = {.to = &payload};
 
         int r = check_alive(s, err);
         if (r < 0)
                 return r;
-        r = append_path(&payload, path, offset);
-        if (r >= 0)
-                r = buffer_printf(&payload, ",\"length\":%zu}", length);
-        return r < 0 ? error_errno(err, -r, "%s", path) : send_request(s, &request, &payload, err);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "path", path);
+        json_out_int(&out, "offset", (int64_t)offset);
+        json_out_int(&out, "length", (int64_t)length);
+        json_out_end(&out, '}');
+        return out.error < 0 ? error_errno(err, -out.error, "%s", path)
+                             : send_request(s, &request, &payload, err);
 }
 
 int files_list(struct session *s, const char *path, files_done_fn *done, void *data,
@@ -138,18 +134,18 @@ int files_list(struct session *s, const char *path, files_done_fn *done, void *d
         const struct file_request request = {
                 .question = {FRAME_FETCH, true, path != NULL, 0}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
+        struct json_out out = {.to = &payload};
 
         int r = check_alive(s, err);
         if (r < 0)
                 return r;
-        r = buffer_printf(&payload, "{\"list\":%d", FILES_LIST_MAX);
-        if (r >= 0 && path)
-                r = buffer_append(&payload, ",\"path\":", 8);
-        if (r >= 0 && path)
-                r = json_append_string(&payload, path, strlen(path));
-        if (r >= 0)
-                r = buffer_append(&payload, "}", 1);
-        return r < 0 ? error_errno(err, -r, "files") : send_request(s, &request, &payload, err);
+        json_out_begin(&out, NULL, '{');
+        json_out_int(&out, "list", FILES_LIST_MAX);
+        if (path)
+                json_out_text(&out, "path", path);
+        json_out_end(&out, '}');
+        return out.error < 0 ? error_errno(err, -out.error, "files")
+                             : send_request(s, &request, &payload, err);
 }
 
 int files_put(struct session *s, const char *path, uint64_t offset, const void *bytes, size_t n,
@@ -166,19 +162,19 @@ int files_put_to(struct session *s, const struct file_put *put, files_done_fn *d
         const struct file_request request = {
                 .question = {FRAME_PUT, false, false, 0}, .done = done, .data = data};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
+        struct json_out out = {.to = &payload};
 
         int r = check_alive(s, err);
         if (r < 0)
                 return r;
-        r = append_path(&payload, put->path, put->offset);
-        if (r >= 0 && put->to)
-                r = buffer_append(&payload, ",\"to\":", 6);
-        if (r >= 0 && put->to)
-                r = json_append_string(&payload, put->to, strlen(put->to));
-        if (r >= 0 && put->discard)
-                r = buffer_append_text(&payload, ",\"discard\":true");
-        if (r >= 0)
-                r = buffer_append(&payload, ",\"data\":\"", 9);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "path", put->path);
+        json_out_int(&out, "offset", (int64_t)put->offset);
+        if (put->to)
+                json_out_text(&out, "to", put->to);
+        if (put->discard)
+                json_out_bool(&out, "discard", true);
+        r = out.error < 0 ? out.error : buffer_append_text(&payload, ",\"data\":\"");
         if (r >= 0)
                 r = base64_append(&payload, put->bytes, put->n);
         if (r >= 0)
@@ -205,7 +201,7 @@ static int take_chunk(const struct file_question *question, yyjson_val *root,
         int64_t size = -1;
 
         if (!text || !base64_valid(text, n_text, &bytes) || bytes > question->length)
-                return error_set(err, EBADMSG, "DATA without what was asked for");
+                return error_set(err, EBADMSG, "DATA without the requested bytes");
         if (json_int64(yyjson_obj_get(root, "size"), &size) < 0 || size < 0 || !version ||
             n_version > FILES_VERSION_MAX)
                 return error_set(err, EBADMSG, "DATA without the size or version of the file");
