@@ -287,7 +287,7 @@ static void kill_cancelled(struct session *s, const struct session_details *deta
 
 /* ---- a copy that was woken ---- */
 
-/* The copy that was woken has ended. What it has sent comes first: maybe it was the worker already, and the
+/* The copy that was woken has ended. Its frames are handled first: it may have been the worker already, and the
  * session's state is another one then. */
 static void take_cleared_again(struct session *s, const struct session_details *details)
 {
@@ -331,7 +331,7 @@ static void drop_idle(struct session *s, const struct session_details *details)
         session_kill_sandbox(s, END_IDLE, why);
 }
 
-/* A session with a tool call or a file request under way, in the middle of a frame, or a checkpoint of which
+/* A session with a tool call or a pending file request, in the middle of a frame, or a checkpoint of which
  * is written for a branch, is not frozen.
  */
 static void rest(struct session *s, const struct session_details *details)

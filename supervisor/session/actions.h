@@ -1,5 +1,5 @@
 /*
- * What a session does with an event in each of its states.
+ * The table of the actions of a session: one for each event in each state that handles it.
  *
  * Theory of operation
  *
@@ -15,12 +15,12 @@
  *     idle ──timer──► freezing ──frozen──► frozen; the next cell or file request thaws it
  *     channel ends ──► closed: the monitor reports a dead worker within SESSION_CLOSED_MS; else the
  *         code has closed the channel, and the sandbox is killed
- *     the monitor reports the end ──► draining ──► none, in one go
+ *     the monitor reports the end ──► draining ──► none, within one event
  *     idle ──timer (SESSION_QUIET_MS)──► keeping ──the copy is made──► idle
  *     interrupting ──timer──► restoring, if there is a copy
  *     idle, running ──back──► restoring, to a checkpoint or by undo()
  *     running ──result──► keeping, if the cell asks for a checkpoint; the cell ends with that state
- *     running, interrupting ──back──► restoring, by a block that has failed; from waking it goes back there
+ *     running, interrupting ──back──► restoring, by a block that has failed; from waking it returns there
  *     the monitor reports the end of the worker ──► draining ──► waking ──restored──► keeping
  *
  * outcome.c decides how a cell ended.

@@ -104,7 +104,6 @@ static void finish(struct session *s, const struct monitor_ended *ended)
         session_wake(s);
 }
 
-/* The worker may have sent frames before it died. */
 void session_drain_and_finish(struct session *s, const struct session_details *details)
 {
         session_enter(s, SESSION_DRAINING);

@@ -69,7 +69,8 @@ int session_file_read(struct sessions *sessions, const char *name, const char *p
         if (!session || session_state(session) == SESSION_NONE)
                 return error_set(err, ENOENT, "there is no session \"%.64s\"", name);
         if (!file_path_valid(path, strlen(path)))
-                return error_set(err, EINVAL, "\"%.255s\" is no path below /workspace/out", path);
+                return error_set(err, EINVAL, "\"%.255s\" is not a path below /workspace/out",
+                                 path);
         struct file_read *read = calloc(1, sizeof(*read));
         if (!read)
                 return error_errno(err, ENOMEM, "%s", path);

@@ -16,7 +16,7 @@
 
 enum {
         POOL_SIZE_AGAIN_MS =
-                250, /* delay after the death of a spare, doubled with each one in a row */
+                250, /* delay after the end of a spare, doubled with each one in a row */
         POOL_SIZE_AGAIN_MAX_MS = 64000,
         POOL_EARLY_MS = 250, /* after a profile's first sandbox, no further one is requested */
         POOL_SIZE_LONG_LIFE_US = 60000000, /* a spare that lived longer begins a new row */
@@ -28,18 +28,18 @@ struct pool_size {
         bool suspended;             /* the last request failed */
         double level;               /* of the bucket, at level_us */
         uint64_t level_us;
-        unsigned int peak, peak_before; /* highest level in this period and the one before */
-        uint64_t first_us;              /* when the first sandbox was there; 0: none was */
+        unsigned int peak, peak_before; /* highest level in this period and the previous one */
+        uint64_t first_us;              /* when the first sandbox was ready; 0: none was */
         unsigned int deaths;            /* in a row */
         uint64_t not_before_us;         /* the next sandbox is not requested before */
 };
 
 /* A session takes a sandbox. make_us: how long it takes to make one. */
 void pool_size_note(struct pool_size *size, uint64_t now_us, double make_us);
-/* Ends a period. Returns whether a session took a sandbox in it or in the one before. */
+/* Ends a period. Returns whether a session took a sandbox in it or in the previous period. */
 bool pool_size_end_period(struct pool_size *size, uint64_t now_us, double make_us);
 size_t pool_size_wanted(const struct pool_size *size, const struct config_pool *limits);
-/* A sandbox of the profile is there; only the first one counts. */
+/* A sandbox of the profile is ready; only the first one counts. */
 void pool_size_note_first(struct pool_size *size, uint64_t now_us);
-/* A spare has died after it had lived for lived_us. */
+/* A spare has ended lived_us after it was ready. */
 void pool_size_note_death(struct pool_size *size, uint64_t now_us, uint64_t lived_us);

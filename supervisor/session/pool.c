@@ -26,7 +26,7 @@ enum spare_state {
         SPARE_DISCARDING, /* requested; killed as soon as it exists */
         SPARE_EARLY,      /* ready, but its template had not imported everything */
         SPARE_READY,
-        SPARE_ENDING, /* the monitor was asked to kill it */
+        SPARE_ENDING, /* the monitor is killing it */
 };
 
 struct spare {

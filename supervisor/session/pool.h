@@ -5,16 +5,16 @@
  * Theory of operation. To the monitor a spare is a session like any other. The first spare of a
  * profile is requested once its sessions are expected, more of them when sessions take spares. The
  * pool requests one sandbox at a time, when no cell has started or ended for a moment and no
- * session waits for a sandbox of its own. A session that needs a sandbox meanwhile takes over the
+ * session waits for a sandbox. A session that needs a sandbox meanwhile takes over the
  * pending request.
  *
- * The number of spares is the number with which no session of this period or the one before would
+ * The number of spares is the number with which no session of this period or the previous one would
  * have waited (pool-size.h), within the limits of the config. Without sessions it falls to the
  * minimum, or to none if the profile's sessions are not expected.
  *
  * A spare takes a place among the live sessions until the monitor has reported its end; it is ended
  * when a session needs the place. A reload of the config ends all spares. A spare whose worker
- * sends something or dies is ended and replaced after a delay that grows with each such death.
+ * sends something or ends is replaced after a delay that grows each time.
  * After a failed request the pool requests no sandbox of that profile until a session has got one.
  */
 #pragma once

@@ -77,9 +77,9 @@ void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind);
  * the first such call on, sandboxes are kept ready. */
 void sessions_expect(struct sessions *sessions, const struct config_profile *profile);
 
-/* The catalogue of tools has changed. */
-/* What had the network of sessions has ended: their networks are opened again. */
+/* The process that had the network of sessions has ended: their networks are opened again. */
 void sessions_network_lost(struct sessions *sessions);
+/* The catalogue of tools has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);
 
 /* For the owner of the server (`cloister sessions`). */
@@ -105,11 +105,11 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
  */
 int sessions_append_list(const struct sessions *sessions, struct buffer *to);
 
-/* Ends a session's sandbox at once, also while a cell runs; the result of the next call says so.
+/* Ends a session's sandbox at once, also while a cell runs; the result of the next call reports it.
  * -ENOENT: no live session has this name. */
 int sessions_end(struct sessions *sessions, const char *name, struct error *err);
 
-/* The same for all sessions of a principal. */
+/* Ends all sessions of a principal. */
 void sessions_end_of(struct sessions *sessions, const char *principal);
 
 /* Goes back to a checkpoint, or with NULL to the state before the call that runs or to the newest
@@ -117,5 +117,5 @@ void sessions_end_of(struct sessions *sessions, const char *principal);
 int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
                   struct error *err);
 
-/* The same; a new sandbox is made at once. */
+/* As sessions_end(); a new sandbox is created at once. */
 int sessions_reset(struct sessions *sessions, const char *name, struct error *err);

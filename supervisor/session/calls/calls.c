@@ -228,7 +228,7 @@ void tool_call_log(struct tool_call *call, yyjson_val *params)
                 cell->client->log(cell->data, call->server, params);
 }
 
-/* What a CALL is about: a tool, or another method, whose name stands for the tool's in the record. */
+/* Reads the tool of a CALL, or the method, whose name stands for the tool's in the record. */
 static int read_call(yyjson_val *root, struct tool_request *ret, struct error *err)
 {
         size_t n_server = 0, n_tool = 0;
@@ -424,7 +424,7 @@ int calls_on_search(struct session *session, uint64_t number, yyjson_val *root, 
         if (calls->n_queries < CALLS_QUERIES_MAX && calls->n_searches < CALLS_SEARCHES_MAX)
                 return begin_query(session, number, root, true, err);
         answer_refuse(&session->channel, number,
-                      "too many searches are under way: await some of them");
+                      "too many searches are running: await some of them");
         return 0;
 }
 
@@ -442,8 +442,8 @@ int calls_on_catalogue(struct session *session, uint64_t number, yyjson_val *roo
         return 0;
 }
 
-/* Whether the provider has sent the call to its server. What the worker says of its calls is not
- * recorded, only what was sent. */
+/* Whether the provider has sent the call to its server. The record contains only calls
+ * that were sent, not those that the worker reports. */
 static bool is_sent(const struct tool_call *call)
 {
         const struct tool_provider *tools = &call->session->context->tools;
@@ -478,7 +478,7 @@ static void drop(struct tool_call *call)
                 tools->cancel_search(call->search);
 }
 
-/* A DROP may cross the RETURN: an unknown id is no error. */
+/* A DROP may cross the RETURN: an unknown id is not an error. */
 int calls_on_drop(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {

@@ -48,7 +48,7 @@ struct file_answer {
         size_t n_files, files_total;
 };
 
-/* What a request asked for. */
+/* The request that a DATA answers. */
 struct file_question {
         uint8_t type; /* FRAME_FETCH or FRAME_PUT */
         bool is_list, has_kind;

@@ -3,7 +3,7 @@
  *
  * Nothing is read before the code reads. A session has at most one READ at a time, of at most
  * FRAME_READ_MAX bytes, and only a cell that has a standard input may send it: everything else is a
- * violation. What was read for a READ that the code has given up is for the next one.
+ * violation. Bytes that were read for a READ that the code has given up answer the next READ.
  */
 #pragma once
 
@@ -20,9 +20,9 @@ struct session;
 
 /* Where the input of a cell comes from; data is the cell's. */
 struct cell_input {
-        /* The code wants at most n bytes: cell_give_input() answers, also from inside. */
+        /* Requests at most n bytes: cell_give_input() answers, also from inside. */
         void (*read)(void *data, size_t n);
-        /* It does not want them any more. */
+        /* Cancels that request. */
         void (*drop)(void *data);
 };
 

@@ -22,7 +22,7 @@ enum {
         NAMED_MAX = 100, /* requirements of one installation */
         HAVE_MAX = 4000, /* packages that the session has */
         ANSWER_MAX = 256 * 1024,
-        AGAIN_MS = 300,  /* while as many as there may be are under way */
+        AGAIN_MS = 300,  /* while the maximum number of installations runs */
         GRACE_MS = 5000, /* the installer itself ends in time */
         MESSAGE_MAX = 600,
 };
@@ -72,7 +72,7 @@ static void install_free(struct install *i)
         free(i);
 }
 
-/* It is over: the cell's time goes on. */
+/* Ends the installation: the cell's time continues. */
 static void end(struct session *session)
 {
         struct install *i = session->installs->now;
@@ -113,7 +113,7 @@ static void show_progress(struct install *i, yyjson_val *text)
                 cell->client->progress(cell->data, "packages", &progress);
 }
 
-/* Returns whether it goes on. */
+/* Returns whether more lines may follow. */
 static bool take_line(struct session *session, const char *line, size_t n)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -237,7 +237,7 @@ bool install_started(struct session *session, uint32_t serial, uint32_t instance
         memcpy(i->fds, fds, sizeof(i->fds));
         fd_set_nonblocking(fds[0], 1);
         fd_set_nonblocking(fds[1], 1);
-        /* What it prints besides is nobody's. */
+        /* Its standard error is not read. */
         fd_close_many(&i->fds[2], 1);
         i->writable = event_new(base, fds[0], EV_WRITE | EV_PERSIST, on_writable, i);
         i->readable = event_new(base, fds[1], EV_READ | EV_PERSIST, on_readable, i);
@@ -298,7 +298,7 @@ static void refusal(const struct session *session, yyjson_val *query, char why[M
                         "nothing can be installed here: packages.install of profile \"%s\" is \"never\" in the config",
                         profile ? profile->name : "default");
         else if (session->installs->now)
-                snprintf(why, MESSAGE_MAX, "another installation is under way in this session");
+                snprintf(why, MESSAGE_MAX, "another installation is running in this session");
         else if (session->installs->n >= INSTALLS_MAX)
                 snprintf(why, MESSAGE_MAX,
                          "this session has asked for packages %d times already: reset it",
@@ -346,7 +346,7 @@ int install_begin(struct session *session, uint64_t number, yyjson_val *query, s
         r = write_request(i, query);
         if (r < 0) {
                 install_free(i);
-                return error_set(err, -r, "QUERY to install something that is no list of packages");
+                return error_set(err, -r, "QUERY to install without a list of packages");
         }
         session->installs->n++;
         session->installs->now = i;

@@ -14,7 +14,7 @@
 #include "base/error.h"
 
 enum {
-        BRANCH_MS = 30000, /* for all of it, from when both workers are asked */
+        BRANCH_MS = 30000, /* for all of it, from the requests to both workers on */
         BRANCH_WHY_MAX = 640,
         BRANCHES_MAX = 8, /* at a time: each takes a buffer, and time of the event loop */
 };

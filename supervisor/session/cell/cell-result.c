@@ -59,7 +59,7 @@ int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
         yyjson_val *root = yyjson_doc_get_root(*doc);
 
         if (!yyjson_is_obj(root))
-                return error_set(err, EBADMSG, "RESULT is no object");
+                return error_set(err, EBADMSG, "RESULT is not an object");
         yyjson_val *value = yyjson_obj_get(root, "value"), *error = yyjson_obj_get(root, "error");
         if (value && !yyjson_is_null(value) && !value_fits(value))
                 return error_set(err, EBADMSG, "RESULT with a malformed value");

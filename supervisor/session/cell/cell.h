@@ -69,7 +69,7 @@ enum {
         CELL_PATH_MAX = 255,
 };
 
-/* What a cell has the worker do. The others are of Cloister's own (branch.h). */
+/* The kind of work: code, or the two halves of a branch (branch.h). */
 enum cell_kind { CELL_CODE, CELL_DUMP, CELL_LOAD };
 
 enum cell_stream { CELL_STDOUT, CELL_STDERR, CELL_STREAMS };
@@ -85,7 +85,7 @@ struct cell_call {
         uint64_t sent_bytes, received_bytes; /* of the call, of its result */
 };
 
-/* What outcome.memory_peak is the most of. */
+/* The processes and the time that outcome.memory_peak covers. */
 enum cell_peak {
         CELL_PEAK_SESSION, /* all of the session since it began, in a control group */
         CELL_PEAK_CELL, /* all of the session while the cell ran: the kernel's counter was reset */
@@ -110,7 +110,7 @@ struct cell_file {
         uint64_t size;
 };
 
-/* What a session with a network has moved from and to a host, or why that was refused. */
+/* Traffic of a session with a host, or the reason for which it was refused. */
 struct cell_host {
         char name[256]; /* "": others, or a host that could not be read */
         uint16_t port;
@@ -133,21 +133,21 @@ struct cell_outcome {
         yyjson_doc *result;                   /* payload of RESULT, or NULL */
         yyjson_val *value, *error;            /* in it, of the documented form, or NULL */
         yyjson_val *
-                output; /* in it, of a published cell: an object that nobody has checked, or NULL */
+                output; /* in it, of a published cell: an object whose members are not checked, or NULL */
         yyjson_val *requests;   /* what it asks the client instead of ending: the same */
-        const char *error_type; /* of an error of Cloister's in place of the code's, or NULL */
+        const char *error_type; /* of Cloister's own error, which replaces the code's; or NULL */
         bool has_exit_code;
         int exit_code;
         int signal;                /* 0: none */
         char why[CELL_WHY_MAX];    /* why the cell did not end normally, in one line, or "" */
         char before[CELL_WHY_MAX]; /* why an earlier state was lost, when this call made a new one,
                                       or "" */
-        char restored[CELL_WHY_MAX]; /* state RESTORED or ROLLED_BACK: to what; else "" */
+        char restored[CELL_WHY_MAX]; /* state RESTORED or ROLLED_BACK: to what; otherwise "" */
         char note
                 [CELL_NOTE_MAX]; /* why there is no copy of an earlier cell, or no checkpoint, or "" */
         char block[CELL_WHY_MAX]; /* what was rolled back with the last of them, or "" */
-        uint64_t n_blocks;        /* of transactions that were rolled back, and the cell went on */
-        bool is_checkpoint;       /* its end was kept under the name that was asked for */
+        uint64_t n_blocks;        /* transactions that were rolled back while the cell continued */
+        bool is_checkpoint;       /* its end was kept under the requested name */
         char owner[CELL_WHY_MAX]; /* what the server's owner has done in the session since the last
                                      call (session-owner.c), or "" */
         struct cell_call *calls;  /* CELL_CALLS_KEPT of them, or NULL */
@@ -191,7 +191,7 @@ struct cell {
         bool is_bound;       /* it waits for this sandbox, and not for one that follows it */
         bool is_probe;       /* a question to the session, which leaves no trace */
         bool rolls_back; /* if it fails, variables and files are as before (session-transaction.c) */
-        char restore[SESSION_NAME_MAX + 1]; /* checkpoint to go back to before it is sent, or "" */
+        char restore[SESSION_NAME_MAX + 1]; /* checkpoint to return to before it is sent, or "" */
         char checkpoint[SESSION_NAME_MAX + 1]; /* name under which its end is kept, or "" */
         char profile[IMAGE_NAME_SIZE];         /* name; "": the config's default */
         bool profile_asked; /* named by the call: a session with another one refuses the cell */
@@ -210,22 +210,23 @@ struct cell {
 
         /* Called exactly once, at the end; the cell is freed after it. */
         void (*done)(void *data, struct cell *cell);
-        /* Gets the output in place of the capture, or NULL. */
+        /* Gets the output instead of the capture, or NULL. */
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         const struct cell_input *standard_input; /* or NULL: the code has none (input.h) */
-        const struct cell_client_calls *client;  /* or NULL: nobody can be asked */
-        /* Gets a PROGRESS or LOG frame of published code, an object that nobody has checked, or NULL. */
+        const struct cell_client_calls *client;  /* or NULL: it has no client */
+        /* Gets a PROGRESS or LOG frame of published code, an object whose members are not checked, or NULL. */
         void (*told)(void *data, uint8_t frame, yyjson_val *object);
         void *data;
 
         unsigned held; /* its time stands still */
         uint64_t held_since_us, held_us;
-        uint64_t stopped_since_us, stopped_us; /* the same, while blocks are rolled back */
+        uint64_t stopped_since_us,
+                stopped_us; /* its time stands still while blocks are rolled back */
 };
 
-/* Whether the code is a published tool, prompt or resource: it has a sandbox of its own, which ends
+/* Whether the code is a published tool, prompt or resource: its sandbox is its own, and ends
  * with it. */
 static inline bool cell_is_published(const struct cell *cell)
 {
@@ -250,7 +251,7 @@ struct cell_request {
         const char *restore, *checkpoint; /* names of checkpoints, or NULL */
         const char *profile;              /* for a new sandbox; NULL: the config's default */
         bool profile_asked;               /* a session with another profile refuses the cell */
-        bool is_owners;   /* of the server's owner: the client's next result says so */
+        bool is_owners;   /* of the server's owner: the client's next result mentions it */
         bool is_bound;    /* refused if the sandbox of the session ends before the cell begins */
         bool is_probe;    /* code is the PROBE of docs/rpc.md, and no code */
         const char *from; /* key of the session that the new one is to be a branch of, or NULL */

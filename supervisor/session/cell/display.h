@@ -18,7 +18,7 @@ struct display_view {
         const char *text; /* or base64 */
         size_t n;
         bool is_text, is_linked;
-        yyjson_val *block; /* in place of these: a content block, or NULL */
+        yyjson_val *block; /* replaces these: a content block, or NULL */
 };
 
 /* Returns 0 or -EBADMSG; the second checks the data, which takes long if it is large. */

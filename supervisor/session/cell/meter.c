@@ -91,7 +91,7 @@ static uint64_t end_sampled(struct meter *m, uint64_t before, uint64_t peak)
         return m->sampled.most;
 }
 
-/* ended: the monitor reads the counter by a descriptor of its own, which version 2 does not reset. */
+/* ended: the monitor reads the counter by its own descriptor, which version 2 does not reset. */
 static enum cell_peak peak_of(const struct meter *m, enum monitor_usage kind, bool ended)
 {
         if (kind == MONITOR_USAGE_PROC)

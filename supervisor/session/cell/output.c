@@ -205,7 +205,7 @@ static void trim_blanks(struct buffer *to, size_t begin)
                 to->length--;
 }
 
-/* A line without its end. What was written last is seen, and of what was written before only what is longer. */
+/* Appends a line without its end, as a terminal shows it: the last text, then the rest of longer earlier ones. */
 static int collapse_line(const char *text, size_t n, struct buffer *to)
 {
         size_t begin = to->length, shown = 0;
@@ -268,7 +268,7 @@ int capture_render_shown(const struct capture *c, struct capture_mark mark, size
                 return capture_render_from(c, mark, most, to, cut);
         struct pieces p = pieces_from(c, mark);
         struct buffer *second = p.is_lost ? &tail : &head;
-        /* A tail that follows the head goes on in its last line. */
+        /* A tail that follows the head continues its last line. */
         _cleanup_buffer_ struct buffer whole = BUFFER_INIT(4 * CAPTURE_KEEP);
         int r = buffer_append(&whole, p.head, p.n_head);
         if (r >= 0 && p.is_lost)

@@ -58,11 +58,11 @@ struct capture_mark {
         uint64_t text_bytes, characters;
 };
 struct capture_mark capture_end(const struct capture *c);
-/* The same as capture_render(), for the text after the mark, which is from capture_end(). */
+/* As capture_render(), for the text after the mark, which is from capture_end(). */
 int capture_render_from(const struct capture *c, struct capture_mark mark, size_t most,
                         struct buffer *to, bool *cut);
 
-/* The same, but lines in which carriage returns took the cursor back are as a terminal shows them at their end: the last
+/* As capture_render_from(), but lines with carriage returns are rendered as a terminal shows them at their end: the last
  * state of a progress bar. Takes longer where there are returns. */
 int capture_render_shown(const struct capture *c, struct capture_mark mark, size_t most,
                          struct buffer *to, bool *cut);
@@ -70,5 +70,5 @@ int capture_render_shown(const struct capture *c, struct capture_mark mark, size
 /* Appends valid UTF-8 in that way; a return before a newline stays as it is. Returns 0, -EMSGSIZE or -ENOMEM. */
 int output_collapse(const char *text, size_t n, struct buffer *to);
 
-/* The same for a text in one piece, valid UTF-8. */
+/* As capture_render(), for a text in one piece, valid UTF-8. */
 int output_cut(const char *text, size_t n, size_t most, struct buffer *to, bool *cut);

@@ -1,4 +1,4 @@
-/* What the last cells of a session have used and moved. */
+/* Keeps receipts and writes them as JSON. */
 #include "supervisor/session/cell/receipts.h"
 
 #include <assert.h>

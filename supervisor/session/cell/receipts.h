@@ -1,8 +1,8 @@
 /*
- * What the last cells of a session have used and moved, for those who ask after the result was sent. By the kernel and the
- * broker: nothing in it is the word of the code but the names of the tools that it has called and of its files.
+ * Receipts: usage and traffic of the last cells of a session, which can be read after the result was sent. The numbers are
+ * those of the kernel and the broker; code chooses only the names of tools and files.
  *
- * A cell writes some numbers into a ring; JSON is made when somebody asks. The ring ends with the session.
+ * A cell writes some numbers into a ring; JSON is written on request. The ring ends with the session.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ enum {
         RECEIPT_HOSTS_MAX = 48 * 1024,   /* of the list of hosts */
 };
 
-/* What has changed in /workspace. */
+/* Changes in /workspace. */
 struct receipt_files {
         const char *unknown; /* why nothing is known, or NULL. A constant */
         uint32_t number[FILE_CHANGE_MAX], unreadable; /* rpc/file-changes.h */
@@ -41,7 +41,7 @@ struct receipt {
         bool has_tasks, tasks_wrapped;
         uint64_t tasks, tasks_from; /* processes and threads made, from this cell on */
         struct buffer calls;        /* a JSON array, or empty */
-        struct buffer hosts;        /* the same, of what was asked of the network */
+        struct buffer hosts;        /* a JSON array of requests to the network, or empty */
         uint64_t network_in, network_out, network_denied; /* their sums */
         bool has_files;
         uint64_t files_from,
@@ -59,8 +59,8 @@ void receipts_done(struct receipts *receipts);
 /* Takes the numbers of a cell that has ended. Without memory, the tool calls are left out. */
 void receipts_add(struct receipts *receipts, uint64_t cell, const struct cell_outcome *outcome);
 
-/* So many processes and threads were made in the cells up to this one that have no number yet. from: the first of them if
- * it is not in the ring any more, else 0; wrapped: at least so many. False: there is no such cell. */
+/* `tasks` processes and threads were created in the cells up to this one that have no number yet. from: the first of them if
+ * it is not in the ring any more, otherwise 0; wrapped: at least that number. Returns false if no such cell exists. */
 bool receipts_count(struct receipts *receipts, uint64_t from, uint64_t to, uint64_t tasks,
                     bool wrapped);
 

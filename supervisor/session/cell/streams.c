@@ -17,7 +17,7 @@ static enum cell_stream which(const struct stream *stream)
         return stream == &stream->streams->list[CELL_STDOUT] ? CELL_STDOUT : CELL_STDERR;
 }
 
-/* Adds to the output of a cell, or NULL: to the stray output. Keeps less if all sessions keep much. */
+/* Adds to the output of a cell, or NULL: to the output between cells. Keeps less if all sessions keep much. */
 static int keep(struct stream *stream, struct cell *cell, const char *bytes, size_t n)
 {
         struct capture *capture = cell ? &cell->outcome.streams[which(stream)] : &stream->stray;

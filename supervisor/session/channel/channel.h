@@ -88,11 +88,11 @@ void channel_close(struct channel *c); /* may be called from the owner's functio
  * was queued), -ENOBUFS (all sessions together have too much to read), -ENOMEM or -ENOTCONN. */
 int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *payload, size_t n);
 
-/* The same for a payload in parts. A large RETURN is sent in a memfd. */
+/* As channel_send(), for a payload in parts. A large RETURN is sent in a memfd. */
 int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struct iovec *parts,
                        size_t n);
 
-/* The same for a payload in a memfd, of which it takes ownership in any case. -EMSGSIZE also when many
+/* As channel_send(), for a payload in a memfd, of which it takes ownership in any case. -EMSGSIZE also when many
  * memfds wait to be read and this one is too long for the stream. */
 int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length);
 

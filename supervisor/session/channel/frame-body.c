@@ -72,7 +72,7 @@ static int write_arguments(struct frame_job *job, yyjson_val *root)
         return job->body.arguments ? 0 : error_errno(&job->err, r < 0 ? -r : ENOMEM, "CALL");
 }
 
-/* What a display shows is checked and copied here for the same reason. */
+/* The content of a display is checked and copied here for the same reason. */
 static int copy_display(struct frame_job *job, yyjson_val *root)
 {
         struct display_view view;

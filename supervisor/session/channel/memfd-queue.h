@@ -4,7 +4,7 @@
  * Theory of operation. The pages of a memfd are charged to the broker as long as any process has it
  * open or mapped, so code in the sandbox could hold memory beyond its limit. Therefore the memfd is
  * sealed against writing and growing, but not against truncation: a worker that has read it
- * truncates it to 0, which frees the pages whoever holds it. A memfd that is not truncated counts
+ * truncates it to 0, which frees the pages even while another process has it open. A memfd that is not truncated counts
  * as unread, and the broker truncates what is left at the end of the session. Sizes come from
  * fstat().
  */

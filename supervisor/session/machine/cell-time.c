@@ -21,7 +21,7 @@ void session_pause_cell(struct session *s)
                 s->left_us = s->due_us > now ? s->due_us - now : 0;
 }
 
-/* Code could have its blocks rolled back for ever: what is above the most that a cell gets counts. */
+/* Time above the maximum counts, or code could have its blocks rolled back without end. */
 static void count_stopped(struct session *s, struct cell *cell)
 {
         uint64_t most = (cell->timeout_ms > SESSION_STOPPED_MS ? cell->timeout_ms

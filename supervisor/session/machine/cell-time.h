@@ -1,5 +1,5 @@
 /*
- * The time of the running cell: it stands still while a person is asked, packages are installed, or a block is rolled back.
+ * The time of the running cell: it stands still while a person answers, packages are installed, or a block is rolled back.
  */
 #pragma once
 
@@ -8,7 +8,7 @@ struct session;
 
 enum { CELL_HELD_MAX_MS = 30 * 60000 };
 
-/* The cell waits for somebody else: its time stands still until the same number of releases, but not longer than
+/* The cell waits for a person or an installer: its time stands still until the same number of releases, but not longer than
  * CELL_HELD_MAX_MS in all plus the time of one hold. */
 void cell_hold(struct cell *cell);
 void cell_release(struct cell *cell);

@@ -5,7 +5,7 @@
  * actions call the machine. An event without an action is ignored.
  *
  * Each part of struct session names the module that writes it; the other modules call its functions. Modules above
- * the machine have a struct of their own, of which the machine has the address only.
+ * the machine have their own structs, of which the machine has only the addresses.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ enum session_end {
         END_RESET,
         END_IDLE,
         END_PROTOCOL, /* the worker broke the protocol */
-        END_CLOSED,   /* the channel ended, and the monitor reported no death */
+        END_CLOSED,   /* the channel ended, and the monitor reported no end of the worker */
         END_OWNER,
         SESSION_END_MAX,
 };
@@ -70,7 +70,7 @@ struct session_details {
         const struct error *error;         /* FAILED, CLOSED */
 };
 
-/* What a state does with an event, and how long a session may be in its state before EVENT_TIMER, in ms; 0: for ever. */
+/* The action of each state for each event, and the time in a state before EVENT_TIMER, in ms; 0: none comes. */
 struct session_table {
         void (*actions[SESSION_STATE_MAX][SESSION_EVENT_MAX])(
                 struct session *session, const struct session_details *details);
@@ -81,7 +81,7 @@ struct session_table {
 struct session_owner {
         void *data;
         /* Gets a sandbox of this profile of the newest config. Returns an enum sandbox_offer, after
-         * SANDBOX_NONE followed by session_place_free(); or negative errno. */
+         * SANDBOX_NONE followed by EVENT_PLACE; or negative errno. */
         int (*get_sandbox)(void *data, size_t profile, struct sandbox_offered *ret,
                            struct error *err);
         void (*state_changed)(void *data, const struct session *session, enum session_state before);
@@ -89,7 +89,7 @@ struct session_owner {
         struct session *(*find)(void *data, const char *key);
 };
 
-/* What the sessions of one owner share; the owner keeps it up to date. */
+/* The sessions of one owner share it; the owner keeps it up to date. */
 struct session_context {
         struct event_base *base;
         struct config *config; /* the newest: sandboxes are created under it */
@@ -107,7 +107,7 @@ struct session_queue {
         struct event *wake; /* handles EVENT_WAKE from the event loop */
 };
 
-/* What the server's owner has done since the client's last call (owner.c). */
+/* The actions of the server's owner since the client's last call (owner.c). */
 struct session_owners {
         uint64_t cells;                  /* of `cloister exec` that have started and ended */
         char code[CELL_EXCERPT_MAX + 1]; /* of the last one */
@@ -158,9 +158,9 @@ struct session {
         struct event *timer;          /* its meaning follows from the state */
         struct event *remind;         /* in SESSION_INTERRUPTING */
         bool is_reminded;             /* the worker, of the interrupt of the cell that runs */
-        enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: it was not */
+        enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: none was */
         enum session_end end;         /* why the sandbox is killed */
-        char why[CELL_WHY_MAX];       /* the same as text */
+        char why[CELL_WHY_MAX];       /* that reason as text */
         uint64_t due_us, left_us; /* cell-time.c: when the timer fires; the rest of a held cell */
 
         /* start.c and end.c: from CREATING on */
@@ -241,7 +241,7 @@ void machine_done(struct session *session);
 /* Returns whether the state has an action for the event. */
 bool session_dispatch(struct session *session, enum session_event event,
                       const struct session_details *details);
-/* The same for an event that brings n descriptors: they are closed if the state has no action. */
+/* Dispatches an event that brings n descriptors: they are closed if the state has no action. */
 void session_dispatch_fds(struct session *session, enum session_event event,
                           const struct session_details *details, size_t n);
 

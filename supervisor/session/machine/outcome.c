@@ -43,7 +43,7 @@ void outcome_alive(const struct session *s, struct cell *cell)
         outcome_describe_stop(s, cell, o->why);
 }
 
-/* How the worker died, from its wait status, if the broker did not kill it. */
+/* Describes how the worker ended, from its wait status, if the broker did not kill it. */
 static void describe_death(const struct session *s, const struct monitor_ended *ended,
                            struct cell_outcome *o)
 {
@@ -87,8 +87,8 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
 }
 
-/* Whether SIGKILL, which was our kill, ended the worker. If it died of something else before that,
- * its death explains why the channel ended. */
+/* Whether SIGKILL, which was our kill, ended the worker. If something else ended it before that,
+ * its wait status explains why the channel ended. */
 static bool died_of_our_kill(const struct monitor_ended *ended)
 {
         int status = ended->wait_status;
@@ -171,7 +171,7 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
         meter_end(&s->meter, session_usage_kind(s), ended, &cpu, &o->memory_peak, &o->peak_of);
         o->duration_us = clock_us() - cell->started_us;
         o->queued_us = cell->started_us - cell->asked_us;
-        /* What the cell had used before a rollback of its block is part of cpu_before_us, which may wrap. */
+        /* The usage of the cell before a rollback of its block is part of cpu_before_us, which may wrap. */
         o->cpu_us = (int64_t)(cpu - cell->cpu_before_us) > 0 ? cpu - cell->cpu_before_us : 0;
         o->network = s->profile ? s->profile->network : CONFIG_NETWORK_NONE;
         if (!cell->is_probe)

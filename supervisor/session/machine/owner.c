@@ -68,7 +68,7 @@ void session_note_owners_end(struct session *s, const struct cell *cell)
         bool is_restored = cell->outcome.state == CELL_STATE_RESTORED;
 
         if (!cell->is_owners) {
-                /* A call whose result nobody reads has told nobody. */
+                /* The result of a cancelled call is not read: the next one says it again. */
                 if (!cell->cancelled && cell->kind == CELL_CODE)
                         *o = (struct session_owners){};
                 return;

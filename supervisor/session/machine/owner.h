@@ -1,5 +1,5 @@
 /*
- * What the server's owner does in a session besides the client: `cloister exec` and `cloister cp`.
+ * Records the actions of the server's owner in a session: `cloister exec` and `cloister cp`.
  *
  * The client's next result says it, because its model assumes that only its own calls have changed variables and files.
  * A fact that a result states only once (why a sandbox was lost, that variables were restored) is kept for

@@ -24,7 +24,7 @@ void session_end_cell(struct session *session, struct cell *cell);
 /* Ends a cell that was not started. */
 void session_refuse_cell(struct session *session, struct cell *cell, enum cell_status status,
                          const char *type, const char *why);
-/* The same for the first cell, because of the code's request; the next cell follows. */
+/* Ends the first cell, which was not started, with an error; the next cell follows. */
 void session_refuse_first(struct session *session, const char *type, const char *why);
 /* Ends the cells that were cancelled before they were started. */
 void session_drop_cancelled(struct session *session);
@@ -36,7 +36,7 @@ bool session_take_back_cell(struct session *session);
  * SESSION_GRACE_MS, its sandbox is killed. done() follows with the status cancelled. */
 void cell_cancel(struct cell *cell);
 
-/* The same, but the sandbox of a running cell is killed at once. */
+/* As cell_cancel(), but the sandbox of a running cell is killed at once. */
 void cell_kill(struct cell *cell);
 
 /* As cell_cancel(), of a cell that runs: another call of its session stops it, and its result says that. */

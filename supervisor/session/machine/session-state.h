@@ -3,22 +3,22 @@
 
 /* In this order: the sandbox exists from IDLE on, and its worker is usable up to INTERRUPTING. */
 enum session_state {
-        SESSION_NONE,         /* no sandbox */
-        SESSION_QUEUED,       /* waits until a spare sandbox has ended and left its place */
-        SESSION_CREATING,     /* a sandbox is requested */
-        SESSION_DISCARDING,   /* the requested sandbox is killed as soon as it exists */
-        SESSION_IDLE,         /* waits for a cell */
-        SESSION_KEEPING,      /* idle; the worker was asked for a copy, and no cell is started */
-        SESSION_FREEZING,     /* idle; the monitor was asked to freeze the sandbox */
-        SESSION_FROZEN,       /* idle; the monitor has frozen the sandbox */
-        SESSION_SETTLING,     /* idle; a late interrupt may still arrive, so no cell is started */
-        SESSION_RUNNING,      /* runs the first cell of the queue */
+        SESSION_NONE,       /* no sandbox */
+        SESSION_QUEUED,     /* waits until a spare sandbox has ended and left its place */
+        SESSION_CREATING,   /* a sandbox is requested */
+        SESSION_DISCARDING, /* the requested sandbox is killed as soon as it exists */
+        SESSION_IDLE,       /* waits for a cell */
+        SESSION_KEEPING,    /* idle; a copy is requested from the worker, and no cell is started */
+        SESSION_FREEZING,   /* idle; the monitor is freezing the sandbox */
+        SESSION_FROZEN,     /* idle; the monitor has frozen the sandbox */
+        SESSION_SETTLING,   /* idle; a late interrupt may still arrive, so no cell is started */
+        SESSION_RUNNING,    /* runs the first cell of the queue */
         SESSION_INTERRUPTING, /* the running cell was interrupted */
-        SESSION_RESTORING, /* the monitor was asked to kill the worker: its copy takes its place */
-        SESSION_WAKING,    /* the worker has ended, its copy was woken */
-        SESSION_CLOSED,    /* the channel has ended: the worker is dead, or the code closed it */
-        SESSION_KILLING,   /* the monitor was asked to kill the sandbox */
-        SESSION_DRAINING,  /* the sandbox has ended: its last frames are read */
+        SESSION_RESTORING,    /* the monitor is killing the worker: its copy takes its place */
+        SESSION_WAKING,       /* the worker has ended, its copy was woken */
+        SESSION_CLOSED,       /* the channel has ended: the worker is dead, or the code closed it */
+        SESSION_KILLING,      /* the monitor is killing the sandbox */
+        SESSION_DRAINING,     /* the sandbox has ended: its last frames are read */
         SESSION_STATE_MAX,
 };
 /* As the owner of the server sees it: some states share a name. */
@@ -31,7 +31,7 @@ enum {
         SESSION_REMIND_MS = 200,      /* between interrupt and reminder, and from one to the next */
         SESSION_QUIET_MS = 50,        /* between a result and the copy that is made after it */
         SESSION_KEEP_MS = 500,        /* that a cell waits for the copy */
-        SESSION_CHECKPOINT_MS = 5000, /* the same, for a checkpoint */
+        SESSION_CHECKPOINT_MS = 5000, /* that a cell waits for its checkpoint */
         SESSION_RESTORE_MS = 5000,    /* init gives up 2,000 after the worker's end */
         SESSION_WAKE_MS = 2000,
         SESSION_SNAPSHOT_MS = 6000,  /* that the cell of a transaction waits for the copy */
@@ -39,5 +39,5 @@ enum {
         SESSION_STOPPED_MS =
                 5000, /* or its timeout, if that is longer: of rollbacks of a cell, what does not count */
         SESSION_CLOSED_MS = 500, /* between the end of the channel and kill: the monitor reports the
-                                    death of a worker sooner */
+                                    end of a worker sooner */
 };

@@ -6,7 +6,7 @@
  * switches between processes, so it comes after the result, and not for each of many short cells: their
  * receipts have one number together.
  *
- * init scans the files when it is asked for that number, unless that takes long. Therefore it is asked once more when
+ * init scans the files when that number is requested, unless the scan takes long. Therefore it is requested once more when
  * the session rests.
  *
  * Numbers start again at 300 after pid_max. Then it is unknown what was created before.

@@ -24,7 +24,7 @@ struct tool_call; /* a call or a wait of a session; only supervisor/session/call
 struct tool_result {
         const char *error_kind; /* name of the exception in the sandbox (docs/rpc.md), or NULL */
         yyjson_val *result;     /* without an error: the CallToolResult; valid during the call */
-        const char *text;       /* the same as its server wrote it, or NULL */
+        const char *text;       /* the result as its server wrote it, or NULL */
         size_t text_length;
         int *memfd; /* or NULL: a RETURN with the result (rpc/memfd-frame.h). Set to -1 to take it */
         size_t memfd_length;
@@ -67,9 +67,9 @@ struct tool_provider {
          * valid until then. */
         int (*call)(void *data, const struct tool_request *request, void **handle,
                     struct error *err);
-        /* What one more client can be asked for: bits of client_can. NULL: nobody wants to know. */
+        /* Adds the capabilities of one more client: bits of client_can. May be NULL. */
         void (*add_client)(void *data, unsigned can);
-        /* The roots of a client that this server was told of have changed. NULL: nobody wants to know. */
+        /* The roots that this server got from a client have changed. May be NULL. */
         void (*roots_changed)(void *data, const char *server);
         /* Tells the server that the call is cancelled. */
         void (*drop)(void *handle);
@@ -94,7 +94,7 @@ struct tool_provider {
 void tool_call_done(struct tool_call *call, const struct tool_result *result);
 void tool_wait_done(struct tool_call *call);
 
-/* What the provider wants of the client for which a call is made, and tells it meanwhile. */
+/* Requests of the provider to the client for which a call is made. */
 
 /* *cell: the cell that has made the call, which stands for its client. Returns false if it has ended, or
  * has no client. */

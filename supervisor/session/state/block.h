@@ -6,13 +6,13 @@
  * sleeps in the middle of the cell, where the block begins.
  *
  *     none ──begin──► asked ──KEPT──► offered ──the monitor has it──► open ──end──► none
- *     begin, while the monitor is asked about an earlier copy: waiting, until it has answered
+ *     begin, while the monitor decides about an earlier copy: waiting, until it has answered
  *     asked, offered ──no copy──► refused ──await──► none
- *     open ──fail──► the session is restoring, then waking: the copy is the worker, and the cell goes on
+ *     open ──fail──► the session is restoring, then waking: the copy is the worker, and the cell continues
  *     a block that the worker leaves before it is open: its copy is dropped as soon as init has it, and
  *     another one that begins before waits for that
  *
- * A cell that ends with an open block has ended it. When the worker dies, init ends the copy with it.
+ * A cell that ends with an open block has ended it. When the worker ends, init ends the copy with it.
  */
 #pragma once
 

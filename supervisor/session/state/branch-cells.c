@@ -283,7 +283,7 @@ static int ask_checkpoint(struct session *from, struct branch *branch, struct er
         return r;
 }
 
-/* The new session's worker is asked first: the other one is not disturbed for a branch that cannot be. */
+/* LOAD is sent first: if that fails, the other session is not disturbed. */
 static int send_load(struct session *s, struct cell *cell, struct error *err)
 {
         struct session *from = find_from(s, cell->branch);

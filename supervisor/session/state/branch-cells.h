@@ -3,7 +3,7 @@
  *
  * Two cells of Cloister's own do it: LOAD is the first one of the new session, before the code that was
  * called for; when it starts, DUMP is queued in the other session. Queues, time limits, deaths and their
- * reasons are then those of any cell. If it is a branch of a checkpoint, the process of that is asked instead, and
+ * reasons are then those of any cell. If it is a branch of a checkpoint, its sleeping process writes itself instead, and
  * the other session continues.
  */
 #pragma once

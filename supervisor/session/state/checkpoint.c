@@ -108,7 +108,7 @@ int checkpoint_on_undo(struct session *s, uint64_t query, yyjson_val *root, stru
                 s->state != SESSION_RUNNING
                         ? "undo() works while a cell runs"
                         : "there is no copy of the state before this cell: it is the first one, it began "
-                          "too soon after the one before, or no copy could be made");
+                          "too soon after the previous one, or no copy could be made");
         return 0;
 }
 

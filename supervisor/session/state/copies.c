@@ -152,7 +152,7 @@ int64_t copies_snapshot_bytes(const struct session *s)
         return (int64_t)(left < most ? left : most);
 }
 
-/* {"copies": [their pids]}: the worker counts them to none of the code's processes. */
+/* {"copies": [their pids]}: the worker does not count them as processes of the code. */
 static int write_keep(const struct session *s, int64_t files, char to[KEEP_SIZE])
 {
         int n = snprintf(to, KEEP_SIZE, "{\"copies\":[");
@@ -324,7 +324,7 @@ static void add(struct session *s)
         copies->asked.has_writer_socket = false; /* it belongs to the list */
         if (copies->asked.of_block)
                 return;
-        /* What was said about the last one holds no longer. */
+        /* The note about the previous one is obsolete. */
         if (copies->is_told)
                 copies->note[0] = '\0';
         copies->is_told = false;

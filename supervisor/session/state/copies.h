@@ -3,7 +3,7 @@
  * place of the worker (docs/cells.md).
  *
  * Theory of operation. A module that needs a copy requests it: KEEP goes to the worker, which forks, and answers with
- * KEPT; then the monitor and init are asked to keep the new process. The module learns how that ended by its functions
+ * KEPT; then the monitor and init register the new process. The module learns how that ended by its functions
  * in struct copy_requester. One copy is made at a time.
  *
  * A checkpoint has a writer socket, on which the broker asks its sleeping process to write itself for a branch
@@ -68,10 +68,10 @@ struct copies {
         /* restore.c, except for what copies_go_back() sets */
         enum copies_back back;
         uint64_t query;    /* of BACK_UNDO and BACK_BLOCK: it is answered if the copy has ended */
-        uint64_t wanted;   /* id of the copy to return to; 0: the newest, as at a death */
+        uint64_t wanted;   /* id of the copy to return to; 0: the newest, after the worker ended */
         struct copy woken; /* takes the worker's place */
         bool is_restoring; /* the worker has ended; the outcome of its cell is known */
-        bool rolls_back;   /* it was asked to roll files back */
+        bool rolls_back;   /* it rolls files back */
         char lost[CELL_WHY_MAX]; /* between two cells: why the session was restored, and to what */
 };
 

@@ -42,7 +42,7 @@ void restore_go_back(struct session *s, const struct session_details *details)
         s->context->requests.restore(s->context->requests.data, s->target, copy->pid);
 }
 
-/* The cell goes on in which undo() was called, or which the owner wanted to end. */
+/* Continues the cell in which undo() was called, or which the owner tried to end. */
 static void go_on(struct session *s, enum copies_back back)
 {
         struct cell *cell = session_current(s);
@@ -119,7 +119,7 @@ static void note_way_back(struct session *s, const struct monitor_ended *ended)
         }
 }
 
-/* Its cell goes on. The counters of a process begin again with the copy. */
+/* Its cell continues. The counters of a process start again with the copy. */
 static void note_block(struct session *s, const struct monitor_ended *ended)
 {
         struct cell *cell = session_current(s);
@@ -223,7 +223,7 @@ int restore_on_restored(struct session *s, const struct frame_header *header,
         return 0;
 }
 
-/* Its cell goes on. */
+/* Its cell continues. */
 static void take_block(struct session *s)
 {
         /* The worker got an interrupt that it has not passed on. */
@@ -237,7 +237,7 @@ static void take_block(struct session *s)
                 s->context->requests.interrupt(s->context->requests.data, s->target, false);
 }
 
-/* Another copy of the same state is made at once, in place of the one that was woken: a cell that waits
+/* Another copy of the same state is made at once, to replace the one that was woken: a cell that waits
  * could end the worker again. */
 void restore_take_restored(struct session *s, const struct session_details *details)
 {
@@ -262,7 +262,7 @@ void restore_take_restored(struct session *s, const struct session_details *deta
         if (cell) {
                 cell->outcome.state = copy->rolls_back ? CELL_STATE_ROLLED_BACK
                                                        : CELL_STATE_RESTORED;
-                /* Files that it had made are gone. */
+                /* Files that it had created were removed. */
                 if (copy->rolls_back)
                         cell->outcome.n_files = cell->outcome.files_total = 0;
                 if (cell->checkpoint[0])

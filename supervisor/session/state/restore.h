@@ -1,5 +1,5 @@
 /*
- * How a session returns to a sleeping copy of its worker: after the worker's death, to a checkpoint, or
+ * How a session returns to a sleeping copy of its worker: after the worker's end, to a checkpoint, or
  * by undo() (docs/cells.md).
  */
 #pragma once

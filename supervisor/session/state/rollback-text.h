@@ -1,4 +1,4 @@
-/* What a result says about a state that was restored or rolled back. Counts and names are the worker's. */
+/* Text of results about a state that was restored or rolled back. Counts and names are the worker's. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "supervisor/session/cell/cell.h"
 
-/* Appends how many threads and processes are gone since the copy was made. */
+/* Appends how many threads and processes do not exist any more since the copy was made. */
 void rollback_append_gone(yyjson_val *root, char *to, size_t size);
 /* Appends ": a, b and 3 more"; total: of these names. */
 void rollback_append_names(yyjson_val *names, int64_t total, char *to, size_t size);

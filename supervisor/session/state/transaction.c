@@ -95,7 +95,7 @@ bool transaction_roll_back(struct session *s, struct cell *cell)
         }
         cell->has_result = true;
         s->copies->wanted = copy->id;
-        /* Answers that come now are for nobody: the calls count as in doubt. */
+        /* Answers that come now are not used: the calls count as in doubt. */
         calls_drop_all(s);
         session_enter(s, SESSION_RESTORING);
         s->context->requests.restore(s->context->requests.data, s->target, copy->pid);
