@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "policy/config/add.h"
+#include "policy/config/keys.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attack-posture.h"
 #include "supervisor/doctor/attack-rows.h"
@@ -343,6 +344,16 @@ static int run(struct battery *battery, struct error *err)
         return r;
 }
 
+/* Whether the config itself has "speculation": "shared", in the profile or at the top level. */
+static bool says_shared(const struct battery *battery)
+{
+        enum config_form form;
+        const struct config_key *key = config_find_key(CONFIG_PROFILE, "speculation", &form);
+        uint64_t said = battery->config->top.said | battery->profile->said;
+
+        return !battery->profile->speculation_disabled && (said & config_key_bit(key)) != 0;
+}
+
 int attack_main(const struct options *options)
 {
         struct battery battery = {.options = options, .output = -1, .in = BUFFER_INIT(1024 * 1024)};
@@ -353,7 +364,7 @@ int attack_main(const struct options *options)
                 log_error("doctor --attack: %s", error.text);
         } else {
                 const char *name = battery.profile->name;
-                r = options->json ? attack_print_json(&battery.rows, name, false)
+                r = options->json ? attack_print_json(&battery.rows, name, says_shared(&battery))
                                   : attack_print_table(&battery.rows, name, isatty(STDOUT_FILENO));
                 if (r < 0)
                         log_error("doctor --attack: the report cannot be written");

@@ -215,13 +215,23 @@ class Attest(harness.Case):
     URI = "cloister://attestation"
 
     def test_the_report_is_a_resource(self):
-        with rawmcp.RawServer("--attest", "--config", self.config(), cwd=self.dir) as server:
+        with rawmcp.RawServer("--attest", "--config", self.config(speculation="shared"), cwd=self.dir) as server:
             server.initialize()
             self.assertIn(self.URI, [r["uri"] for r in server.ask("resources/list")["resources"]])
             (content,) = server.ask("resources/read", {"uri": self.URI})["contents"]
             report = json.loads(content["text"])
             self.assertEqual((content["mimeType"], report["open"], report["profile"]), ("application/json", 0, "default"))
             self.assertEqual(server.cell("1")["value"]["repr"], "1")
+
+    def test_shared_speculation(self):
+        """Rows that are known are served only if the config says so itself: the report has both."""
+        for config, allowed in (({}, False), ({"speculation": "shared"}, True), ({"speculation": "disabled"}, False)):
+            done = self.run_cloister("doctor", "--attack", "--json", "--config", self.config(**config), timeout=120)
+            report = json.loads(done.stdout)
+            self.assertEqual((done.returncode, report["known_are_allowed"]), (0, allowed), config)
+        row = '{"group": "worker", "item": "speculative store bypass", "verdict": "known"}'
+        said = self.refused(f"""echo '{{"open": 0, "known": 1, "known_are_allowed": false, "rows": [{row}]}}'""")
+        self.assertIn('(worker: speculative store bypass): set "speculation" in the config to "disabled"', said)
 
     def test_without_the_option_there_is_none(self):
         with rawmcp.RawServer("--config", self.config(), cwd=self.dir) as server:
