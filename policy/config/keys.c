@@ -58,6 +58,10 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"type\":\"object\",\"maxProperties\":1024,\"propertyNames\":{\"pattern\":\"^[^=]+$\"},\"additionalProperties\":{\"type\":[\"string\",\"number\",\"boolean\"]}"
 #define SCHEMA_HEADERS                                                                             \
         "\"type\":\"object\",\"maxProperties\":64,\"propertyNames\":{\"pattern\":\"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$\"},\"additionalProperties\":{\"type\":\"string\"}"
+#define SCHEMA_TARGET                                                                              \
+        "\"maxLength\":239,\"pattern\":\"^/(?!(proc|dev)(/|$)|(tmp|workspace)$)(?!([^/]*/)*[.]{1,2}(/|$))[^/]+(/[^/]+)*$\""
+#define SCHEMA_PACKAGES                                                                            \
+        "\"minItems\":1,\"items\":{\"type\":\"string\",\"pattern\":\"^[A-Za-z0-9][^;()\\\\[]*$\"}"
 #define SCHEMA_TOKEN       "\"minProperties\":1,\"maxProperties\":1"
 #define SCHEMA_SECRET      "\"pattern\":\"^[$][{][A-Za-z0-9_]+[}]$\""
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""

@@ -52,14 +52,14 @@ enum config_kind {
 };
 
 enum {
-        CONFIG_AT_TOP =
-                1, /* of a profile's key: it may stand at the top level, as the default of all */
+        CONFIG_AT_TOP = 1,    /* of a profile's key: also a key of the file, the default of all */
         CONFIG_BY_CODE = 2,   /* the function of `code` reads the value, whatever the kind */
         CONFIG_SECRET = 4,    /* overwritten when freed */
         CONFIG_URL = 8,       /* may have a password, which is masked */
         CONFIG_ALWAYS = 16,   /* 'config show' prints it when it has no value or the default, too */
         CONFIG_SEPARATE = 32, /* of an object: a profile inherits each of its keys by itself */
         CONFIG_LISTED = 64,   /* of a published entry: clients see it in the list of its kind */
+        CONFIG_REQUIRED = 128, /* an object without it is refused */
 };
 
 /* A key whose value needs code: a reader with CONFIG_BY_CODE, otherwise a check of the value that was read.

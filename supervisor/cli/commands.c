@@ -255,6 +255,12 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister config show\n"
          "  cloister config show --json | jq .profiles\n"},
+        {"config schema", "", "print the JSON Schema of a config file", 0, 0, cli_config_schema,
+         "Editors complete and check a config with it: write it to a file, and name that file in\n"
+         "\"$schema\" of the config.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister config schema > cloister.schema.json\n"},
         {"config import", "[CLIENT | FILE]...",
          "copy MCP servers from the configs of your other clients",
          CLI_CONFIG | CLI_JSON | CLI_DRY_RUN | CLI_SECRETS, OPTION_WORDS_MAX, cli_config_import,

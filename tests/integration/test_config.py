@@ -1,7 +1,12 @@
 """`cloister config`: which files are read, all that is wrong in them, what they come to."""
 
+import glob
+import importlib.util
 import json
 import os
+import re
+import subprocess
+import sys
 
 import harness
 
@@ -25,6 +30,43 @@ class Config(harness.Case):
     def own(self, text):
         os.makedirs(os.path.join(self.home, ".config", "cloister"), mode=0o700, exist_ok=True)
         return self.write("home/.config/cloister/config.json", text)
+
+
+CORPUS = os.path.join(harness.SOURCE, "tests/fuzz/corpus/config")
+
+
+class Schema(Config):
+    # What a schema cannot express: a name that must exist, two keys that limit each other, the grammar of URI templates.
+    PASS = {"profile-missing.json", "above-maximum.json", "mount-inside.json", "publish-template.json", "deep.json"}
+
+    def test_it_agrees_with_check_on_each_file(self):
+        spec = importlib.util.spec_from_file_location("schema", os.path.join(harness.SOURCE, "sandbox-init/python/schema.py"))
+        validator = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(validator)
+        schema = json.loads(self.out("schema"))
+        accepted = refused = 0
+        for path in sorted(glob.glob(os.path.join(CORPUS, "*/*"))):
+            with open(path, "rb") as f:
+                raw = f.read()
+            try:
+                text = re.sub(r"^\s*//.*$|/\*.*?\*/", "", raw.decode("utf-8-sig"), flags=re.MULTILINE | re.DOTALL)
+                value = json.loads(re.sub(r",(\s*[}\]])", r"\1", text))
+            except ValueError:
+                continue  # not JSON at all
+            errors = json.loads(self.run_config("check", "--json", "--config", path).stdout)["errors"]
+            wrong = validator.check(value, schema)
+            with self.subTest(file=os.path.basename(path)):
+                if os.path.basename(path) in self.PASS:
+                    self.assertEqual((errors > 0, wrong), (True, None))
+                    continue
+                self.assertEqual(wrong is not None, errors > 0, wrong)
+            accepted, refused = accepted + (not errors), refused + bool(errors)
+        self.assertGreater(accepted, 8)
+        self.assertGreater(refused, 15)
+
+    def test_the_tables_in_the_docs(self):
+        done = subprocess.run([sys.executable, os.path.join(harness.SOURCE, "docs/config-tables"), "--check", harness.CLOISTER], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
 
 
 class Look(Config):
@@ -111,6 +153,39 @@ class Look(Config):
         again = self.write("again.json", shown)
         self.assertEqual(self.out("check", "--config", again), "1 file, 0 servers: 0 errors, 0 warnings\n")
         self.assertEqual(json.loads(self.out("show", "--config", again)), json.loads(shown))
+
+    def test_show_keeps_every_key(self):
+        """all-keys.json has each key that the schema names; what is shown has them too, and shows itself."""
+        with open(os.path.join(CORPUS, "accept/all-keys.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        schema = json.loads(self.out("schema"))
+        own = {key for key, value in schema["properties"].items() if "description" in value}
+        self.assertEqual(own - set(config), set())
+        defs = schema["$defs"]
+        for name, objects in (("profile", [config, *config["profiles"].values()]), ("server", config["mcpServers"].values()),
+                              *((kind, config["publish"][kind + "s"].values()) for kind in ("tool", "prompt", "resource", "template"))):
+            keys = {key for key, value in defs[name]["properties"].items() if "description" in value}
+            self.assertEqual(keys - {key for each in objects for key in each} - self.ELSEWHERE.get(name, set()), set(), name)
+        path = os.path.join(CORPUS, "accept/all-keys.json")
+        self.assertEqual(json.loads(self.out("check", "--json", "--config", path))["errors"], 0)
+        shown = json.loads(self.out("show", "--config", path))
+        whole = {**shown, **shown["profiles"]["default"]}
+        self.assertEqual({key for key in config if key not in whole}, {"$schema"})
+        for key, value in config["profiles"]["data"].items():
+            self.assertIn(key, shown["profiles"]["data"])
+            if isinstance(value, dict):
+                self.assertEqual(set(value) - set(shown["profiles"]["data"][key]), set(), key)
+        for name, server in config["mcpServers"].items():
+            self.assertEqual(set(server) - set(shown["mcpServers"][server.get("rename", name)]) - {"rename"}, set(), name)
+        for kind, entries in config["publish"].items():
+            for name, entry in entries.items():
+                self.assertEqual(set(entry) - set(shown["publish"][kind][name]), set(), name)
+        again = self.write("again.json", json.dumps(shown))
+        self.assertEqual(json.loads(self.out("show", "--config", again)), shown)
+
+    # An entry has code or file; templates and resources share keys.
+    ELSEWHERE = {kind: {"file", "code", "profile", "timeout", "hidden", "title", "icons", "_meta", "annotations", "description", "name", "mimeType"}
+                 for kind in ("tool", "prompt", "resource", "template")}
 
     def test_show_of_a_broken_config_says_why(self):
         path = self.own('{"timeout": 0}')

@@ -15,11 +15,11 @@
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/config.h"
+#include "supervisor/cli/config/entry-text.h"
 #include "supervisor/cli/config/import-list.h"
 #include "supervisor/cli/config/import-source.h"
-#include "supervisor/cli/config/import-write.h"
 
-enum { TEXT_MAX = 4 * 1024 * 1024 };
+enum { TEXT_MAX = 4 * 1024 * 1024, OUTPUT_MAX = 64 * 1024 * 1024 };
 
 /* Names and paths come from other files: escapes control characters. */
 static void say(const char *text)
@@ -56,7 +56,7 @@ static void say_secrets(const struct import *import)
                 if (import->copy && secret->value)
                         continue;
                 if (first)
-                        puts("\nNot copied, for they may be secrets. Set these variables where Cloister is started:");
+                        puts("\nNot copied, because they may be secrets. Set these variables where Cloister is started:");
                 first = false;
                 fputs("  ", stdout);
                 say(secret->variable);
@@ -79,45 +79,53 @@ static void say_all(const struct import *import)
         say_secrets(import);
 }
 
-static void add_items(yyjson_mut_doc *doc, yyjson_mut_val *root, const char *key,
-                      const struct import_item *items, size_t n, const char *text)
+static void add_items(struct json_out *out, const char *key, const struct import_item *items,
+                      size_t n, const char *text)
 {
-        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, key);
-
+        json_out_begin(out, key, '[');
         for (size_t i = 0; i < n; i++) {
-                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-                yyjson_mut_obj_add_strcpy(doc, item, "name", items[i].name);
-                yyjson_mut_obj_add_strcpy(doc, item, "client", items[i].client);
-                yyjson_mut_obj_add_strcpy(doc, item, "file", items[i].file);
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "name", items[i].name);
+                json_out_text(out, "client", items[i].client);
+                json_out_text(out, "file", items[i].file);
                 if (items[i].text)
-                        yyjson_mut_obj_add_strcpy(doc, item, text, items[i].text);
+                        json_out_text(out, text, items[i].text);
+                json_out_end(out, '}');
         }
+        json_out_end(out, ']');
 }
 
 static int say_json(const struct import *import, const char *written)
 {
-        yyjson_mut_doc *doc = import->doc;
-        yyjson_mut_val *root = yyjson_mut_obj(doc), *part;
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = true};
 
-        add_items(doc, root, "taken", import->taken, import->n_taken, "note");
-        add_items(doc, root, "left_out", import->left_out, import->n_left_out, "why");
-        part = yyjson_mut_obj_add_arr(doc, root, "variables");
+        json_out_begin(&out, NULL, '{');
+        add_items(&out, "taken", import->taken, import->n_taken, "note");
+        add_items(&out, "left_out", import->left_out, import->n_left_out, "why");
+        json_out_begin(&out, "variables", '[');
         for (size_t i = 0; i < import->n_secrets; i++) {
                 const struct import_secret *secret = &import->secrets[i];
-                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, part);
-                yyjson_mut_obj_add_strcpy(doc, item, "variable", secret->variable);
-                yyjson_mut_obj_add_strcpy(doc, item, "server", secret->server);
-                yyjson_mut_obj_add_strcpy(doc, item, "what", secret->what);
-                yyjson_mut_obj_add_strcpy(doc, item, "file", secret->file);
-                yyjson_mut_obj_add_bool(doc, item, "copied", import->copy && secret->value);
+                json_out_begin(&out, NULL, '{');
+                json_out_text(&out, "variable", secret->variable);
+                json_out_text(&out, "server", secret->server);
+                json_out_text(&out, "what", secret->what);
+                json_out_text(&out, "file", secret->file);
+                json_out_bool(&out, "copied", import->copy && secret->value);
+                json_out_end(&out, '}');
         }
-        part = yyjson_mut_obj_add_obj(doc, root, "mcpServers");
-        for (size_t i = 0; i < import->n_taken; i++)
-                yyjson_mut_obj_add(part, yyjson_mut_strcpy(doc, import->taken[i].name),
-                                   yyjson_mut_val_mut_copy(doc, import->taken[i].entry));
+        json_out_end(&out, ']');
+        json_out_begin(&out, "mcpServers", '{');
+        for (size_t i = 0; i < import->n_taken; i++) {
+                const struct import_item *item = &import->taken[i];
+                json_out_key(&out, item->name, strlen(item->name));
+                json_out_raw(&out, NULL, item->entry, strlen(item->entry));
+        }
+        json_out_end(&out, '}');
         if (written)
-                yyjson_mut_obj_add_strcpy(doc, root, "written", written);
-        return config_print(root, true);
+                json_out_text(&out, "written", written);
+        json_out_end(&out, '}');
+        return config_print(&out);
 }
 
 /* ---- the command ---- */
@@ -154,6 +162,43 @@ static int read_again(struct import *import, const char *path, const char *const
         return r < 0 ? r : import_read(import, words, n, err);
 }
 
+/* Adds one entry to the text. The entry is laid out with two spaces. */
+static int add_entry(const struct import_item *item, const struct entry_text *file,
+                     struct buffer *to, struct error *err)
+{
+        _cleanup_buffer_ struct buffer entry = BUFFER_INIT(TEXT_MAX);
+        struct json_out out = {.to = &entry, .indent = true};
+
+        json_out_raw(&out, NULL, item->entry, strlen(item->entry));
+        if (out.error < 0 || buffer_append(&entry, "", 1) < 0)
+                return error_errno(err, ENOMEM, "import");
+        return entry_text_add(file, item->name, buffer_bytes(&entry), to, err);
+}
+
+/* The existing text with the new entries, the last one first because each goes behind the brace. */
+static int make_text(const struct import *import, struct buffer *to, struct error *err)
+{
+        static const char *const keys[] = {"mcpServers", NULL};
+        int r = import->existing ? buffer_append(to, import->existing, import->existing_length) : 0;
+
+        for (size_t i = import->n_taken; i-- > 0 && r >= 0;) {
+                _cleanup_json_ yyjson_doc *doc = NULL;
+                _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+                bool there = to->length > 0;
+
+                if (there)
+                        r = json_parse_config(buffer_bytes(to), to->length, &doc, err);
+                const struct entry_text file = {there ? buffer_bytes(to) : NULL, to->length, doc,
+                                                keys};
+                if (r >= 0)
+                        r = add_entry(&import->taken[i], &file, &text, err);
+                to->length = 0;
+                if (r >= 0)
+                        r = buffer_append(to, buffer_bytes(&text), text.length);
+        }
+        return r;
+}
+
 /* Parses the new text as Cloister will, before it is written. */
 static int check_text(const struct import *import, const struct buffer *text, const char *path,
                       struct error *err)
@@ -183,7 +228,7 @@ static int finish(const struct options *o, const struct import *import, const ch
         int r = 0;
 
         if (import->n_taken > 0) {
-                r = import_text(import, &text, err);
+                r = make_text(import, &text, err);
                 if (r >= 0)
                         r = check_text(import, &text, path, err);
                 if (r >= 0 && !dry)

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 
 enum { TEXT_MAX = 1024, DEPTH_MAX = 12, FOLDERS_MAX = 4096 };

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/owner.h"
 #include "base/path.h"
+#include "policy/config/config.h"
 #include "policy/image.h"
 #include "supervisor/cli/config/config-preload.h"
 #include "supervisor/cli/images/images-list.h"

@@ -1,8 +1,8 @@
-/* What a config names and this machine lacks. */
+/* Warnings about what a config names and this machine lacks. */
 #pragma once
 
-#include "policy/config/config.h"
+#include "policy/config/types.h"
 #include "supervisor/cli/command/options.h"
 
-/* Reports as warnings what the config names and this machine lacks. */
+/* Reports programs, interpreters, images, directories and users that do not exist. */
 void config_check_present(const struct options *o, struct config *config);

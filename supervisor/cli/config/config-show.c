@@ -1,94 +1,20 @@
-/* Prints the config as Cloister understands it, in the format of a config file. */
+/* Prints the config as Cloister understands it, in the format of a config file: the rows of keys.def in order. */
 #include "supervisor/cli/config/config-show.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/mask.h"
+#include "policy/config/keys.h"
+#include "policy/config/publish.h"
+#include "policy/config/schema.h"
 #include "supervisor/cli/config/secrets.h"
 
 static const char masked[] = "***";
-
-static void add_text(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, const char *text)
-{
-        if (text)
-                yyjson_mut_obj_add_strcpy(doc, object, key, text);
-}
-
-static void add_list(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key,
-                     char *const *list)
-{
-        if (!list)
-                return;
-        yyjson_mut_val *array = yyjson_mut_obj_add_arr(doc, object, key);
-        for (; *list; list++)
-                yyjson_mut_arr_add_strcpy(doc, array, *list);
-}
-
-static void add_rules(yyjson_mut_doc *doc, yyjson_mut_val *object,
-                      const struct config_tool_rules *rules)
-{
-        if (!rules->allow && !rules->deny)
-                return;
-        yyjson_mut_val *tools = yyjson_mut_obj_add_obj(doc, object, "tools");
-        add_list(doc, tools, "allow", rules->allow);
-        add_list(doc, tools, "deny", rules->deny);
-}
-
-static void add_bytes(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, uint64_t bytes)
-{
-        static const char units[] = "KMGT";
-        char text[32];
-        size_t unit = 0;
-
-        if (bytes % 1024) {
-                yyjson_mut_obj_add_uint(doc, object, key, bytes);
-                return;
-        }
-        for (bytes /= 1024; bytes && bytes % 1024 == 0 && unit < sizeof(units) - 2; unit++)
-                bytes /= 1024;
-        snprintf(text, sizeof(text), "%llu%c", (unsigned long long)bytes, units[unit]);
-        yyjson_mut_obj_add_strcpy(doc, object, key, text);
-}
-
-static void add_time(yyjson_mut_doc *doc, yyjson_mut_val *object, const char *key, uint32_t ms)
-{
-        if (ms % 1000)
-                yyjson_mut_obj_add_real(doc, object, key, ms / 1000.0);
-        else
-                yyjson_mut_obj_add_uint(doc, object, key, ms / 1000);
-}
-
-static void add_limits(yyjson_mut_doc *doc, yyjson_mut_val *object, const struct limits *limits)
-{
-        yyjson_mut_val *to = yyjson_mut_obj_add_obj(doc, object, "limits");
-
-        add_bytes(doc, to, "memory", limits->memory);
-        yyjson_mut_obj_add_uint(doc, to, "pids", limits->pids);
-        if (limits->cpu_milli % 1000)
-                yyjson_mut_obj_add_real(doc, to, "cpu", limits->cpu_milli / 1000.0);
-        else
-                yyjson_mut_obj_add_uint(doc, to, "cpu", limits->cpu_milli / 1000);
-        add_bytes(doc, to, "tmp", limits->tmp);
-        add_bytes(doc, to, "workspace", limits->workspace);
-        add_bytes(doc, to, "shm", limits->shm);
-}
-
-static void add_network(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config_profile *p)
-{
-        if (p->network != CONFIG_NETWORK_ALLOW) {
-                yyjson_mut_obj_add_str(doc, to, "network",
-                                       p->network == CONFIG_NETWORK_LOOPBACK ? "loopback" : "none");
-                return;
-        }
-        yyjson_mut_val *network = yyjson_mut_obj_add_obj(doc, to, "network");
-        add_list(doc, network, "allow", p->egress.allow);
-        add_bytes(doc, network, "max_bytes", p->egress.max_bytes);
-        if (p->egress.rate > 0)
-                add_bytes(doc, network, "rate", p->egress.rate);
-}
 
 static char *masked_url(const char *url)
 {
@@ -100,52 +26,6 @@ static char *masked_url(const char *url)
         return asprintf(&ret, "%.*s%s%s", (int)keep, url, masked, url + strlen(url) - rest) < 0
                        ? NULL
                        : ret;
-}
-
-static void add_packages(yyjson_mut_doc *doc, yyjson_mut_val *profile,
-                         const struct config_packages *p)
-{
-        yyjson_mut_val *to = yyjson_mut_obj_add_obj(doc, profile, "packages");
-        _cleanup_free_ char *index = p->index ? masked_url(p->index) : NULL;
-
-        yyjson_mut_obj_add_str(doc, to, "install", p->install ? "allow" : "never");
-        add_list(doc, to, "allow", p->allow);
-        if (index)
-                yyjson_mut_obj_add_strcpy(doc, to, "index", index);
-        add_bytes(doc, to, "max_size", p->max_bytes);
-        add_text(doc, to, "exclude_newer", p->exclude_newer);
-        add_time(doc, to, "timeout", p->timeout_ms);
-}
-
-static void add_profile(yyjson_mut_doc *doc, yyjson_mut_val *profiles,
-                        const struct config_profile *p)
-{
-        yyjson_mut_val *to = yyjson_mut_obj_add_obj(doc, profiles, p->name);
-        yyjson_mut_val *mounts;
-
-        add_text(doc, to, "image", p->image);
-        add_text(doc, to, "python", p->python);
-        add_limits(doc, to, &p->limits);
-        add_network(doc, to, p);
-        mounts = yyjson_mut_obj_add_arr(doc, to, "mounts");
-        for (size_t i = 0; i < p->n_mounts; i++) {
-                yyjson_mut_val *mount = yyjson_mut_arr_add_obj(doc, mounts);
-                add_text(doc, mount, "source", p->mounts[i].source);
-                add_text(doc, mount, "target", p->mounts[i].target);
-                yyjson_mut_obj_add_str(doc, mount, "mode", p->mounts[i].writable ? "rw" : "ro");
-        }
-        add_list(doc, to, "preload", p->preload);
-        add_list(doc, to, "servers", p->servers);
-        add_rules(doc, to, &p->tools);
-        yyjson_mut_val *pool = yyjson_mut_obj_add_obj(doc, to, "pool");
-        yyjson_mut_obj_add_uint(doc, pool, "min", p->pool.min);
-        yyjson_mut_obj_add_uint(doc, pool, "max", p->pool.max);
-        add_time(doc, to, "freeze", p->freeze_ms);
-        yyjson_mut_val *state = yyjson_mut_obj_add_obj(doc, to, "state");
-        yyjson_mut_obj_add_bool(doc, state, "survives", p->survives);
-        yyjson_mut_obj_add_uint(doc, state, "checkpoints", p->checkpoints);
-        yyjson_mut_obj_add_bool(doc, to, "agent", p->agent);
-        add_packages(doc, to, &p->packages);
 }
 
 static char *masked_argument(const char *after, const char *argument)
@@ -161,113 +41,117 @@ static char *masked_argument(const char *after, const char *argument)
         return ret;
 }
 
-static void add_args(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config_server *s)
+static void put_text(struct json_out *out, const char *name, const char *text)
 {
-        yyjson_mut_val *args = yyjson_mut_obj_add_arr(doc, to, "args");
+        if (text)
+                json_out_text(out, name, text);
+}
 
-        for (size_t i = 0; i < s->n_args; i++) {
-                _cleanup_free_ char *text = masked_argument(i ? s->args[i - 1] : NULL, s->args[i]);
-                yyjson_mut_arr_add_strcpy(doc, args, text ? text : masked);
+static void put_list(struct json_out *out, const char *name, char *const *list, bool arguments)
+{
+        json_out_begin(out, name, '[');
+        for (size_t i = 0; list[i]; i++) {
+                _cleanup_free_ char *text = arguments ? masked_argument(i ? list[i - 1] : NULL,
+                                                                        list[i])
+                                                      : NULL;
+                json_out_text(out, NULL, text ? text : arguments ? masked : list[i]);
+        }
+        json_out_end(out, ']');
+}
+
+/* "NAME=value" of env, "NAME: value" of headers. */
+static void put_pairs(struct json_out *out, const char *name, char *const *list, char separator)
+{
+        json_out_begin(out, name, '{');
+        for (; *list; list++) {
+                size_t n = strcspn(*list, (const char[]){separator, '\0'});
+                const char *value = *list + n + (separator == ':' ? 2 : 1);
+                json_out_key(out, *list, n);
+                json_out_text(out, NULL,
+                              *value == '\0' || secret_is_reference(value) ? value : masked);
+        }
+        json_out_end(out, '}');
+}
+
+static void put_members(struct json_out *out, enum config_place place, const void *in);
+
+static bool has_value(const struct config_key *key, const void *in)
+{
+        const void *member = config_member(key, in);
+
+        if (!key->name || key->kind == CONFIG_NOTHING)
+                return false;
+        if (config_is_number(key))
+                return key->flags & CONFIG_ALWAYS || config_number(key, in) != key->initial;
+        if (key->code == CODE_OAUTH)
+                return ((const struct config_oauth *)member)->is_set;
+        if (key->kind != CONFIG_OBJECT || key->flags & CONFIG_ALWAYS)
+                return key->flags & CONFIG_ALWAYS || *(void *const *)member;
+        for (const struct config_key *inner = NULL; (inner = config_next_key(key->inside, inner));)
+                if (has_value(inner, member))
+                        return true;
+        return false;
+}
+
+static void put_array(struct json_out *out, const struct config_key *key, const void *in)
+{
+        const char *items = *(char *const *)config_member(key, in);
+        size_t n = ((const size_t *)config_member(key, in))[1];
+
+        json_out_begin(out, key->name, '[');
+        for (size_t i = 0; i < n; i++) {
+                json_out_begin(out, NULL, '{');
+                put_members(out, key->inside, items + i * config_place_size(key->inside));
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+}
+
+static void put_key(struct json_out *out, const struct config_key *key, const void *in)
+{
+        const void *member = config_member(key, in);
+        const struct config_profile *profile = in;
+
+        if (key->code == CODE_NETWORK && profile->network != CONFIG_NETWORK_ALLOW) {
+                json_out_text(out, key->name,
+                              profile->network == CONFIG_NETWORK_LOOPBACK ? "loopback" : "none");
+        } else if (config_is_number(key)) {
+                config_put_number(out, key->name, key, config_number(key, in));
+        } else if (config_is_text(key)) {
+                const char *text = *(char *const *)member;
+                _cleanup_free_ char *url = key->flags & CONFIG_URL ? masked_url(text) : NULL;
+                json_out_text(out, key->name, url ? url : key->flags & CONFIG_URL ? masked : text);
+        } else if (key->code == CODE_ENV || key->code == CODE_HEADERS) {
+                put_pairs(out, key->name, *(char **const *)member,
+                          key->code == CODE_ENV ? '=' : ':');
+        } else if (key->kind == CONFIG_LIST) {
+                put_list(out, key->name, *(char **const *)member,
+                         key->place == CONFIG_SERVER || key->place == CONFIG_TOKEN);
+        } else if (key->kind == CONFIG_ARRAY) {
+                put_array(out, key, in);
+        } else {
+                json_out_begin(out, key->name, '{');
+                put_members(out, key->inside, member);
+                json_out_end(out, '}');
         }
 }
 
-static void add_env(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config_server *s)
+static void put_members(struct json_out *out, enum config_place place, const void *in)
 {
-        yyjson_mut_val *env = yyjson_mut_obj_add_obj(doc, to, "env");
-
-        for (size_t i = 0; i < s->n_env; i++) {
-                size_t n = strcspn(s->env[i], "=");
-                const char *value = s->env[i] + n + 1;
-                yyjson_mut_obj_add(
-                        env, yyjson_mut_strncpy(doc, s->env[i], n),
-                        yyjson_mut_strcpy(doc, *value == '\0' || secret_is_reference(value)
-                                                       ? value
-                                                       : masked));
-        }
+        for (const struct config_key *key = NULL; (key = config_next_key(place, key));)
+                if (key->place == place && has_value(key, in))
+                        put_key(out, key, in);
 }
 
-static void add_headers(yyjson_mut_doc *doc, yyjson_mut_val *to, char *const *headers)
+static void put_server(struct json_out *out, const struct config_server *s, bool places)
 {
-        yyjson_mut_val *object = yyjson_mut_obj_add_obj(doc, to, "headers");
-
-        for (; *headers; headers++) {
-                size_t n = strcspn(*headers, ":");
-                const char *value = *headers + n + 2;
-                yyjson_mut_obj_add(
-                        object, yyjson_mut_strncpy(doc, *headers, n),
-                        yyjson_mut_strcpy(doc, secret_is_reference(value) ? value : masked));
-        }
-}
-
-static void add_token(yyjson_mut_doc *doc, yyjson_mut_val *to, const struct config_server *s)
-{
-        if (!s->token_file && !s->token_command)
-                return;
-        yyjson_mut_val *token = yyjson_mut_obj_add_obj(doc, to, "token");
-        add_text(doc, token, "file", s->token_file);
-        if (!s->token_command)
-                return;
-        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, token, "command");
-        for (size_t i = 0; s->token_command[i]; i++) {
-                _cleanup_free_ char *text = masked_argument(i ? s->token_command[i - 1] : NULL,
-                                                            s->token_command[i]);
-                yyjson_mut_arr_add_strcpy(doc, list, text ? text : masked);
-        }
-}
-
-/* A client_secret is the name of a variable. */
-static void add_oauth(yyjson_mut_doc *doc, yyjson_mut_val *server, const struct config_oauth *o)
-{
-        if (!o->is_set)
-                return;
-        yyjson_mut_val *to = yyjson_mut_obj_add_obj(doc, server, "oauth");
-        add_text(doc, to, "client_id", o->client_id);
-        add_text(doc, to, "client_secret", o->client_secret);
-        add_text(doc, to, "client_secret_file", o->client_secret_file);
-        add_text(doc, to, "private_key_file", o->private_key_file);
-        add_text(doc, to, "key_id", o->key_id);
-        add_text(doc, to, "grant", o->client_credentials ? "client_credentials" : NULL);
-        add_text(doc, to, "client_metadata_url", o->client_metadata_url);
-        add_text(doc, to, "issuer", o->issuer);
-        add_text(doc, to, "scopes", o->scopes);
-        if (o->redirect_port)
-                yyjson_mut_obj_add_uint(doc, to, "redirect_port", o->redirect_port);
-        if (o->private)
-                yyjson_mut_obj_add_bool(doc, to, "private", true);
-}
-
-static void add_server(yyjson_mut_doc *doc, yyjson_mut_val *servers, const struct config_server *s,
-                       bool places)
-{
-        yyjson_mut_val *to = yyjson_mut_obj(doc);
-        _cleanup_free_ char *url = s->url ? masked_url(s->url) : NULL;
-
-        yyjson_mut_obj_add(servers, yyjson_mut_strcpy(doc, s->name), to);
-        add_text(doc, to, "command", s->command);
-        if (s->n_args)
-                add_args(doc, to, s);
-        if (s->n_env)
-                add_env(doc, to, s);
-        if (s->transport == CONFIG_SSE)
-                add_text(doc, to, "type", "sse");
-        add_text(doc, to, "url", url);
-        if (s->headers)
-                add_headers(doc, to, s->headers);
-        add_token(doc, to, s);
-        add_oauth(doc, to, &s->oauth);
-        add_text(doc, to, "cwd", s->cwd);
-        add_text(doc, to, "description", s->description);
-        if (s->disabled)
-                yyjson_mut_obj_add_bool(doc, to, "disabled", true);
-        if (s->timeout_ms)
-                add_time(doc, to, "timeout", s->timeout_ms);
-        if (s->start_timeout_ms)
-                add_time(doc, to, "start_timeout", s->start_timeout_ms);
-        add_rules(doc, to, &s->tools);
-        if (places) {
-                add_text(doc, to, "place", s->place);
-                add_text(doc, to, "problem", s->problem);
-        }
+        json_out_key(out, s->name, strlen(s->name));
+        json_out_begin(out, NULL, '{');
+        put_members(out, CONFIG_SERVER, s);
+        put_text(out, "type", s->transport == CONFIG_SSE ? "sse" : NULL);
+        put_text(out, "place", places ? s->place : NULL);
+        put_text(out, "problem", places ? s->problem : NULL);
+        json_out_end(out, '}');
 }
 
 /* A second server of the same name is not used, and an object must not repeat a key. */
@@ -279,33 +163,105 @@ static bool is_second(const struct config *config, size_t i)
         return false;
 }
 
-yyjson_mut_val *config_show(yyjson_mut_doc *doc, const struct config *config, bool places)
+static void put_servers(struct json_out *out, const struct config *config, bool places)
 {
-        yyjson_mut_val *root = yyjson_mut_obj(doc), *part;
-
-        part = yyjson_mut_obj_add_obj(doc, root, "mcpServers");
         for (size_t i = 0; i < config->n_servers; i++)
                 if (!is_second(config, i))
-                        add_server(doc, part, &config->servers[i], places);
-        part = yyjson_mut_obj_add_obj(doc, root, "profiles");
-        for (size_t i = 0; i < config->n_profiles; i++)
-                add_profile(doc, part, &config->profiles[i]);
-        add_text(doc, root, "profile", config->profiles[config->profile].name);
-        part = yyjson_mut_obj_add_obj(doc, root, "clients");
-        for (size_t i = 0; i < config->n_clients; i++)
-                add_text(doc, part, config->clients[i].name,
-                         config->profiles[config->clients[i].profile].name);
-        add_time(doc, root, "timeout", config->cell_timeout_ms);
-        add_time(doc, root, "timeout_max", config->cell_timeout_max_ms);
-        add_time(doc, root, "idle", config->session_idle_ms);
-        if (config->sessions_max)
-                yyjson_mut_obj_add_uint(doc, root, "sessions", config->sessions_max);
-        yyjson_mut_obj_add_uint(doc, root, "output", config->output_characters);
-        add_text(doc, root, "user", config->user);
-        if (config->id_count) {
-                part = yyjson_mut_obj_add_arr(doc, root, "id_range");
-                yyjson_mut_arr_add_uint(doc, part, config->id_first);
-                yyjson_mut_arr_add_uint(doc, part, config->id_count);
+                        put_server(out, &config->servers[i], places);
+}
+
+static void put_profiles(struct json_out *out, const struct config *config)
+{
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                json_out_begin(out, config->profiles[i].name, '{');
+                put_members(out, CONFIG_PROFILE, &config->profiles[i]);
+                json_out_end(out, '}');
         }
-        return root;
+}
+
+static void put_clients(struct json_out *out, const struct config *config)
+{
+        for (size_t i = 0; i < config->n_clients; i++) {
+                const struct config_client *client = &config->clients[i];
+                json_out_key(out, client->name, strlen(client->name));
+                json_out_text(out, NULL, config->profiles[client->profile].name);
+        }
+}
+
+/* What clients see of an entry is JSON; the rest is in members. */
+static void put_entry(struct json_out *out, const struct config_published *p)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct error ignored = {};
+
+        if (json_parse(p->entry, strlen(p->entry), &doc, &ignored) < 0)
+                json_out_fail(out, -ENOMEM);
+        json_out_key(out, p->name, strlen(p->name));
+        json_out_begin(out, NULL, '{');
+        for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_PUBLISHED, key));) {
+                yyjson_val *value = key->flags & CONFIG_LISTED
+                                            ? yyjson_obj_get(yyjson_doc_get_root(doc), key->name)
+                                            : NULL;
+                bool own = !key->published || key->published & 1u << p->kind;
+                if (key->flags & CONFIG_LISTED && value && own)
+                        json_out_value(out, key->name, value);
+                else if (key->code == CODE_COMPLETE && p->completes)
+                        json_out_bool(out, key->name, true);
+                else if (key->code == CODE_COMPLETE && p->completions)
+                        json_out_raw(out, key->name, p->completions, strlen(p->completions));
+                else if (!(key->flags & CONFIG_LISTED) && key->code != CODE_COMPLETE &&
+                         has_value(key, p) && !(key->code == CODE_OF_ENTRY && p->file))
+                        put_key(out, key, p);
+        }
+        json_out_end(out, '}');
+}
+
+static void put_published(struct json_out *out, const struct config *config)
+{
+        for (unsigned kind = 0; kind < PUBLISHED_KINDS; kind++) {
+                json_out_begin(out, config_published_plural((enum config_published_kind)kind), '{');
+                for (size_t i = 0; i < config->n_published; i++)
+                        if (config->published[i].kind == kind)
+                                put_entry(out, &config->published[i]);
+                json_out_end(out, '}');
+        }
+}
+
+static void put_by_code(struct json_out *out, const struct config_key *key,
+                        const struct config *config, bool places)
+{
+        if (key->code == CODE_PROFILE) {
+                json_out_text(out, key->name, config->profiles[config->profile].name);
+        } else if (key->code == CODE_ID_RANGE && config->id_count > 0) {
+                json_out_begin(out, key->name, '[');
+                json_out_int(out, NULL, config->id_first);
+                json_out_int(out, NULL, config->id_count);
+                json_out_end(out, ']');
+        } else if (key->code == CODE_SERVERS || key->code == CODE_PROFILES ||
+                   key->code == CODE_CLIENTS || key->code == CODE_PUBLISH) {
+                json_out_begin(out, key->name, '{');
+                if (key->code == CODE_SERVERS)
+                        put_servers(out, config, places);
+                else if (key->code == CODE_PROFILES)
+                        put_profiles(out, config);
+                else if (key->code == CODE_CLIENTS)
+                        put_clients(out, config);
+                else
+                        put_published(out, config);
+                json_out_end(out, '}');
+        }
+}
+
+void config_show(struct json_out *out, const struct config *config, bool places)
+{
+        json_out_begin(out, NULL, '{');
+        for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_TOP, key));) {
+                if (key->place != CONFIG_TOP || !key->name)
+                        continue;
+                if (key->kind == CONFIG_NOTHING)
+                        put_by_code(out, key, config, places);
+                else if (has_value(key, config))
+                        put_key(out, key, config);
+        }
+        json_out_end(out, '}');
 }

@@ -1,9 +1,8 @@
-/* A config as JSON. */
+/* The config as Cloister understands it, in the format of a config file. */
 #pragma once
 
-#include "base/json.h"
+#include "base/json-out.h"
 #include "policy/config/config.h"
 
-/* The whole config as a document, with secrets masked. places: adds file, line and problem of each
- * server. NULL: out of memory. */
-yyjson_mut_val *config_show(yyjson_mut_doc *doc, const struct config *config, bool places);
+/* Writes the whole config, with secrets masked. places: adds file, line and problem of each server. */
+void config_show(struct json_out *out, const struct config *config, bool places);

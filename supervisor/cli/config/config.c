@@ -1,4 +1,4 @@
-/* cloister config path, check, show. */
+/* cloister config path, check, show, schema. */
 #include "supervisor/cli/config/config.h"
 
 #include <errno.h>
@@ -12,9 +12,13 @@
 #include "base/cleanup.h"
 #include "base/printable.h"
 #include "policy/config/add.h"
+#include "policy/config/config.h"
+#include "policy/config/schema.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-present.h"
 #include "supervisor/cli/config/config-show.h"
+
+enum { CONFIG_OUTPUT_MAX = 64 * 1024 * 1024 };
 
 int checked_config_open(struct checked_config *checked, const struct options *o, struct error *err)
 {
@@ -39,15 +43,13 @@ void checked_config_done(struct checked_config *checked)
         config_free(checked->config);
 }
 
-int config_print(yyjson_mut_val *value, bool pretty)
+int config_print(const struct json_out *out)
 {
-        _cleanup_free_ char *text = yyjson_mut_val_write(
-                value, pretty ? YYJSON_WRITE_PRETTY_TWO_SPACES : YYJSON_WRITE_NOFLAG, NULL);
         struct error err = {};
 
-        if (text)
-                return puts(text) < 0;
-        error_errno(&err, ENOMEM, "config");
+        if (out->error == 0)
+                return printf("%.*s\n", (int)out->to->length, buffer_bytes(out->to)) < 0;
+        error_errno(&err, -out->error, "config");
         return cli_fail(1, &err);
 }
 
@@ -57,16 +59,18 @@ struct place {
         const char *path, *state, *why;
 };
 
-static void add_place(yyjson_mut_doc *doc, yyjson_mut_val *list, const struct place *place)
+/* out: NULL for text. */
+static void add_place(struct json_out *out, const struct place *place)
 {
-        if (!doc) {
+        if (!out) {
                 printf("%-9s %s (%s)\n", place->state, place->path, place->why);
                 return;
         }
-        yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
-        yyjson_mut_obj_add_strcpy(doc, item, "path", place->path);
-        yyjson_mut_obj_add_bool(doc, item, "read", strcmp(place->state, "read") == 0);
-        yyjson_mut_obj_add_str(doc, item, "why", place->why);
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "path", place->path);
+        json_out_bool(out, "read", strcmp(place->state, "read") == 0);
+        json_out_text(out, "why", place->why);
+        json_out_end(out, '}');
 }
 
 static bool is_read(const struct checked_config *checked, const char *path)
@@ -77,8 +81,7 @@ static bool is_read(const struct checked_config *checked, const char *path)
         return false;
 }
 
-static void add_default(const struct checked_config *checked, yyjson_mut_doc *doc,
-                        yyjson_mut_val *list)
+static void add_default(const struct checked_config *checked, struct json_out *out)
 {
         char own[PATH_MAX];
         struct place user = {own, "absent", "yours; it would be read if it were there"};
@@ -96,49 +99,50 @@ static void add_default(const struct checked_config *checked, yyjson_mut_doc *do
         else if (!there && access(CONFIG_SYSTEM_PATH, F_OK) == 0)
                 machine.state = "refused";
         if (user.path)
-                add_place(doc, list, &user);
-        add_place(doc, list, &machine);
+                add_place(out, &user);
+        add_place(out, &machine);
 }
 
 /* Which files of a directory were read and which were skipped, according to the findings. */
-static void add_named(const struct checked_config *checked, const char *path, yyjson_mut_doc *doc,
-                      yyjson_mut_val *list)
+static void add_named(const struct checked_config *checked, const char *path, struct json_out *out)
 {
         struct stat st;
         size_t n = strlen(path);
 
         if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
-                add_place(doc, list,
-                          &(struct place){path, is_read(checked, path) ? "read" : "refused",
-                                          "named by --config"});
+                add_place(out, &(struct place){path, is_read(checked, path) ? "read" : "refused",
+                                               "named by --config"});
                 return;
         }
         for (size_t i = 0; checked->files && i < config_files_count(checked->files); i++) {
                 const char *file = config_files_path(checked->files, i);
                 if (strncmp(file, path, n) == 0 && file[n] == '/')
-                        add_place(doc, list,
-                                  &(struct place){file, "read",
-                                                  "in a directory that --config names"});
+                        add_place(out, &(struct place){file, "read",
+                                                       "in a directory that --config names"});
         }
 }
 
 int cli_config_path(const struct options *o, const char *const *words, size_t n)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *doc = NULL;
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CONFIG_OUTPUT_MAX);
+        struct json_out json = {.to = &text, .indent = true};
+        struct json_out *out = o->json ? &json : NULL;
         struct checked_config checked;
         struct error err = {};
         int status = 0;
 
         if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
-        doc = o->json ? yyjson_mut_doc_new(NULL) : NULL;
-        yyjson_mut_val *list = doc ? yyjson_mut_arr(doc) : NULL;
+        if (out)
+                json_out_begin(out, NULL, '[');
         for (size_t i = 0; i < o->n_configs; i++)
-                add_named(&checked, o->configs[i], doc, list);
+                add_named(&checked, o->configs[i], out);
         if (o->n_configs == 0)
-                add_default(&checked, doc, list);
-        if (list)
-                status = config_print(list, true);
+                add_default(&checked, out);
+        if (out) {
+                json_out_end(out, ']');
+                status = config_print(out);
+        }
         checked_config_done(&checked);
         return status;
 }
@@ -165,32 +169,32 @@ static void split_finding(const struct checked_config *checked, const char *text
         }
 }
 
-static yyjson_mut_val *findings_json(yyjson_mut_doc *doc, const struct checked_config *checked)
+static void put_findings(struct json_out *out, const struct checked_config *checked)
 {
-        yyjson_mut_val *root = yyjson_mut_obj(doc);
-        yyjson_mut_val *files = yyjson_mut_obj_add_arr(doc, root, "files");
-
+        json_out_begin(out, NULL, '{');
+        json_out_begin(out, "files", '[');
         for (size_t i = 0; checked->files && i < config_files_count(checked->files); i++)
-                yyjson_mut_arr_add_strcpy(doc, files, config_files_path(checked->files, i));
-        yyjson_mut_obj_add_uint(doc, root, "errors", checked->findings.n_errors);
-        yyjson_mut_obj_add_uint(doc, root, "warnings",
-                                checked->findings.n - checked->findings.n_errors);
-        yyjson_mut_val *list = yyjson_mut_obj_add_arr(doc, root, "findings");
+                json_out_text(out, NULL, config_files_path(checked->files, i));
+        json_out_end(out, ']');
+        json_out_int(out, "errors", (int64_t)checked->findings.n_errors);
+        json_out_int(out, "warnings", (int64_t)(checked->findings.n - checked->findings.n_errors));
+        json_out_begin(out, "findings", '[');
         for (size_t i = 0; i < checked->findings.n; i++) {
                 const struct config_finding *finding = &checked->findings.items[i];
-                yyjson_mut_val *item = yyjson_mut_arr_add_obj(doc, list);
                 const char *file, *text;
                 size_t line;
                 split_finding(checked, finding->text, &file, &line, &text);
-                yyjson_mut_obj_add_str(doc, item, "severity",
-                                       finding->is_error ? "error" : "warning");
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "severity", finding->is_error ? "error" : "warning");
                 if (file)
-                        yyjson_mut_obj_add_strcpy(doc, item, "file", file);
+                        json_out_text(out, "file", file);
                 if (line)
-                        yyjson_mut_obj_add_uint(doc, item, "line", line);
-                yyjson_mut_obj_add_strcpy(doc, item, "message", text);
+                        json_out_int(out, "line", (int64_t)line);
+                json_out_text(out, "message", text);
+                json_out_end(out, '}');
         }
-        return root;
+        json_out_end(out, ']');
+        json_out_end(out, '}');
 }
 
 /* Names and texts come from the file: escapes control characters. */
@@ -220,7 +224,8 @@ static void print_findings(const struct checked_config *checked)
 
 int cli_config_check(const struct options *o, const char *const *words, size_t n)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *doc = NULL;
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CONFIG_OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = true};
         struct checked_config checked;
         struct error err = {};
 
@@ -231,8 +236,8 @@ int cli_config_check(const struct options *o, const char *const *words, size_t n
         bool strict = o->strict;
         int status = checked.findings.n_errors > 0 || (strict && checked.findings.n > 0);
         if (o->json) {
-                doc = yyjson_mut_doc_new(NULL);
-                status |= config_print(findings_json(doc, &checked), true);
+                put_findings(&out, &checked);
+                status |= config_print(&out);
         } else {
                 print_findings(&checked);
         }
@@ -244,7 +249,8 @@ int cli_config_check(const struct options *o, const char *const *words, size_t n
 
 int cli_config_show(const struct options *o, const char *const *words, size_t n)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CONFIG_OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = !o->json};
         struct checked_config checked;
         struct error err = {};
         int status = 1;
@@ -258,9 +264,20 @@ int cli_config_show(const struct options *o, const char *const *words, size_t n)
                 cli_fail(1, &err);
         }
         if (checked.findings.n_errors == 0) {
-                bool json = o->json;
-                status = config_print(config_show(doc, checked.config, json), !json);
+                config_show(&out, checked.config, o->json);
+                status = config_print(&out);
         }
         checked_config_done(&checked);
         return status;
+}
+
+/* ---- schema ---- */
+
+int cli_config_schema(const struct options *o, const char *const *words, size_t n)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(CONFIG_OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = true};
+
+        config_schema(&out);
+        return config_print(&out);
 }

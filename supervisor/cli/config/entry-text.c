@@ -236,52 +236,48 @@ static int cut(const struct entry_text *file, yyjson_val *object, const char *na
 
 /* ---- both ---- */
 
-/* What the document is with the change. value NULL: without the entry. */
-static yyjson_mut_doc *change(const struct entry_text *file, const char *name, const char *value)
+bool entry_text_only_adds(yyjson_val *with, yyjson_val *without, const char *const *keys,
+                          const char *name, yyjson_val *entry)
 {
-        yyjson_mut_doc *doc = file->doc ? yyjson_doc_mut_copy(file->doc, NULL)
-                                        : yyjson_mut_doc_new(NULL);
-        _cleanup_json_ yyjson_doc *entry = NULL;
-        struct error ignored = {};
+        const char *key = *keys ? *keys : name;
+        yyjson_val *inner = yyjson_obj_get(with, key), *other = yyjson_obj_get(without, key);
+        yyjson_val *member, *value;
+        size_t i, n;
 
-        if (!doc)
-                return NULL;
-        if (!file->doc)
-                yyjson_mut_doc_set_root(doc, yyjson_mut_obj(doc));
-        yyjson_mut_val *at = yyjson_mut_doc_get_root(doc);
-        for (size_t i = 0; at && file->keys[i]; i++) {
-                yyjson_mut_val *inner = yyjson_mut_obj_get(at, file->keys[i]);
-                at = inner ? inner : yyjson_mut_obj_add_obj(doc, at, file->keys[i]);
+        if (!inner || (without && !yyjson_is_obj(without)) ||
+            yyjson_obj_size(with) != yyjson_obj_size(without) + !other)
+                return false;
+        yyjson_obj_foreach (without, i, n, member, value) {
+                if (value != other &&
+                    !yyjson_equals(value, yyjson_obj_getn(with, yyjson_get_str(member),
+                                                          yyjson_get_len(member))))
+                        return false;
         }
-        if (value && json_parse(value, strlen(value), &entry, &ignored) < 0)
-                at = NULL;
-        if (at && value)
-                yyjson_mut_obj_add_val(doc, at, name,
-                                       yyjson_val_mut_copy(doc, yyjson_doc_get_root(entry)));
-        else if (at)
-                yyjson_mut_obj_remove_key(at, name);
-        if (at)
-                return doc;
-        yyjson_mut_doc_free(doc);
-        return NULL;
+        if (*keys)
+                return entry_text_only_adds(inner, other, keys + 1, name, entry);
+        return !other && (!entry || yyjson_equals(inner, entry));
 }
 
-/* The new text says what it should, and nothing else. */
+/* The new text has this change and no other. value NULL: the entry is removed. */
 static int check(const struct entry_text *file, const char *name, const char *value,
                  const struct buffer *text, struct error *err)
 {
-        _cleanup_json_mut_ yyjson_mut_doc *wanted = change(file, name, value), *got = NULL;
-        _cleanup_json_ yyjson_doc *parsed = NULL;
+        _cleanup_json_ yyjson_doc *parsed = NULL, *entry = NULL;
+        yyjson_val *old = yyjson_doc_get_root(file->doc), *new;
         struct error ignored = {};
+        bool good = false;
 
-        if (!wanted)
-                return error_errno(err, ENOMEM, "%s", name);
-        if (json_parse_config(buffer_bytes(text), text->length, &parsed, &ignored) >= 0)
-                got = yyjson_doc_mut_copy(parsed, NULL);
-        if (got && yyjson_mut_equals(yyjson_mut_doc_get_root(wanted), yyjson_mut_doc_get_root(got)))
-                return 0;
-        return error_set(err, EBADMSG,
-                         "it is written in a way that is not understood here: edit it by hand");
+        int r = json_parse_config(buffer_bytes(text), text->length, &parsed, &ignored);
+        if (r >= 0 && value)
+                r = json_parse(value, strlen(value), &entry, &ignored);
+        new = yyjson_doc_get_root(parsed);
+        if (r >= 0)
+                good = value ? entry_text_only_adds(new, old, file->keys, name,
+                                                    yyjson_doc_get_root(entry))
+                             : entry_text_only_adds(old, new, file->keys, name, NULL);
+        return good ? 0
+                    : error_set(err, EBADMSG,
+                                "its layout cannot be edited without a risk: edit it by hand");
 }
 
 int entry_text_add(const struct entry_text *file, const char *name, const char *value,

@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -31,3 +33,8 @@ int entry_text_add(const struct entry_text *file, const char *name, const char *
 /* The entry is there. */
 int entry_text_remove(const struct entry_text *file, const char *name, struct buffer *to,
                       struct error *err);
+
+/* Whether two documents differ in the entry alone: `with` has it, with the value `entry` (NULL: any), and
+ * `without` lacks it, and may lack objects of `keys` that have nothing else. `without` is NULL without a document. */
+bool entry_text_only_adds(yyjson_val *with, yyjson_val *without, const char *const *keys,
+                          const char *name, yyjson_val *entry);

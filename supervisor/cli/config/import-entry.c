@@ -14,15 +14,25 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json-out.h"
+#include "policy/config/keys.h"
 #include "supervisor/cli/config/secrets.h"
 
 enum { NAME_SIZE = 128, VALUE_MAX = 256 * 1024, DIGITS = 32 };
+
+/* The members of a JSON object: names, and values as JSON. */
+struct members {
+        struct member {
+                char *name, *json;
+        } * items;
+        size_t n;
+};
 
 struct entry {
         struct import *import;
         const struct import_origin *origin;
         const char *name;
-        yyjson_mut_val *to;
+        struct members to, env, headers, tools;
         struct buffer *notes;
         const char *why;
         struct error *err;
@@ -49,6 +59,58 @@ static int note(struct entry *e, const char *format, ...)
         r = buffer_printf(e->notes, "%s%s", e->notes->length ? "; " : "", text);
         /* The rest is cut. */
         return r == -ENOMEM ? no_memory(e) : 0;
+}
+
+static const char *get(const struct members *members, const char *name)
+{
+        for (size_t i = 0; i < members->n; i++)
+                if (strcmp(members->items[i].name, name) == 0)
+                        return members->items[i].json;
+        return NULL;
+}
+
+static void members_done(struct members *members)
+{
+        for (size_t i = 0; i < members->n; i++) {
+                free(members->items[i].name);
+                free(members->items[i].json);
+        }
+        free(members->items);
+}
+
+/* Sets a member, or replaces its value. Takes json, allocated; NULL: no memory. */
+static int put_json(struct entry *e, struct members *members, const char *name, char *json)
+{
+        for (size_t i = 0; json && i < members->n; i++) {
+                if (strcmp(members->items[i].name, name) != 0)
+                        continue;
+                free(members->items[i].json);
+                members->items[i].json = json;
+                return 0;
+        }
+        struct member *grown = json ? reallocarray(members->items, members->n + 1, sizeof(*grown))
+                                    : NULL;
+        if (!grown) {
+                free(json);
+                return no_memory(e);
+        }
+        members->items = grown;
+        grown[members->n] = (struct member){strdup(name), json};
+        return grown[members->n++].name ? 0 : no_memory(e);
+}
+
+static char *text_in(const struct buffer *b)
+{
+        return strndup(buffer_bytes(b), b->length);
+}
+
+static int put_text(struct entry *e, struct members *members, const char *name, const char *text)
+{
+        _cleanup_buffer_ struct buffer json = BUFFER_INIT(6 * VALUE_MAX);
+
+        if (json_append_string(&json, text, strlen(text)) < 0)
+                return no_memory(e);
+        return put_json(e, members, name, text_in(&json));
 }
 
 /* A string, a number or a boolean as text; a number is not NUL-terminated. */
@@ -221,19 +283,18 @@ static int add_string(struct entry *e, const char *key, yyjson_val *value)
                 if (!new)
                         return no_memory(e);
         }
-        yyjson_mut_obj_put(e->to, yyjson_mut_strcpy(e->import->doc, key),
-                           yyjson_mut_strcpy(e->import->doc, new));
-        return 0;
+        return put_text(e, &e->to, key, new);
 }
 
-static int add_argument(struct entry *e, yyjson_mut_val *args, const char *after, yyjson_val *value)
+static int add_argument(struct entry *e, struct json_out *args, const char *after,
+                        yyjson_val *value)
 {
         _cleanup_free_ char *text = text_of(value),
                             *new = text ? translated(e, "args", text) : NULL;
         unsigned keep = 0, rest = 0;
 
         if (!text) {
-                e->why = "an item of its args is no string";
+                e->why = "an item of its args is not a string";
                 return 0;
         }
         if (!new)
@@ -252,42 +313,33 @@ static int add_argument(struct entry *e, yyjson_mut_val *args, const char *after
                 if (!new)
                         return no_memory(e);
         }
-        yyjson_mut_arr_add_strcpy(e->import->doc, args, new);
+        json_out_text(args, NULL, new);
         return 0;
 }
 
 static int add_args(struct entry *e, yyjson_val *list, size_t from)
 {
-        yyjson_mut_val *args = yyjson_mut_arr(e->import->doc);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(16 * VALUE_MAX);
+        struct json_out args = {.to = &text};
         size_t i, n;
         yyjson_val *item;
         const char *after = NULL;
         int r = 0;
 
+        json_out_begin(&args, NULL, '[');
         yyjson_arr_foreach (list, i, n, item) {
                 if (i >= from && r >= 0 && !e->why)
-                        r = add_argument(e, args, after, item);
+                        r = add_argument(e, &args, after, item);
                 after = yyjson_get_str(item);
         }
-        yyjson_mut_obj_put(e->to, yyjson_mut_str(e->import->doc, "args"), args);
-        return r;
-}
-
-static yyjson_mut_val *object_in(struct entry *e, const char *key)
-{
-        yyjson_mut_val *object = yyjson_mut_obj_get(e->to, key);
-
-        return object ? object : yyjson_mut_obj_add_obj(e->import->doc, e->to, key);
-}
-
-static void put(struct entry *e, const char *object, const char *name, const char *value)
-{
-        yyjson_mut_obj_put(object_in(e, object), yyjson_mut_strcpy(e->import->doc, name),
-                           yyjson_mut_strcpy(e->import->doc, value));
+        json_out_end(&args, ']');
+        if (r < 0)
+                return r;
+        return args.error < 0 ? no_memory(e) : put_json(e, &e->to, "args", text_in(&text));
 }
 
 /* Variables and headers. */
-static int add_pairs(struct entry *e, const char *key, yyjson_val *object)
+static int add_pairs(struct entry *e, struct members *to, yyjson_val *object)
 {
         size_t i, n;
         yyjson_val *name, *value;
@@ -308,7 +360,8 @@ static int add_pairs(struct entry *e, const char *key, yyjson_val *object)
                 }
                 if (!new)
                         return no_memory(e);
-                put(e, key, variable, new);
+                if (put_text(e, to, variable, new) < 0)
+                        return -ENOMEM;
         }
         return 0;
 }
@@ -326,7 +379,8 @@ static int add_passed(struct entry *e, yyjson_val *list)
                 if (!name || strlen(name) >= NAME_SIZE)
                         continue;
                 snprintf(reference_to, sizeof(reference_to), "${%s:-}", name);
-                put(e, "env", name, reference_to);
+                if (put_text(e, &e->env, name, reference_to) < 0)
+                        return -ENOMEM;
         }
         return 0;
 }
@@ -341,7 +395,8 @@ static int add_headers_from(struct entry *e, yyjson_val *object)
                 if (!yyjson_is_str(value) || yyjson_get_len(value) >= NAME_SIZE)
                         continue;
                 snprintf(reference_to, sizeof(reference_to), "${%s}", yyjson_get_str(value));
-                put(e, "headers", yyjson_get_str(name), reference_to);
+                if (put_text(e, &e->headers, yyjson_get_str(name), reference_to) < 0)
+                        return -ENOMEM;
         }
         return 0;
 }
@@ -353,8 +408,7 @@ static int add_bearer(struct entry *e, yyjson_val *value)
         if (!yyjson_is_str(value) || yyjson_get_len(value) >= NAME_SIZE)
                 return 0;
         snprintf(text, sizeof(text), "Bearer ${%s}", yyjson_get_str(value));
-        put(e, "headers", "Authorization", text);
-        return 0;
+        return put_text(e, &e->headers, "Authorization", text);
 }
 
 static int add_time(struct entry *e, const char *key, yyjson_val *value, bool milliseconds)
@@ -371,9 +425,7 @@ static int add_time(struct entry *e, const char *key, yyjson_val *value, bool mi
                 snprintf(text, sizeof(text), "%gs", number);
         else
                 snprintf(text, sizeof(text), "%.0fms", number);
-        yyjson_mut_obj_put(e->to, yyjson_mut_strcpy(e->import->doc, key),
-                           yyjson_mut_strcpy(e->import->doc, text));
-        return 0;
+        return put_text(e, &e->to, key, text);
 }
 
 static int add_timeout(struct entry *e, yyjson_val *value)
@@ -392,18 +444,16 @@ static int add_timeout(struct entry *e, yyjson_val *value)
 
 static int add_rules(struct entry *e, const char *key, yyjson_val *list)
 {
-        yyjson_mut_val *rules = object_in(e, "tools");
+        char *json = NULL;
+        size_t n = 0;
 
-        yyjson_mut_obj_put(rules, yyjson_mut_strcpy(e->import->doc, key),
-                           yyjson_val_mut_copy(e->import->doc, list));
-        return 0;
+        return json_write(list, &json, &n) < 0 ? no_memory(e) : put_json(e, &e->tools, key, json);
 }
 
 static int add_off(struct entry *e, yyjson_val *value, bool off)
 {
         if (yyjson_is_bool(value) && yyjson_get_bool(value) == off)
-                yyjson_mut_obj_put(e->to, yyjson_mut_str(e->import->doc, "disabled"),
-                                   yyjson_mut_bool(e->import->doc, true));
+                return put_json(e, &e->to, "disabled", strdup("true"));
         return 0;
 }
 
@@ -415,110 +465,118 @@ static int add_command(struct entry *e, yyjson_val *value)
         return r >= 0 && yyjson_arr_size(value) > 1 ? add_args(e, value, 1) : r;
 }
 
-static bool is(const char *key, const char *const *names)
+/* By the row of the key in keys.def. */
+static int add_member(struct entry *e, const char *name, yyjson_val *value)
 {
-        for (; *names; names++)
-                if (strcmp(key, *names) == 0)
-                        return true;
-        return false;
-}
+        enum config_form form;
+        const struct config_key *key = config_find_key(CONFIG_SERVER, name, &form);
 
-#define IS(...) is(key, (const char *const[]){__VA_ARGS__, NULL})
-
-static int add_member(struct entry *e, const char *key, yyjson_val *value)
-{
-        if (IS("command"))
-                return add_command(e, value);
-        if (IS("args"))
-                return add_args(e, value, 0);
-        if (IS("env", "environment"))
-                return add_pairs(e, "env", value);
-        if (IS("env_vars"))
-                return add_passed(e, value);
-        if (IS("cwd", "workingDirectory"))
-                return add_string(e, "cwd", value);
-        if (IS("url", "httpUrl", "serverUrl"))
-                return add_string(e, "url", value);
-        if (IS("headers", "http_headers"))
-                return add_pairs(e, "headers", value);
-        if (IS("env_http_headers"))
-                return add_headers_from(e, value);
-        if (IS("bearer_token_env_var"))
-                return add_bearer(e, value);
-        if (IS("type", "transport", "transportType") && yyjson_equals_str(value, "sse"))
-                return add_string(e, "type", value);
-        if (IS("description"))
-                return add_string(e, "description", value);
-        if (IS("disabled"))
-                return add_off(e, value, true);
-        if (IS("enabled", "isActive"))
-                return add_off(e, value, false);
-        if (IS("timeout"))
-                return add_timeout(e, value);
-        if (IS("tool_timeout_sec"))
-                return add_time(e, "timeout", value, false);
-        if (IS("start_timeout", "startup_timeout_sec"))
-                return add_time(e, "start_timeout", value, false);
-        if (IS("startup_timeout_ms"))
-                return add_time(e, "start_timeout", value, true);
-        if (IS("includeTools", "enabled_tools"))
-                return add_rules(e, "allow", value);
-        if (IS("excludeTools", "disabled_tools"))
-                return add_rules(e, "deny", value);
-        if (IS("type", "transport", "transportType", "trust", "alwaysAllow", "autoApprove",
-               "gallery", "version", "icon", "required", "dev", "default_tools_approval_mode",
-               "_meta"))
-                return 0;
-        if (IS("envFile"))
+        if (strcmp(name, "envFile") == 0)
                 return note(
                         e, "the variables of its envFile (%s) have to be in Cloister's environment",
                         yyjson_is_str(value) ? yyjson_get_str(value) : "…");
-        return note(e, "its \"%s\" is not taken", key);
+        if (!key)
+                return form == CONFIG_FOREIGN ? 0 : note(e, "its \"%s\" is not taken", name);
+        if (key->place == CONFIG_RULES)
+                return add_rules(e, key->name, value);
+        if (key->kind == CONFIG_BOOL)
+                return add_off(e, value, form != CONFIG_INVERTED);
+        switch (key->code) {
+        case CODE_COMMAND:
+                return add_command(e, value);
+        case CODE_ARGS:
+                return add_args(e, value, 0);
+        case CODE_ENV:
+                return form == CONFIG_VARIABLES ? add_passed(e, value)
+                                                : add_pairs(e, &e->env, value);
+        case CODE_HEADERS:
+                return form == CONFIG_BEARER      ? add_bearer(e, value)
+                       : form == CONFIG_VARIABLES ? add_headers_from(e, value)
+                                                  : add_pairs(e, &e->headers, value);
+        case CODE_TYPE:
+                return yyjson_equals_str(value, "sse") ? add_string(e, key->name, value) : 0;
+        case CODE_SERVER_TIME:
+                return strcmp(name, "timeout") == 0
+                               ? add_timeout(e, value)
+                               : add_time(e, key->name, value, form == CONFIG_MILLISECONDS);
+        default:
+                return config_is_text(key) ? add_string(e, key->name, value)
+                                           : note(e, "its \"%s\" is not taken", name);
+        }
 }
 
 /* Clients start the servers of a project in the project's folder. */
-static void add_folder(struct entry *e)
+static int add_folder(struct entry *e)
 {
-        if (e->origin->folder && yyjson_mut_obj_get(e->to, "command") &&
-            !yyjson_mut_obj_get(e->to, "cwd"))
-                yyjson_mut_obj_add_strcpy(e->import->doc, e->to, "cwd", e->origin->folder);
+        if (!e->origin->folder || !get(&e->to, "command") || get(&e->to, "cwd"))
+                return 0;
+        return put_text(e, &e->to, "cwd", e->origin->folder);
 }
 
-/* Where the server is goes into what is shown before the entry is used: a project's file may name any. */
+/* The address of the server is shown before the entry is used: a project's file may name any. */
 static int note_url(struct entry *e)
 {
-        const char *url = yyjson_mut_get_str(yyjson_mut_obj_get(e->to, "url"));
+        const char *url = get(&e->to, "url");
 
         if (!url)
                 return 0;
-        return note(e, "reached at %s%s", url,
+        return note(e, "reached at %.*s%s", (int)strlen(url) - 2, url + 1,
                     e->origin->folder ? ", which a project's file names" : "");
 }
 
-int import_translate(struct import *import, const struct import_origin *origin, const char *name,
-                     yyjson_val *entry, yyjson_mut_val **ret, struct buffer *notes,
-                     const char **why, struct error *err)
+static void put_members(struct json_out *out, const struct members *members)
 {
-        struct entry e = {.import = import,
-                          .origin = origin,
-                          .name = name,
-                          .to = yyjson_mut_obj(import->doc),
-                          .notes = notes,
-                          .err = err};
+        for (size_t i = 0; i < members->n; i++) {
+                json_out_key(out, members->items[i].name, strlen(members->items[i].name));
+                json_out_raw(out, NULL, members->items[i].json, strlen(members->items[i].json));
+        }
+}
+
+static char *make_entry(const struct entry *e)
+{
+        const struct {
+                const char *name;
+                const struct members *members;
+        } objects[] = {{"env", &e->env}, {"headers", &e->headers}, {"tools", &e->tools}};
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(64 * VALUE_MAX);
+        struct json_out out = {.to = &text};
+
+        json_out_begin(&out, NULL, '{');
+        put_members(&out, &e->to);
+        for (size_t i = 0; i < ARRAY_SIZE(objects); i++) {
+                if (objects[i].members->n == 0)
+                        continue;
+                json_out_begin(&out, objects[i].name, '{');
+                put_members(&out, objects[i].members);
+                json_out_end(&out, '}');
+        }
+        json_out_end(&out, '}');
+        return out.error < 0 ? NULL : text_in(&text);
+}
+
+int import_translate(struct import *import, const struct import_origin *origin, const char *name,
+                     yyjson_val *entry, char **ret, struct buffer *notes, const char **why,
+                     struct error *err)
+{
+        struct entry e = {
+                .import = import, .origin = origin, .name = name, .notes = notes, .err = err};
         size_t i, n;
         yyjson_val *key, *value;
         int r = 0;
 
-        if (!e.to)
-                return no_memory(&e);
         yyjson_obj_foreach (entry, i, n, key, value) {
                 if (r >= 0 && !e.why)
                         r = add_member(&e, yyjson_get_str(key), value);
         }
-        add_folder(&e);
+        if (r >= 0)
+                r = add_folder(&e);
         if (r >= 0)
                 r = note_url(&e);
         *why = e.why;
-        *ret = e.to;
-        return r;
+        *ret = r >= 0 ? make_entry(&e) : NULL;
+        members_done(&e.to);
+        members_done(&e.env);
+        members_done(&e.headers);
+        members_done(&e.tools);
+        return r < 0 || *ret ? r : error_errno(err, ENOMEM, "import");
 }

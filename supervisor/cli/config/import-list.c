@@ -22,9 +22,7 @@ static int no_memory(struct error *err)
 
 int import_open(struct import *import, const char *path, bool copy, struct error *err)
 {
-        *import = (struct import){.doc = yyjson_mut_doc_new(NULL), .copy = copy};
-        if (!import->doc)
-                return no_memory(err);
+        *import = (struct import){.copy = copy};
         int r = config_target_read(path, &import->existing, &import->existing_length,
                                    &import->existing_doc, err);
         return r < 0 ? r : 0;
@@ -37,6 +35,7 @@ static void free_items(struct import_item *items, size_t n)
                 free(items[i].client);
                 free(items[i].file);
                 free(items[i].text);
+                free(items[i].entry);
         }
         free(items);
 }
@@ -55,17 +54,19 @@ void import_done(struct import *import)
         free_items(import->left_out, import->n_left_out);
         free(import->existing);
         yyjson_doc_free(import->existing_doc);
-        yyjson_mut_doc_free(import->doc);
         *import = (struct import){};
 }
 
+/* Takes entry. */
 static int add_item(struct import_item **list, size_t *n, const struct import_origin *origin,
-                    const char *name, const char *text, yyjson_mut_val *entry, struct error *err)
+                    const char *name, const char *text, char *entry, struct error *err)
 {
         struct import_item *grown = reallocarray(*list, *n + 1, sizeof(*grown));
 
-        if (!grown)
+        if (!grown) {
+                free(entry);
                 return no_memory(err);
+        }
         *list = grown;
         struct import_item *item = &grown[(*n)++];
         *item = (struct import_item){strdup(name), strdup(origin->client), strdup(origin->file),
@@ -96,19 +97,22 @@ static bool is_there(const struct import *import, const char *name)
 }
 
 /* Reads the entry as Cloister will read it. Returns why it cannot be used, "" if it can. */
-static int try_entry(const char *name, yyjson_mut_val *entry, char *why, size_t size)
+static int try_entry(const char *name, const char *entry, char *why, size_t size)
 {
-        _cleanup_free_ char *text = yyjson_mut_val_write(entry, 0, NULL);
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(TEXT_MAX);
         struct config *config = config_new();
         struct error err = {};
 
         *why = '\0';
-        int r = text && config ? buffer_printf(&b, "{\"mcpServers\": {") : -ENOMEM;
+        int r = config ? buffer_append_text(&b, "{\"mcpServers\": {") : -ENOMEM;
         if (r >= 0)
                 r = json_append_string(&b, name, strlen(name));
         if (r >= 0)
-                r = buffer_printf(&b, ": %s}}", text);
+                r = buffer_append_text(&b, ": ");
+        if (r >= 0)
+                r = buffer_append_text(&b, entry);
+        if (r >= 0)
+                r = buffer_append_text(&b, "}}");
         if (r >= 0)
                 r = config_add(config, name, buffer_bytes(&b), b.length, &err);
         if (r < 0 && r != -ENOMEM)
@@ -119,14 +123,6 @@ static int try_entry(const char *name, yyjson_mut_val *entry, char *why, size_t 
                 snprintf(why, size, "%s", config->servers[0].problem);
         config_free(config);
         return r == -ENOMEM ? r : 0;
-}
-
-static bool same_entry(yyjson_mut_val *a, yyjson_mut_val *b)
-{
-        _cleanup_free_ char *one = yyjson_mut_val_write(a, 0, NULL);
-        _cleanup_free_ char *other = yyjson_mut_val_write(b, 0, NULL);
-
-        return one && other && strcmp(one, other) == 0;
 }
 
 static void forget_secrets(struct import *import, size_t from)
@@ -147,7 +143,7 @@ int import_take(struct import *import, const struct import_origin *origin, const
         _cleanup_buffer_ struct buffer notes = BUFFER_INIT(NOTES_MAX);
         size_t n_secrets = import->n_secrets;
         const struct import_item *other = find_taken(import, name);
-        yyjson_mut_val *new = NULL;
+        _cleanup_free_ char *new = NULL;
         const char *why = NULL;
         char text[512] = "";
 
@@ -160,7 +156,7 @@ int import_take(struct import *import, const struct import_origin *origin, const
                 why = text;
         if (!why && is_there(import, name))
                 why = "your config has a server of this name";
-        if (!why && other && same_entry(new, other->entry))
+        if (!why && other && strcmp(new, other->entry) == 0)
                 snprintf(text, sizeof(text), "the same as that of %s", other->client);
         else if (!why && other)
                 snprintf(text, sizeof(text),
@@ -175,5 +171,5 @@ int import_take(struct import *import, const struct import_origin *origin, const
         if (buffer_append(&notes, "", 1) < 0)
                 return no_memory(err);
         return add_item(&import->taken, &import->n_taken, origin, name,
-                        notes.length > 1 ? buffer_bytes(&notes) : NULL, new, err);
+                        notes.length > 1 ? buffer_bytes(&notes) : NULL, take_ptr(new), err);
 }

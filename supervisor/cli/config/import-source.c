@@ -109,7 +109,7 @@ static int take_all(struct import *import, const struct import_origin *origin, y
                 r = yyjson_is_obj(entry)
                             ? import_take(import, origin, yyjson_get_str(name), entry, err)
                             : import_leave_out(import, origin, yyjson_get_str(name),
-                                               "it is no object", err);
+                                               "it is not an object", err);
         }
         return r;
 }
@@ -288,7 +288,8 @@ static int read_word(struct import *import, const char *word, struct error *err)
                 return read_named(import, word, err);
         const char *meant = did_you_mean(word, words);
         if (meant)
-                return error_set(err, EINVAL, "%s is no client: did you mean %s?", word, meant);
+                return error_set(err, EINVAL, "\"%s\" is not a client: did you mean \"%s\"?", word,
+                                 meant);
         return error_set(err, EINVAL,
                          "%s is neither a file nor a client (see 'cloister config import --help')",
                          word);

@@ -1,4 +1,4 @@
-/* The configs of other clients. */
+/* The config files of other clients. */
 #pragma once
 
 #include "supervisor/cli/config/import.h"

@@ -1,4 +1,4 @@
-/* TOML files. */
+/* Reads TOML with Python's tomllib. */
 #pragma once
 
 #include <stddef.h>

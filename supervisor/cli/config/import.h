@@ -4,7 +4,7 @@
  * Sources (import-source.c) are files of clients, each a JSON or TOML document with an object of
  * servers somewhere in it. Each entry is translated by itself (import-entry.c): keys under other
  * names, units, the clients' own references to variables. The result is written into the text of an
- * existing config and leaves its other bytes unchanged (import-write.c).
+ * existing config and leaves its other bytes unchanged (entry-text.c).
  */
 #pragma once
 
@@ -30,8 +30,8 @@ struct import_origin {
 
 struct import_item {
         char *name, *client, *file;
-        char *text; /* left out: the reason; taken: notes, or NULL */
-        yyjson_mut_val *entry;
+        char *text;  /* left out: the reason; taken: notes, or NULL */
+        char *entry; /* taken: the new entry as JSON in one line; or NULL */
 };
 
 /* A value that the new entry refers to by a variable. */
@@ -42,8 +42,7 @@ struct import_secret {
 };
 
 struct import {
-        yyjson_mut_doc *doc; /* of the entries */
-        bool copy;           /* copy secrets */
+        bool copy; /* copy secrets */
         struct import_item *taken, *left_out;
         size_t n_taken, n_left_out;
         struct import_secret *secrets;

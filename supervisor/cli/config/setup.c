@@ -245,7 +245,6 @@ static int check_toml(const struct edit *edit, bool removed, struct error *err)
         char path[64];
         _cleanup_close_ int fd = memfd_create("setup", MFD_CLOEXEC);
         _cleanup_json_ yyjson_doc *doc = NULL;
-        _cleanup_json_mut_ yyjson_mut_doc *with = NULL, *without = NULL;
         struct error ignored = {};
 
         if (fd < 0)
@@ -254,22 +253,13 @@ static int check_toml(const struct edit *edit, bool removed, struct error *err)
         int r = fd_write_all(fd, buffer_bytes(&edit->to), edit->to.length);
         if (r >= 0)
                 r = parse_toml(path, &doc, &ignored);
-        if (r >= 0 && (removed || edit->doc)) {
-                with = yyjson_doc_mut_copy(removed ? edit->doc : doc, NULL);
-                without = yyjson_doc_mut_copy(removed ? doc : edit->doc, NULL);
-                yyjson_mut_val *a = yyjson_mut_doc_get_root(with);
-                yyjson_mut_val *b = yyjson_mut_doc_get_root(without);
-                yyjson_mut_val *list = yyjson_mut_obj_get(a, toml_servers[0]);
-                bool was = yyjson_mut_obj_remove_key(list, name) != NULL;
-                if (yyjson_mut_obj_size(list) == 0 && !yyjson_mut_obj_get(b, toml_servers[0]))
-                        yyjson_mut_obj_remove_key(a, toml_servers[0]);
-                if (!was || !yyjson_mut_equals(a, b))
-                        r = -EBADMSG;
-        }
-        return r < 0 ? error_set(
-                               err, EBADMSG,
-                               "%s is written in a way that is not understood here: edit it by hand",
-                               edit->path)
+        yyjson_val *old = yyjson_doc_get_root(edit->doc), *new = yyjson_doc_get_root(doc);
+        if (r >= 0 && !entry_text_only_adds(removed ? old : new, removed ? new : old, toml_servers,
+                                            name, NULL))
+                r = -EBADMSG;
+        return r < 0 ? error_set(err, EBADMSG,
+                                 "%s: its layout cannot be edited without a risk: edit it by hand",
+                                 edit->path)
                      : 0;
 }
 
