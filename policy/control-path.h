@@ -14,12 +14,12 @@ enum {
 };
 
 /* Candidates in order of preference. runtime_dir: XDG_RUNTIME_DIR, or NULL; it may be another
- * user's, so that whoever uses a directory checks its owner. Returns how many. */
+ * user's, so that the user of a directory checks its owner. Returns how many. */
 size_t control_directories(uid_t euid, const char *runtime_dir,
                            char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE]);
 
 /* The path of a server's socket. */
 void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE]);
 
-/* The pid that a file's name tells; 0 when it is no socket of a server's. */
+/* The pid that a file's name tells; 0 if the file is not a socket of a server. */
 pid_t control_pid_of(const char *name);

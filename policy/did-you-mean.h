@@ -1,4 +1,4 @@
-/* The nearest of some names to a word that is none of them, for messages. */
+/* Finds the name that is nearest to an unknown word, for messages. */
 #pragma once
 
 #include <stddef.h>

@@ -134,7 +134,7 @@ static int check_packages(yyjson_val *list, uint64_t *n, struct error *err)
                         return error_set(err, EBADMSG, "image.json: \"packages\" is not usable");
         }
         if (!yyjson_is_arr(list))
-                return error_set(err, EBADMSG, "image.json: \"packages\" is no list");
+                return error_set(err, EBADMSG, "image.json: \"packages\" is not a list");
         *n = yyjson_arr_size(list);
         return 0;
 }

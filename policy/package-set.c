@@ -1,4 +1,4 @@
-/* Which packages an image is to have. */
+/* The packages that an image must have. */
 #include "policy/package-set.h"
 
 #include <ctype.h>
@@ -54,12 +54,13 @@ static int check_one(const char *word, size_t n, struct error *err)
                 name++;
         if (!isalnum((unsigned char)word[0]) || name > 128 ||
             !isalnum((unsigned char)word[name - 1]))
-                return error_set(err, EINVAL, "'%.*s' is no package's name", (int)n, word);
+                return error_set(err, EINVAL, "\"%.*s\" is not the name of a package", (int)n,
+                                 word);
         size_t next = name + strspn(word + name, " \t");
         if (next < n && !strchr("[<>=!~;(", word[next]))
                 return error_set(
                         err, EINVAL,
-                        "'%.*s' is no requirement: a name, [extras], a version as in 'name>=2'; sources and URLs are never built",
+                        "\"%.*s\" is not a requirement: write a name, [extras], a version as in 'name>=2'; sources and URLs are never built",
                         (int)n, word);
         for (size_t i = 0; i < n; i++)
                 if ((unsigned char)word[i] < 0x20 || (unsigned char)word[i] > 0x7e)

@@ -14,7 +14,7 @@
 #define PACKAGES_SETS      "sets"
 /*
  * Beside them, for servers that run: each has a shared open file description lock (fcntl(2), F_OFD_SETLK) on one byte, whose
- * offset is the time of its start in seconds. Its sessions have no set that was asked for before.
+ * offset is the time of its start in seconds. Its sessions have no packages that were requested before.
  */
 #define PACKAGES_USE    "lock-use"
 #define PACKAGES_TARGET "/run/packages"
@@ -33,7 +33,7 @@ struct package_set {
         size_t n_files;
         const char *
                 files_key; /* of what they have; NULL: it is not noted which image was made of them */
-        const char *installer;  /* "pip", "uv", or NULL: whichever is there */
+        const char *installer;  /* "pip", "uv", or NULL: the one that exists */
         const char *find_links; /* absolute directory of wheels, or NULL */
         bool offline, upgrade;
 };

@@ -14,7 +14,7 @@ enum {
         PUBLISHED_VARIABLE_MAX = 255, /* bytes of a value */
 };
 
-/* Each returns why the text is none, in a few words, or NULL. */
+/* Each returns why the text is not valid, in a few words, or NULL. */
 const char *published_name_problem(const char *name);
 const char *published_uri_problem(const char *uri);
 /* RFC 6570, with {name} and {+name} only. */

@@ -12,7 +12,7 @@ int quantity_bytes(yyjson_val *value, uint64_t *ret);
 /* Milliseconds: a number of seconds, or a string of a number and ms, s, m or h. 0 to 2^32-1. */
 int quantity_milliseconds(yyjson_val *value, uint32_t *ret);
 
-/* The same of text, where a number has the unit s. */
+/* Parses text as quantity_milliseconds() does; a number without a unit is one of seconds. */
 int quantity_milliseconds_of(const char *text, uint32_t *ret);
 
 /* Thousandths of a number: 0.5 is 500. */

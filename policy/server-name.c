@@ -16,7 +16,7 @@ static size_t decode(const char *text, size_t n, uint32_t *ret)
         return length < n ? length : n;
 }
 
-/* What drives a terminal, or makes two names look like one: C0 and C1, zero-width, line separators,
+/* Characters that control a terminal, or make two names look like one: C0 and C1, zero-width, line separators,
  * direction marks. */
 static bool is_invisible(uint32_t c)
 {

@@ -78,7 +78,7 @@ static bool is_plain(const struct config_key *key)
         return key->place == CONFIG_TOP && config_is_number(key);
 }
 
-/* A file as a config of its own, with the numbers of the earlier ones to start from. */
+/* Makes the config of one file, which begins with the numbers of the earlier files. */
 static struct config *new_from(const struct config *before)
 {
         struct config *config = config_new();

@@ -4,7 +4,7 @@
 #include "policy/config/config.h"
 
 /*
- * Adds one file. name is for messages. A syntax error or a wrong type is an error, and nothing of
+ * Adds one file. name is for messages. A syntax error or a wrong type is an error, and no part of
  * the file is used. A server entry that cannot be used is kept with its problem, so that an error
  * can name it. A second server of the same name does not replace the first: it gets a problem, and
  * so does an entry that would start Cloister itself.

@@ -1,4 +1,4 @@
-/* What a url and a header of a server may be. */
+/* Checks of the url and the headers of a server. */
 #include "policy/config/http.h"
 
 #include <ctype.h>
@@ -69,7 +69,7 @@ const char *config_url_fault(const char *url)
 {
         size_t scheme = strcspn(url, ":");
 
-        /* What a variable will say is checked when it is known. */
+        /* The value of a variable is checked when it is expanded. */
         if (url[0] == '$')
                 return NULL;
         if (!(scheme == 4 && strncasecmp(url, "http", 4) == 0) &&

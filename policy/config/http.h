@@ -1,4 +1,4 @@
-/* What a url and a header of a server may be. */
+/* Checks of the url and the headers of a server. */
 #pragma once
 
 #include <stdbool.h>

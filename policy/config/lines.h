@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <yyjson.h>
 
-/* Goes through the text once as long as it is asked in the order of the text. */
+/* Goes through the text once if the values come in the order of the text. */
 struct config_lines {
         const char *begin, *end; /* borrowed */
         const yyjson_val *root;

@@ -218,7 +218,7 @@ int config_read_list(struct config_reading *r, yyjson_val *value, uint64_t most,
         return 0;
 }
 
-/* What stands before a warning: `profile "x": packages: `. */
+/* Prints the beginning of a warning: `profile "x": packages: `. */
 static void print_where(const struct config_reading *r, char to[WHERE_MAX])
 {
         int n = (int)strlen(r->path);

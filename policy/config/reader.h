@@ -29,7 +29,7 @@ char *config_place_of(struct config_reader *reader, yyjson_val *at);
  * -ENOMEM. */
 int config_warn(struct config_reader *reader, yyjson_val *at, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
-/* The same as an error. Returns -EINVAL, or 0 when mistakes are collected: the value is left out. */
+/* Reports "FILE: line 3: …" as an error. Returns -EINVAL, or 0 when mistakes are collected: the value is left out. */
 int config_wrong(struct config_reader *reader, yyjson_val *at, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 int config_no_memory(struct config_reader *reader);

@@ -22,7 +22,7 @@
 enum {
         HEADERS_MAX = 64,
         HEADER_BYTES_MAX = 16 * 1024,
-        TIMEOUT_SUSPECT = 3600 * 1000, /* written in milliseconds, as some clients want it? */
+        TIMEOUT_SUSPECT = 3600 * 1000, /* above it, a number is probably one of milliseconds */
         WHERE_MAX = 2 * SERVER_NAME_MAX * 4,
 };
 

@@ -381,7 +381,7 @@ class Wheelhouse(Case):
         wheel(self.house, "one", "1.5", {"one.py": ""})
         for block, why in (
             ('dependencies = ["one @ https://example.org/one.whl"]', "is not a requirement"),
-            ('dependencies = ["--index-url=http://x"]', "is no package's name"),
+            ('dependencies = ["--index-url=http://x"]', "is not the name of a package"),
             ('dependencies = ["one"]\n[tool.uv.sources]\none = { git = "https://example.org/one" }', "[tool.uv]"),
             ('dependencies = "one"', "PEP 723"),
             ('dependencies = [' + "[" * 2000, "TOML"),

@@ -16,7 +16,7 @@
 
 enum { TEXT_MAX = 1024, DEPTH_MAX = 12, FOLDERS_MAX = 4096 };
 
-/* What has no file in some builds of CPython. Names with an underscore are not listed. */
+/* Modules that have no file in some builds of CPython. Names with an underscore are not listed. */
 static const char *const built_in[] = {
         "array",  "atexit",  "binascii",    "builtins",  "cmath",    "errno",  "faulthandler",
         "fcntl",  "gc",      "grp",         "itertools", "marshal",  "math",   "mmap",

@@ -1,4 +1,4 @@
-/* What a config names and this machine lacks: programs, interpreters, images, directories, users. */
+/* Finds names in a config that this machine lacks: programs, interpreters, images, directories, users. */
 #include "supervisor/cli/config/config-present.h"
 
 #include <errno.h>

@@ -188,7 +188,7 @@ static void put_clients(struct json_out *out, const struct config *config)
         }
 }
 
-/* What clients see of an entry is JSON; the rest is in members. */
+/* The part of an entry that clients see is JSON; the rest is in members. */
 static void put_entry(struct json_out *out, const struct config_published *p)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;

@@ -30,7 +30,7 @@ yyjson_val *entry_text_find(const struct entry_text *file, const char *name)
 
 /* Where the entry goes. */
 struct place {
-        size_t at;    /* behind the brace of the innermost object that is there */
+        size_t at;    /* behind the brace of the innermost object that exists */
         size_t depth; /* of that object, the root's is 1; 0: there is no file */
         bool empty;
 };
@@ -180,7 +180,7 @@ static size_t position(const struct entry_text *file, const yyjson_val *value)
         return (size_t)(lines.p - file->text);
 }
 
-/* The text between two positions is left out; with it the rest of its line, if nothing else is there. */
+/* The text between two positions is left out; with it the rest of its line, if the line is otherwise empty. */
 static void widen(const struct entry_text *file, size_t *from, size_t *to)
 {
         size_t begin = *from;

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* The file, as far as it is there. */
+/* The file, or the fact that it does not exist. */
 struct entry_text {
         const char *text; /* borrowed; NULL: there is no file */
         size_t n;
@@ -30,7 +30,7 @@ yyjson_val *entry_text_find(const struct entry_text *file, const char *name);
  * -EMSGSIZE, -ENOMEM. */
 int entry_text_add(const struct entry_text *file, const char *name, const char *value,
                    struct buffer *to, struct error *err);
-/* The entry is there. */
+/* The entry must exist. */
 int entry_text_remove(const struct entry_text *file, const char *name, struct buffer *to,
                       struct error *err);
 

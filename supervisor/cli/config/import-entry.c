@@ -185,8 +185,7 @@ static void variable_for(const struct entry *e, const char *what, const char *va
                 snprintf(ret, NAME_SIZE, "%.100s_%d", both, i);
 }
 
-/* The value with a variable in place of the secret part, all but the first keep and last rest
- * bytes. */
+/* Replaces the secret part by a variable: all bytes except the first keep and the last rest. */
 static char *hide(struct entry *e, const char *what, const char *value, unsigned keep,
                   unsigned rest)
 {

@@ -47,7 +47,7 @@ struct import {
         size_t n_taken, n_left_out;
         struct import_secret *secrets;
         size_t n_secrets;
-        char *existing; /* the config that is there, or NULL */
+        char *existing; /* the text of the existing config, or NULL */
         size_t existing_length;
         yyjson_doc *existing_doc;
 };

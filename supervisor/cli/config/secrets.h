@@ -17,5 +17,5 @@ bool secret_is_plain(const char *name, const char *value);
  * NULL). *keep is the length of the part before the secret: "--token=" of "--token=x". */
 bool secret_in_argument(const char *after, const char *argument, unsigned *keep);
 
-/* The same for a URL: *keep and *rest are the lengths before and after the secret. */
+/* Whether a URL has a secret: *keep and *rest are the lengths before and after the secret. */
 bool secret_in_url(const char *url, unsigned *keep, unsigned *rest);

@@ -239,7 +239,7 @@ static int remove_toml(struct edit *edit, struct error *err)
         return r < 0 ? error_errno(err, -r, "setup") : 0;
 }
 
-/* What the new text says, by tomllib, and nothing else: as entry-text.c checks JSON. */
+/* Checks by tomllib that the new text has this change and no other, as entry-text.c checks JSON. */
 static int check_toml(const struct edit *edit, bool removed, struct error *err)
 {
         char path[64];
