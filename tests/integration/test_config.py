@@ -40,7 +40,7 @@ class Schema(Config):
     PASS = {"profile-missing.json", "above-maximum.json", "mount-inside.json", "publish-template.json", "deep.json"}
 
     def test_it_agrees_with_check_on_each_file(self):
-        spec = importlib.util.spec_from_file_location("schema", os.path.join(harness.SOURCE, "sandbox-init/python/schema.py"))
+        spec = importlib.util.spec_from_file_location("schema", os.path.join(harness.SOURCE, "sandbox-init/python/tools/schema.py"))
         validator = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(validator)
         schema = json.loads(self.out("schema"))
@@ -180,6 +180,7 @@ class Look(Config):
         for kind, entries in config["publish"].items():
             for name, entry in entries.items():
                 self.assertEqual(set(entry) - set(shown["publish"][kind][name]), set(), name)
+        shown["publish"]["prompts"]["p"]["file"] = os.path.join(harness.SOURCE, "tests/integration/fixture-server.py")
         again = self.write("again.json", json.dumps(shown))
         self.assertEqual(json.loads(self.out("show", "--config", again)), shown)
 

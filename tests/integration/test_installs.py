@@ -238,7 +238,7 @@ class Installs(rawmcp.ServerCase):
         for text in ("--index-url=http://127.0.0.1:1/", "-e .", "-r /etc/passwd", "git+https://example.org/x.git", "file:///etc/demo.whl",
                      "../demo.whl", "demo.whl", "demo @ https://example.org/demo-1.0-py3-none-any.whl", "demo\n--pre", "demo; os_name=='$HOME'",
                      "demo --hash=sha256:00", "${HOME}", "demo>=1#x", "demo\\", "-c", "./demo", "demo==1.0;\x00", "a" * 500):
-            self.fails(f"__import__('cloister').install.provide([{text!r}])", "is no requirement")
+            self.fails(f"__import__('cloister').install.provide([{text!r}])", "is not a requirement")
         self.fails("install(*['demo%d' % i for i in range(10000)])", "at most 100")
         self.fails("__import__('cloister').install._ask(b'{\"what\":\"install\",\"requirements\":' + str(['x'] * 101).replace(\"'\", '\"').encode() + b'}')\n1/0",
                    "division")
