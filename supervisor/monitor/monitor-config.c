@@ -6,6 +6,8 @@
  * request of an earlier generation is refused with ESTALE; the broker, which has received the new
  * config before that answer, repeats it.
  */
+#include "supervisor/monitor/monitor-config.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +18,10 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "policy/config/add.h"
-#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/monitor-limits.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-sessions.h"
+#include "supervisor/monitor/monitor-state.h"
 
 DEFINE_CLEANUP(struct config *, config_free)
 
@@ -210,15 +215,4 @@ void monitor_watch_config(struct monitor *m)
         if (config_watch_new(&m->config_watch, m->base, m->options->configs, m->options->n_configs,
                              on_changed, m, &err) < 0)
                 log_warning("%s: a changed config takes effect at the next start", err.text);
-}
-
-bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request)
-{
-        struct error err = {};
-
-        if (request->generation == m->generation)
-                return false;
-        error_set(&err, ESTALE, "the config was reloaded");
-        monitor_send_failed(m, request->serial, &err);
-        return true;
 }

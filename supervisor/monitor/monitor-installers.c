@@ -6,6 +6,8 @@
  * the monitor has read. The index may have credentials: it is in the program's environment, not in
  * its arguments, which every process of the machine can read.
  */
+#include "supervisor/monitor/monitor-installers.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,9 @@
 #include "base/json-out.h"
 #include "policy/config/expand.h"
 #include "policy/package-set.h"
-#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-upstreams.h"
 
 enum { SETTINGS_MAX = 120 * 1024 }; /* MAX_ARG_STRLEN is 128 KiB */
 

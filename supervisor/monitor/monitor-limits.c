@@ -7,13 +7,16 @@
  * because a template must start in the group that its sessions will be in. Without a scope rlimits
  * bound each process, and memory-watch.h each session.
  */
+#include "supervisor/monitor/monitor-limits.h"
+
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/cgroup/janitor.h"
-#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-state.h"
 
 /* Wraps around: for differences only. */
 static int now_ms(void)

@@ -1,4 +1,6 @@
 /* The requests that the broker may send: a table. */
+#include "supervisor/monitor/monitor-requests.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -9,7 +11,11 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/monitor-installers.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-sessions.h"
+#include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-upstreams.h"
 #include "supervisor/monitor/process/child.h"
 
 static const struct {
@@ -33,16 +39,6 @@ static const struct {
 };
 static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "one handler per verb");
 
-/* A protocol violation means that the broker is compromised: kill it, and so everything it has. */
-static void end_broker(struct monitor *m, const char *why)
-{
-        log_error("the broker %s; killing it", why);
-        child_signal(m->broker, SIGKILL);
-        /* The config is sent before requests are read. */
-        if (m->request)
-                event_del(m->request);
-}
-
 void monitor_on_request(evutil_socket_t fd, short what, void *data)
 {
         struct monitor *m = data;
@@ -58,30 +54,9 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data)
         }
         if (n != sizeof(request) || request.verb == 0 || request.verb >= MONITOR_VERB_MAX ||
             request.serial == 0) {
-                end_broker(m, "sent an invalid request");
+                monitor_end_broker(m, "sent an invalid request");
                 return;
         }
         log_debug("request %u: %s %u", request.serial, verbs[request.verb].name, request.target);
         verbs[request.verb].handle(m, &request);
-}
-
-void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n)
-{
-        int r = fd_send(m->link, event, sizeof(*event), fds, n, 0);
-        if (r < 0 && r != -EPIPE && r != -ECONNRESET)
-                end_broker(m, "does not receive events");
-}
-
-void monitor_send_done(struct monitor *m, uint32_t serial)
-{
-        struct monitor_event event = {.kind = MONITOR_DONE, .serial = serial};
-
-        monitor_send(m, &event, NULL, 0);
-}
-
-void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error)
-{
-        struct monitor_event event = {.kind = MONITOR_FAILED, .serial = serial, .error = *error};
-
-        monitor_send(m, &event, NULL, 0);
 }

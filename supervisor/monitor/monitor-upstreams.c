@@ -5,6 +5,8 @@
  * UPSTREAM_EXEC_SECONDS. A server that failed keeps its slot until its reaper has ended, which a
  * process in an uninterruptible sleep can delay.
  */
+#include "supervisor/monitor/monitor-upstreams.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,8 @@
 #include "base/log.h"
 #include "policy/config/expand.h"
 #include "policy/config/server.h"
-#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/upstream/upstream-access.h"
 
 static struct monitor_upstream *find_free_slot(struct monitor *m, size_t first, size_t n)

@@ -47,16 +47,22 @@
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/image/image-store.h"
-#include "supervisor/monitor/monitor-internal.h"
+#include "supervisor/monitor/monitor-config.h"
+#include "supervisor/monitor/monitor-limits.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-requests.h"
+#include "supervisor/monitor/monitor-sessions.h"
+#include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-upstreams.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/process/refused-calls.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
 
 enum {
         WATCH_MS = 250, /* after the start, the config is watched */
         EARLY_MS =
                 50, /* after the start, the template starts: the client's handshake comes first */
-        SEND_SECONDS = 5, /* a broker that does not read for so long is killed */
-        KILL_SECONDS = 2  /* after SIGTERM, or without its link, the broker is killed */
+        SEND_SECONDS = 5 /* a broker that does not read for so long is killed */
 };
 
 static int choose_image(struct monitor *m, struct error *err)
@@ -223,24 +229,15 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 
         (void)fd;
         (void)what;
-        log_error("the broker has not ended %d seconds after %s; killing it", KILL_SECONDS,
+        log_error("the broker has not ended %d seconds after %s; killing it", MONITOR_KILL_SECONDS,
                   event_pending(m->request, EV_READ, NULL) ? "SIGTERM" : "it closed its link");
         child_signal(m->broker, SIGKILL);
-}
-
-/* The event of its pidfd follows, unless it has only closed the link or sent an empty message. */
-void monitor_end_link(struct monitor *m)
-{
-        struct timeval after = {.tv_sec = KILL_SECONDS};
-
-        event_del(m->request);
-        event_add(m->kill_timer, &after);
 }
 
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct monitor *m = data;
-        struct timeval after = {.tv_sec = KILL_SECONDS};
+        struct timeval after = {.tv_sec = MONITOR_KILL_SECONDS};
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
         (void)what;

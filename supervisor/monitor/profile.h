@@ -23,7 +23,7 @@
 #include "supervisor/monitor/template/mount-source.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/template/template.h"
-#include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
 
 struct profile;
 

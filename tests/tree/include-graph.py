@@ -122,8 +122,6 @@ RULES = [
     ("supervisor/cli", ["base/", "policy/", "supervisor/options/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
-# Modules of a folder include each other downwards only, but in these folders.
-WITH_CIRCLES = ("supervisor/monitor/upstream",)
 # Folders where all files that share an x-internal.h are one module, whatever they are called.
 SHARED_INTERNALS = ()
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")
@@ -202,7 +200,7 @@ def check(root):
                 wrong = match and fault(root, path, match.group(1))
                 if wrong:
                     faults.append(f"{path}:{number}: {wrong}")
-    for folder in sorted({os.path.dirname(path) for path in sources(root)} - set(WITH_CIRCLES)):
+    for folder in sorted({os.path.dirname(path) for path in sources(root)}):
         faults.extend(circles(root, folder))
     return faults
 

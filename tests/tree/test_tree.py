@@ -47,7 +47,7 @@ class IncludeGraph(unittest.TestCase):
             ("supervisor/monitor/a.c", "supervisor/hub/b.h"),
             ("supervisor/monitor/a.c", "supervisor/mcp/b.h"),
             ("supervisor/monitor/a.c", "supervisor/session/b.h"),
-            ("supervisor/monitor/cgroup/a.c", "supervisor/monitor/monitor-internal.h"),
+            ("supervisor/monitor/cgroup/a.c", "supervisor/monitor/monitor-state.h"),
             ("supervisor/hub/a.c", "supervisor/session/b.h"),
             ("supervisor/session/a.c", "supervisor/mcp/b.h"),
             ("supervisor/elsewhere/a.c", "base/b.h"),

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "supervisor/monitor/upstream/upstream-env.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "policy/image.h"
 #include "policy/package-set.h"
-#include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
 
 struct image_choice {
         char store[512];

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/monitor/upstream/upstream.h"
 
 /* The builder's own steps have deadlines that are shorter in all. What can hang beside them is a file
  * system, or the lock of a build that hangs. */

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "supervisor/monitor/image/image-choice.h"
 #include "supervisor/monitor/process/children.h"
-#include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
 
 struct image_job;
 

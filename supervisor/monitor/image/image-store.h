@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "supervisor/monitor/image/image-choice.h"
-#include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
 
 /* Creates the store where it is missing, and gives it to the user. Not for the rootless mode. */
 int image_store_create(const struct image_choice *choice, const struct upstream_user *user,

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
 
 /*
  * The variables of `parent` (environ) that a server gets, then the entry's own. NULL-terminated;

@@ -2,7 +2,11 @@
 #pragma once
 
 #include "base/error.h"
-#include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
+
+/* Saves the limits, umask and oom score that the monitor started with; servers get them back.
+ * Call it first. */
+void upstream_remember(void);
 
 /* Borrowed; made before the fork. */
 struct upstream_launch {

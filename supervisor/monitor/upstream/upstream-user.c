@@ -1,11 +1,10 @@
-/* The user that stdio servers run as. */
+#include "supervisor/monitor/upstream/upstream-user.h"
+
 #include <errno.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "supervisor/monitor/upstream/upstream.h"
 
 static int take_entry(const struct passwd *entry, struct upstream_user *ret, struct error *err)
 {

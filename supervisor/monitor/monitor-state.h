@@ -1,4 +1,4 @@
-/* The monitor's state, which its files share. */
+/* The monitor's state. monitor.c makes and frees it; each group of members belongs to the file that its comment names. */
 #pragma once
 
 #include <event2/event.h>
@@ -19,7 +19,7 @@
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/log-relay.h"
 #include "supervisor/monitor/memory-watch.h"
-#include "supervisor/monitor/monitor.h"
+#include "supervisor/monitor/monitor-options.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/profiles.h"
@@ -95,59 +95,3 @@ struct monitor {
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + MONITOR_INSTALLERS_MAX];
         uint32_t last_instance;
 };
-
-/* Sends an event to the broker, which is killed if it does not receive it in time. */
-void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n);
-void monitor_send_done(struct monitor *m, uint32_t serial);
-void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
-
-/* The broker sends no requests any more: it has ended, or is killed soon. */
-void monitor_end_link(struct monitor *m);
-
-/* monitor-config.c */
-int monitor_load_config(struct monitor *m, struct error *err);
-void monitor_send_config(struct monitor *m); /* HELLO, the files, READY */
-void monitor_watch_config(struct monitor *m);
-/* True: the request is of an earlier generation and has been refused with ESTALE. */
-bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request);
-
-/* monitor-requests.c: the table of requests */
-void monitor_on_request(evutil_socket_t fd, short what, void *data);
-
-/* monitor-limits.c */
-int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
-int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
-void monitor_limits_done(struct monitor *m);                    /* last of all */
-enum monitor_usage monitor_limits_usage(const struct monitor *m);
-
-/* monitor-sessions.c */
-int monitor_sessions_init(struct monitor *m, struct error *err);
-void monitor_sessions_done(struct monitor *m);
-/* The profiles of a config, in place of those that there are; on failure they stay. */
-int monitor_sessions_load(struct monitor *m, struct config *config, struct error *err);
-/* Starts the early profile's template. */
-void monitor_sessions_prepare(struct monitor *m);
-void monitor_session_create(struct monitor *m, const struct monitor_request *request);
-void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
-void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
-void monitor_session_freeze(struct monitor *m, const struct monitor_request *request);
-void monitor_session_thaw(struct monitor *m, const struct monitor_request *request);
-void monitor_session_keep(struct monitor *m, const struct monitor_request *request);
-void monitor_session_restore(struct monitor *m, const struct monitor_request *request);
-void monitor_session_count(struct monitor *m, const struct monitor_request *request);
-void monitor_session_wake(struct monitor *m, const struct monitor_request *request);
-void monitor_session_drop(struct monitor *m, const struct monitor_request *request);
-
-/* monitor-mounts.c; data: struct monitor */
-int monitor_mount_guards(void *data, struct mount_guards *guards, struct error *err);
-
-/* monitor-upstreams.c */
-void monitor_upstreams_done(struct monitor *m);
-void monitor_upstream_start(struct monitor *m, const struct monitor_request *request);
-void monitor_upstream_stop(struct monitor *m, const struct monitor_request *request);
-/* Starts a program of ours in a slot of installers; its config needs no expansion. */
-int monitor_upstream_start_installer(struct monitor *m, const struct config_server *program,
-                                     uint32_t serial, struct error *err);
-
-/* monitor-installers.c */
-void monitor_installer_start(struct monitor *m, const struct monitor_request *request);

@@ -1,0 +1,12 @@
+/* The limits of sessions: control groups or rlimits. */
+#pragma once
+
+#include "base/error.h"
+#include "rpc/monitor-messages.h"
+
+struct monitor;
+
+int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
+int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
+void monitor_limits_done(struct monitor *m);                    /* last of all */
+enum monitor_usage monitor_limits_usage(const struct monitor *m);
