@@ -1,96 +1,50 @@
 /*
- * The boundary between broker and monitor: a table of messages of fixed size over a SOCK_SEQPACKET
- * pair.
+ * The boundary between broker and monitor: messages of fixed size over a SOCK_SEQPACKET pair. The table
+ * is rpc/monitor-messages.def.
  *
  * The broker sends struct monitor_request. The monitor answers each request with exactly one struct
  * monitor_event of the same serial, and sends other events with serial 0. Requests contain numbers
- * only: no path, no JSON, no descriptor. Events carry descriptors where it is noted below. Both ends
- * are from the same build, so that they share the compiler's layout; the sizes are asserted.
+ * only: no path, no JSON, no descriptor. Both ends are from the same build, so that they share the
+ * compiler's layout; the sizes are asserted.
  */
 #pragma once
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/fd.h"
+#include "rpc/sandbox-messages.h"
 
 /* The broker inherits its end of the pair at this number. */
 enum { MONITOR_FD = 3 };
 
 enum monitor_verb {
-        MONITOR_SESSION_CREATE = 1, /* generation, target: index of the profile. -> SESSION_STARTED
-                                       or FAILED (ESTALE: the generation is old, repeat it) */
-        MONITOR_SESSION_INTERRUPT, /* target: session. SIGINT to the worker. number: 1: reminds it of
-                                       the one before. -> DONE or FAILED */
-        MONITOR_SESSION_KILL, /* target: session. SIGKILL to all its processes. -> DONE; SESSION_ENDED
-                                       follows */
-        MONITOR_UPSTREAM_START,  /* generation, target: index of the server. -> UPSTREAM_STARTED or
-                                   FAILED */
-        MONITOR_UPSTREAM_STOP,   /* target: instance. -> DONE; UPSTREAM_ENDED follows */
-        MONITOR_SESSION_FREEZE,  /* target: session. Stops all its processes. -> DONE or FAILED
-                                   (EOPNOTSUPP: no cgroup can freeze it) */
-        MONITOR_SESSION_THAW,    /* target: session. Its processes run again. -> DONE or FAILED */
-        MONITOR_SESSION_KEEP,    /* target: session, number: the pid of a copy of the worker in it,
-                                    instead: of the copies that it replaces (docs/cells.md). -> DONE
-                                    or FAILED (ENOMEM: all copies together are too large) */
-        MONITOR_SESSION_RESTORE, /* target: session, number: pid of a copy, 0: the newest. Kills the
-                                    worker. -> DONE or FAILED (ESRCH: there is no such copy);
-                                    SESSION_CLEARED or SESSION_ENDED follows */
-        MONITOR_SESSION_WAKE,    /* target: session, after SESSION_CLEARED. The copy is the worker.
-                                 number: 1: it rolls back files first. -> DONE or FAILED */
-        MONITOR_INSTALLER_START, /* generation, target: index of the profile, whose config allows it.
-                                    Starts the program that installs packages (docs/packages.md).
-                                    -> UPSTREAM_STARTED or FAILED; UPSTREAM_STOP ends it */
-        MONITOR_SESSION_COUNT, /* target: session, number: 1: init looks at files also if that takes
-                                  long. -> DONE or FAILED; SESSION_COUNTED follows, and what init has
-                                  written to SESSION_CHANGES comes before it */
-        MONITOR_SESSION_KEEP_ASIDE, /* as KEEP, but the copy takes the worker's place only if RESTORE
-                                       names it, and ends with the worker else */
-        MONITOR_SESSION_DROP, /* target: session, number: pid of a copy, which ends. -> DONE or
-                                       FAILED */
+        MONITOR_VERB_NONE,
+#define MONITOR_REQUEST(name, ...) MONITOR_##name,
+#include "rpc/monitor-messages.def"
         MONITOR_VERB_MAX,
 };
 
-enum { MONITOR_INSTEAD_MAX = 2 }; /* INIT_INSTEAD_MAX */
+enum monitor_event_kind {
+        MONITOR_EVENT_NONE,
+#define MONITOR_EVENT(name, ...) MONITOR_##name,
+#include "rpc/monitor-messages.def"
+        MONITOR_EVENT_MAX,
+};
 
 struct monitor_request {
         uint32_t verb;
         uint32_t serial; /* chosen by the broker, not 0 */
         uint32_t target;
         uint32_t generation;
-        uint32_t number; /* of INTERRUPT, KEEP, RESTORE, WAKE, DROP and COUNT, else 0 */
-        uint32_t instead[MONITOR_INSTEAD_MAX]; /* of KEEP; 0: none */
+        uint32_t number;
+        uint32_t instead[INIT_INSTEAD_MAX];
 };
 static_assert(sizeof(struct monitor_request) == 28, "crosses a process boundary");
-
-enum monitor_event_kind {
-        MONITOR_DONE = 1,
-        MONITOR_FAILED,          /* error */
-        MONITOR_SESSION_STARTED, /* target: session; fds: enum monitor_session_fd */
-        MONITOR_SESSION_ENDED,   /* target: session; ended */
-        MONITOR_SESSION_CLEARED, /* target: session, whose worker has ended and one of whose
-                                     copies waits; ended; fds: counters from SESSION_CPU on */
-        MONITOR_SESSION_GONE, /* target: session; copy: pid of a copy that has ended without a request */
-        MONITOR_UPSTREAM_STARTED, /* target: instance; fds: stdin, stdout, stderr of the server */
-        MONITOR_UPSTREAM_ENDED,   /* target: instance; wait_status */
-        MONITOR_HELLO,       /* the first event; hello. Sent again, with a higher generation, when
-                                the config was reloaded */
-        MONITOR_CONFIG_FILE, /* after HELLO, hello.config_files times, in order; path; fds: sealed
-                                memfd; target: 0, or it is the code of the published entry with
-                                this number, from 1 */
-        MONITOR_READY, /* after the last CONFIG_FILE: the broker isolates itself and starts to serve;
-                          after a reload: the new generation is in use */
-        MONITOR_LIMITS, /* before the first SESSION_STARTED; target: enum monitor_usage, which
-                           replaces hello.usage: systemd has given us a control group or not */
-        MONITOR_SESSION_NETWORK, /* before SESSION_STARTED of a session that has a network; target: session;
-                                    fds: its listener (rpc/egress-messages.h) */
-        MONITOR_SESSION_COUNTED, /* target: session; counted. After SESSION_COUNT, and before the DONE of
-                                    SESSION_KEEP */
-        MONITOR_SESSION_MEMORY, /* target: session, whose memory no control group counts; memory: bytes
-                                    in use when the monitor looked last */
-        MONITOR_EVENT_MAX,
-};
 
 /* The code of a FAILED session's error if the kernel or a policy around Cloister refused a step of
  * creating the sandbox, so that no sandbox can be created here. */
@@ -163,3 +117,56 @@ struct monitor_event {
         };
 };
 static_assert(sizeof(struct monitor_event) == 16 + 512, "crosses a process boundary");
+
+/* An event as the broker receives it. */
+struct monitor_message {
+        struct monitor_request asked; /* the request that it answers; verb 0: none */
+        struct monitor_event event;
+        int fds[FD_MESSAGE_MAX]; /* owned by the receiver */
+        size_t n_fds;
+};
+
+/* The part of the broker that a message is for. */
+enum monitor_owner {
+        MONITOR_FOR_LINK,
+        MONITOR_FOR_SESSIONS,
+        MONITOR_FOR_SERVERS,
+        MONITOR_FOR_NETWORK,
+        MONITOR_FOR_BROKER,
+        MONITOR_OWNER_MAX,
+};
+
+enum monitor_target {
+        MONITOR_TARGET_NONE,
+        MONITOR_TARGET_PROFILE, /* this and the next: of the request's generation */
+        MONITOR_TARGET_SERVER,
+        MONITOR_TARGET_SESSION,
+        MONITOR_TARGET_INSTANCE,
+        MONITOR_TARGET_ENTRY,
+        MONITOR_TARGET_USAGE, /* enum monitor_usage */
+};
+
+/* "?" for a number that no message has. */
+const char *monitor_verb_name(uint32_t verb);
+const char *monitor_event_name(uint32_t kind);
+
+/* What the target of a valid request means. */
+enum monitor_target monitor_request_target(const struct monitor_request *request);
+
+/* Returns 0; -EPROTO: no request is like that; -EINVAL: a member is out of range; -ESRCH: a number is
+ * not the pid of a copy. */
+int monitor_request_check(const struct monitor_request *request);
+
+/* Whether an event with so many descriptors may come now: as the answer to `asked`, whose verb is 0
+ * if its serial is 0. */
+bool monitor_event_check(const struct monitor_event *event, size_t n_fds,
+                         const struct monitor_request *asked);
+
+/* How many descriptors come with an event. */
+size_t monitor_event_fds(const struct monitor_event *event);
+
+/* Whether it is one of HELLO, CONFIG_FILE and READY. */
+bool monitor_event_is_config(const struct monitor_event *event);
+
+/* The part of the broker that a checked message is for. */
+enum monitor_owner monitor_message_owner(const struct monitor_message *message);

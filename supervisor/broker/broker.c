@@ -45,22 +45,6 @@ void broker_end(struct broker *broker, int status)
         event_base_loopbreak(broker->base);
 }
 
-static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[SESSION_FDS])
-{
-        struct broker *broker = data;
-
-        broker->no_sandbox = false;
-        if (sessions_started(broker->sessions, serial, target, fds) < 0)
-                link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
-}
-
-static void on_network(void *data, uint32_t target, int listener)
-{
-        struct broker *broker = data;
-
-        network_listener(broker->network, target, listener);
-}
-
 static int ask_network(void *data, uint32_t target, int page, int leash, struct error *err)
 {
         struct broker *broker = data;
@@ -76,93 +60,63 @@ static void on_network_lost(void *data)
                 sessions_network_lost(broker->sessions);
 }
 
-static void on_failed(void *data, uint32_t serial, const struct error *error)
-{
-        struct broker *broker = data;
+/* ---- events of the monitor ---- */
 
-        broker->no_sandbox = error->code == MONITOR_CODE_NO_SANDBOX;
-        sessions_failed(broker->sessions, serial, error);
+static void to_sessions(struct broker *broker, const struct monitor_message *message)
+{
+        const struct monitor_event *event = &message->event;
+
+        if (message->asked.verb == MONITOR_SESSION_CREATE)
+                broker->no_sandbox = event->kind == MONITOR_FAILED &&
+                                     event->error.code == MONITOR_CODE_NO_SANDBOX;
+        if (event->kind == MONITOR_SESSION_ENDED)
+                network_forget(broker->network, event->target);
+        int r = sessions_event(broker->sessions, message);
+        if (r < 0 && event->kind == MONITOR_SESSION_STARTED)
+                link_request(broker->link,
+                             &(struct monitor_request){.verb = MONITOR_SESSION_KILL,
+                                                       .target = event->target},
+                             NULL);
+        else if (r < 0)
+                log_debug("%s %u: no session has it", monitor_event_name(event->kind),
+                          event->target);
 }
 
-static void on_session_ended(void *data, uint32_t target, const struct monitor_ended *ended)
+static void to_servers(struct broker *broker, const struct monitor_message *message)
 {
-        struct broker *broker = data;
+        const struct monitor_event *event = &message->event;
+        uint32_t index = message->asked.target;
 
-        network_forget(broker->network, target);
-        if (sessions_ended(broker->sessions, target, ended) < 0)
-                log_debug("sandbox %u has ended; no session has it", target);
+        if (event->kind == MONITOR_UPSTREAM_ENDED)
+                hub_upstream_ended(broker->hub, event->target, event->wait_status);
+        else if (event->kind == MONITOR_UPSTREAM_STARTED)
+                hub_upstream_started(broker->hub, index, event->target, message->fds);
+        else if (message->asked.verb == MONITOR_UPSTREAM_START)
+                hub_upstream_failed(broker->hub, index, &event->error);
 }
 
-static void on_session_cleared(void *data, uint32_t target, const struct monitor_ended *ended,
-                               const int fds[SESSION_COUNTERS])
+static void to_network(struct broker *broker, const struct monitor_message *message)
 {
-        struct broker *broker = data;
-
-        sessions_cleared(broker->sessions, target, ended, fds);
+        network_listener(broker->network, message->event.target, message->fds[0]);
 }
 
-static void on_session_kept(void *data, uint32_t target, const struct error *error)
+static void to_broker(struct broker *broker, const struct monitor_message *message)
 {
-        struct broker *broker = data;
-
-        sessions_kept(broker->sessions, target, error);
+        broker->hello.usage = message->event.target;
+        sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
 
-static void on_session_gone(void *data, uint32_t target, uint32_t pid)
+static void on_event(void *data, const struct monitor_message *message)
 {
-        struct broker *broker = data;
+        static void (*const owners[])(struct broker *, const struct monitor_message *) = {
+                [MONITOR_FOR_SESSIONS] = to_sessions,
+                [MONITOR_FOR_SERVERS] = to_servers,
+                [MONITOR_FOR_NETWORK] = to_network,
+                [MONITOR_FOR_BROKER] = to_broker,
+        };
+        static_assert(ARRAY_SIZE(owners) == MONITOR_OWNER_MAX, "the link keeps what is its own");
 
-        sessions_gone(broker->sessions, target, pid);
-}
-
-static void on_session_counted(void *data, uint32_t target, const struct monitor_counted *counted)
-{
-        struct broker *broker = data;
-
-        sessions_counted(broker->sessions, target, counted);
-}
-
-static void on_session_memory(void *data, uint32_t target, uint64_t bytes)
-{
-        struct broker *broker = data;
-
-        sessions_memory(broker->sessions, target, bytes);
-}
-
-static void on_frozen(void *data, uint32_t target)
-{
-        struct broker *broker = data;
-
-        sessions_frozen(broker->sessions, target);
-}
-
-static void on_limits(void *data, uint32_t usage)
-{
-        struct broker *broker = data;
-
-        broker->hello.usage = usage;
-        sessions_set_usage(broker->sessions, (enum monitor_usage)usage);
-}
-
-static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
-{
-        struct broker *broker = data;
-
-        hub_upstream_started(broker->hub, index, instance, fds);
-}
-
-static void on_upstream_failed(void *data, uint32_t index, const struct error *error)
-{
-        struct broker *broker = data;
-
-        hub_upstream_failed(broker->hub, index, error);
-}
-
-static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
-{
-        struct broker *broker = data;
-
-        hub_upstream_ended(broker->hub, instance, wait_status);
+        owners[monitor_message_owner(message)](data, message);
 }
 
 static int on_owner_asked(void *data, struct client_ask *ask, struct error *err)
@@ -222,111 +176,25 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
         broker->config = config;
 }
 
-static int ask_create(void *data, uint32_t profile, uint32_t *serial)
+static int ask_monitor(void *data, const struct monitor_request *request, uint32_t *serial)
 {
         struct broker *broker = data;
 
-        return link_request(broker->link, MONITOR_SESSION_CREATE, profile, serial);
-}
-
-static void ask_interrupt(void *data, uint32_t target, bool reminds)
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_INTERRUPT, target, reminds, NULL, NULL);
-}
-
-static void ask_kill(void *data, uint32_t target)
-{
-        struct broker *broker = data;
-
-        link_request(broker->link, MONITOR_SESSION_KILL, target, NULL);
-}
-
-static void ask_freeze(void *data, uint32_t target, bool frozen)
-{
-        struct broker *broker = data;
-
-        link_request(broker->link, frozen ? MONITOR_SESSION_FREEZE : MONITOR_SESSION_THAW, target,
-                     NULL);
-}
-
-static void ask_keep(void *data, uint32_t target, uint32_t pid,
-                     const uint32_t instead[MONITOR_INSTEAD_MAX])
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_KEEP, target, pid, instead, NULL);
-}
-
-static void ask_keep_aside(void *data, uint32_t target, uint32_t pid)
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_KEEP_ASIDE, target, pid, NULL, NULL);
-}
-
-static void ask_drop(void *data, uint32_t target, uint32_t pid)
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_DROP, target, pid, NULL, NULL);
-}
-
-static void ask_restore(void *data, uint32_t target, uint32_t pid)
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_RESTORE, target, pid, NULL, NULL);
-}
-
-static void ask_wake(void *data, uint32_t target, bool rolls_back)
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_WAKE, target, rolls_back, NULL, NULL);
-}
-
-static void ask_count(void *data, uint32_t target, bool looks)
-{
-        struct broker *broker = data;
-
-        link_request_copy(broker->link, MONITOR_SESSION_COUNT, target, looks, NULL, NULL);
-}
-
-static int ask_installer_start(void *data, uint32_t profile, uint32_t *serial)
-{
-        struct broker *broker = data;
-
-        return link_request(broker->link, MONITOR_INSTALLER_START, profile, serial);
-}
-
-static void on_installer_started(void *data, uint32_t serial, uint32_t instance, const int fds[3])
-{
-        struct broker *broker = data;
-
-        sessions_installer_started(broker->sessions, serial, instance, fds);
-}
-
-static void on_installer_failed(void *data, uint32_t serial, const struct error *error)
-{
-        struct broker *broker = data;
-
-        sessions_installer_failed(broker->sessions, serial, error);
+        return link_request(broker->link, request, serial);
 }
 
 static void ask_upstream_start(void *data, uint32_t index)
 {
-        struct broker *broker = data;
-
-        link_request(broker->link, MONITOR_UPSTREAM_START, index, NULL);
+        ask_monitor(data,
+                    &(struct monitor_request){.verb = MONITOR_UPSTREAM_START, .target = index},
+                    NULL);
 }
 
 static void ask_upstream_stop(void *data, uint32_t instance)
 {
-        struct broker *broker = data;
-
-        link_request(broker->link, MONITOR_UPSTREAM_STOP, instance, NULL);
+        ask_monitor(data,
+                    &(struct monitor_request){.verb = MONITOR_UPSTREAM_STOP, .target = instance},
+                    NULL);
 }
 
 static void on_catalogue_changed(void *data)
@@ -452,34 +320,11 @@ static void start_no_server(void *data, const struct config_profile *profile,
 
 static int make_parts(struct broker *broker, struct error *err)
 {
-        const struct link_events events = {
-                .data = broker,
-                .session_started = on_started,
-                .session_failed = on_failed,
-                .session_network = on_network,
-                .session_ended = on_session_ended,
-                .session_cleared = on_session_cleared,
-                .session_kept = on_session_kept,
-                .session_gone = on_session_gone,
-                .session_counted = on_session_counted,
-                .session_memory = on_session_memory,
-                .session_frozen = on_frozen,
-                .limits = on_limits,
-                .upstream_started = on_upstream_started,
-                .upstream_failed = on_upstream_failed,
-                .upstream_ended = on_upstream_ended,
-                .reloaded = on_reloaded,
-                .installer_started = on_installer_started,
-                .installer_failed = on_installer_failed,
-                .closed = on_link_closed,
-        };
+        const struct link_owner owner = {broker, on_event, on_reloaded, on_link_closed};
         const struct hub_host hub_host = {
                 broker,         ask_upstream_start, ask_upstream_stop, on_catalogue_changed,
                 on_owner_asked, on_page_done};
-        const struct sandbox_requests requests = {
-                broker,      ask_create,          ask_interrupt,     ask_kill,    ask_freeze,
-                ask_keep,    ask_keep_aside,      ask_drop,          ask_restore, ask_wake,
-                ask_network, ask_installer_start, ask_upstream_stop, ask_count};
+        const struct sandbox_requests requests = {broker, ask_monitor, ask_network};
 
         broker->base = loop_new();
         if (!broker->base)
@@ -487,7 +332,7 @@ static int make_parts(struct broker *broker, struct error *err)
         int r = take_signals(broker, err);
         if (r >= 0)
                 r = link_new(&broker->link, broker->base, MONITOR_FD, broker->hello.generation,
-                             &events, err);
+                             &owner, err);
         if (r >= 0)
                 r = network_new(&broker->network, broker->base, broker->egress, broker->n_egress,
                                 broker->options.egress_filter_fd >= 0,

@@ -1,6 +1,7 @@
 /* Requests to the monitor, and its events. */
 #include "supervisor/broker/link.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -18,15 +19,11 @@ enum {
         EVENTS_AT_ONCE = 64,
 };
 
-struct outstanding {
-        uint32_t serial, verb, target, generation;
-};
-
-/* A new config, until all of its files have arrived. */
-struct reload {
+/* A config, until all of its files have arrived. */
+struct arriving {
         bool greeted;
         struct monitor_hello hello;
-        struct link_config_file files[CONFIG_SNAPSHOT_MAX];
+        struct link_config_file *files; /* CONFIG_SNAPSHOT_MAX places */
         size_t n;
 };
 
@@ -34,41 +31,80 @@ struct link {
         struct event_base *base;
         int fd; /* borrowed */
         uint32_t generation, last_serial;
-        struct link_events events;
+        struct link_owner owner;
         struct event *readable, *writable;
-        struct outstanding *outstanding;
+        struct monitor_request *outstanding; /* not answered yet */
         size_t n_outstanding, allocated;
         struct buffer unsent; /* whole requests */
         int send_error;       /* negative errno: the link ends with the next turn of the loop */
-        struct reload reload;
+        struct link_config_file files[CONFIG_SNAPSHOT_MAX];
+        struct arriving reload; /* its files are the member above */
         bool closed;
 };
 
-struct received {
-        struct monitor_event event;
-        int fds[FD_MESSAGE_MAX];
-        size_t n_fds;
-};
-
 /* Takes one event. Returns 1, 0 at the end, negative errno. */
-static int receive(int fd, struct received *ret)
+static int receive(int fd, struct monitor_message *ret)
 {
-        *ret = (struct received){.n_fds = FD_MESSAGE_MAX};
+        *ret = (struct monitor_message){.n_fds = FD_MESSAGE_MAX};
         ssize_t n = fd_receive(fd, &ret->event, sizeof(ret->event), ret->fds, &ret->n_fds, NULL,
                                MSG_DONTWAIT);
         if (n <= 0)
                 return (int)n;
-        if (n != sizeof(ret->event) || ret->event.kind == 0 ||
-            ret->event.kind >= MONITOR_EVENT_MAX) {
+        if (n != sizeof(ret->event)) {
                 fd_close_many(ret->fds, ret->n_fds);
                 return -EPROTO;
         }
-        if (ret->event.kind == MONITOR_FAILED)
-                error_sanitize(&ret->event.error);
         return 1;
 }
 
-static int wait_for_event(int fd, struct received *ret, struct error *err)
+static int refuse(struct monitor_message *message)
+{
+        fd_close_many(message->fds, message->n_fds);
+        return -EPROTO;
+}
+
+/* ---- the config ---- */
+
+static int take_hello(struct arriving *config, uint32_t generation,
+                      const struct monitor_hello *hello)
+{
+        if (config->greeted || hello->generation <= generation ||
+            hello->config_files > CONFIG_SNAPSHOT_MAX)
+                return -EPROTO;
+        config->greeted = true;
+        config->hello = *hello;
+        config->n = 0;
+        return 0;
+}
+
+static void take_file(struct arriving *config, const struct monitor_message *message)
+{
+        struct link_config_file *file = &config->files[config->n++];
+
+        file->fd = message->fds[0];
+        file->code = message->event.target;
+        memcpy(file->path, message->event.path, sizeof(file->path));
+        file->path[sizeof(file->path) - 1] = '\0';
+}
+
+/* Takes a checked message of the config. Returns 1 after the last one, 0, or -EPROTO if it is out of
+ * order. generation: of the config before. */
+static int take_config(struct arriving *config, uint32_t generation,
+                       struct monitor_message *message)
+{
+        if (message->event.kind == MONITOR_HELLO)
+                return take_hello(config, generation, &message->event.hello);
+        bool is_complete = config->n == config->hello.config_files;
+        if (!config->greeted || is_complete != (message->event.kind == MONITOR_READY))
+                return refuse(message);
+        if (is_complete)
+                config->greeted = false;
+        else
+                take_file(config, message);
+        return is_complete;
+}
+
+static int wait_for_event(int fd, struct monitor_message *ret, struct error *err)
 {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int r;
@@ -77,55 +113,39 @@ static int wait_for_event(int fd, struct received *ret, struct error *err)
                 r = poll(&p, 1, HELLO_WAIT_MS);
         while (r < 0 && errno == EINTR);
         if (r == 0)
-                return error_set(err, ETIMEDOUT, "the monitor says nothing");
+                return error_set(err, ETIMEDOUT, "the monitor sent no message for %d s",
+                                 HELLO_WAIT_MS / 1000);
         r = r < 0 ? -errno : receive(fd, ret);
         if (r == 0)
                 return error_set(err, EPIPE, "the monitor has ended");
         return r < 0 ? error_errno(err, -r, "read from the monitor") : 0;
 }
 
-static int take_config_file(struct received *received, struct link_config_file *files, size_t *n,
-                            struct error *err)
-{
-        if (received->n_fds != 1 || *n == CONFIG_SNAPSHOT_MAX) {
-                fd_close_many(received->fds, received->n_fds);
-                return error_set(err, EPROTO, "a config file without a descriptor, or too many");
-        }
-        struct link_config_file *file = &files[(*n)++];
-        file->fd = received->fds[0];
-        file->code = received->event.target;
-        memcpy(file->path, received->event.path, sizeof(file->path));
-        file->path[sizeof(file->path) - 1] = '\0';
-        return 0;
-}
-
 int link_hello(int fd, struct monitor_hello *ret, struct link_config_file *files, size_t *n_files,
                struct error *err)
 {
-        struct received received;
-        bool greeted = false;
+        struct arriving config = {.files = files};
+        struct monitor_message message;
 
-        *n_files = 0;
-        for (;;) {
-                int r = wait_for_event(fd, &received, err);
+        for (int r = 0; r == 0;) {
+                r = wait_for_event(fd, &message, err);
                 if (r < 0)
                         return r;
-                uint32_t kind = received.event.kind;
-                if (kind == MONITOR_CONFIG_FILE && greeted) {
-                        r = take_config_file(&received, files, n_files, err);
-                        if (r < 0)
-                                return r;
-                        continue;
-                }
-                fd_close_many(received.fds, received.n_fds);
-                if (kind == MONITOR_READY && greeted && *n_files == ret->config_files)
-                        return 0;
-                if (kind != MONITOR_HELLO || greeted)
-                        return error_set(err, EPROTO, "the monitor's greeting is out of order");
-                *ret = received.event.hello;
-                greeted = true;
+                r = monitor_event_check(&message.event, message.n_fds, &message.asked) &&
+                                    monitor_event_is_config(&message.event)
+                            ? take_config(&config, 0, &message)
+                            : refuse(&message);
+                if (r < 0)
+                        return error_set(err, EPROTO,
+                                         "protocol violation by the monitor: %s is out of order",
+                                         monitor_event_name(message.event.kind));
         }
+        *ret = config.hello;
+        *n_files = config.n;
+        return 0;
 }
+
+/* ---- events ---- */
 
 static void end(struct link *link, const struct error *error)
 {
@@ -134,22 +154,10 @@ static void end(struct link *link, const struct error *error)
         link->closed = true;
         event_del(link->readable);
         event_del(link->writable);
-        link->events.closed(link->events.data, error);
+        link->owner.closed(link->owner.data, error);
 }
 
-/* Whether an event of this kind may answer a request with this verb. */
-static bool answers(uint32_t verb, uint32_t kind)
-{
-        if (kind == MONITOR_FAILED)
-                return true;
-        if (verb == MONITOR_SESSION_CREATE)
-                return kind == MONITOR_SESSION_STARTED;
-        if (verb == MONITOR_UPSTREAM_START || verb == MONITOR_INSTALLER_START)
-                return kind == MONITOR_UPSTREAM_STARTED;
-        return kind == MONITOR_DONE;
-}
-
-static bool take_outstanding(struct link *link, uint32_t serial, struct outstanding *ret)
+static bool take_outstanding(struct link *link, uint32_t serial, struct monitor_request *ret)
 {
         for (size_t i = 0; i < link->n_outstanding; i++) {
                 if (link->outstanding[i].serial != serial)
@@ -161,164 +169,75 @@ static bool take_outstanding(struct link *link, uint32_t serial, struct outstand
         return false;
 }
 
-static size_t fds_of(uint32_t kind)
+/* The index of the request is that of another server now, and the hub has repeated its request. */
+static void drop_upstream(struct link *link, struct monitor_message *message)
 {
-        return kind == MONITOR_SESSION_STARTED    ? SESSION_FDS
-               : kind == MONITOR_SESSION_CLEARED  ? SESSION_COUNTERS
-               : kind == MONITOR_UPSTREAM_STARTED ? 3
-               : kind == MONITOR_CONFIG_FILE      ? 1
-               : kind == MONITOR_SESSION_NETWORK  ? 1
-                                                  : 0;
+        fd_close_many(message->fds, message->n_fds);
+        if (message->event.kind == MONITOR_UPSTREAM_STARTED)
+                link_request(link,
+                             &(struct monitor_request){.verb = MONITOR_UPSTREAM_STOP,
+                                                       .target = message->event.target},
+                             NULL);
 }
 
-static bool is_keep(uint32_t verb)
+static void take_failure(struct link *link, struct monitor_message *message)
 {
-        return verb == MONITOR_SESSION_KEEP || verb == MONITOR_SESSION_KEEP_ASIDE;
+        const struct monitor_request *asked = &message->asked;
+        struct error *error = &message->event.error;
+
+        error_sanitize(error);
+        /* ESTALE means that the request had an old generation; the owner repeats it then. */
+        if (asked->verb == MONITOR_SESSION_CREATE && asked->generation == link->generation &&
+            error->code == ESTALE)
+                error->code = EIO;
+        log_debug("%s %u failed: %s", monitor_verb_name(asked->verb), asked->target, error->text);
 }
 
-static void pass_failure(struct link *link, const struct outstanding *asked,
-                         const struct error *error)
+static void pass(struct link *link, struct monitor_message *message)
 {
-        const struct link_events *on = &link->events;
+        const struct monitor_request *asked = &message->asked;
 
-        if (asked->verb == MONITOR_SESSION_CREATE) {
-                /* ESTALE: the request had an old generation. The caller repeats it. */
-                struct error why = *error;
-                if (asked->generation == link->generation && why.code == ESTALE)
-                        why.code = EIO;
-                on->session_failed(on->data, asked->serial, &why);
-        } else if (asked->verb == MONITOR_UPSTREAM_START)
-                on->upstream_failed(on->data, asked->target, error);
-        else if (asked->verb == MONITOR_INSTALLER_START)
-                on->installer_failed(on->data, asked->serial, error);
-        else if (is_keep(asked->verb))
-                on->session_kept(on->data, asked->target, error);
+        if (message->event.kind == MONITOR_FAILED)
+                take_failure(link, message);
+        if (asked->verb == MONITOR_UPSTREAM_START && asked->generation != link->generation)
+                drop_upstream(link, message);
         else
-                log_debug("the monitor: %s", error->text); /* the target has ended meanwhile */
+                link->owner.received(link->owner.data, message);
 }
 
-/* The index means another server by now, and the hub has repeated its request. */
-static void drop_upstream(struct link *link, struct received *received)
+static int pass_config(struct link *link, struct monitor_message *message)
 {
-        fd_close_many(received->fds, received->n_fds);
-        if (received->event.kind == MONITOR_UPSTREAM_STARTED)
-                link_request(link, MONITOR_UPSTREAM_STOP, received->event.target, NULL);
-}
+        struct arriving *reload = &link->reload;
+        int r = take_config(reload, link->generation, message);
 
-/* Handles an answer. Takes ownership of the descriptors. */
-static int pass_answer(struct link *link, struct received *received)
-{
-        const struct link_events *on = &link->events;
-        const struct monitor_event *event = &received->event;
-        struct outstanding asked;
-
-        if (!take_outstanding(link, event->serial, &asked) || !answers(asked.verb, event->kind)) {
-                fd_close_many(received->fds, received->n_fds);
-                return -EPROTO;
-        }
-        if (asked.verb == MONITOR_UPSTREAM_START && asked.generation != link->generation)
-                drop_upstream(link, received);
-        else if (event->kind == MONITOR_FAILED)
-                pass_failure(link, &asked, &event->error);
-        else if (event->kind == MONITOR_SESSION_STARTED)
-                on->session_started(on->data, asked.serial, event->target, received->fds);
-        else if (asked.verb == MONITOR_INSTALLER_START)
-                on->installer_started(on->data, asked.serial, event->target, received->fds);
-        else if (event->kind == MONITOR_UPSTREAM_STARTED)
-                on->upstream_started(on->data, asked.target, event->target, received->fds);
-        else if (asked.verb == MONITOR_SESSION_FREEZE)
-                on->session_frozen(on->data, asked.target);
-        else if (is_keep(asked.verb))
-                on->session_kept(on->data, asked.target, NULL);
-        return 0;
-}
-
-static int begin_reload(struct link *link, const struct monitor_hello *hello)
-{
-        if (link->reload.greeted || hello->generation <= link->generation ||
-            hello->config_files > CONFIG_SNAPSHOT_MAX)
-                return -EPROTO;
-        link->reload.greeted = true;
-        link->reload.hello = *hello;
-        return 0;
-}
-
-static int end_reload(struct link *link)
-{
-        struct reload *reload = &link->reload;
+        if (r <= 0)
+                return r;
         size_t n = reload->n;
-
-        if (!reload->greeted || n != reload->hello.config_files)
-                return -EPROTO;
-        reload->greeted = false;
         reload->n = 0;
         link->generation = reload->hello.generation;
-        link->events.reloaded(link->events.data, &reload->hello, reload->files, n);
+        link->owner.reloaded(link->owner.data, &reload->hello, reload->files, n);
         return 0;
 }
 
-/* Handles a message of a reload. Takes ownership of the descriptor. */
-static int pass_reload(struct link *link, struct received *received)
+/* Checks an event against the table and the request that it answers. */
+static int handle(struct link *link, struct monitor_message *message)
 {
-        struct reload *reload = &link->reload;
+        uint32_t serial = message->event.serial;
 
-        if (received->event.kind == MONITOR_HELLO)
-                return begin_reload(link, &received->event.hello);
-        if (received->event.kind == MONITOR_READY)
-                return end_reload(link);
-        if (!reload->greeted || reload->n == reload->hello.config_files) {
-                fd_close_many(received->fds, received->n_fds);
-                return -EPROTO;
-        }
-        return take_config_file(received, reload->files, &reload->n, NULL);
-}
-
-/* Takes ownership of the descriptors. */
-static int pass_notice(struct link *link, const struct received *received)
-{
-        const struct link_events *on = &link->events;
-        const struct monitor_event *event = &received->event;
-
-        if (event->kind == MONITOR_SESSION_CLEARED)
-                on->session_cleared(on->data, event->target, &event->ended, received->fds);
-        else if (event->kind == MONITOR_SESSION_NETWORK)
-                on->session_network(on->data, event->target, received->fds[0]);
-        else if (event->kind == MONITOR_SESSION_GONE)
-                on->session_gone(on->data, event->target, event->copy);
-        else if (event->kind == MONITOR_SESSION_COUNTED)
-                on->session_counted(on->data, event->target, &event->counted);
-        else if (event->kind == MONITOR_SESSION_MEMORY)
-                on->session_memory(on->data, event->target, event->memory);
-        else if (event->kind == MONITOR_SESSION_ENDED)
-                on->session_ended(on->data, event->target, &event->ended);
-        else if (event->kind == MONITOR_UPSTREAM_ENDED)
-                on->upstream_ended(on->data, event->target, event->wait_status);
-        else if (event->kind == MONITOR_LIMITS && event->target < MONITOR_USAGE_MAX)
-                on->limits(on->data, event->target);
-        else
-                return -EPROTO;
+        if ((serial != 0 && !take_outstanding(link, serial, &message->asked)) ||
+            !monitor_event_check(&message->event, message->n_fds, &message->asked))
+                return refuse(message);
+        if (monitor_event_is_config(&message->event))
+                return pass_config(link, message);
+        pass(link, message);
         return 0;
-}
-
-static int pass(struct link *link, struct received *received)
-{
-        if (received->n_fds != fds_of(received->event.kind)) {
-                fd_close_many(received->fds, received->n_fds);
-                return -EPROTO;
-        }
-        if (received->event.serial != 0)
-                return pass_answer(link, received);
-        uint32_t kind = received->event.kind;
-        if (kind == MONITOR_HELLO || kind == MONITOR_CONFIG_FILE || kind == MONITOR_READY)
-                return pass_reload(link, received);
-        return pass_notice(link, received);
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
 {
         struct link *link = data;
         struct error err = {};
-        struct received received;
+        struct monitor_message message;
 
         if (link->send_error < 0) {
                 error_errno(&err, -link->send_error, "write to the monitor");
@@ -326,7 +245,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 return;
         }
         for (int i = 0; i < EVENTS_AT_ONCE && !link->closed; i++) {
-                int r = receive(link->fd, &received);
+                int r = receive(link->fd, &message);
                 if (r == -EAGAIN)
                         return;
                 if (r == 0 || r == -ECONNRESET) {
@@ -334,11 +253,10 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                         return;
                 }
                 if (r > 0)
-                        r = pass(link, &received);
+                        r = handle(link, &message);
                 if (r < 0) {
-                        error_set(&err, -r,
-                                  "the monitor said what it may not (event %u, serial %u)",
-                                  received.event.kind, received.event.serial);
+                        error_set(&err, -r, "protocol violation by the monitor: %s, serial %u",
+                                  monitor_event_name(message.event.kind), message.event.serial);
                         end(link, &err);
                 }
         }
@@ -375,53 +293,42 @@ static int remember(struct link *link, const struct monitor_request *request)
                 return -EBUSY;
         if (link->n_outstanding == link->allocated) {
                 size_t more = link->allocated ? link->allocated * 2 : 64;
-                struct outstanding *grown = reallocarray(link->outstanding, more,
-                                                         sizeof(*link->outstanding));
+                struct monitor_request *grown = reallocarray(link->outstanding, more,
+                                                             sizeof(*link->outstanding));
                 if (!grown)
                         return -ENOMEM;
                 link->outstanding = grown;
                 link->allocated = more;
         }
-        link->outstanding[link->n_outstanding++] = (struct outstanding){
-                request->serial, request->verb, request->target, request->generation};
+        link->outstanding[link->n_outstanding++] = *request;
         return 0;
 }
 
-int link_request(struct link *link, enum monitor_verb verb, uint32_t target, uint32_t *serial)
+int link_request(struct link *link, const struct monitor_request *request, uint32_t *serial)
 {
-        return link_request_copy(link, verb, target, 0, NULL, serial);
-}
-
-int link_request_copy(struct link *link, enum monitor_verb verb, uint32_t target, uint32_t number,
-                      const uint32_t instead[MONITOR_INSTEAD_MAX], uint32_t *serial)
-{
-        struct monitor_request request = {
-                .verb = verb,
-                .target = target,
-                .generation = link->generation,
-                .number = number,
-        };
+        struct monitor_request sent = *request;
 
         if (link->closed)
                 return -EPIPE;
-        if (instead)
-                memcpy(request.instead, instead, sizeof(request.instead));
         if (++link->last_serial == 0)
                 ++link->last_serial;
-        request.serial = link->last_serial;
-        int r = remember(link, &request);
+        sent.serial = link->last_serial;
+        sent.generation = link->generation;
+        /* Pids come from workers: the monitor refuses those that are out of range. */
+        assert(monitor_request_check(&sent) != -EPROTO);
+        int r = remember(link, &sent);
         if (r >= 0)
-                r = buffer_append(&link->unsent, &request, sizeof(request));
+                r = buffer_append(&link->unsent, &sent, sizeof(sent));
         if (r < 0)
                 return r;
         flush(link);
         if (serial)
-                *serial = request.serial;
+                *serial = sent.serial;
         return 0;
 }
 
 int link_new(struct link **ret, struct event_base *base, int fd, uint32_t generation,
-             const struct link_events *events, struct error *err)
+             const struct link_owner *owner, struct error *err)
 {
         struct link *link = calloc(1, sizeof(*link));
 
@@ -431,9 +338,10 @@ int link_new(struct link **ret, struct event_base *base, int fd, uint32_t genera
                 .base = base,
                 .fd = fd,
                 .generation = generation,
-                .events = *events,
+                .owner = *owner,
                 .unsent = BUFFER_INIT(OUTSTANDING_MAX * sizeof(struct monitor_request)),
         };
+        link->reload.files = link->files;
         link->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, link);
         link->writable = event_new(base, fd, EV_WRITE, on_writable, link);
         if (!link->readable || !link->writable || event_add(link->readable, NULL) < 0) {

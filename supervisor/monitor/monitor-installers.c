@@ -96,8 +96,6 @@ void monitor_installer_start(struct monitor *m, const struct monitor_request *re
         struct error error = {};
         int r;
 
-        if (monitor_refuse_stale(m, request))
-                return;
         if (request->target >= m->config->n_profiles)
                 r = error_set(&error, EINVAL, "there is no profile %u", request->target);
         else if (!m->config->profiles[request->target].packages.install)

@@ -1,5 +1,6 @@
 #include "supervisor/monitor/monitor-link.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 
@@ -20,6 +21,7 @@ void monitor_end_broker(struct monitor *m, const char *why)
 
 void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n)
 {
+        assert(monitor_event_fds(event) == n);
         int r = fd_send(m->link, event, sizeof(*event), fds, n, 0);
         if (r < 0 && r != -EPIPE && r != -ECONNRESET)
                 monitor_end_broker(m, "does not receive events");
@@ -46,15 +48,4 @@ void monitor_end_link(struct monitor *m)
 
         event_del(m->request);
         event_add(m->kill_timer, &after);
-}
-
-bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request)
-{
-        struct error err = {};
-
-        if (request->generation == m->generation)
-                return false;
-        error_set(&err, ESTALE, "the config was reloaded");
-        monitor_send_failed(m, request->serial, &err);
-        return true;
 }

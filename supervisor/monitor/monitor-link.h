@@ -1,7 +1,6 @@
 /* The monitor's end of the link to the broker: it sends events, and ends a broker that breaks the protocol. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,8 +15,6 @@ enum { MONITOR_KILL_SECONDS = 2 }; /* after SIGTERM, or without its link, the br
 void monitor_send(struct monitor *m, const struct monitor_event *event, const int *fds, size_t n);
 void monitor_send_done(struct monitor *m, uint32_t serial);
 void monitor_send_failed(struct monitor *m, uint32_t serial, const struct error *error);
-/* Returns true if the request is of an earlier generation; it has been refused with ESTALE. */
-bool monitor_refuse_stale(struct monitor *m, const struct monitor_request *request);
 
 /* Reads no more requests: the broker has ended, or will be killed soon. */
 void monitor_end_link(struct monitor *m);

@@ -18,26 +18,38 @@
 #include "supervisor/monitor/monitor-upstreams.h"
 #include "supervisor/monitor/process/child.h"
 
-static const struct {
-        const char *name;
-        void (*handle)(struct monitor *m, const struct monitor_request *request);
-} verbs[] = {
-        [MONITOR_SESSION_CREATE] = {"SESSION_CREATE", monitor_session_create},
-        [MONITOR_SESSION_INTERRUPT] = {"SESSION_INTERRUPT", monitor_session_interrupt},
-        [MONITOR_SESSION_KILL] = {"SESSION_KILL", monitor_session_kill},
-        [MONITOR_UPSTREAM_START] = {"UPSTREAM_START", monitor_upstream_start},
-        [MONITOR_UPSTREAM_STOP] = {"UPSTREAM_STOP", monitor_upstream_stop},
-        [MONITOR_SESSION_FREEZE] = {"SESSION_FREEZE", monitor_session_freeze},
-        [MONITOR_SESSION_THAW] = {"SESSION_THAW", monitor_session_thaw},
-        [MONITOR_SESSION_KEEP] = {"SESSION_KEEP", monitor_session_keep},
-        [MONITOR_SESSION_RESTORE] = {"SESSION_RESTORE", monitor_session_restore},
-        [MONITOR_SESSION_WAKE] = {"SESSION_WAKE", monitor_session_wake},
-        [MONITOR_INSTALLER_START] = {"INSTALLER_START", monitor_installer_start},
-        [MONITOR_SESSION_COUNT] = {"SESSION_COUNT", monitor_session_count},
-        [MONITOR_SESSION_KEEP_ASIDE] = {"SESSION_KEEP_ASIDE", monitor_session_keep},
-        [MONITOR_SESSION_DROP] = {"SESSION_DROP", monitor_session_drop},
+/* NULL: monitor_session_request(). */
+static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
+                                                const struct monitor_request *) = {
+        [MONITOR_SESSION_CREATE] = monitor_session_create,
+        [MONITOR_UPSTREAM_START] = monitor_upstream_start,
+        [MONITOR_UPSTREAM_STOP] = monitor_upstream_stop,
+        [MONITOR_INSTALLER_START] = monitor_installer_start,
 };
-static_assert(ARRAY_SIZE(verbs) == MONITOR_VERB_MAX, "one handler per verb");
+
+static void refuse(struct monitor *m, const struct monitor_request *request, int code,
+                   const char *why)
+{
+        struct error error = {};
+
+        error_set(&error, code, "%s", why);
+        monitor_send_failed(m, request->serial, &error);
+}
+
+static void handle(struct monitor *m, const struct monitor_request *request)
+{
+        enum monitor_target target = monitor_request_target(request);
+        bool is_of_config = target == MONITOR_TARGET_PROFILE || target == MONITOR_TARGET_SERVER;
+
+        log_debug("request %u: %s %u", request->serial, monitor_verb_name(request->verb),
+                  request->target);
+        if (is_of_config && request->generation != m->generation)
+                refuse(m, request, ESTALE, "the config was reloaded");
+        else if (handlers[request->verb])
+                handlers[request->verb](m, request);
+        else
+                monitor_session_request(m, request);
+}
 
 void monitor_on_request(evutil_socket_t fd, short what, void *data)
 {
@@ -52,11 +64,11 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data)
                 monitor_end_link(m);
                 return;
         }
-        if (n != sizeof(request) || request.verb == 0 || request.verb >= MONITOR_VERB_MAX ||
-            request.serial == 0) {
+        int r = n == sizeof(request) ? monitor_request_check(&request) : -EPROTO;
+        if (r == -EPROTO)
                 monitor_end_broker(m, "sent an invalid request");
-                return;
-        }
-        log_debug("request %u: %s %u", request.serial, verbs[request.verb].name, request.target);
-        verbs[request.verb].handle(m, &request);
+        else if (r < 0)
+                refuse(m, &request, -r, "a number is out of range");
+        else
+                handle(m, &request);
 }

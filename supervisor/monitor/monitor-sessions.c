@@ -196,8 +196,6 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
 {
         struct error error = {};
 
-        if (monitor_refuse_stale(m, request))
-                return;
         if (request->target < m->config->n_profiles && !m->has_network &&
             m->config->profiles[request->target].network == CONFIG_NETWORK_ALLOW) {
                 error_set(
@@ -211,107 +209,58 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
         profiles_request(m->profiles, request->target, request->serial);
 }
 
-static void answer(struct monitor *m, const struct monitor_request *request, int r,
-                   const char *what)
+/* Returns 0 or negative errno. */
+static int pass(struct sandbox *sandbox, const struct monitor_request *request)
 {
-        struct error error = {};
-
-        if (r >= 0) {
-                monitor_send_done(m, request->serial);
-                return;
-        }
-        error_errno(&error, -r, "%s session %u", what, request->target);
-        monitor_send_failed(m, request->serial, &error);
-}
-
-void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-
-        answer(m, request, slot ? sandbox_interrupt(*slot, request->number == 1) : -ESRCH,
-               "interrupt");
-}
-
-void monitor_session_freeze(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-
-        answer(m, request, slot ? sandbox_freeze(*slot) : -ESRCH, "freeze");
-}
-
-void monitor_session_thaw(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-
-        answer(m, request, slot ? sandbox_thaw(*slot) : -ESRCH, "thaw");
-}
-
-/* 0 too: none, where that is allowed. */
-static bool is_pid(uint32_t number)
-{
-        return number != 1 && number <= INT32_MAX;
-}
-
-/* An answer without an error follows: on_copy_kept(). */
-void monitor_session_keep(struct monitor *m, const struct monitor_request *request)
-{
-        static_assert((int)MONITOR_INSTEAD_MAX == (int)INIT_INSTEAD_MAX, "passed on");
-        struct sandbox **slot = slot_of(m, request->target);
-        bool valid = slot && request->number != 0 && is_pid(request->number);
+        bool flag = request->number == 1;
+        pid_t pid = (pid_t)request->number;
         pid_t instead[INIT_INSTEAD_MAX];
 
-        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++) {
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++)
                 instead[i] = (pid_t)request->instead[i];
-                valid = valid && is_pid(request->instead[i]);
+        switch ((enum monitor_verb)request->verb) {
+        case MONITOR_SESSION_INTERRUPT:
+                return sandbox_interrupt(sandbox, flag);
+        case MONITOR_SESSION_KILL:
+                sandbox_kill(sandbox);
+                return 0;
+        case MONITOR_SESSION_FREEZE:
+                return sandbox_freeze(sandbox);
+        case MONITOR_SESSION_THAW:
+                return sandbox_thaw(sandbox);
+        case MONITOR_SESSION_KEEP:
+        case MONITOR_SESSION_KEEP_ASIDE:
+                return sandbox_keep(sandbox, pid, request->verb == MONITOR_SESSION_KEEP_ASIDE,
+                                    instead, request->serial);
+        case MONITOR_SESSION_RESTORE:
+                return sandbox_restore(sandbox, pid);
+        case MONITOR_SESSION_WAKE:
+                return sandbox_wake(sandbox, flag);
+        case MONITOR_SESSION_COUNT:
+                return sandbox_ask_count(sandbox, flag);
+        case MONITOR_SESSION_DROP:
+                return sandbox_drop(sandbox, pid);
+        default:
+                return -EOPNOTSUPP;
         }
-        bool is_aside = request->verb == MONITOR_SESSION_KEEP_ASIDE;
-        int r = valid ? sandbox_keep(*slot, (pid_t)request->number, is_aside, instead,
-                                     request->serial)
-                      : -ESRCH;
-        if (r < 0)
-                answer(m, request, r, "copy of");
 }
 
-void monitor_session_restore(struct monitor *m, const struct monitor_request *request)
+void monitor_session_request(struct monitor *m, const struct monitor_request *request)
 {
         struct sandbox **slot = slot_of(m, request->target);
-        bool valid = slot && is_pid(request->number);
+        bool is_kill = request->verb == MONITOR_SESSION_KILL,
+             is_keep = request->verb == MONITOR_SESSION_KEEP ||
+                       request->verb == MONITOR_SESSION_KEEP_ASIDE;
+        struct error error = {};
 
-        answer(m, request, valid ? sandbox_restore(*slot, (pid_t)request->number) : -ESRCH,
-               "restore");
-}
-
-void monitor_session_wake(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-
-        answer(m, request, slot ? sandbox_wake(*slot, request->number == 1) : -ESRCH, "wake");
-}
-
-void monitor_session_count(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-
-        answer(m, request, slot ? sandbox_ask_count(*slot, request->number == 1) : -ESRCH,
-               "count processes of");
-}
-
-void monitor_session_drop(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-        bool valid = slot && request->number != 0 && is_pid(request->number);
-
-        answer(m, request, valid ? sandbox_drop(*slot, (pid_t)request->number) : -ESRCH, "drop");
-}
-
-void monitor_session_kill(struct monitor *m, const struct monitor_request *request)
-{
-        struct sandbox **slot = slot_of(m, request->target);
-
+        int r = slot ? pass(*slot, request) : -ESRCH;
         /* The broker gets MONITOR_SESSION_ENDED for one that has just ended by itself. */
-        if (slot)
-                sandbox_kill(*slot);
-        monitor_send_done(m, request->serial);
+        if (r < 0 && !is_kill) {
+                error_errno(&error, -r, "%s %u", monitor_verb_name(request->verb), request->target);
+                monitor_send_failed(m, request->serial, &error);
+        } else if (!is_keep) { /* otherwise on_copy_kept() follows */
+                monitor_send_done(m, request->serial);
+        }
 }
 
 void monitor_sessions_prepare(struct monitor *m)

@@ -13,13 +13,7 @@ void monitor_sessions_done(struct monitor *m);
 int monitor_sessions_load(struct monitor *m, struct config *config, struct error *err);
 /* Starts the early profile's template. */
 void monitor_sessions_prepare(struct monitor *m);
+/* Handles MONITOR_SESSION_CREATE. */
 void monitor_session_create(struct monitor *m, const struct monitor_request *request);
-void monitor_session_interrupt(struct monitor *m, const struct monitor_request *request);
-void monitor_session_kill(struct monitor *m, const struct monitor_request *request);
-void monitor_session_freeze(struct monitor *m, const struct monitor_request *request);
-void monitor_session_thaw(struct monitor *m, const struct monitor_request *request);
-void monitor_session_keep(struct monitor *m, const struct monitor_request *request);
-void monitor_session_restore(struct monitor *m, const struct monitor_request *request);
-void monitor_session_count(struct monitor *m, const struct monitor_request *request);
-void monitor_session_wake(struct monitor *m, const struct monitor_request *request);
-void monitor_session_drop(struct monitor *m, const struct monitor_request *request);
+/* Handles a valid request about one session. */
+void monitor_session_request(struct monitor *m, const struct monitor_request *request);

@@ -187,8 +187,6 @@ void monitor_upstream_start(struct monitor *m, const struct monitor_request *req
 {
         struct error error = {};
 
-        if (monitor_refuse_stale(m, request))
-                return;
         if (start_by_index(m, request, &error) < 0)
                 monitor_send_failed(m, request->serial, &error);
 }

@@ -348,7 +348,7 @@ static void rest(struct session *s, const struct session_details *details)
                    channel_is_receiving(&s->channel) || s->branched_until_us > clock_us()) {
                 session_enter(s, SESSION_IDLE);
         } else {
-                s->context->requests.freeze(s->context->requests.data, s->target, true);
+                sandbox_request(&s->context->requests, MONITOR_SESSION_FREEZE, s->target, 0);
                 session_enter(s, SESSION_FREEZING);
         }
 }
@@ -362,7 +362,7 @@ static void note_frozen(struct session *s, const struct session_details *details
  * it was sent once it runs again. */
 static void thaw(struct session *s, const struct session_details *details)
 {
-        s->context->requests.freeze(s->context->requests.data, s->target, false);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_THAW, s->target, 0);
         session_enter(s, SESSION_IDLE);
 }
 

@@ -205,7 +205,7 @@ static int request(struct pool *p, size_t profile)
         for (size_t i = 0; i < SESSION_FDS; i++)
                 spare->fds[i] = -1;
         TAILQ_INSERT_TAIL(&p->spares, spare, link);
-        int r = p->requests.create(p->requests.data, (uint32_t)profile, &spare->serial);
+        int r = sandbox_request_new(&p->requests, MONITOR_SESSION_CREATE, profile, &spare->serial);
         if (r < 0)
                 spare_free(spare);
         return r;
@@ -254,7 +254,7 @@ static void spare_end(struct spare *spare)
         if (spare->readable)
                 event_del(spare->readable);
         spare->state = SPARE_ENDING;
-        p->requests.kill(p->requests.data, spare->target);
+        sandbox_request(&p->requests, MONITOR_SESSION_KILL, spare->target, 0);
 }
 
 /* The worker lives and has sent nothing. */

@@ -73,14 +73,13 @@ static int find_place(struct sessions *sessions, struct error *err)
 static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
 {
         struct sessions *sessions = data;
-        const struct sandbox_requests *requests = &sessions->context.requests;
-
         enum sandbox_offer offer = pool_take(sessions->pool, profile, ret);
         if (offer != SANDBOX_NONE)
                 return offer;
         int r = find_place(sessions, err);
         if (r > 0)
-                r = requests->create(requests->data, (uint32_t)profile, &ret->serial);
+                r = sandbox_request_new(&sessions->context.requests, MONITOR_SESSION_CREATE,
+                                        profile, &ret->serial);
         else if (r == 0)
                 return SANDBOX_NONE;
         return r < 0 ? r : SANDBOX_COMING;
@@ -315,26 +314,27 @@ static struct session *find_target(struct sessions *sessions, uint32_t target)
         return NULL;
 }
 
-int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
-                     const int fds[SESSION_FDS])
+static int take_started(struct sessions *sessions, const struct monitor_message *message)
 {
-        if (pool_started(sessions->pool, serial, target, fds))
+        uint32_t serial = message->asked.serial, target = message->event.target;
+
+        if (pool_started(sessions->pool, serial, target, message->fds))
                 return 0;
         struct session *session = find_awaiting(sessions, serial);
-        if (!session) {
-                for (int i = 0; i < SESSION_FDS; i++)
-                        close(fds[i]);
+        if (!session)
                 return -ENOENT;
-        }
         int profile = session_profile_in(session, sessions->context.config);
         if (profile >= 0)
                 pool_note_made(sessions->pool, (size_t)profile);
-        session_started(session, target, fds);
+        session_started(session, target, message->fds);
         return 0;
 }
 
-int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error)
+static int take_failure(struct sessions *sessions, const struct monitor_message *message)
 {
+        uint32_t serial = message->asked.serial;
+        const struct error *error = &message->event.error;
+
         if (pool_failed(sessions->pool, serial, error))
                 return 0;
         struct session *session = find_awaiting(sessions, serial);
@@ -344,96 +344,91 @@ int sessions_failed(struct sessions *sessions, uint32_t serial, const struct err
         return 0;
 }
 
-int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended)
+static int take_installer(struct sessions *sessions, const struct monitor_message *message)
 {
-        if (pool_ended(sessions->pool, target))
-                return 0;
-        struct session *session = find_target(sessions, target);
-        if (!session)
-                return -ENOENT;
-        session_ended(session, ended);
+        const struct monitor_event *event = &message->event;
+        bool has_failed = event->kind == MONITOR_FAILED;
+        uint32_t serial = message->asked.serial;
+        struct entry *entry;
+
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                if (has_failed
+                            ? install_failed(entry->session, serial, &event->error)
+                            : install_started(entry->session, serial, event->target, message->fds))
+                        return 0;
+        }
+        /* Its session has ended, or does not wait for it any more. */
+        if (!has_failed)
+                sandbox_request(&sessions->context.requests, MONITOR_UPSTREAM_STOP, event->target,
+                                0);
+        return -ENOENT;
+}
+
+/* An answer to a request about a session that exists. */
+static int take_answer(struct session *session, const struct monitor_message *message)
+{
+        bool has_failed = message->event.kind == MONITOR_FAILED;
+        uint32_t verb = message->asked.verb;
+
+        if (verb == MONITOR_SESSION_KEEP || verb == MONITOR_SESSION_KEEP_ASIDE)
+                copies_kept(session, has_failed ? &message->event.error : NULL);
+        else if (verb == MONITOR_SESSION_FREEZE && !has_failed)
+                session_frozen(session);
         return 0;
 }
 
-void sessions_frozen(struct sessions *sessions, uint32_t target)
+static int take_notice(struct session *session, const struct monitor_message *message)
 {
-        struct session *session = find_target(sessions, target);
+        const struct monitor_event *event = &message->event;
 
-        if (session)
-                session_dispatch(session, EVENT_FROZEN, NULL);
-}
-
-void sessions_kept(struct sessions *sessions, uint32_t target, const struct error *error)
-{
-        struct session *session = find_target(sessions, target);
-
-        if (session)
-                copies_kept(session, error);
-}
-
-void sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid)
-{
-        struct session *session = find_target(sessions, target);
-
-        if (session)
-                copies_gone(session, pid);
-}
-
-void sessions_counted(struct sessions *sessions, uint32_t target,
-                      const struct monitor_counted *counted)
-{
-        struct session *session = find_target(sessions, target);
-
-        if (session)
-                session_counted(session, counted);
-}
-
-void sessions_memory(struct sessions *sessions, uint32_t target, uint64_t bytes)
-{
-        struct session *session = find_target(sessions, target);
-
-        if (session)
-                meter_sample(&session->meter, bytes);
-}
-
-void sessions_installer_started(struct sessions *sessions, uint32_t serial, uint32_t instance,
-                                const int fds[3])
-{
-        const struct sandbox_requests *requests = &sessions->context.requests;
-        struct entry *entry;
-
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (install_started(entry->session, serial, instance, fds))
-                        return;
-        }
-        /* Its session has ended, or does not wait for it any more. */
-        for (int i = 0; i < 3; i++)
-                close(fds[i]);
-        requests->installer_stop(requests->data, instance);
-}
-
-void sessions_installer_failed(struct sessions *sessions, uint32_t serial,
-                               const struct error *error)
-{
-        struct entry *entry;
-
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (install_failed(entry->session, serial, error))
-                        return;
+        switch (event->kind) {
+        case MONITOR_SESSION_ENDED:
+                session_ended(session, &event->ended);
+                return 0;
+        case MONITOR_SESSION_CLEARED:
+                session_cleared(session, &event->ended, message->fds);
+                return 0;
+        case MONITOR_SESSION_GONE:
+                copies_gone(session, event->copy);
+                return 0;
+        case MONITOR_SESSION_COUNTED:
+                session_counted(session, &event->counted);
+                return 0;
+        case MONITOR_SESSION_MEMORY:
+                meter_sample(&session->meter, event->memory);
+                return 0;
+        default:
+                return -ENOENT;
         }
 }
 
-void sessions_cleared(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended,
-                      const int fds[SESSION_COUNTERS])
+static int take_event(struct sessions *sessions, const struct monitor_message *message)
 {
-        struct session *session = find_target(sessions, target);
+        const struct monitor_event *event = &message->event;
+        uint32_t verb = message->asked.verb;
 
-        if (session) {
-                session_cleared(session, ended, fds);
-                return;
-        }
-        for (int i = 0; i < SESSION_COUNTERS; i++)
-                close(fds[i]);
+        if (event->kind == MONITOR_SESSION_STARTED)
+                return take_started(sessions, message);
+        if (verb == MONITOR_SESSION_CREATE)
+                return take_failure(sessions, message);
+        if (verb == MONITOR_INSTALLER_START)
+                return take_installer(sessions, message);
+        if (event->kind == MONITOR_SESSION_ENDED && pool_ended(sessions->pool, event->target))
+                return 0;
+        struct session *session = find_target(sessions,
+                                              verb ? message->asked.target : event->target);
+        if (!session)
+                return -ENOENT;
+        return verb ? take_answer(session, message) : take_notice(session, message);
+}
+
+int sessions_event(struct sessions *sessions, const struct monitor_message *message)
+{
+        int r = take_event(sessions, message);
+
+        for (size_t i = 0; i < message->n_fds && r < 0; i++)
+                close(message->fds[i]);
+        return r;
 }
 
 /* ---- config and catalogue ---- */

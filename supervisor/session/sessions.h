@@ -43,29 +43,10 @@ bool sessions_is_live(struct sessions *sessions, const char *key);
 /* How many sessions of this principal have a sandbox or wait for one. */
 size_t sessions_live_of(const struct sessions *sessions, const char *principal);
 
-/* The monitor's answers. A failure with ESTALE means that the config was reloaded meanwhile: the
- * sandbox is requested again. Return -ENOENT for an unknown serial or target. sessions_started()
- * takes ownership of fds in any case. */
-int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
-                     const int fds[SESSION_FDS]);
-int sessions_failed(struct sessions *sessions, uint32_t serial, const struct error *error);
-int sessions_ended(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended);
-void sessions_frozen(struct sessions *sessions, uint32_t target);
-void sessions_kept(struct sessions *sessions, uint32_t target, const struct error *error);
-/* A copy has ended; pid: in the sandbox. */
-void sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid);
-void sessions_counted(struct sessions *sessions, uint32_t target,
-                      const struct monitor_counted *counted);
-void sessions_memory(struct sessions *sessions, uint32_t target, uint64_t bytes);
-/* Takes ownership of the descriptors. */
-void sessions_cleared(struct sessions *sessions, uint32_t target, const struct monitor_ended *ended,
-                      const int fds[SESSION_COUNTERS]);
-
-/* The answers to installer_start(). Take ownership of fds. */
-void sessions_installer_started(struct sessions *sessions, uint32_t serial, uint32_t instance,
-                                const int fds[3]);
-void sessions_installer_failed(struct sessions *sessions, uint32_t serial,
-                               const struct error *error);
+/* Handles an answer of the monitor or another of its events about sessions and installers. A failure with ESTALE
+ * means that the config was reloaded meanwhile: the sandbox is requested again. Takes ownership of the descriptors.
+ * Returns -ENOENT if nothing waits for it: no session has this serial or target. */
+int sessions_event(struct sessions *sessions, const struct monitor_message *message);
 
 /* Another config is valid from now on. Sessions that have a sandbox keep theirs. */
 void sessions_reload(struct sessions *sessions, struct config *config,

@@ -38,12 +38,12 @@ struct fake {
         int creates, interrupts, reminders, kills, freezes, thaws, keeps, restores, wakes,
                 rollbacks;
         int asides, drops;
-        uint32_t aside, dropped;               /* pids of the newest ones */
-        uint32_t copy;                         /* pid of the newest keep */
-        uint32_t instead[MONITOR_INSTEAD_MAX]; /* of it */
-        uint32_t restored;                     /* pid of the newest restore */
-        int counts;                            /* requests for the number of processes */
-        int looks;                             /* of these, those that want files in any case */
+        uint32_t aside, dropped;            /* pids of the newest ones */
+        uint32_t copy;                      /* pid of the newest keep */
+        uint32_t instead[INIT_INSTEAD_MAX]; /* of it */
+        uint32_t restored;                  /* pid of the newest restore */
+        int counts;                         /* requests for the number of processes */
+        int looks;                          /* of these, those that want files in any case */
         bool refuse_create;
         uint32_t profile;        /* of the newest request */
         uint32_t serial, target; /* newest */
@@ -53,96 +53,159 @@ struct fake {
         struct buffer in; /* frames that the worker got */
 };
 
-static inline int fake_create(void *data, uint32_t profile, uint32_t *serial)
+/* Counts a request, which must be as its row in rpc/monitor-messages.def says. */
+static inline int fake_request(void *data, const struct monitor_request *request, uint32_t *serial)
 {
         struct fake *f = data;
+        struct monitor_request sent = *request;
+        bool flag = request->number == 1;
 
-        if (f->refuse_create)
-                return -EPIPE;
-        f->creates++;
-        f->profile = profile;
-        *serial = ++f->serial;
-        return 0;
+        sent.serial = 1;
+        check_eq_int(monitor_request_check(&sent), 0);
+        if (request->verb != MONITOR_SESSION_CREATE)
+                check_eq_int(request->target, f->target);
+        switch (request->verb) {
+        case MONITOR_SESSION_CREATE:
+                if (f->refuse_create)
+                        return -EPIPE;
+                f->creates++;
+                f->profile = request->target;
+                *serial = ++f->serial;
+                return 0;
+        case MONITOR_SESSION_INTERRUPT:
+                *(flag ? &f->reminders : &f->interrupts) += 1;
+                return 0;
+        case MONITOR_SESSION_KILL:
+                f->kills++;
+                return 0;
+        case MONITOR_SESSION_FREEZE:
+                f->freezes++;
+                return 0;
+        case MONITOR_SESSION_THAW:
+                f->thaws++;
+                return 0;
+        case MONITOR_SESSION_KEEP:
+                f->copy = request->number;
+                memcpy(f->instead, request->instead, sizeof(f->instead));
+                f->keeps++;
+                return 0;
+        case MONITOR_SESSION_KEEP_ASIDE:
+                f->aside = request->number;
+                f->asides++;
+                return 0;
+        case MONITOR_SESSION_DROP:
+                f->dropped = request->number;
+                f->drops++;
+                return 0;
+        case MONITOR_SESSION_RESTORE:
+                f->restored = request->number;
+                f->restores++;
+                return 0;
+        case MONITOR_SESSION_WAKE:
+                f->wakes++;
+                f->rollbacks += flag;
+                return 0;
+        case MONITOR_SESSION_COUNT:
+                f->counts++;
+                f->looks += flag;
+                return 0;
+        default:
+                return -EOPNOTSUPP;
+        }
 }
 
-static inline void fake_interrupt(void *data, uint32_t target, bool reminds)
+/* An event of the monitor, as the link would pass it on: it must be as its row says. asked: the verb that it
+ * answers; 0: none. */
+static inline int fake_event(struct sessions *sessions, enum monitor_verb asked, uint32_t serial,
+                             const struct monitor_event *event, const int *fds, size_t n_fds)
 {
-        struct fake *f = data;
+        struct monitor_message message = {
+                .asked = {.verb = asked, .serial = serial, .target = event->target},
+                .event = *event,
+                .n_fds = n_fds};
 
-        check_eq_int(target, f->target);
-        *(reminds ? &f->reminders : &f->interrupts) += 1;
+        for (size_t i = 0; i < n_fds; i++)
+                message.fds[i] = fds[i];
+        check(monitor_event_check(&message.event, n_fds, &message.asked));
+        check_eq_int(monitor_message_owner(&message), MONITOR_FOR_SESSIONS);
+        return sessions_event(sessions, &message);
 }
 
-static inline void fake_kill(void *data, uint32_t target)
+static inline int fake_answer(struct sessions *sessions, enum monitor_verb asked, uint32_t serial,
+                              uint32_t target, const struct error *error)
 {
-        struct fake *f = data;
+        struct monitor_event event = {.kind = error ? MONITOR_FAILED : MONITOR_DONE,
+                                      .target = target};
 
-        check_eq_int(target, f->target);
-        f->kills++;
+        if (error)
+                event.error = *error;
+        return fake_event(sessions, asked, serial, &event, NULL, 0);
 }
 
-static inline void fake_freeze(void *data, uint32_t target, bool frozen)
+static inline int fake_notice(struct sessions *sessions, const struct monitor_event event)
 {
-        struct fake *f = data;
-
-        check_eq_int(target, f->target);
-        *(frozen ? &f->freezes : &f->thaws) += 1;
+        return fake_event(sessions, MONITOR_VERB_NONE, 0, &event, NULL, 0);
 }
 
-static inline void fake_keep(void *data, uint32_t target, uint32_t pid,
-                             const uint32_t instead[MONITOR_INSTEAD_MAX])
+static inline int sessions_started(struct sessions *sessions, uint32_t serial, uint32_t target,
+                                   const int fds[SESSION_FDS])
 {
-        struct fake *f = data;
+        const struct monitor_event event = {.kind = MONITOR_SESSION_STARTED, .target = target};
 
-        check_eq_int(target, f->target);
-        f->copy = pid;
-        memcpy(f->instead, instead, sizeof(f->instead));
-        f->keeps++;
+        return fake_event(sessions, MONITOR_SESSION_CREATE, serial, &event, fds, SESSION_FDS);
 }
 
-static inline void fake_keep_aside(void *data, uint32_t target, uint32_t pid)
+static inline int sessions_failed(struct sessions *sessions, uint32_t serial,
+                                  const struct error *error)
 {
-        struct fake *f = data;
-
-        check_eq_int(target, f->target);
-        f->aside = pid;
-        f->asides++;
+        return fake_answer(sessions, MONITOR_SESSION_CREATE, serial, 0, error);
 }
 
-static inline void fake_drop(void *data, uint32_t target, uint32_t pid)
+static inline int sessions_kept(struct sessions *sessions, uint32_t target,
+                                const struct error *error)
 {
-        struct fake *f = data;
-
-        check_eq_int(target, f->target);
-        f->dropped = pid;
-        f->drops++;
+        return fake_answer(sessions, MONITOR_SESSION_KEEP, 1, target, error);
 }
 
-static inline void fake_restore(void *data, uint32_t target, uint32_t pid)
+static inline int sessions_frozen(struct sessions *sessions, uint32_t target)
 {
-        struct fake *f = data;
-
-        check_eq_int(target, f->target);
-        f->restored = pid;
-        f->restores++;
+        return fake_answer(sessions, MONITOR_SESSION_FREEZE, 1, target, NULL);
 }
 
-static inline void fake_wake(void *data, uint32_t target, bool rolls_back)
+static inline int sessions_ended(struct sessions *sessions, uint32_t target,
+                                 const struct monitor_ended *ended)
 {
-        struct fake *f = data;
-
-        check_eq_int(target, f->target);
-        f->wakes++;
-        f->rollbacks += rolls_back;
+        return fake_notice(sessions, (struct monitor_event){MONITOR_SESSION_ENDED, 0, target,
+                                                            .ended = *ended});
 }
 
-static inline void fake_count(void *data, uint32_t target, bool looks)
+static inline int sessions_cleared(struct sessions *sessions, uint32_t target,
+                                   const struct monitor_ended *ended,
+                                   const int fds[SESSION_COUNTERS])
 {
-        struct fake *f = data;
+        const struct monitor_event event = {
+                .kind = MONITOR_SESSION_CLEARED, .target = target, .ended = *ended};
 
-        check_eq_int(target, f->target);
-        f->counts++;
-        f->looks += looks;
+        return fake_event(sessions, MONITOR_VERB_NONE, 0, &event, fds, SESSION_COUNTERS);
+}
+
+static inline int sessions_gone(struct sessions *sessions, uint32_t target, uint32_t pid)
+{
+        return fake_notice(sessions,
+                           (struct monitor_event){MONITOR_SESSION_GONE, 0, target, .copy = pid});
+}
+
+static inline int sessions_counted(struct sessions *sessions, uint32_t target,
+                                   const struct monitor_counted *counted)
+{
+        return fake_notice(sessions, (struct monitor_event){MONITOR_SESSION_COUNTED, 0, target,
+                                                            .counted = *counted});
+}
+
+static inline int sessions_memory(struct sessions *sessions, uint32_t target, uint64_t bytes)
+{
+        return fake_notice(sessions, (struct monitor_event){MONITOR_SESSION_MEMORY, 0, target,
+                                                            .memory = bytes});
 }
 
 static const struct monitor_hello fake_hello = {
@@ -150,17 +213,7 @@ static const struct monitor_hello fake_hello = {
 
 static inline void fake_open(struct fake *f)
 {
-        const struct sandbox_requests requests = {f,
-                                                  fake_create,
-                                                  fake_interrupt,
-                                                  fake_kill,
-                                                  fake_freeze,
-                                                  fake_keep,
-                                                  fake_keep_aside,
-                                                  fake_drop,
-                                                  fake_restore,
-                                                  fake_wake,
-                                                  .count = fake_count};
+        const struct sandbox_requests requests = {f, fake_request, NULL};
         struct error err = {};
 
         fake_clock_skip_idle(true);

@@ -27,127 +27,87 @@ struct world {
         char text[256];
 };
 
-static void on_started(void *data, uint32_t serial, uint32_t target, const int fds[SESSION_FDS])
+/* What each message is for, and its members. Descriptors are closed. */
+static void on_event(void *data, const struct monitor_message *message)
 {
+        const struct monitor_event *event = &message->event;
+        const struct monitor_request *asked = &message->asked;
+        bool has_failed = event->kind == MONITOR_FAILED;
         struct world *w = data;
 
-        w->started++;
-        w->serial = serial;
-        w->target = target;
-        for (int i = 0; i < SESSION_FDS; i++)
-                check_eq_int(close(fds[i]), 0);
-}
-
-static void on_failed(void *data, uint32_t serial, const struct error *error)
-{
-        struct world *w = data;
-
-        w->failed++;
-        w->failed_with = error->code;
-        w->serial = serial;
-        snprintf(w->text, sizeof(w->text), "%.200s", error->text);
-}
-
-static void on_ended(void *data, uint32_t target, const struct monitor_ended *ended)
-{
-        struct world *w = data;
-
-        w->ended++;
-        w->target = target;
-        check_eq_int(ended->wait_status, 9);
-}
-
-static void on_cleared(void *data, uint32_t target, const struct monitor_ended *ended,
-                       const int fds[SESSION_COUNTERS])
-{
-        struct world *w = data;
-
-        w->cleared++;
-        check_eq_int(target, 12);
-        check_eq_int(ended->wait_status, 11);
-        check_eq_int(ended->copy, 41);
-        for (int i = 0; i < SESSION_COUNTERS; i++)
-                check_eq_int(close(fds[i]), 0);
-}
-
-static void on_gone(void *data, uint32_t target, uint32_t pid)
-{
-        struct world *w = data;
-
-        w->gone++;
-        check_eq_int(target, 12);
-        check_eq_int(pid, 43);
-}
-
-static void on_counted(void *data, uint32_t target, const struct monitor_counted *counted)
-{
-        struct world *w = data;
-
-        check_eq_int(target, 12);
-        check_eq_int(counted->last_pid, 77);
-        check_eq_int(counted->own, 2);
-        w->counted++;
-}
-
-static void on_memory(void *data, uint32_t target, uint64_t bytes)
-{
-        struct world *w = data;
-
-        check_eq_int(target, 12);
-        check_eq_int(bytes, 5 << 20);
-        w->memories++;
-}
-
-static void on_kept(void *data, uint32_t target, const struct error *error)
-{
-        struct world *w = data;
-
-        check_eq_int(target, 12);
-        *(error ? &w->not_kept : &w->kept) += 1;
-}
-
-static void on_upstream_started(void *data, uint32_t index, uint32_t instance, const int fds[3])
-{
-        struct world *w = data;
-
-        w->upstreams_started++;
-        w->index = index;
-        w->target = instance;
-        for (int i = 0; i < 3; i++)
-                close(fds[i]);
-}
-
-static void on_upstream_failed(void *data, uint32_t index, const struct error *error)
-{
-        struct world *w = data;
-
-        w->upstreams_failed++;
-        w->index = index;
-}
-
-static void on_upstream_ended(void *data, uint32_t instance, int wait_status)
-{
-        struct world *w = data;
-
-        w->upstreams_ended++;
-        w->target = instance;
-        check_eq_int(wait_status, 256);
-}
-
-static void on_frozen(void *data, uint32_t target)
-{
-        struct world *w = data;
-
-        w->frozen++;
-        check_eq_int(target, 12);
-}
-
-static void on_limits(void *data, uint32_t facts)
-{
-        struct world *w = data;
-
-        w->limits++;
-        check_eq_int(facts, MONITOR_USAGE_CGROUP2);
+        for (size_t i = 0; i < message->n_fds; i++)
+                check_eq_int(close(message->fds[i]), 0);
+        check(monitor_message_owner(message) != MONITOR_FOR_LINK);
+        w->target = event->target;
+        w->serial = event->serial;
+        if (asked->verb) {
+                check_eq_int(asked->serial, event->serial);
+                w->index = asked->target;
+        }
+        if (has_failed) {
+                w->failed_with = event->error.code;
+                snprintf(w->text, sizeof(w->text), "%.200s", event->error.text);
+        }
+        switch (asked->verb) {
+        case MONITOR_SESSION_CREATE:
+                *(has_failed ? &w->failed : &w->started) += 1;
+                return;
+        case MONITOR_UPSTREAM_START:
+                check_eq_int(monitor_message_owner(message), MONITOR_FOR_SERVERS);
+                *(has_failed ? &w->upstreams_failed : &w->upstreams_started) += 1;
+                return;
+        case MONITOR_SESSION_FREEZE:
+                check_eq_int(asked->target, 12);
+                w->frozen += !has_failed;
+                return;
+        case MONITOR_SESSION_KEEP:
+                check_eq_int(asked->target, 12);
+                *(has_failed ? &w->not_kept : &w->kept) += 1;
+                return;
+        case MONITOR_VERB_NONE:
+                break;
+        default:
+                return;
+        }
+        switch (event->kind) {
+        case MONITOR_SESSION_ENDED:
+                w->ended++;
+                check_eq_int(event->ended.wait_status, 9);
+                return;
+        case MONITOR_SESSION_CLEARED:
+                w->cleared++;
+                check_eq_int(event->ended.wait_status, 11);
+                check_eq_int(event->ended.copy, 41);
+                check_eq_int(message->n_fds, SESSION_COUNTERS);
+                return;
+        case MONITOR_SESSION_GONE:
+                w->gone++;
+                check_eq_int(event->copy, 43);
+                return;
+        case MONITOR_SESSION_COUNTED:
+                w->counted++;
+                check_eq_int(event->counted.last_pid, 77);
+                check_eq_int(event->counted.own, 2);
+                return;
+        case MONITOR_SESSION_MEMORY:
+                w->memories++;
+                check_eq_int(event->memory, 5 << 20);
+                return;
+        case MONITOR_UPSTREAM_ENDED:
+                w->upstreams_ended++;
+                check_eq_int(event->wait_status, 256);
+                return;
+        case MONITOR_LIMITS:
+                w->limits++;
+                check_eq_int(event->target, MONITOR_USAGE_CGROUP2);
+                return;
+        case MONITOR_SESSION_NETWORK:
+                w->networks++;
+                check_eq_int(message->n_fds, 1);
+                return;
+        default:
+                check(false);
+        }
 }
 
 static void on_reloaded(void *data, const struct monitor_hello *hello,
@@ -162,15 +122,6 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 check_eq_int(close(files[i].fd), 0);
 }
 
-static void on_network(void *data, uint32_t target, int listener)
-{
-        struct world *w = data;
-
-        w->networks++;
-        w->target = target;
-        check_eq_int(close(listener), 0);
-}
-
 static void on_closed(void *data, const struct error *error)
 {
         struct world *w = data;
@@ -182,23 +133,7 @@ static void on_closed(void *data, const struct error *error)
 
 static void open_world(struct world *w)
 {
-        const struct link_events events = {w,
-                                           on_started,
-                                           on_failed,
-                                           on_ended,
-                                           on_cleared,
-                                           on_gone,
-                                           on_counted,
-                                           on_memory,
-                                           on_kept,
-                                           on_upstream_started,
-                                           on_upstream_failed,
-                                           on_upstream_ended,
-                                           on_frozen,
-                                           on_limits,
-                                           on_reloaded,
-                                           on_closed,
-                                           on_network};
+        const struct link_owner owner = {w, on_event, on_reloaded, on_closed};
         struct error err = {};
         int fds[2];
 
@@ -207,7 +142,7 @@ static void open_world(struct world *w)
         w->monitor = fds[0];
         w->broker = fds[1];
         w->base = event_base_new();
-        check_ok(link_new(&w->link, w->base, w->broker, 77, &events, &err));
+        check_ok(link_new(&w->link, w->base, w->broker, 77, &owner, &err));
 }
 
 static void close_world(struct world *w)
@@ -235,12 +170,18 @@ static void tell(struct world *w, struct monitor_event event, size_t n_fds)
         spin(w);
 }
 
+static int send_request(struct world *w, enum monitor_verb verb, uint32_t target, uint32_t *serial)
+{
+        return link_request(w->link, &(struct monitor_request){.verb = verb, .target = target},
+                            serial);
+}
+
 static uint32_t ask(struct world *w, enum monitor_verb verb, uint32_t target)
 {
         struct monitor_request request;
         uint32_t serial = 0;
 
-        check_eq_int(link_request(w->link, verb, target, &serial), 0);
+        check_eq_int(send_request(w, verb, target, &serial), 0);
         check_eq_int(recv(w->monitor, &request, sizeof(request), MSG_DONTWAIT), sizeof(request));
         check_eq_int(request.verb, verb);
         check_eq_int(request.serial, serial);
@@ -325,7 +266,7 @@ static void test_answers(void)
         spin(&w);
         check_eq_int(w.closed, 1);
         check(!w.broken);
-        check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
+        check_eq_int(send_request(&w, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
         close_world(&w);
 }
 
@@ -398,6 +339,74 @@ static void test_violations(void)
         int after = dup(0);
         close(after);
         check_eq_int(after, before);
+}
+
+/* Each pair of a request and an event: the event answers it only if its row says so. */
+static void test_every_pair(void)
+{
+        static const struct {
+                enum monitor_verb verb;
+                enum monitor_event_kind answer;
+        } requests[] = {
+#define MONITOR_REQUEST(name, owner, target, number, instead, answer, text)                        \
+        {MONITOR_##name, MONITOR_##answer},
+#include "rpc/monitor-messages.def"
+        };
+        static const size_t n_fds[] = {
+#define MONITOR_EVENT(name, legal, owner, target, fds, ...) [MONITOR_##name] = fds,
+#include "rpc/monitor-messages.def"
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+                for (uint32_t kind = 1; kind < MONITOR_EVENT_MAX; kind++) {
+                        for (size_t more = 0; more < 2; more++) {
+                                struct world w;
+                                open_world(&w);
+                                uint32_t serial = ask(&w, requests[i].verb, 12);
+                                tell(&w, (struct monitor_event){kind, serial, 12},
+                                     n_fds[kind] + more);
+                                bool allowed = more == 0 && (kind == requests[i].answer ||
+                                                             kind == MONITOR_FAILED);
+                                check_eq_int(w.closed, !allowed);
+                                check_eq_int(w.broken, !allowed);
+                                close_world(&w);
+                        }
+                }
+        }
+}
+
+/* The ranges of the members of requests. */
+static void test_requests(void)
+{
+        static const struct {
+                struct monitor_request request;
+                int result;
+        } cases[] = {
+                {{.verb = MONITOR_VERB_NONE, .serial = 1}, -EPROTO},
+                {{.verb = MONITOR_VERB_MAX, .serial = 1}, -EPROTO},
+                {{.verb = MONITOR_SESSION_KILL}, -EPROTO},
+                {{.verb = MONITOR_SESSION_KILL, .serial = 1}, 0},
+                {{.verb = MONITOR_SESSION_KILL, .serial = 1, .number = 1}, -EINVAL},
+                {{.verb = MONITOR_SESSION_KILL, .serial = 1, .instead = {2}}, -EINVAL},
+                {{.verb = MONITOR_SESSION_WAKE, .serial = 1, .number = 1}, 0},
+                {{.verb = MONITOR_SESSION_WAKE, .serial = 1, .number = 2}, -EINVAL},
+                {{.verb = MONITOR_SESSION_DROP, .serial = 1, .number = 2}, 0},
+                {{.verb = MONITOR_SESSION_DROP, .serial = 1, .number = 0}, -ESRCH},
+                {{.verb = MONITOR_SESSION_DROP, .serial = 1, .number = 1}, -ESRCH},
+                {{.verb = MONITOR_SESSION_DROP, .serial = 1, .number = 0x80000000}, -ESRCH},
+                {{.verb = MONITOR_SESSION_RESTORE, .serial = 1, .number = 0}, 0},
+                {{.verb = MONITOR_SESSION_RESTORE, .serial = 1, .number = 1}, -ESRCH},
+                {{.verb = MONITOR_SESSION_KEEP, .serial = 1, .number = 2, .instead = {0, 3}}, 0},
+                {{.verb = MONITOR_SESSION_KEEP, .serial = 1, .number = 2, .instead = {1, 3}},
+                 -ESRCH},
+                {{.verb = MONITOR_SESSION_KEEP_ASIDE, .serial = 1, .number = 2, .instead = {0, 3}},
+                 -EINVAL},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+                check_eq_int(monitor_request_check(&cases[i].request), cases[i].result);
+        check_eq_str(monitor_verb_name(MONITOR_SESSION_DROP), "SESSION_DROP");
+        check_eq_str(monitor_event_name(MONITOR_EVENT_MAX), "?");
 }
 
 static struct monitor_event greeting(uint32_t generation, uint32_t files)
@@ -505,12 +514,12 @@ static void test_cannot_send(void)
         int connected = dup(w.broker), unconnected = socket(AF_UNIX, SOCK_SEQPACKET, 0);
         check(connected >= 0 && unconnected >= 0);
         check_eq_int(dup2(unconnected, w.broker), w.broker);
-        check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), 0);
+        check_eq_int(send_request(&w, MONITOR_SESSION_CREATE, 0, NULL), 0);
         check_eq_int(w.closed, 0); /* the caller is in the middle of something */
         spin(&w);
         check_eq_int(w.closed, 1);
         check_eq_str(w.text, "write to the monitor: Transport endpoint is not connected");
-        check_eq_int(link_request(w.link, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
+        check_eq_int(send_request(&w, MONITOR_SESSION_CREATE, 0, NULL), -EPIPE);
         close(connected);
         close(unconnected);
         close_world(&w);
@@ -585,6 +594,8 @@ int main(void)
         run(test_limits);
         run(test_network);
         run(test_violations);
+        run(test_every_pair);
+        run(test_requests);
         run(test_reload);
         run(test_reload_out_of_order);
         run(test_short_message);

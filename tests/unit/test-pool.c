@@ -25,28 +25,22 @@ struct world {
         } sandbox[SANDBOXES]; /* by target, which is the serial */
 };
 
-static int on_create(void *data, uint32_t profile, uint32_t *serial)
+static int on_request(void *data, const struct monitor_request *request, uint32_t *serial)
 {
         struct world *w = data;
+        uint32_t target = request->target;
 
-        if (w->refuse)
+        if (request->verb == MONITOR_SESSION_CREATE && !w->refuse) {
+                w->profile = target;
+                *serial = (uint32_t)++w->creates;
+        } else if (request->verb == MONITOR_SESSION_KILL) {
+                check(target > 0 && target < SANDBOXES);
+                w->kills++;
+                w->sandbox[target].killed = true;
+        } else if (request->verb != MONITOR_SESSION_INTERRUPT) {
                 return -EPIPE;
-        w->profile = profile;
-        *serial = (uint32_t)++w->creates;
+        }
         return 0;
-}
-
-static void on_interrupt(void *data, uint32_t target, bool reminds)
-{
-}
-
-static void on_kill(void *data, uint32_t target)
-{
-        struct world *w = data;
-
-        check(target > 0 && target < SANDBOXES);
-        w->kills++;
-        w->sandbox[target].killed = true;
 }
 
 /* Runs the loop for a time of the fake clock, a millisecond in each turn. */
@@ -84,7 +78,7 @@ enum { LONG_MS = POOL_FIRST_MS + POOL_PATIENCE_MS + 50 };
 
 static void open_world(struct world *w, const char *config, uint32_t sessions_max)
 {
-        const struct sandbox_requests requests = {w, on_create, on_interrupt, on_kill, NULL};
+        const struct sandbox_requests requests = {w, on_request, NULL};
         struct error err = {};
 
         *w = (struct world){};
@@ -471,7 +465,7 @@ static void on_place_free(void *data)
 static void test_patience(void)
 {
         struct world w = {.base = event_base_new(), .config = fake_config("{}")};
-        const struct sandbox_requests requests = {&w, on_create, on_interrupt, on_kill, NULL};
+        const struct sandbox_requests requests = {&w, on_request, NULL};
         const struct pool_owner owner = {&w, on_place_free};
         struct error err = {};
         struct pool *pool;

@@ -23,56 +23,21 @@ struct world {
         enum session_state told; /* by state_changed() */
 };
 
-static void on_interrupt(void *data, uint32_t target, bool reminds)
-{
-        check_eq_int(target, TARGET);
-}
-
-static void on_kill(void *data, uint32_t target)
+static int on_request(void *data, const struct monitor_request *request, uint32_t *serial)
 {
         struct world *w = data;
 
-        check_eq_int(target, TARGET);
-        w->kills++;
-}
-
-static void on_freeze(void *data, uint32_t target, bool frozen)
-{
-        struct world *w = data;
-
-        check_eq_int(target, TARGET);
-        *(frozen ? &w->freezes : &w->thaws) += 1;
-}
-
-static void on_keep(void *data, uint32_t target, uint32_t pid,
-                    const uint32_t instead[MONITOR_INSTEAD_MAX])
-{
-        struct world *w = data;
-
-        check_eq_int(target, TARGET);
-        check_eq_int(pid, 77);
-        w->keeps++;
-}
-
-static void on_restore(void *data, uint32_t target, uint32_t pid)
-{
-        struct world *w = data;
-
-        check_eq_int(target, TARGET);
-        w->restores++;
-}
-
-static void on_drop(void *data, uint32_t target, uint32_t pid)
-{
-        check_eq_int(target, TARGET);
-}
-
-static void on_wake(void *data, uint32_t target, bool rolls_back)
-{
-        struct world *w = data;
-
-        check_eq_int(target, TARGET);
-        w->wakes++;
+        check_eq_int(request->target, TARGET);
+        w->kills += request->verb == MONITOR_SESSION_KILL;
+        w->freezes += request->verb == MONITOR_SESSION_FREEZE;
+        w->thaws += request->verb == MONITOR_SESSION_THAW;
+        w->restores += request->verb == MONITOR_SESSION_RESTORE;
+        w->wakes += request->verb == MONITOR_SESSION_WAKE;
+        if (request->verb == MONITOR_SESSION_KEEP) {
+                check_eq_int(request->number, 77);
+                w->keeps++;
+        }
+        return request->verb == MONITOR_SESSION_COUNT ? -EOPNOTSUPP : 0;
 }
 
 static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
@@ -147,8 +112,7 @@ static void open_world(struct world *w)
                 .base = event_base_new(),
                 .config = config_new(),
                 .hello = {.usage = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
-                .requests = {w, NULL, on_interrupt, on_kill, on_freeze, on_keep, NULL, on_drop,
-                             on_restore, on_wake},
+                .requests = {w, on_request, NULL},
                 .tools = fake_tool_provider,
                 .owner = {w, get_sandbox, state_changed},
         };

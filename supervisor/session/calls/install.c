@@ -65,7 +65,7 @@ static void install_free(struct install *i)
         free_event(i->again);
         free_event(i->deadline);
         if (i->instance)
-                requests->installer_stop(requests->data, i->instance);
+                sandbox_request(requests, MONITOR_UPSTREAM_STOP, i->instance, 0);
         fd_close_many(i->fds, ARRAY_SIZE(i->fds));
         buffer_done(&i->request);
         lines_done(&i->answer);
@@ -195,7 +195,7 @@ static int ask_monitor(struct install *i, struct error *err)
         int profile = config_find_profile(context->config, i->session->profile->name, err);
         if (profile < 0)
                 return profile;
-        int r = requests->installer_start(requests->data, (uint32_t)profile, &i->serial);
+        int r = sandbox_request_new(requests, MONITOR_INSTALLER_START, (size_t)profile, &i->serial);
         return r < 0 ? error_errno(err, -r, "start the installer") : 0;
 }
 

@@ -41,7 +41,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 static void request_interrupt(struct session *s, bool reminds)
 {
         s->is_reminded = reminds;
-        s->context->requests.interrupt(s->context->requests.data, s->target, reminds);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_INTERRUPT, s->target, reminds);
 }
 
 /* The worker was interrupted, and its cell has not ended yet. */
@@ -129,5 +129,5 @@ void session_kill_sandbox(struct session *s, enum session_end end, const char *w
         s->end = end;
         snprintf(s->why, sizeof(s->why), "%s", why);
         session_enter(s, SESSION_KILLING);
-        s->context->requests.kill(s->context->requests.data, s->target);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_KILL, s->target, 0);
 }

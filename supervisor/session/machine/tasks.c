@@ -36,12 +36,12 @@ static void ask(struct session *s, uint64_t cell, bool scans)
 {
         struct session_tasks *t = &s->tasks;
 
-        if (s->single || !s->context->requests.count)
+        if (s->single ||
+            sandbox_request(&s->context->requests, MONITOR_SESSION_COUNT, s->target, scans) < 0)
                 return;
         t->is_asked = true;
         t->asked_us = clock_us();
         t->asked_for = cell;
-        s->context->requests.count(s->context->requests.data, s->target, scans);
 }
 
 void tasks_note_cell(struct session *s, const struct cell *cell)

@@ -92,7 +92,7 @@ static void drop(struct session *s, struct copy *copy)
 {
         if (!copy)
                 return;
-        s->context->requests.drop(s->context->requests.data, s->target, copy->pid);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_DROP, s->target, copy->pid);
         copies_forget(s, copy);
 }
 

@@ -295,7 +295,7 @@ static void offer(struct session *s)
         memset(copies->instead, 0, sizeof(copies->instead));
         copies->is_offered = true;
         if (copies->asked.of_block) {
-                requests->keep_aside(requests->data, s->target, copies->asked.pid);
+                sandbox_request(requests, MONITOR_SESSION_KEEP_ASIDE, s->target, copies->asked.pid);
                 return;
         }
         for (size_t i = 0; i < copies->n; i++) {
@@ -306,7 +306,10 @@ static void offer(struct session *s)
                 else if (strcmp(copies->list[i].name, copies->asked.name) == 0)
                         copies->instead[1] = copies->list[i].pid;
         }
-        requests->keep(requests->data, s->target, copies->asked.pid, copies->instead);
+        struct monitor_request request = {
+                .verb = MONITOR_SESSION_KEEP, .target = s->target, .number = copies->asked.pid};
+        memcpy(request.instead, copies->instead, sizeof(request.instead));
+        requests->send(requests->data, &request, NULL);
 }
 
 static void add(struct session *s)

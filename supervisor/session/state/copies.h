@@ -57,7 +57,7 @@ struct copies {
         size_t n;
         struct copy asked; /* by the last KEEP: its id is 0 if there was none */
         const struct copy_requester *requester;
-        uint32_t instead[MONITOR_INSTEAD_MAX]; /* pids of those that it replaces; 0: none */
+        uint32_t instead[INIT_INSTEAD_MAX]; /* pids of those that it replaces; 0: none */
         uint64_t state_of;        /* the cell at whose end the variables are what they are */
         uint64_t asked_after;     /* number of the last cell as KEEP was sent */
         bool is_awaited;          /* the worker's answer */

@@ -26,7 +26,7 @@ bool restore_newest(struct session *s)
         if (!copies_newest(s))
                 return false;
         session_enter(s, SESSION_RESTORING);
-        s->context->requests.restore(s->context->requests.data, s->target, 0);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_RESTORE, s->target, 0);
         return true;
 }
 
@@ -39,7 +39,7 @@ void restore_go_back(struct session *s, const struct session_details *details)
         session_thaw(s);
         session_pause_cell(s);
         session_enter(s, SESSION_RESTORING);
-        s->context->requests.restore(s->context->requests.data, s->target, copy->pid);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_RESTORE, s->target, copy->pid);
 }
 
 /* Continues the cell in which undo() was called, or which the owner tried to end. */
@@ -170,7 +170,8 @@ void restore_take_cleared(struct session *s, const struct session_details *detai
         }
         s->copies->rolls_back = transaction_is_rolling_back(s);
         session_enter(s, SESSION_WAKING);
-        s->context->requests.wake(s->context->requests.data, s->target, s->copies->rolls_back);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_WAKE, s->target,
+                        s->copies->rolls_back);
 }
 
 /* "restored to the end of cell 7: its variables; …" */
@@ -234,7 +235,7 @@ static void take_block(struct session *s)
         s->copies->back = BACK_NOT;
         session_resume_cell(s);
         if (again)
-                s->context->requests.interrupt(s->context->requests.data, s->target, false);
+                sandbox_request(&s->context->requests, MONITOR_SESSION_INTERRUPT, s->target, false);
 }
 
 /* Another copy of the same state is made at once, to replace the one that was woken: a cell that waits

@@ -98,7 +98,7 @@ bool transaction_roll_back(struct session *s, struct cell *cell)
         /* Answers that come now are not used: the calls count as in doubt. */
         calls_drop_all(s);
         session_enter(s, SESSION_RESTORING);
-        s->context->requests.restore(s->context->requests.data, s->target, copy->pid);
+        sandbox_request(&s->context->requests, MONITOR_SESSION_RESTORE, s->target, copy->pid);
         return true;
 }
 
