@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/json.h"
 
 void json_out_fail(struct json_out *out, int error)
@@ -183,6 +184,20 @@ void json_out_bytes(struct json_out *out, const char *key, const char *bytes, si
 void json_out_text(struct json_out *out, const char *key, const char *text)
 {
         json_out_string(out, key, text, strlen(text));
+}
+
+void json_out_base64(struct json_out *out, const char *key, const void *bytes, size_t n)
+{
+        int r;
+
+        if (!put_key(out, key))
+                return;
+        r = buffer_append(out->to, "\"", 1);
+        if (r == 0)
+                r = base64_append(out->to, bytes, n);
+        if (r == 0)
+                r = buffer_append(out->to, "\"", 1);
+        note(out, r);
 }
 
 void json_out_int(struct json_out *out, const char *key, int64_t number)

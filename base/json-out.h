@@ -45,6 +45,7 @@ void json_out_string(struct json_out *out, const char *key, const char *text, si
 /* As json_append_bytes(). */
 void json_out_bytes(struct json_out *out, const char *key, const char *bytes, size_t n);
 void json_out_text(struct json_out *out, const char *key, const char *text);
+void json_out_base64(struct json_out *out, const char *key, const void *bytes, size_t n);
 void json_out_int(struct json_out *out, const char *key, int64_t number);
 void json_out_bool(struct json_out *out, const char *key, bool value);
 

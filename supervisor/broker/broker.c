@@ -23,21 +23,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/config-text.h"
+#include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
 
 enum { LONG_TURN_US = 5000 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
-
-static const struct broker_mode *const modes[] = {
-        [MODE_MCP] = &broker_mode_mcp,
-        [MODE_RUN] = &broker_mode_run,
-        [MODE_TOOLS] = &broker_mode_tools,
-        [MODE_SERVE] = &broker_mode_serve,
-};
 
 void broker_end(struct broker *broker, int status)
 {
@@ -347,8 +340,10 @@ static int make_parts(struct broker *broker, struct error *err)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
                                  &tools, &requests, err);
         if (r >= 0 && broker->options.control_fd >= 0)
-                r = control_new(&broker->control, broker->base, broker->options.control_fd,
-                                broker->sessions, broker->network, err);
+                r = control_new(
+                        &broker->control, broker->options.control_fd,
+                        &(struct control_context){broker->base, broker->sessions, broker->network},
+                        control_methods, err);
         return r < 0 ? r : broker->mode->start(broker, err);
 }
 
@@ -398,12 +393,13 @@ static int run_loop(struct broker *broker)
         return r;
 }
 
-static int take_options(char *const *argv, struct options *o, struct error *err)
+static int take_options(const struct broker_mode *const *modes, char *const *argv,
+                        struct options *o, struct error *err)
 {
         options_init(o);
         o->code_name = "<code>";
         o->mode = options_mode(argv[0]);
-        if (o->mode >= ARRAY_SIZE(modes))
+        if (o->mode >= MODE_MAX || !modes[o->mode])
                 return error_set(err, EINVAL, "broker: mcp, serve, run or tools is needed");
         if (options_parse(argv + 1, PROGRAM_BROKER, o, err) < 0)
                 return error_context(err, "broker");
@@ -414,10 +410,11 @@ static int take_options(char *const *argv, struct options *o, struct error *err)
         return 0;
 }
 
-static int run(struct broker *broker, char *const *argv, struct error *err)
+static int run(struct broker *broker, const struct broker_mode *const *modes, char *const *argv,
+               struct error *err)
 {
         const struct options *o = &broker->options;
-        int r = take_options(argv, &broker->options, err);
+        int r = take_options(modes, argv, &broker->options, err);
 
         if (r < 0)
                 return r;
@@ -436,14 +433,14 @@ static int run(struct broker *broker, char *const *argv, struct error *err)
         return r < 0 ? error_set(err, EIO, "the broker cannot go on without its event loop") : 0;
 }
 
-int broker_main(int argc, char **argv)
+int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv)
 {
         struct broker broker = {.state_dir = -1,
                                 .egress = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}}};
         struct error err = {};
 
         hold_signals();
-        if (run(&broker, argv + (argc > 0), &err) < 0) {
+        if (run(&broker, modes, argv + (argc > 0), &err) < 0) {
                 log_error("%s", err.text);
                 broker.status = broker.status ? broker.status : status_of_failure(&broker);
         }

@@ -8,5 +8,59 @@
  */
 #pragma once
 
-/* Returns the exit status. */
-int broker_main(int argc, char **argv);
+#include <event2/event.h>
+
+#include "base/error.h"
+#include "policy/config/config.h"
+#include "supervisor/broker/control.h"
+#include "supervisor/broker/egress-process.h"
+#include "supervisor/broker/link.h"
+#include "supervisor/broker/network.h"
+#include "supervisor/broker/tool-provider.h"
+#include "supervisor/hub/hub.h"
+#include "supervisor/options/options.h"
+#include "supervisor/session/sessions.h"
+
+struct broker;
+
+/* The functions of `cloister mcp`, `serve`, `run` or `tools`. */
+struct broker_mode {
+        int (*start)(struct broker *broker, struct error *err);
+        void (*stop)(struct broker *broker); /* after the loop; the sessions still exist */
+        /* On SIGINT; NULL: the loop ends. */
+        void (*interrupted)(struct broker *broker);
+        void (*catalogue_changed)(struct broker *broker);
+        /* After hub and sessions have taken another config. */
+        void (*config_changed)(struct broker *broker, const struct config *config);
+        /* A server asks the owner's client for something; NULL: there is none (hub.h). */
+        int (*ask)(struct broker *broker, struct client_ask *ask, struct error *err);
+        /* A server says that a page is done; NULL: there is no client (hub.h). */
+        void (*page_done)(struct broker *broker, const char *server, const char *id, size_t n);
+        void (*free)(struct broker *broker); /* after the sessions were freed */
+};
+
+struct broker {
+        const struct broker_mode *mode;
+        struct options options;
+        struct config *config;
+        struct monitor_hello hello;
+        int state_dir;
+        struct event_base *base;
+        struct link *link;
+        struct hub *hub;
+        struct sessions *sessions;
+        struct network *network;
+        struct egress_process egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
+        size_t n_egress;
+        struct control *control;
+        struct event *signals[3];
+        int status;      /* the exit status */
+        bool no_sandbox; /* the last request for one failed: this machine refuses a step */
+        void *data;      /* of the mode */
+};
+
+/* Ends the loop with this exit status. */
+void broker_end(struct broker *broker, int status);
+
+/* modes: by enum mode; NULL: not a mode of the broker. Returns the exit status. */
+int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv);

@@ -4,22 +4,22 @@
  * It is a cell like those of the client, in the same queue, with the same limits. Its output is passed on as it comes; while
  * the owner's program does not read, the session's output is not read either, which slows the code down until its timeout.
  */
+#include "supervisor/broker/control-exec.h"
+
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "rpc/background.h"
-#include "supervisor/broker/control-internal.h"
+#include "supervisor/broker/control-session.h"
 #include "supervisor/broker/exit-code.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/machine/queue.h"
-#include "supervisor/session/session.h"
 #include "supervisor/session/status.h"
 
 enum {
@@ -102,14 +102,17 @@ static const struct control_work work = {stop, drained, free_task};
 
 static int append_output(struct buffer *line, enum cell_stream stream, const char *bytes, size_t n)
 {
-        int r = buffer_printf(
-                line,
-                "{\"jsonrpc\":\"2.0\",\"method\":\"output\",\"params\":{\"stream\":\"%s\",\"data\":\"",
-                stream == CELL_STDOUT ? "stdout" : "stderr");
+        struct json_out out = {.to = line};
 
-        if (r >= 0)
-                r = base64_append(line, bytes, n);
-        return r < 0 ? r : buffer_append_text(line, "\"}}\n");
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "jsonrpc", "2.0");
+        json_out_text(&out, "method", "output");
+        json_out_begin(&out, "params", '{');
+        json_out_text(&out, "stream", stream == CELL_STDOUT ? "stdout" : "stderr");
+        json_out_base64(&out, "data", bytes, n);
+        json_out_end(&out, '}');
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append(line, "\n", 1);
 }
 
 static void on_relief(evutil_socket_t fd, short what, void *data)
@@ -126,7 +129,8 @@ static void pause_output(struct exec *exec)
 
         session_pause_output(exec->session, true);
         if (!exec->relief)
-                exec->relief = evtimer_new(control_base(exec->task.control), on_relief, exec);
+                exec->relief = evtimer_new(control_context(exec->task.control)->base, on_relief,
+                                           exec);
         if (exec->relief)
                 evtimer_add(exec->relief, &left);
 }
@@ -278,7 +282,7 @@ static void answer(struct exec *exec, struct cell_outcome *outcome)
         cell_outcome_move(&a->outcome, outcome);
         exec->answer = a;
         if (is_large) {
-                background_start(&a->job, &kind, control_base(exec->task.control));
+                background_start(&a->job, &kind, control_context(exec->task.control)->base);
                 return;
         }
         make_answer(&a->job);
@@ -294,8 +298,8 @@ static void answer_busy(struct exec *exec)
         struct json_out out = {.to = &line};
         struct error err = {};
 
-        session_describe_running(sessions_find(control_sessions(exec->task.control), exec->key),
-                                 &running);
+        session_describe_running(
+                sessions_find(control_context(exec->task.control)->sessions, exec->key), &running);
         int r = result_render_busy(&running, "the session runs other code; nothing was run",
                                    exec->key, &result);
         json_out_begin(&out, NULL, '{');
@@ -359,7 +363,7 @@ static int take_number(yyjson_val *params, const char *key, int64_t most, int64_
 static int take_timeout(struct control *control, yyjson_val *params, int64_t *ret,
                         struct error *err)
 {
-        const struct config *config = sessions_config(control_sessions(control));
+        const struct config *config = sessions_config(control_context(control)->sessions);
         int64_t most = config->cell_timeout_max_ms;
 
         *ret = config->cell_timeout_ms;
@@ -371,15 +375,6 @@ static int take_timeout(struct control *control, yyjson_val *params, int64_t *re
         return r;
 }
 
-static int check_room(const struct control *control, struct error *err)
-{
-        if (control_n_tasks(control) < CONTROL_TASKS_MAX)
-                return 0;
-        return error_set(err, EBUSY,
-                         "%d commands of yours are under way in this server: wait for one to end",
-                         CONTROL_TASKS_MAX);
-}
-
 /* Queues the cell. The exec is begun, or freed. */
 static int start(struct exec *exec, struct control_client *client, struct control *control,
                  struct cell_request *cell, struct jsonrpc_message *request, struct error *err)
@@ -387,7 +382,7 @@ static int start(struct exec *exec, struct control_client *client, struct contro
         cell->done = on_done;
         cell->is_owners = true;
         cell->data = exec;
-        int r = sessions_run(control_sessions(control), exec->key, cell, &exec->cell, err);
+        int r = sessions_run(control_context(control)->sessions, exec->key, cell, &exec->cell, err);
         if (r < 0) {
                 exec_free(exec);
                 return r;
@@ -442,7 +437,7 @@ int control_exec(struct control_client *client, struct control *control,
 {
         struct exec_params p = {};
 
-        int r = check_room(control, err);
+        int r = control_check_room(control, err);
         if (r >= 0)
                 r = take_params(control, request->params, &p, err);
         if (r < 0)
@@ -471,7 +466,7 @@ int control_exec(struct control_client *client, struct control *control,
         if (r < 0 || !p.is_waited)
                 return r;
         const struct timeval wait = clock_timeval_ms((uint64_t)p.wait_ms);
-        exec->patience = evtimer_new(control_base(control), on_patience, exec);
+        exec->patience = evtimer_new(control_context(control)->base, on_patience, exec);
         if (exec->patience)
                 evtimer_add(exec->patience, &wait);
         return 0;
@@ -484,16 +479,18 @@ static void on_probed(void *data, struct cell *cell)
         struct exec *exec = data;
         _cleanup_buffer_ struct buffer line = BUFFER_INIT(2 * PROBE_MAX);
         yyjson_val *answer = yyjson_obj_get(cell->outcome.value, "json");
+        struct json_out out = {.to = &line};
         struct error err = {};
 
         exec->cell = NULL;
         exec->session = NULL;
-        int r = buffer_append_text(&line, "{\"answer\":");
-        if (r >= 0)
-                r = answer ? json_append(&line, answer) : buffer_append_text(&line, "null");
-        if (r >= 0)
-                r = buffer_append_text(&line, "}");
-        if (cell->outcome.status == CELL_OK && r >= 0) {
+        json_out_begin(&out, NULL, '{');
+        if (answer)
+                json_out_value(&out, "answer", answer);
+        else
+                json_out_raw(&out, "answer", "null", 4);
+        json_out_end(&out, '}');
+        if (cell->outcome.status == CELL_OK && out.error == 0) {
                 control_task_answer(&exec->task, &line);
         } else {
                 error_set(&err, EBUSY, "the session did not answer: %s", cell->outcome.why);
@@ -510,7 +507,7 @@ int control_probe(struct control_client *client, struct control *control,
         struct session *session;
         const char *key;
 
-        int r = check_room(control, err);
+        int r = control_check_room(control, err);
         if (r >= 0)
                 r = control_session(control, request->params, &key, &session, err);
         if (r < 0)

@@ -1,4 +1,6 @@
 /* Files of /workspace for the server's owner (`cloister cp`), a piece at a time. */
+#include "supervisor/broker/control-files.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +8,7 @@
 #include "base/base64.h"
 #include "base/file-path.h"
 #include "base/json-out.h"
-#include "supervisor/broker/control-internal.h"
+#include "supervisor/broker/control-session.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/machine/owner.h"
 
@@ -50,12 +52,9 @@ static int begin(struct control *control, yyjson_val *params, struct session **s
 {
         const char *key;
 
-        if (control_n_tasks(control) >= CONTROL_TASKS_MAX)
-                return error_set(
-                        err, EBUSY,
-                        "%d commands of yours are under way in this server: wait for one to end",
-                        CONTROL_TASKS_MAX);
-        int r = control_session(control, params, &key, session, err);
+        int r = control_check_room(control, err);
+        if (r >= 0)
+                r = control_session(control, params, &key, session, err);
         if (r < 0)
                 return r;
         struct file_task *task = calloc(1, sizeof(*task));
@@ -136,22 +135,17 @@ int control_list_files(struct control_client *client, struct control *control,
 static void on_piece(void *data, const struct file_answer *answer, const struct error *error)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(4 * FILES_CHUNK);
-        int r = 0;
+        struct json_out out = {.to = &result};
 
         if (!error) {
-                r = buffer_printf(&result, "{\"size\":%llu,\"eof\":%s,\"version\":",
-                                  (unsigned long long)answer->size, answer->eof ? "true" : "false");
-                if (r >= 0)
-                        r = json_append_string(&result, answer->version, strlen(answer->version));
-                if (r >= 0)
-                        r = buffer_append_text(&result, ",\"data\":\"");
-                if (r >= 0)
-                        r = base64_append(&result, buffer_bytes(&answer->data),
-                                          answer->data.length);
-                if (r >= 0)
-                        r = buffer_append_text(&result, "\"}");
+                json_out_begin(&out, NULL, '{');
+                json_out_int(&out, "size", (int64_t)answer->size);
+                json_out_bool(&out, "eof", answer->eof);
+                json_out_text(&out, "version", answer->version);
+                json_out_base64(&out, "data", buffer_bytes(&answer->data), answer->data.length);
+                json_out_end(&out, '}');
         }
-        end(data, r, &result, error);
+        end(data, out.error, &result, error);
 }
 
 int control_get_file(struct control_client *client, struct control *control,
@@ -177,7 +171,8 @@ static void on_put(void *data, const struct file_answer *answer, const struct er
 {
         struct file_task *task = data;
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(16);
-        struct session *session = sessions_find(control_sessions(task->task.control), task->key);
+        struct session *session = sessions_find(control_context(task->task.control)->sessions,
+                                                task->key);
 
         if (!error && task->to[0] && session)
                 session_note_file(session, task->to);

@@ -1,4 +1,6 @@
 /* The control socket: clients, and requests that are answered at once. */
+#include "supervisor/broker/control.h"
+
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -11,10 +13,6 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
-#include "supervisor/broker/control-internal.h"
-#include "supervisor/broker/network.h"
-#include "supervisor/session/machine/session-state.h"
-#include "supervisor/session/status.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
@@ -28,9 +26,8 @@ struct control_client {
 };
 
 struct control {
-        struct event_base *base;
-        struct sessions *sessions;
-        const struct network *network;
+        struct control_context context;
+        const struct control_method *methods;
         int listener;
         struct event *readable;
         LIST_HEAD(, control_client) clients;
@@ -59,19 +56,18 @@ static void client_free(struct control_client *client)
 
 /* ---- requests that are answered later ---- */
 
-struct sessions *control_sessions(const struct control *control)
+const struct control_context *control_context(const struct control *control)
 {
-        return control->sessions;
+        return &control->context;
 }
 
-struct event_base *control_base(const struct control *control)
+int control_check_room(const struct control *control, struct error *err)
 {
-        return control->base;
-}
-
-size_t control_n_tasks(const struct control *control)
-{
-        return control->n_tasks;
+        if (control->n_tasks < CONTROL_TASKS_MAX)
+                return 0;
+        return error_set(err, EBUSY,
+                         "%d commands of yours are under way in this server: wait for one to end",
+                         CONTROL_TASKS_MAX);
 }
 
 void control_task_begin(struct control_client *client, struct control_task *task,
@@ -144,105 +140,7 @@ void control_task_refuse(struct control_task *task, const struct error *error)
         control_task_end(task);
 }
 
-int control_session(struct control *control, yyjson_val *params, const char **key,
-                    struct session **ret, struct error *err)
-{
-        size_t n = 0;
-        const char *name = json_string(params, "name", &n);
-
-        if (!name || !session_key_valid(name, n))
-                return error_set(err, EINVAL, "name: a session's name is needed");
-        struct session *session = sessions_find(control->sessions, name);
-        if (!session || session_state(session) == SESSION_NONE)
-                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
-        if (session_is_single(session))
-                return error_set(err, ENOENT,
-                                 "session \"%s\" runs a published tool, and ends with it", name);
-        if (key)
-                *key = name;
-        *ret = session;
-        return 0;
-}
-
-/* ---- requests that are answered at once ---- */
-
-static int answer_list(struct control *control, yyjson_val *params, struct buffer *result,
-                       struct error *err)
-{
-        struct sessions_count count;
-
-        sessions_count(control->sessions, &count);
-        int r = buffer_printf(
-                result,
-                "{\"sessions_max\":%zu,\"ready\":%zu,\"network\":\"%s\",\"sessions\":", count.max,
-                count.spares_ready, control->network ? network_state(control->network) : "none");
-        if (r >= 0)
-                r = sessions_append_list(control->sessions, result);
-        if (r >= 0)
-                r = buffer_append(result, "}", 1);
-        return r < 0 ? error_errno(err, -r, "list the sessions") : 0;
-}
-
-static int command(struct control *control, yyjson_val *params, struct buffer *result,
-                   int (*act)(struct sessions *, const char *, struct error *), struct error *err)
-{
-        size_t n = 0;
-        const char *name = json_string(params, "name", &n);
-
-        if (!name || !session_key_valid(name, n))
-                return error_set(err, EINVAL, "name: a session's name is needed");
-        int r = act(control->sessions, name, err);
-        return r < 0 ? r : buffer_append(result, "{}", 2);
-}
-
-static int answer_end(struct control *control, yyjson_val *params, struct buffer *result,
-                      struct error *err)
-{
-        return command(control, params, result, sessions_end, err);
-}
-
-static int answer_reset(struct control *control, yyjson_val *params, struct buffer *result,
-                        struct error *err)
-{
-        return command(control, params, result, sessions_reset, err);
-}
-
-static int answer_undo(struct control *control, yyjson_val *params, struct buffer *result,
-                       struct error *err)
-{
-        size_t n = 0, m = 0;
-        const char *name = json_string(params, "name", &n);
-        yyjson_val *named = yyjson_obj_get(params, "checkpoint");
-        const char *checkpoint = json_string(params, "checkpoint", &m);
-
-        if (!name || !session_key_valid(name, n))
-                return error_set(err, EINVAL, "name: a session's name is needed");
-        if (named && (!checkpoint || !session_name_valid(checkpoint, m)))
-                return error_set(err, EINVAL, "checkpoint: the name of a checkpoint is needed");
-        int r = sessions_undo(control->sessions, name, checkpoint, err);
-        return r < 0 ? r : buffer_append(result, "{}", 2);
-}
-
-static const struct {
-        const char *name;
-        int (*answer)(struct control *control, yyjson_val *params, struct buffer *result,
-                      struct error *err);
-} methods[] = {
-        {"sessions/list", answer_list},
-        {"sessions/end", answer_end},
-        {"sessions/reset", answer_reset},
-        {"sessions/undo", answer_undo},
-};
-
-static const struct {
-        const char *name;
-        int (*begin)(struct control_client *client, struct control *control,
-                     struct jsonrpc_message *request, struct error *err);
-} tasks[] = {
-        {"sessions/exec", control_exec},    {"sessions/probe", control_probe},
-        {"files/list", control_list_files}, {"files/get", control_get_file},
-        {"files/put", control_put_file},
-};
+/* ---- clients ---- */
 
 static bool is_method(const struct jsonrpc_message *message, const char *name)
 {
@@ -250,37 +148,34 @@ static bool is_method(const struct jsonrpc_message *message, const char *name)
                memcmp(message->method, name, message->method_length) == 0;
 }
 
-/* Returns 1 if it is answered later. */
-static int begin(struct control_client *client, struct jsonrpc_message *message, struct buffer *to)
+static const struct control_method *find_method(const struct control *control,
+                                                const struct jsonrpc_message *message)
 {
-        struct error err = {};
-
-        for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
-                if (!is_method(message, tasks[i].name))
-                        continue;
-                int r = tasks[i].begin(client, client->control, message, &err);
-                if (r >= 0)
-                        return 1;
-                return jsonrpc_append_error(to, message->id, code_of(r), err.text, NULL, 0);
+        for (const struct control_method *m = control->methods; m->name; m++) {
+                if (is_method(message, m->name))
+                        return m;
         }
-        return 0;
+        return NULL;
 }
 
-static int answer(struct control *control, const struct jsonrpc_message *message, struct buffer *to)
+/* Appends the answer, or begins a task. Returns negative errno if the answer is too large. */
+static int call(struct control_client *client, struct jsonrpc_message *message, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(ANSWER_MAX);
+        struct control *control = client->control;
+        const struct control_method *method = find_method(control, message);
         struct error err = {};
 
-        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (!is_method(message, methods[i].name))
-                        continue;
-                int r = methods[i].answer(control, message->params, &result, &err);
-                if (r < 0)
-                        return jsonrpc_append_error(to, message->id, code_of(r), err.text, NULL, 0);
-                return jsonrpc_append_result(to, message->id, buffer_bytes(&result), result.length);
-        }
-        return jsonrpc_append_error(to, message->id, JSONRPC_METHOD_NOT_FOUND, "method not found",
-                                    NULL, 0);
+        if (!method)
+                return jsonrpc_append_error(to, message->id, JSONRPC_METHOD_NOT_FOUND,
+                                            "method not found", NULL, 0);
+        int r = method->begin ? method->begin(client, control, message, &err)
+                              : method->answer(&control->context, message->params, &result, &err);
+        if (r < 0)
+                return jsonrpc_append_error(to, message->id, code_of(r), err.text, NULL, 0);
+        return method->begin ? 0
+                             : jsonrpc_append_result(to, message->id, buffer_bytes(&result),
+                                                     result.length);
 }
 
 /* While a request waits for its answer, the client may only ask to stop it. */
@@ -308,12 +203,8 @@ static int take_line(struct control_client *client, const char *line, size_t n)
         if (r < 0)
                 r = jsonrpc_append_error(&out, NULL, JSONRPC_INVALID_REQUEST, err.text, NULL, 0);
         else
-                r = begin(client, &message, &out);
-        if (r > 0)
-                return 0;
-        if (r == 0 && out.length == 0)
-                r = answer(client->control, &message, &out);
-        if (r >= 0)
+                r = call(client, &message, &out);
+        if (r >= 0 && out.length > 0)
                 r = bufferevent_write(client->stream, buffer_bytes(&out), out.length);
         return r;
 }
@@ -361,7 +252,7 @@ static void on_event(struct bufferevent *stream, short what, void *data)
 static int client_new(struct control *control, int fd)
 {
         struct control_client *client = calloc(1, sizeof(*client));
-        struct bufferevent *stream = client ? bufferevent_socket_new(control->base, fd,
+        struct bufferevent *stream = client ? bufferevent_socket_new(control->context.base, fd,
                                                                      BEV_OPT_CLOSE_ON_FREE)
                                             : NULL;
 
@@ -391,8 +282,8 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                 event_del(control->readable);
 }
 
-int control_new(struct control **ret, struct event_base *base, int listener,
-                struct sessions *sessions, const struct network *network, struct error *err)
+int control_new(struct control **ret, int listener, const struct control_context *context,
+                const struct control_method *methods, struct error *err)
 {
         struct control *control = calloc(1, sizeof(*control));
 
@@ -400,11 +291,11 @@ int control_new(struct control **ret, struct event_base *base, int listener,
                 close(listener);
                 return error_errno(err, ENOMEM, "control socket");
         }
-        *control = (struct control){
-                .base = base, .sessions = sessions, .network = network, .listener = listener};
+        *control = (struct control){.context = *context, .methods = methods, .listener = listener};
         LIST_INIT(&control->clients);
         LIST_INIT(&control->tasks);
-        control->readable = event_new(base, listener, EV_READ | EV_PERSIST, on_connection, control);
+        control->readable = event_new(context->base, listener, EV_READ | EV_PERSIST, on_connection,
+                                      control);
         if (!control->readable || event_add(control->readable, NULL) < 0) {
                 control_free(control);
                 return error_errno(err, ENOMEM, "control socket");

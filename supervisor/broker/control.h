@@ -1,37 +1,24 @@
 /*
  * Requests of the owner of a running server, over a socket that only the owner may open
- * (policy/control-path.h): JSON-RPC 2.0, one message a line.
- *
- *     sessions/list   {}                 -> {"sessions_max", "ready", "sessions": […]}
- *     sessions/end    {"name": str}      -> {}
- *     sessions/reset  {"name": str}      -> {}
- *     sessions/undo   {"name": str, "checkpoint": str or absent} -> {}
- *     sessions/exec   {"name", "code", "filename"?, "timeout_ms"?, "wait_ms"?, "stream"?: bool, "create"?: bool,
- *                     "script"?: text of SCRIPT (docs/rpc.md), for a session that is created}
- *                     -> {"status", "exit_status", "why"?, "result": CallToolResult}, or with stream in place of result
- *                        {"traceback"?, "value"?, "notices", "displays", "displays_total"}; or
- *                        {"status": "busy", "code", "duration_ms", "line", "result"}
- *     sessions/probe  {"name", "ask": object} -> {"answer": any}         (PROBE of docs/rpc.md)
- *     files/list      {"name", "path"} -> {"kind", "files": [{"path", "size"}], "total"}
- *     files/get       {"name", "path", "offset"} -> {"data": base64, "size", "eof", "version"}
- *     files/put       {"name", "path", "offset", "data": base64, "to"?: path, "discard"?: bool} -> {}
- *
- * The last five are answered later, and the client sends nothing else meanwhile but the notification "interrupt". With
- * stream, exec sends notifications "output" {"stream": "stdout" | "stderr", "data": base64} before its answer. A client that
- * leaves stops its cell. No more can be done with them than a client of MCP can do.
- *
- * ready: the number of spare sandboxes. sessions is the array of sessions_append_list(). An unknown
- * name gives the error CONTROL_NO_SESSION.
+ * (policy/control-path.h): JSON-RPC 2.0, one message per line. The methods are a table (control-methods.h). A client has one request at a time, which is answered at once or by a task; meanwhile
+ * it sends nothing else but the notification "interrupt". A client that leaves stops its task. No more can be done over the socket
+ * than a client of MCP can do.
  */
 #pragma once
 
 #include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/queue.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
+#include "rpc/jsonrpc.h"
 #include "supervisor/session/sessions.h"
 
 struct network;
 struct control;
+struct control_client;
 
 enum {
         CONTROL_CLIENTS_MAX = 24,           /* more wait in the socket's backlog */
@@ -43,8 +30,60 @@ enum {
         CONTROL_BUSY = -32002,
 };
 
-/* listener: a listening, non-blocking socket, ownership is taken. network: borrowed, or NULL. */
-int control_new(struct control **ret, struct event_base *base, int listener,
-                struct sessions *sessions, const struct network *network, struct error *err);
+/* What requests are about; borrowed. */
+struct control_context {
+        struct event_base *base;
+        struct sessions *sessions;
+        const struct network *network; /* or NULL */
+};
+
+/* One of the two members is NULL. Both return negative errno with an error. */
+struct control_method {
+        const char *name;
+        /* Appends the answer. */
+        int (*answer)(const struct control_context *context, yyjson_val *params,
+                      struct buffer *result, struct error *err);
+        /* Begins a task, which takes the message over. */
+        int (*begin)(struct control_client *client, struct control *control,
+                     struct jsonrpc_message *request, struct error *err);
+};
+
+/* listener: a listening, non-blocking socket, ownership is taken. methods: static, ended by a name that is NULL. */
+int control_new(struct control **ret, int listener, const struct control_context *context,
+                const struct control_method *methods, struct error *err);
 /* Call it after the sessions were freed. */
 struct control *control_free(struct control *control);
+
+/* A request that is answered later. Embedded in what the request needs; a client has at most one. */
+struct control_task {
+        LIST_ENTRY(control_task) link;
+        struct control *control;
+        struct control_client *client;  /* NULL: it has left, and nobody reads the answer */
+        struct jsonrpc_message request; /* owned */
+        const struct control_work *work;
+};
+
+struct control_work {
+        /* The client asks to stop it, or has left; NULL: it goes on. */
+        void (*stop)(struct control_task *task);
+        /* What was sent to the client has been read; NULL: it does not wait for this. */
+        void (*drained)(struct control_task *task);
+        /* At the end of the broker: frees it without an answer. Its cells and requests are gone by then. */
+        void (*free)(struct control_task *task);
+};
+
+const struct control_context *control_context(const struct control *control);
+
+/* Returns -EBUSY if too many tasks are under way. Otherwise call control_task_begin(). */
+int control_check_room(const struct control *control, struct error *err);
+/* Takes the message over; the members of task but these are the caller's. */
+void control_task_begin(struct control_client *client, struct control_task *task,
+                        const struct control_work *work, struct jsonrpc_message *request);
+/* Sends a line. Returns how many bytes the client has not read. */
+size_t control_task_send(struct control_task *task, const struct buffer *line);
+/* Each ends the task: the caller frees what it is embedded in. */
+void control_task_answer(struct control_task *task, const struct buffer *result);
+void control_task_refuse(struct control_task *task, const struct error *error);
+
+/* Without an answer. */
+void control_task_end(struct control_task *task);

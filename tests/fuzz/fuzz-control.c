@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/broker/control.h"
+#include "supervisor/broker/control-methods.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-monitor.h"
 
@@ -60,7 +60,8 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         log_set_level(LOG_LEVEL_ERROR);
         fake_open(&f);
         connect_to(&listener, &client);
-        assert(control_new(&control, f.base, listener, f.sessions, NULL, &err) == 0);
+        assert(control_new(&control, listener, &(struct control_context){f.base, f.sessions, NULL},
+                           control_methods, &err) == 0);
         for (size_t i = 0; i < n; i++)
                 lines += data[i] == '\n';
         ssize_t sent = send(client, data, n, MSG_NOSIGNAL);

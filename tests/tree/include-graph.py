@@ -107,6 +107,11 @@ RULES = [
         "supervisor/broker",
         ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
+    # Its commands, which main.c passes to it.
+    (
+        "supervisor/broker/modes",
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+    ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/sessions", ["base/", "policy/", "rpc/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/sessions/"]),
     ("supervisor/cli/images", ["base/", "policy/", "rootfs/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/images/"]),

@@ -106,8 +106,9 @@ static void test_keys_and_values(void)
         json_out_key(&out, "\n", 1);
         json_out_value(&out, NULL, yyjson_doc_get_root(doc));
         json_out_value(&out, "b", yyjson_doc_get_root(doc));
+        json_out_base64(&out, "c", "\0a", 2);
         json_out_end(&out, '}');
-        check_eq_bytes(buffer_bytes(&b), b.length, "{\"\\n\":[1.50],\"b\":[1.50]}");
+        check_eq_bytes(buffer_bytes(&b), b.length, "{\"\\n\":[1.50],\"b\":[1.50],\"c\":\"AGE=\"}");
 }
 
 static void test_the_first_error_is_kept(void)

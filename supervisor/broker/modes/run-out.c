@@ -5,7 +5,7 @@
  * nothing is requested. A file that cannot be read completely is aborted; the first one is reported
  * at the end.
  */
-#include "supervisor/broker/run-out.h"
+#include "supervisor/broker/modes/run-out.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* A stream of files -> PUT frames, one at a time. */
-#include "supervisor/broker/run-in.h"
+#include "supervisor/broker/modes/run-in.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,6 @@
 /* `cloister tools`: lists the tools of the user's servers, as text or as JSON. */
+#include "supervisor/broker/modes/mode-tools.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +10,6 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/terminal.h"
-#include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/tool.h"
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "supervisor/broker/broker-internal.h"
+#include "supervisor/broker/broker.h"
 #include "supervisor/mcp/server.h"
 
 struct mode_server {

@@ -1,4 +1,6 @@
 /* `cloister serve`: the MCP server over HTTP. */
+#include "supervisor/broker/modes/mode-serve.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -8,8 +10,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "cloister-config.h"
-#include "supervisor/broker/broker-internal.h"
-#include "supervisor/broker/mode-server.h"
+#include "supervisor/broker/modes/mode-server.h"
 
 #if HAVE_SERVE
 

@@ -1,5 +1,5 @@
 /* Requests to the process that reads standard input. */
-#include "supervisor/broker/run-stdin.h"
+#include "supervisor/broker/modes/run-stdin.h"
 
 #include <errno.h>
 #include <stdbool.h>

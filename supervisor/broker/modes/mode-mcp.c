@@ -1,4 +1,6 @@
 /* `cloister mcp`: the MCP server on standard input and output. */
+#include "supervisor/broker/modes/mode-mcp.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,8 +10,7 @@
 
 #include "base/exit-status.h"
 #include "base/log.h"
-#include "supervisor/broker/broker-internal.h"
-#include "supervisor/broker/mode-server.h"
+#include "supervisor/broker/modes/mode-server.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"

@@ -1,5 +1,7 @@
 /* `cloister run`: one cell; its output is passed on at once, and its exit status is the command's.
  */
+#include "supervisor/broker/modes/mode-run.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,11 +15,10 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/terminal.h"
-#include "supervisor/broker/broker-internal.h"
 #include "supervisor/broker/exit-code.h"
-#include "supervisor/broker/run-in.h"
-#include "supervisor/broker/run-out.h"
-#include "supervisor/broker/run-stdin.h"
+#include "supervisor/broker/modes/run-in.h"
+#include "supervisor/broker/modes/run-out.h"
+#include "supervisor/broker/modes/run-stdin.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"

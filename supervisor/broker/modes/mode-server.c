@@ -1,5 +1,5 @@
 /* What the modes `mcp` and `serve` share. */
-#include "supervisor/broker/mode-server.h"
+#include "supervisor/broker/modes/mode-server.h"
 
 #include <stdlib.h>
 #include <unistd.h>
