@@ -1,9 +1,10 @@
-/* Answers of our client to the requests of servers. */
+#include "rpc/client-answer.h"
+
 #include <errno.h>
 #include <string.h>
 
+#include "base/json-out.h"
 #include "base/utf8.h"
-#include "rpc/client-request.h"
 
 enum { ROOT_URI_MAX = 4096, ROOT_NAME_MAX = 1024, NAME_SHOWN = 60 };
 
@@ -116,8 +117,8 @@ static int check_content(const struct client_request *q, yyjson_val *content, st
         return check_required(schema, content, err);
 }
 
-static int take_elicitation(const struct client_request *q, yyjson_val *result, struct buffer *to,
-                            struct error *err)
+static int take_elicitation(const struct client_request *q, yyjson_val *result,
+                            struct json_out *out, struct error *err)
 {
         yyjson_val *action = yyjson_obj_get(result, "action"),
                    *content = yyjson_obj_get(result, "content");
@@ -130,13 +131,14 @@ static int take_elicitation(const struct client_request *q, yyjson_val *result, 
         bool has_data = accepts && q->kind == CLIENT_FORM;
         if (has_data)
                 r = check_content(q, content, err);
-        if (r >= 0)
-                r = buffer_printf(to, "{\"action\":\"%s\"", yyjson_get_str(action));
-        if (r >= 0 && has_data)
-                r = buffer_append_text(to, ",\"content\":");
-        if (r >= 0 && has_data)
-                r = json_append(to, content);
-        return r < 0 ? r : buffer_append(to, "}", 1);
+        if (r < 0)
+                return r;
+        json_out_begin(out, NULL, '{');
+        json_out_value(out, "action", action);
+        if (has_data)
+                json_out_value(out, "content", content);
+        json_out_end(out, '}');
+        return 0;
 }
 
 /* ---- roots ---- */
@@ -151,48 +153,43 @@ static bool is_root(yyjson_val *root)
                (!name || (yyjson_is_str(name) && yyjson_get_len(name) <= ROOT_NAME_MAX));
 }
 
-static int append_root(struct buffer *to, yyjson_val *root)
+static void put_root(struct json_out *out, yyjson_val *root)
 {
         yyjson_val *name = yyjson_obj_get(root, "name");
-        int r = buffer_append_text(to, "{\"uri\":");
 
-        if (r >= 0)
-                r = json_append(to, yyjson_obj_get(root, "uri"));
-        if (r >= 0 && name)
-                r = buffer_append_text(to, ",\"name\":");
-        if (r >= 0 && name)
-                r = json_append(to, name);
-        return r < 0 ? r : buffer_append(to, "}", 1);
+        json_out_begin(out, NULL, '{');
+        json_out_value(out, "uri", yyjson_obj_get(root, "uri"));
+        if (name)
+                json_out_value(out, "name", name);
+        json_out_end(out, '}');
 }
 
-static int take_roots(yyjson_val *result, struct buffer *to, struct error *err)
+static int take_roots(yyjson_val *result, struct json_out *out, struct error *err)
 {
         yyjson_val *roots = yyjson_obj_get(result, "roots"), *root;
         size_t i, n;
-        int r;
 
         if (!yyjson_is_arr(roots) || yyjson_arr_size(roots) > CLIENT_ROOTS_MAX)
                 return error_set(err, EINVAL, "roots must be a list of at most %d",
                                  CLIENT_ROOTS_MAX);
-        r = buffer_append_text(to, "{\"roots\":[");
+        json_out_begin(out, NULL, '{');
+        json_out_begin(out, "roots", '[');
         yyjson_arr_foreach (roots, i, n, root) {
                 if (!is_root(root))
                         return refuse(err, "a root must have a short file:// uri");
-                if (r >= 0 && i > 0)
-                        r = buffer_append(to, ",", 1);
-                if (r >= 0)
-                        r = append_root(to, root);
+                put_root(out, root);
         }
-        return r < 0 ? r : buffer_append(to, "]}", 2);
+        json_out_end(out, ']');
+        json_out_end(out, '}');
+        return 0;
 }
 
 /* ---- sampling ---- */
 
-static int take_sample(yyjson_val *result, struct buffer *to, struct error *err)
+static int take_sample(yyjson_val *result, struct json_out *out, struct error *err)
 {
         static const char *const members[] = {"role", "content", "model", "stopReason"};
         yyjson_val *reason = yyjson_obj_get(result, "stopReason");
-        int r = 0;
 
         if (!client_is_message(result))
                 return refuse(
@@ -200,14 +197,14 @@ static int take_sample(yyjson_val *result, struct buffer *to, struct error *err)
                         "the answer must have a role, assistant or user, and content, a block or a list of blocks");
         if (!yyjson_is_str(yyjson_obj_get(result, "model")) || (reason && !yyjson_is_str(reason)))
                 return refuse(err, "model and stopReason must be strings");
-        for (size_t i = 0; i < ARRAY_SIZE(members) && r >= 0; i++) {
+        json_out_begin(out, NULL, '{');
+        for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
                 yyjson_val *value = yyjson_obj_get(result, members[i]);
                 if (value)
-                        r = buffer_printf(to, "%s\"%s\":", i == 0 ? "{" : ",", members[i]);
-                if (r >= 0 && value)
-                        r = json_append(to, value);
+                        json_out_value(out, members[i], value);
         }
-        return r < 0 ? r : buffer_append(to, "}", 1);
+        json_out_end(out, '}');
+        return 0;
 }
 
 /* ---- all ---- */
@@ -215,16 +212,18 @@ static int take_sample(yyjson_val *result, struct buffer *to, struct error *err)
 int client_answer_take(const struct client_request *request, yyjson_val *result, struct buffer *to,
                        struct error *err)
 {
+        struct json_out out = {.to = to};
         int r;
 
         if (!yyjson_is_obj(result))
                 return refuse(err, "the result is not an object");
         if (request->kind == CLIENT_ROOTS)
-                r = take_roots(result, to, err);
+                r = take_roots(result, &out, err);
         else if (request->kind == CLIENT_SAMPLE)
-                r = take_sample(result, to, err);
+                r = take_sample(result, &out, err);
         else
-                r = take_elicitation(request, result, to, err);
+                r = take_elicitation(request, result, &out, err);
+        r = r < 0 ? r : out.error;
         if (r == -EMSGSIZE)
                 return error_set(err, EMSGSIZE, "the answer is too large");
         return r;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/json-out.h"
 #include "base/printable.h"
 #include "base/utf8.h"
 
@@ -132,13 +133,10 @@ bool client_url_is_safe(const char *url, size_t n)
 
 /* ---- writing ---- */
 
-/* Appends a member, if there is a value. r: of what was appended before. */
-static int put(struct buffer *b, int r, const char *key, yyjson_val *value)
+static void put(struct json_out *out, const char *key, yyjson_val *value)
 {
-        if (r < 0 || !value)
-                return r;
-        r = buffer_printf(b, "%s\"%s\":", buffer_bytes(b)[b->length - 1] == '{' ? "" : ",", key);
-        return r < 0 ? r : json_append(b, value);
+        if (value)
+                json_out_value(out, key, value);
 }
 
 static int refuse(struct error *err, const char *why)
@@ -147,7 +145,7 @@ static int refuse(struct error *err, const char *why)
 }
 
 /* The question, behind the name of who asks, without what changes how text is shown. */
-static int put_message(struct buffer *b, const char *server, yyjson_val *message)
+static void put_message(struct json_out *out, const char *server, yyjson_val *message)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(2 * CLIENT_MESSAGE_MAX);
         const unsigned char *s = (const unsigned char *)yyjson_get_str(message);
@@ -163,9 +161,9 @@ static int put_message(struct buffer *b, const char *server, yyjson_val *message
                 r = is_shown ? buffer_append(&text, s + i, used) : buffer_append(&text, " ", 1);
                 i += used;
         }
-        if (r >= 0)
-                r = buffer_append_text(b, "\"message\":");
-        return r < 0 ? r : json_append_string(b, buffer_bytes(&text), text.length);
+        if (r < 0)
+                json_out_fail(out, r);
+        json_out_string(out, "message", buffer_bytes(&text), text.length);
 }
 
 static int check_message(yyjson_val *params, struct error *err)
@@ -256,24 +254,24 @@ static bool is_field(yyjson_val *field)
 }
 
 /* Of a field, only what the specification knows is passed on, so that no reference can be. */
-static int put_field(struct buffer *b, yyjson_val *field)
+static void put_field(struct json_out *out, yyjson_val *field)
 {
         static const char *const scalars[] = {"type",    "title",     "description", "minLength",
                                               "format",  "maxLength", "pattern",     "minimum",
                                               "maximum", "minItems",  "maxItems"};
         static const char *const others[] = {"default", "enum", "enumNames", "oneOf"};
         yyjson_val *value;
-        int r = buffer_append(b, "{", 1);
 
+        json_out_begin(out, NULL, '{');
         for (size_t i = 0; i < ARRAY_SIZE(scalars); i++) {
                 value = yyjson_obj_get(field, scalars[i]);
-                r = put(b, r, scalars[i], yyjson_is_ctn(value) ? NULL : value);
+                put(out, scalars[i], yyjson_is_ctn(value) ? NULL : value);
         }
         for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-                r = put(b, r, others[i], yyjson_obj_get(field, others[i]));
+                put(out, others[i], yyjson_obj_get(field, others[i]));
         if (yyjson_equals_str(yyjson_obj_get(field, "type"), "array"))
-                r = put(b, r, "items", yyjson_obj_get(field, "items"));
-        return r < 0 ? r : buffer_append(b, "}", 1);
+                put(out, "items", yyjson_obj_get(field, "items"));
+        json_out_end(out, '}');
 }
 
 static bool are_required(yyjson_val *required, yyjson_val *fields)
@@ -291,7 +289,7 @@ static bool are_required(yyjson_val *required, yyjson_val *fields)
         return true;
 }
 
-static int put_schema(struct buffer *b, yyjson_val *schema, struct error *err)
+static int put_schema(struct json_out *out, yyjson_val *schema, struct error *err)
 {
         yyjson_val *fields = yyjson_obj_get(schema, "properties"), *key, *field;
         yyjson_val *required = yyjson_obj_get(schema, "required");
@@ -304,36 +302,31 @@ static int put_schema(struct buffer *b, yyjson_val *schema, struct error *err)
                                  CLIENT_FIELDS_MAX);
         if (!are_required(required, fields))
                 return refuse(err, "required must name properties");
-        int r = buffer_append_text(b, ",\"requestedSchema\":{\"type\":\"object\",\"properties\":{");
+        json_out_begin(out, "requestedSchema", '{');
+        json_out_text(out, "type", "object");
+        json_out_begin(out, "properties", '{');
         yyjson_obj_foreach (fields, i, n, key, field) {
                 if (!is_field(field))
                         return refuse(err, "a property of requestedSchema is no field of a form");
-                if (r >= 0 && i > 0)
-                        r = buffer_append(b, ",", 1);
-                if (r >= 0)
-                        r = json_append(b, key);
-                if (r >= 0)
-                        r = buffer_append(b, ":", 1);
-                if (r >= 0)
-                        r = put_field(b, field);
+                json_out_key(out, yyjson_get_str(key), yyjson_get_len(key));
+                put_field(out, field);
         }
-        if (r >= 0)
-                r = buffer_append(b, "}", 1);
-        r = put(b, r, "required", required);
-        return r < 0 ? r : buffer_append(b, "}", 1);
+        json_out_end(out, '}');
+        put(out, "required", required);
+        json_out_end(out, '}');
+        return 0;
 }
 
 static int read_form(struct client_request *q, const char *server, yyjson_val *params,
-                     struct error *err)
+                     struct json_out *out, struct error *err)
 {
-        struct buffer *b = &q->params;
-
         q->needs = CLIENT_CAN_FORM;
         int r = check_message(params, err);
-        if (r >= 0)
-                r = put_message(b, server, yyjson_obj_get(params, "message"));
+        if (r < 0)
+                return r;
+        put_message(out, server, yyjson_obj_get(params, "message"));
         /* Without "mode": form is the default, and revisions before 2025-11-25 have no modes. */
-        return r < 0 ? r : put_schema(b, yyjson_obj_get(params, "requestedSchema"), err);
+        return put_schema(out, yyjson_obj_get(params, "requestedSchema"), err);
 }
 
 int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const char *id, size_t n)
@@ -345,11 +338,10 @@ int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const cha
 }
 
 static int read_url(struct client_request *q, const char *server, yyjson_val *params,
-                    struct error *err)
+                    struct json_out *out, struct error *err)
 {
         yyjson_val *url = yyjson_obj_get(params, "url"),
                    *id = yyjson_obj_get(params, "elicitationId");
-        struct buffer *b = &q->params;
         char page[CLIENT_PAGE_MAX + 1];
 
         q->kind = CLIENT_URL;
@@ -363,14 +355,12 @@ static int read_url(struct client_request *q, const char *server, yyjson_val *pa
         if (id && (!yyjson_is_str(id) ||
                    client_page_name(page, server, yyjson_get_str(id), yyjson_get_len(id)) < 0))
                 return refuse(err, "elicitationId must be a short string");
-        r = put_message(b, server, yyjson_obj_get(params, "message"));
-        if (r >= 0)
-                r = buffer_append_text(b, ",\"mode\":\"url\"");
-        r = put(b, r, "url", url);
-        if (!id || r < 0)
-                return r;
-        r = buffer_append_text(b, ",\"elicitationId\":");
-        return r < 0 ? r : json_append_string(b, page, strlen(page));
+        put_message(out, server, yyjson_obj_get(params, "message"));
+        json_out_text(out, "mode", "url");
+        put(out, "url", url);
+        if (id)
+                json_out_text(out, "elicitationId", page);
+        return 0;
 }
 
 /* ---- sampling ---- */
@@ -418,14 +408,13 @@ static bool are_messages(yyjson_val *messages)
 }
 
 /* includeContext is left out: "this server" would be Cloister, with all other servers' data. */
-static int read_sample(struct client_request *q, yyjson_val *params, struct error *err)
+static int read_sample(struct client_request *q, yyjson_val *params, struct json_out *out,
+                       struct error *err)
 {
         static const char *const members[] = {"messages",         "maxTokens",   "systemPrompt",
                                               "modelPreferences", "temperature", "stopSequences",
                                               "metadata",         "tools",       "toolChoice"};
-        struct buffer *b = &q->params;
         int64_t tokens;
-        int r = 0;
 
         q->needs = CLIENT_CAN_SAMPLE;
         if (yyjson_obj_get(params, "tools") || yyjson_obj_get(params, "toolChoice"))
@@ -435,8 +424,8 @@ static int read_sample(struct client_request *q, yyjson_val *params, struct erro
         if (json_int64(yyjson_obj_get(params, "maxTokens"), &tokens) < 0 || tokens < 1)
                 return refuse(err, "maxTokens must be a positive integer");
         for (size_t i = 0; i < ARRAY_SIZE(members); i++)
-                r = put(b, r, members[i], yyjson_obj_get(params, members[i]));
-        return r;
+                put(out, members[i], yyjson_obj_get(params, members[i]));
+        return 0;
 }
 
 /* ---- all ---- */
@@ -451,7 +440,7 @@ static int find_kind(const char *method, size_t n)
 }
 
 static int read_params(struct client_request *q, const char *server, yyjson_val *params,
-                       struct error *err)
+                       struct json_out *out, struct error *err)
 {
         yyjson_val *mode = yyjson_obj_get(params, "mode");
 
@@ -462,11 +451,11 @@ static int read_params(struct client_request *q, const char *server, yyjson_val 
         if (!yyjson_is_obj(params))
                 return refuse(err, "params must be an object");
         if (q->kind == CLIENT_SAMPLE)
-                return read_sample(q, params, err);
+                return read_sample(q, params, out, err);
         if (!mode || yyjson_equals_str(mode, "form"))
-                return read_form(q, server, params, err);
+                return read_form(q, server, params, out, err);
         if (yyjson_equals_str(mode, "url"))
-                return read_url(q, server, params, err);
+                return read_url(q, server, params, out, err);
         return refuse(err, "mode must be form or url");
 }
 
@@ -474,17 +463,17 @@ int client_request_read(struct client_request *ret, const char *server, const ch
                         size_t method_length, yyjson_val *params, struct error *err)
 {
         int kind = find_kind(method, method_length);
+        struct json_out out = {.to = &ret->params};
 
         *ret = (struct client_request){};
         buffer_init(&ret->params, kind == CLIENT_SAMPLE ? CLIENT_SAMPLE_MAX : CLIENT_FORM_MAX);
         if (kind < 0)
                 return error_set(err, EOPNOTSUPP, "there is no such method");
         ret->kind = (enum client_request_kind)kind;
-        int r = buffer_append(&ret->params, "{", 1);
-        if (r >= 0)
-                r = read_params(ret, server, params, err);
-        if (r >= 0)
-                r = buffer_append(&ret->params, "}", 1);
+        json_out_begin(&out, NULL, '{');
+        int r = read_params(ret, server, params, &out, err);
+        json_out_end(&out, '}');
+        r = r < 0 ? r : out.error;
         if (r >= 0)
                 r = json_parse(buffer_bytes(&ret->params), ret->params.length, &ret->doc, err);
         if (r == -EMSGSIZE && !error_is_set(err))

@@ -82,11 +82,6 @@ int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const cha
 /* The question of an elicitation, else NULL. */
 const char *client_request_message(const struct client_request *request);
 
-/* Appends the client's result, as the server gets it. Returns 0; -EINVAL, -EMSGSIZE: it does not answer
- * the request; -ENOMEM. */
-int client_answer_take(const struct client_request *request, yyjson_val *result, struct buffer *to,
-                       struct error *err);
-
 /* Whether a message of sampling, in a request or as the answer, has a role (user or assistant) and content
  * (a block, or a list of blocks, each with a type). */
 bool client_is_message(yyjson_val *message);

@@ -1,8 +1,9 @@
-/* Reasons of refusals as text. */
+#include "rpc/egress-reasons.h"
+
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/cleanup.h"
-#include "rpc/egress-messages.h"
 
 static const char *const texts[] = {
         [EGRESS_FINE] = "",

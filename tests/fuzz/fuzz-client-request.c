@@ -2,6 +2,7 @@
  * {"method", "params", "answer"}: a request of a server to our client, and what the client answers.
  * Accepted when both are passed on. What was taken is taken again as the same, and fits its limits.
  */
+#include "rpc/client-answer.h"
 #include "rpc/client-request.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "rpc/client-answer.h"
 #include "rpc/jsonrpc.h"
 
 void question_end(struct question *q)
