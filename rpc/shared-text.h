@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "rpc/share.h"
+#include "rpc/memory-account.h"
 
 struct shared_text {
         unsigned refs;

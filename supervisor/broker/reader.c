@@ -55,7 +55,7 @@ static void pass_lines(struct reader *source)
         int r;
 
         while (!is_held(source) && (r = lines_next(&source->lines, &line, &n)) != 0) {
-                bool is_long = n > CLAIM_MIN && source->owner.parsed;
+                bool is_long = n > RESERVATION_MIN && source->owner.parsed;
                 if (r == 1 && is_long && parse_long_line(source, n))
                         continue;
                 if (r == 1 && !is_long)

@@ -9,15 +9,15 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "rpc/claim.h"
 #include "rpc/large-line.h"
 #include "rpc/lines.h"
+#include "rpc/memory-reservation.h"
 
 struct reader_owner {
         void *data;
         void (*line)(void *data, const char *line, size_t n);
-        /* A line above CLAIM_MIN bytes, which was parsed in the background; nothing is read
-         * meanwhile, so that it needs no claim. NULL: long lines are as others. */
+        /* A line above RESERVATION_MIN bytes, which was parsed in the background; nothing is read
+         * meanwhile, so that it needs no reservation. NULL: long lines are as others. */
         void (*parsed)(void *data, struct large_line *line);
         void (*too_long)(void *data, size_t most);
         void (*ended)(void *data); /* end of file, or an error */

@@ -10,9 +10,9 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/log.h"
-#include "rpc/claim.h"
 #include "rpc/http/response.h"
 #include "rpc/jsonrpc.h"
+#include "rpc/memory-reservation.h"
 #include "supervisor/http/response.h"
 #include "supervisor/http/session.h"
 #include "supervisor/http/standard-headers.h"
@@ -431,7 +431,7 @@ static void take_body(struct http_connection *c, const struct route *route)
         _cleanup_jsonrpc_ struct jsonrpc_message message;
         struct error err = {};
 
-        if (body->length > CLAIM_MIN) {
+        if (body->length > RESERVATION_MIN) {
                 message = (struct jsonrpc_message){};
                 c->parsing = large_line_start(c->server->base, body, false, on_parsed, c);
                 if (!c->parsing)

@@ -52,8 +52,8 @@ int session_new(struct session **ret, const struct session_context *context, con
         streams_init(&s->streams, s->name);
         meter_init(&s->meter);
         session_network_init(&s->network);
-        s->share = share_new(SHARE_OF_SESSION);
-        if (machine_init(s) < 0 || queue_init(s) < 0 || !s->share) {
+        s->account = memory_account_new(ACCOUNT_OF_SESSION);
+        if (machine_init(s) < 0 || queue_init(s) < 0 || !s->account) {
                 session_free(s);
                 return error_errno(err, ENOMEM, "session");
         }
@@ -71,7 +71,7 @@ struct session *session_free(struct session *s)
         queue_done(s);
         machine_done(s);
         receipts_done(&s->receipts);
-        share_unref(s->share);
+        memory_account_unref(s->account);
         free(s);
         return NULL;
 }

@@ -60,14 +60,14 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
         s->born_us = clock_us();
         outcome_open(s, s->born_us);
         session_enter(s, SESSION_IDLE);
-        int r = streams_open(&s->streams, s->context->base, s->share, fds[SESSION_STDOUT],
+        int r = streams_open(&s->streams, s->context->base, s->account, fds[SESSION_STDOUT],
                              fds[SESSION_STDERR], err);
         if (r < 0)
                 close(fds[SESSION_RPC]);
         else
                 r = channel_open(&s->channel, s->context->base, fds[SESSION_RPC], &owner, err);
         if (r >= 0)
-                charge_open(&s->channel.kept, s->share);
+                charge_open(&s->channel.kept, s->account);
         return r;
 }
 

@@ -33,7 +33,7 @@ static bool on_message(void *data, const char *event, const char *text, size_t n
 {
         struct outcome *o = data;
 
-        assert(!o->is_over && n > 0 && n <= CLAIM_MIN);
+        assert(!o->is_over && n > 0 && n <= RESERVATION_MIN);
         o->messages++;
         add(o, event, strlen(event));
         add(o, text, n);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "rpc/claim.h"
+#include "rpc/memory-reservation.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
 
@@ -344,7 +344,7 @@ void world_begin(struct world *w, struct reply *reply, const char *server, const
         *reply = (struct reply){};
         check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
         const char *method = hub_method_find(tool);
-        bool large = strlen(arguments) > CLAIM_MIN; /* as a session passes them */
+        bool large = strlen(arguments) > RESERVATION_MIN; /* as a session passes them */
         const struct hub_request request = {
                 .profile = w->profile,
                 .server = server,

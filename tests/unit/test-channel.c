@@ -358,7 +358,7 @@ static void test_large(void)
         check_eq_int(r.header.type, FRAME_LOG);
         check(r.n_arguments > 0 && r.n_arguments < N);
         check_eq_int(r.closed, 0);
-        check_eq_int(r.channel.claim.bytes, 0);
+        check_eq_int(r.channel.reservation.bytes, 0);
         close_rig(&r);
         free(text);
 }
@@ -388,7 +388,7 @@ static void test_worker_bounds(void)
 /* Sessions that begin large frames wait for memory; the next one gets it when one ends. */
 static void test_claims(void)
 {
-        enum { N = CLAIM_FRAMES_MAX / FRAME_CALL_MAX + 1 };
+        enum { N = RESERVATION_FRAMES_MAX / FRAME_CALL_MAX + 1 };
         struct rig r[N];
 
         for (int i = 0; i < N; i++) {
@@ -422,10 +422,10 @@ static void test_parts(void)
                         event_base_loop(r[i].base, EVLOOP_NONBLOCK);
                 }
                 sum += r[i].channel.in.allocated;
-                if (waiting < 0 && r[i].channel.claim.waits)
+                if (waiting < 0 && r[i].channel.reservation.waits)
                         waiting = i;
         }
-        check(sum <= CLAIM_PARTS_MAX + (size_t)N * 32 * 1024);
+        check(sum <= RESERVATION_PARTS_MAX + (size_t)N * 32 * 1024);
         check(waiting > 50);
 
         open_rig(&other);
@@ -446,11 +446,11 @@ static void test_parts(void)
         check_eq_int(other.frames, 1);
         close_rig(&other);
 
-        usleep((CLAIM_PARTS_MS + 50) * 1000);
+        usleep((RESERVATION_PARTS_MS + 50) * 1000);
         spin(&r[waiting]);
         check_eq_int(r[0].closed, 1);
         check_has(r[0].why, "CALL frame was not complete in time: other sessions wait");
-        check(claim_is_granted(&r[waiting].channel.claim));
+        check(memory_reservation_is_granted(&r[waiting].channel.reservation));
         check_eq_int(r[waiting].closed, 0);
         for (int i = 0; i < N; i++)
                 close_rig(&r[i]);
@@ -459,8 +459,8 @@ static void test_parts(void)
 /* A frame of any length arrives in pieces of any length, and its memory is given back. */
 static void test_pieces(void)
 {
-        static const size_t lengths[] = {100, 16 * 1024, 16 * 1024 + 1, 60000, CLAIM_MIN},
-                            pieces[] = {1000, 16 * 1024, 50000, CLAIM_MIN};
+        static const size_t lengths[] = {100, 16 * 1024, 16 * 1024 + 1, 60000, RESERVATION_MIN},
+                            pieces[] = {1000, 16 * 1024, 50000, RESERVATION_MIN};
         struct rig r;
 
         open_rig(&r);
@@ -478,7 +478,7 @@ static void test_pieces(void)
                         check_eq_bytes(r.got, strlen(r.got), text);
                         free(text);
                         check(r.channel.in.allocated <= 32 * 1024);
-                        check_eq_int(r.channel.claim.bytes, 0);
+                        check_eq_int(r.channel.reservation.bytes, 0);
                 }
         }
         check_eq_int(r.closed, 0);
@@ -493,14 +493,14 @@ static void test_unread_of_all(void)
         size_t sum = 0;
 
         for (int i = 0; i < 3; i++) {
-                struct share *share = share_new(SHARE_OF_SESSION);
+                struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION);
                 open_rig(&r[i]);
-                charge_open(&r[i].channel.kept, share);
-                share_unref(share);
+                charge_open(&r[i].channel.kept, account);
+                memory_account_unref(account);
                 for (uint64_t k = 0; k < 5; k++)
                         sum += send_return(&r[i], k + 1, 30 * MIB) == 0 ? 30 * MIB : 0;
         }
-        check(sum <= SHARES_SESSIONS_MAX);
+        check(sum <= ACCOUNTS_SESSIONS_MAX);
         check(sum >= 150 * MIB);
         check_eq_int(send_return(&r[2], 7, 30 * MIB), -ENOBUFS);
         check_eq_int(send_return(&r[2], 8, 5 * MIB), 0);

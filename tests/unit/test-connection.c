@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rpc/claim.h"
 #include "rpc/memfd-frame.h"
+#include "rpc/memory-reservation.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
 
@@ -207,7 +207,7 @@ static void test_late(void)
 /* Two long lines are received at a time; a third peer is read when one of them has ended. */
 static void test_claims(void)
 {
-        enum { N = 1024 * 1024, BEGUN = 2 * CLAIM_MIN };
+        enum { N = 1024 * 1024, BEGUN = 2 * RESERVATION_MIN };
         _cleanup_free_ char *text = make_line(N);
         struct rig r[3];
 
@@ -231,7 +231,7 @@ static void test_claims(void)
  * next one soon, because they are not let in its way again. */
 static void test_stalled(void)
 {
-        enum { N = 1024 * 1024, BEGUN = 3 * CLAIM_MIN };
+        enum { N = 1024 * 1024, BEGUN = 3 * RESERVATION_MIN };
         _cleanup_free_ char *text = make_line(N);
         struct rig stalled[2], r;
 
@@ -242,7 +242,7 @@ static void test_stalled(void)
         open_rig(&r);
         size_t n = put(&r, text, N);
         check(n < N);
-        fake_clock_advance_ms(CLAIM_LINES_MS);
+        fake_clock_advance_ms(RESERVATION_LINES_MS);
         spin(&r);
         spin(&stalled[0]);
         check_eq_int(stalled[0].late, 1);

@@ -203,7 +203,7 @@ static void check_long(bool has_events, size_t n, const char *why)
         check_has(s.why, why);
         check_eq_int(s.ends, !*why);
         check_eq_int(s.parsed, !*why);
-        check_eq_int(s.rig.in.claim.bytes, 0);
+        check_eq_int(s.rig.in.reservation.bytes, 0);
         done(&s);
 }
 
@@ -215,18 +215,18 @@ static void test_longest(void)
         check_long(false, LINES_MAX + 1, "answered with more than 64 MiB");
 }
 
-/* A message is parsed in the background from CLAIM_MIN on, and in its turn. */
+/* A message is parsed in the background from RESERVATION_MIN on, and in its turn. */
 static void test_long(void)
 {
         struct seen s;
 
         open_one(&s, true);
-        feed_long(&s, "data: 1\n\ndata: ", CLAIM_MIN, "\n\ndata: 2\n\n");
+        feed_long(&s, "data: 1\n\ndata: ", RESERVATION_MIN, "\n\ndata: 2\n\n");
         check_eq_int(s.parsed, 0);
         s.messages.length = 0;
         done(&s);
         open_one(&s, true);
-        feed_long(&s, "data: 1\n\ndata: ", CLAIM_MIN + 1, "\n\ndata: 2\n\n");
+        feed_long(&s, "data: 1\n\ndata: ", RESERVATION_MIN + 1, "\n\ndata: 2\n\n");
         check_eq_int(s.parsed, 1);
         check(s.parsed_r < 0);
         check_eq_bytes(buffer_bytes(&s.messages), s.messages.length, "|1;|2;");
@@ -235,7 +235,7 @@ static void test_long(void)
         done(&s);
         /* Freed while it is parsed, and when it was. */
         open_one(&s, false);
-        feed_long(&s, "", CLAIM_MIN + 1, "");
+        feed_long(&s, "", RESERVATION_MIN + 1, "");
         incoming_finish(&s.rig.in);
         check(s.rig.in.large);
         done(&s);
@@ -243,7 +243,7 @@ static void test_long(void)
         check_eq_int(s.parsed + s.ends, 0);
         open_one(&s, false);
         s.frees = true;
-        feed_long(&s, "", CLAIM_MIN + 1, "");
+        feed_long(&s, "", RESERVATION_MIN + 1, "");
         incoming_finish(&s.rig.in);
         until(&s.is_over);
         check_eq_int(s.parsed, 1);
@@ -272,7 +272,7 @@ static void test_late(void)
         struct seen s;
 
         open_one(&s, true);
-        feed_long(&s, "data: ", CLAIM_MIN + 1, "");
+        feed_long(&s, "data: ", RESERVATION_MIN + 1, "");
         fake_clock_advance_ms(INCOMING_MESSAGE_MS - 1);
         turn();
         check_eq_str(s.why, "");
@@ -282,11 +282,11 @@ static void test_late(void)
         fake_clock_advance_ms(INCOMING_MESSAGE_MS);
         turn();
         check_eq_str(s.why, "");
-        feed_long(&s, "data: ", CLAIM_MIN + 1, "");
+        feed_long(&s, "data: ", RESERVATION_MIN + 1, "");
         fake_clock_advance_ms(INCOMING_MESSAGE_MS);
         turn();
         check_has(s.why, "not complete after 30 s");
-        check_eq_int(s.rig.in.claim.bytes, 0);
+        check_eq_int(s.rig.in.reservation.bytes, 0);
         done(&s);
 }
 
@@ -297,14 +297,14 @@ static void test_memory_is_shared(void)
 
         for (int i = 0; i < 3; i++) {
                 open_one(&s[i], true);
-                feed_long(&s[i], "data: ", CLAIM_MIN + 1, "");
+                feed_long(&s[i], "data: ", RESERVATION_MIN + 1, "");
         }
         check(!s[0].rig.exchange.is_paused && !s[1].rig.exchange.is_paused);
         check(s[2].rig.exchange.is_paused);
-        fake_clock_advance_ms(CLAIM_LINES_MS - 1);
+        fake_clock_advance_ms(RESERVATION_LINES_MS - 1);
         turn();
         check_eq_str(s[0].why, "");
-        fake_clock_advance_ms(CLAIM_LINES_MS / 4);
+        fake_clock_advance_ms(RESERVATION_LINES_MS / 4);
         turn();
         check_has(s[0].why, "and other servers waited");
         check_eq_str(s[1].why, "");

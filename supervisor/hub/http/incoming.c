@@ -8,7 +8,7 @@
 
 static void drop_claim(struct incoming *in)
 {
-        claim_drop(&in->claim);
+        memory_reservation_drop(&in->reservation);
         event_del(&in->late);
 }
 
@@ -26,7 +26,7 @@ static void on_late(evutil_socket_t fd, short what, void *data)
         (void)fd;
         (void)what;
         /* The delay was not the server's. */
-        if (in->claim.waits || in->large)
+        if (in->reservation.waits || in->large)
                 evtimer_add(&in->late, &in_time);
         else
                 fail(in, "sent a message that was not complete after 30 s");
@@ -35,11 +35,12 @@ static void on_late(evutil_socket_t fd, short what, void *data)
 /* Unless a long message is parsed, or waits for memory. */
 static void read_on(struct incoming *in)
 {
-        if (in->exchange && !in->large && !in->claim.waits && !evtimer_pending(&in->pause, NULL))
+        if (in->exchange && !in->large && !in->reservation.waits &&
+            !evtimer_pending(&in->pause, NULL))
                 exchange_resume(in->exchange);
 }
 
-static void on_claim(void *data)
+static void on_granted(void *data)
 {
         read_on(data);
 }
@@ -71,14 +72,14 @@ static void on_revoked(void *data)
         fail(data, "sent a message that was not complete after a second, and other servers waited");
 }
 
-static void claim_memory(struct incoming *in)
+static void reserve_memory(struct incoming *in)
 {
         const struct timeval in_time = clock_timeval_ms(INCOMING_MESSAGE_MS);
-        const struct claim_owner owner = {in->base, on_claim, on_revoked, in};
+        const struct memory_reservation_owner owner = {in->base, on_granted, on_revoked, in};
 
-        if (in->claim.bytes > 0 || begun(in) <= CLAIM_MIN)
+        if (in->reservation.bytes > 0 || begun(in) <= RESERVATION_MIN)
                 return;
-        if (!claim_ask(&in->claim, CLAIM_LINES, LINES_MAX, &owner))
+        if (!memory_reservation_ask(&in->reservation, RESERVATION_LINES, LINES_MAX, &owner))
                 exchange_pause(in->exchange);
         evtimer_add(&in->late, &in_time);
 }
@@ -114,7 +115,7 @@ static void take_large(struct incoming *in, struct buffer *text)
 {
         if (in->exchange)
                 exchange_pause(in->exchange);
-        claim_complete(&in->claim);
+        memory_reservation_complete(&in->reservation);
         in->large = large_line_start(in->base, text, true, on_parsed, in);
         if (!in->large)
                 fail(in, "sent a message that needs more memory than there is");
@@ -130,12 +131,12 @@ static bool take_event(struct incoming *in)
 
         in->host->event(in->data);
         in->freed = &freed;
-        if (n > 0 && n <= CLAIM_MIN)
+        if (n > 0 && n <= RESERVATION_MIN)
                 goes_on = in->host->message(in->data, s->name, text, n);
         if (freed)
                 return false;
         in->freed = NULL;
-        if (n <= CLAIM_MIN) {
+        if (n <= RESERVATION_MIN) {
                 drop_claim(in);
                 if (!goes_on)
                         pause_reading(in);
@@ -163,7 +164,7 @@ static size_t feed_events(struct incoming *in, const char *bytes, size_t n)
                                         : "sent an event that needs more memory than there is");
                 return n;
         }
-        claim_memory(in);
+        reserve_memory(in);
         return n;
 }
 
@@ -176,7 +177,7 @@ size_t incoming_feed(struct incoming *in, const char *bytes, size_t n)
                 fail(in, r == -EMSGSIZE ? "answered with more than 64 MiB"
                                         : "sent an answer that needs more memory than there is");
         else
-                claim_memory(in);
+                reserve_memory(in);
         return n;
 }
 
@@ -192,7 +193,7 @@ void incoming_finish(struct incoming *in)
                 finish(in);
                 return;
         }
-        if (in->text.length > CLAIM_MIN) {
+        if (in->text.length > RESERVATION_MIN) {
                 take_large(in, &in->text);
                 return;
         }

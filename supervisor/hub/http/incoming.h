@@ -1,7 +1,7 @@
 /*
  * The messages in the body of one response: a JSON document, or server-sent events.
  *
- * A message above CLAIM_MIN bytes needs memory that all peers share (rpc/claim.h), and is parsed in the
+ * A message above RESERVATION_MIN bytes needs memory that all peers share (rpc/memory-reservation.h), and is parsed in the
  * background; meanwhile the exchange is paused.
  */
 #pragma once
@@ -9,13 +9,13 @@
 #include <event2/event_struct.h>
 #include <stdbool.h>
 
-#include "rpc/claim.h"
 #include "rpc/http/event-stream.h"
 #include "rpc/large-line.h"
+#include "rpc/memory-reservation.h"
 #include "supervisor/hub/http/exchange.h"
 
 enum {
-        INCOMING_MESSAGE_MS = 30000, /* for one above CLAIM_MIN, from there to its end */
+        INCOMING_MESSAGE_MS = 30000, /* for one above RESERVATION_MIN, from there to its end */
         INCOMING_PAUSE_MS = 100,     /* a server that sends a flood is read again after this */
 };
 
@@ -41,7 +41,7 @@ struct incoming {
         bool has_events;
         struct event_stream events;
         struct buffer text; /* of a JSON document */
-        struct claim claim;
+        struct memory_reservation reservation;
         struct large_line *large;
         struct event late, pause;
         bool is_over; /* the exchange has ended */

@@ -153,7 +153,8 @@ static bool on_parsed(void *data, struct large_line *line)
         struct http *h = r->http;
 
         if (r->kind == HTTP_REOPEN) {
-                http_request_fail(r, "answered initialize with more than %d KiB", CLAIM_MIN / 1024);
+                http_request_fail(r, "answered initialize with more than %d KiB",
+                                  RESERVATION_MIN / 1024);
                 return true;
         }
         return h->host->parsed(h->data, line) || rate_allow(&h->junk, 1, NULL);

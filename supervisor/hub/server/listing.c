@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "base/log.h"
-#include "rpc/claim.h"
+#include "rpc/memory-reservation.h"
 
 enum { CURSOR_MAX = 64 * 1024 };
 
@@ -281,7 +281,7 @@ static void take_tools(struct listing *l, struct jsonrpc_message *answer)
 {
         static const struct background_kind kind = {run_page, on_page, free_page};
         yyjson_val *list = yyjson_obj_get(answer->result, "tools");
-        bool is_large = answer->doc && yyjson_doc_get_read_size(answer->doc) > CLAIM_MIN;
+        bool is_large = answer->doc && yyjson_doc_get_read_size(answer->doc) > RESERVATION_MIN;
         struct page_job *page = is_large ? calloc(1, sizeof(*page)) : NULL;
 
         if (!page) {

@@ -8,8 +8,8 @@
 #include "base/json-out.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "rpc/claim.h"
 #include "rpc/lines.h"
+#include "rpc/memory-reservation.h"
 #include "supervisor/hub/call/answer.h"
 #include "supervisor/hub/call/find.h"
 #include "supervisor/hub/call/round.h"
@@ -315,7 +315,7 @@ bool hub_server_on_large(void *data, struct large_line *line)
         /* Each element would have to be written and parsed again. */
         if (connection_may_warn(s->connection))
                 log_warning("server %s: skipped a batch of more than %d KiB", s->config->name,
-                            CLAIM_MIN / 1024);
+                            RESERVATION_MIN / 1024);
         return false;
 }
 
@@ -354,7 +354,7 @@ void hub_server_on_late(void *data, const char *line, size_t n)
         if (connection_may_warn(s->connection))
                 log_warning(
                         "server %s: skipped a line that was not complete after %d s, or %d s while other servers waited",
-                        s->config->name, CONNECTION_LINE_MS / 1000, CLAIM_LINES_MS / 1000);
+                        s->config->name, CONNECTION_LINE_MS / 1000, RESERVATION_LINES_MS / 1000);
         if (call)
                 hub_call_answer_invalid(
                         call,

@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "rpc/claim.h"
 #include "rpc/lines.h"
+#include "rpc/memory-reservation.h"
 #include "supervisor/hub/transport/rate.h"
 
 struct pipes {
@@ -35,7 +35,7 @@ struct pipes {
         struct event pause; /* after a flood */
         bool is_open;       /* the three events on descriptors are assigned */
         struct lines lines, stderr_lines;
-        struct claim claim;           /* for a long line */
+        struct memory_reservation reservation; /* for a long line */
         struct large_line *long_line; /* parsed in the background; nothing is read meanwhile */
         struct event late;            /* a long line must be complete in time */
         bool has_ended;               /* stdout is at its end, behind the long line */
@@ -72,7 +72,7 @@ static void pause_reading(struct pipes *c, struct event *event)
 /* Unless a long line is parsed, or waits for memory. */
 static void start_reading(struct pipes *c)
 {
-        if (c->fds[1] >= 0 && !c->long_line && !c->claim.waits)
+        if (c->fds[1] >= 0 && !c->long_line && !c->reservation.waits)
                 event_add(&c->readable, NULL);
 }
 
@@ -92,11 +92,11 @@ static bool take_lines(struct pipes *c);
 /* A line was complete, or is skipped. */
 static void end_long_line(struct pipes *c)
 {
-        claim_drop(&c->claim);
+        memory_reservation_drop(&c->reservation);
         event_del(&c->late);
 }
 
-static void on_claim(void *data)
+static void on_granted(void *data)
 {
         start_reading(data);
 }
@@ -111,7 +111,7 @@ static void skip_line(struct pipes *c)
         event_del(&c->late);
         lines_skip(&c->lines, &line, &n);
         lines_take(&c->lines, n, &text);
-        claim_drop(&c->claim);
+        memory_reservation_drop(&c->reservation);
         c->host->late(c->data, line, n);
         background_free(text.data, text.allocated);
 }
@@ -122,14 +122,15 @@ static void on_revoked(void *data)
 }
 
 /* A line of which much has arrived needs memory that all servers share. */
-static void claim_memory(struct pipes *c)
+static void reserve_memory(struct pipes *c)
 {
         const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
-        const struct claim_owner owner = {c->base, on_claim, on_revoked, c};
+        const struct memory_reservation_owner owner = {c->base, on_granted, on_revoked, c};
 
-        if (c->claim.bytes > 0 || c->lines.skipping || lines_begun(&c->lines) <= CLAIM_MIN)
+        if (c->reservation.bytes > 0 || c->lines.skipping ||
+            lines_begun(&c->lines) <= RESERVATION_MIN)
                 return;
-        if (!claim_ask(&c->claim, CLAIM_LINES, LINES_MAX, &owner))
+        if (!memory_reservation_ask(&c->reservation, RESERVATION_LINES, LINES_MAX, &owner))
                 event_del(&c->readable);
         event_add(&c->late, &in);
 }
@@ -140,7 +141,7 @@ static void on_late(evutil_socket_t fd, short what, void *data)
         const struct timeval in = clock_timeval_ms(CONNECTION_LINE_MS);
 
         /* The delay was not the server's. */
-        if (c->claim.waits)
+        if (c->reservation.waits)
                 event_add(&c->late, &in);
         else
                 skip_line(c);
@@ -168,7 +169,7 @@ static void on_parsed(void *data, struct large_line *line)
                 return;
         }
         few = take_lines(c) && few;
-        claim_memory(c);
+        reserve_memory(c);
         if (few)
                 start_reading(c);
         else if (c->fds[1] >= 0)
@@ -182,7 +183,7 @@ static void take_long_line(struct pipes *c, size_t n)
 
         event_del(&c->readable);
         event_del(&c->late);
-        claim_complete(&c->claim);
+        memory_reservation_complete(&c->reservation);
         if (lines_take(&c->lines, n, &text) >= 0)
                 c->long_line = large_line_start(c->base, &text, true, on_parsed, c);
         if (!c->long_line && c->fds[1] >= 0)
@@ -197,7 +198,7 @@ static bool take_lines(struct pipes *c)
         int r;
 
         while (c->fds[1] >= 0 && !c->long_line && (r = lines_next(&c->lines, &line, &n)) != 0) {
-                if (r == 1 && n > CLAIM_MIN) {
+                if (r == 1 && n > RESERVATION_MIN) {
                         take_long_line(c, n);
                         break;
                 }
@@ -221,7 +222,7 @@ static void on_output_end(struct pipes *c)
         int r = lines_rest(&c->lines, &line, &n);
 
         c->has_ended = true;
-        if (r == 1 && n > CLAIM_MIN) {
+        if (r == 1 && n > RESERVATION_MIN) {
                 take_long_line(c, n);
                 return;
         }
@@ -251,7 +252,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         bool few = take_lines(c);
         if (c->fds[1] < 0)
                 return;
-        claim_memory(c);
+        reserve_memory(c);
         if (!few)
                 pause_reading(c, &c->readable);
 }

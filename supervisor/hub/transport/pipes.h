@@ -15,7 +15,7 @@ enum {
         CONNECTION_QUEUE_MAX = 64 << 20, /* bytes to be written, except a single message */
         PIPES_TURN = 1 << 20,            /* bytes that are written in one turn of the loop */
         CONNECTION_STDERR_LINE_MAX = 1024,
-        CONNECTION_LINE_MS = 30000, /* for a line above CLAIM_MIN, from there to its end */
+        CONNECTION_LINE_MS = 30000, /* for a line above RESERVATION_MIN, from there to its end */
         CONNECTION_PAUSE_MS = 100,  /* a server that writes too much is read again after this */
 };
 

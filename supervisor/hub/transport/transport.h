@@ -23,7 +23,7 @@ struct connection_host {
         /* A message, as text. Returns whether it was expected; others count as a flood when they are
          * many. */
         bool (*line)(void *data, const char *line, size_t n);
-        /* A message above CLAIM_MIN bytes, which was parsed in the background. Returns whether it was expected. */
+        /* A message above RESERVATION_MIN bytes, which was parsed in the background. Returns whether it was expected. */
         bool (*parsed)(void *data, struct large_line *line);
         /* The beginning of a line that was not complete in time; the rest is skipped. */
         void (*late)(void *data, const char *line, size_t n);

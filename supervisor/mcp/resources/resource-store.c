@@ -117,10 +117,10 @@ static struct resource *new_resource(struct resource_store *store, const struct 
 
         if (!r)
                 return NULL;
-        if (!store->kept.share) {
-                struct share *share = share_new(SHARE_OF_CLIENT);
-                charge_open(&store->kept, share);
-                share_unref(share);
+        if (!store->kept.account) {
+                struct memory_account *account = memory_account_new(ACCOUNT_OF_CLIENT);
+                charge_open(&store->kept, account);
+                memory_account_unref(account);
         }
         r->uri = *uri;
         r->uri.offset = 0;

@@ -7,12 +7,12 @@
 
 #include <stdint.h>
 
-#include "rpc/share.h"
+#include "rpc/memory-account.h"
 #include "supervisor/mcp/resources/resource-uri.h"
 #include "supervisor/session/cell/output.h"
 
 enum {
-        STORE_BYTES_MAX = 64 * 1024 * 1024, /* of memory; all stores share SHARES_CLIENTS_MAX */
+        STORE_BYTES_MAX = 64 * 1024 * 1024, /* of memory; all stores share ACCOUNTS_CLIENTS_MAX */
         STORE_LIVE_MAX = 256,               /* entries with their bytes */
         STORE_DROPPED_MAX = 1024,           /* outputs of which only the name is kept */
         STORE_FILES_MAX = 1000,             /* names of files */
@@ -34,7 +34,7 @@ struct resource_store {
         struct resource *newest;
         uint64_t serial; /* of the newest */
         size_t bytes, n_live, n_dropped, n_files;
-        struct charge kept; /* for the bytes; has a share once something was kept */
+        struct charge kept; /* for the bytes; has an account once something was kept */
 };
 
 void resource_store_done(struct resource_store *store);

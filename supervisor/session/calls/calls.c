@@ -255,7 +255,7 @@ static int charge_arguments(const struct session *session, struct shared_text *t
 {
         if (!text)
                 return 0;
-        charge_open(&text->charge, session->share);
+        charge_open(&text->charge, session->account);
         if (!charge_fits(&text->charge, text->n))
                 return error_set(
                         err, ENOBUFS,

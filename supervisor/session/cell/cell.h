@@ -16,7 +16,7 @@
 #include "policy/config/config.h"
 #include "policy/image.h"
 #include "rpc/egress-messages.h"
-#include "rpc/share.h"
+#include "rpc/memory-account.h"
 #include "supervisor/session/cell/output.h"
 #include "supervisor/session/cell/session-name.h"
 

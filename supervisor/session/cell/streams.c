@@ -86,13 +86,13 @@ void streams_init(struct streams *streams, const char *session)
 }
 
 static int open_one(struct streams *streams, enum cell_stream which, struct event_base *base,
-                    struct share *share, int fd, struct error *err)
+                    struct memory_account *account, int fd, struct error *err)
 {
         struct stream *stream = &streams->list[which];
 
         *stream = (struct stream){.streams = streams, .fd = fd};
         capture_init(&stream->stray);
-        charge_open(&stream->kept, share);
+        charge_open(&stream->kept, account);
         stream->event = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, stream);
         int r = fd_set_nonblocking(fd, 1);
         if (r < 0 || !stream->event)
@@ -102,11 +102,11 @@ static int open_one(struct streams *streams, enum cell_stream which, struct even
         return 0;
 }
 
-int streams_open(struct streams *streams, struct event_base *base, struct share *share, int out,
-                 int err_fd, struct error *err)
+int streams_open(struct streams *streams, struct event_base *base, struct memory_account *account,
+                 int out, int err_fd, struct error *err)
 {
-        int r = open_one(streams, CELL_STDOUT, base, share, out, err);
-        int s = open_one(streams, CELL_STDERR, base, share, err_fd, r < 0 ? NULL : err);
+        int r = open_one(streams, CELL_STDOUT, base, account, out, err);
+        int s = open_one(streams, CELL_STDERR, base, account, err_fd, r < 0 ? NULL : err);
 
         return r < 0 ? r : s;
 }

@@ -4,7 +4,7 @@
 #include <event2/event.h>
 
 #include "base/error.h"
-#include "rpc/share.h"
+#include "rpc/memory-account.h"
 #include "supervisor/session/cell/cell.h"
 
 struct stream {
@@ -26,8 +26,8 @@ struct streams {
 void streams_init(struct streams *streams, const char *session);
 
 /* Takes ownership of both descriptors in any case. */
-int streams_open(struct streams *streams, struct event_base *base, struct share *share, int out,
-                 int err_fd, struct error *err);
+int streams_open(struct streams *streams, struct event_base *base, struct memory_account *account,
+                 int out, int err_fd, struct error *err);
 void streams_close(struct streams *streams);
 
 /* Reads what is in the pipes now, at most their capacity, so that a writer that continues cannot

@@ -17,7 +17,7 @@ enum {
         STREAMED_MAX = 4 * 1024 * 1024, /* of a payload that is in a memfd already */
         SMALL_RESERVE =
                 65536, /* bytes of `out` for errors, which replace results that do not fit */
-        READ_AT_ONCE = 16 * 1024, /* what a session may hold without a claim, twice */
+        READ_AT_ONCE = 16 * 1024, /* what a session may hold without a reservation, twice */
         READ_LARGE = 256 * 1024,  /* of a large frame, which is not parsed in the loop */
         FRAMES_AT_ONCE = 128,     /* then the loop serves other sessions */
         PAUSE_MS = 5,             /* after too many frames */
@@ -280,7 +280,7 @@ static void forget_large(struct channel *c)
 {
         background_free(c->large.data, c->large.allocated);
         c->large = (struct buffer)BUFFER_INIT(1);
-        claim_drop(&c->claim);
+        memory_reservation_drop(&c->reservation);
         c->is_large = false;
 }
 
@@ -370,7 +370,7 @@ static int peek(const struct channel *c, struct frame_header *header, struct err
         return r < 0 ? r : 1;
 }
 
-static void on_claim(void *data)
+static void on_granted(void *data)
 {
         channel_resume(data);
 }
@@ -400,16 +400,16 @@ static bool is_there(const struct channel *c)
 }
 
 /* Returns whether there is memory for what arrives; else the channel does not read until there is. */
-static bool has_claim(struct channel *c, enum claim_pool pool, size_t bytes)
+static bool has_reservation(struct channel *c, enum memory_reservation_pool pool, size_t bytes)
 {
-        const struct claim_owner owner = {c->base, on_claim, on_revoked, c};
+        const struct memory_reservation_owner owner = {c->base, on_granted, on_revoked, c};
 
         /* The worker has ended, and nothing waits for what it wanted. */
         if (c->draining)
                 return true;
-        if (c->claim.bytes == 0)
-                claim_ask(&c->claim, pool, bytes, &owner);
-        if (claim_is_granted(&c->claim))
+        if (c->reservation.bytes == 0)
+                memory_reservation_ask(&c->reservation, pool, bytes, &owner);
+        if (memory_reservation_is_granted(&c->reservation))
                 return true;
         stop_reading(c);
         return false;
@@ -419,7 +419,7 @@ static bool has_claim(struct channel *c, enum claim_pool pool, size_t bytes)
  * negative after the channel has ended. */
 static int begin_large(struct channel *c, const struct frame_header *header)
 {
-        if (!has_claim(c, CLAIM_FRAMES, header->length))
+        if (!has_reservation(c, RESERVATION_FRAMES, header->length))
                 return 0;
         buffer_init(&c->large, header->length);
         if (buffer_reserve(&c->large, header->length) < 0) {
@@ -462,7 +462,7 @@ static int take_large(struct channel *c)
                 return 1;
         }
         stop_reading(c);
-        claim_complete(&c->claim);
+        memory_reservation_complete(&c->reservation);
         c->job = frame_job_start(c->base, &c->large_header, &c->large, on_parsed, c);
         return 0;
 }
@@ -480,11 +480,11 @@ static int take_frame(struct channel *c)
                 end(c, &err);
         if (r <= 0)
                 return r;
-        bool is_large = header.length > CLAIM_MIN;
+        bool is_large = header.length > RESERVATION_MIN;
         if (!is_large && c->in.length < frame_size(&header)) {
                 c->missing = frame_size(&header) - c->in.length;
                 if (frame_size(&header) > READ_AT_ONCE && !is_there(c))
-                        has_claim(c, CLAIM_PARTS, 2 * frame_size(&header));
+                        has_reservation(c, RESERVATION_PARTS, 2 * frame_size(&header));
                 return 0;
         }
         if (!may_take(c))
@@ -496,12 +496,12 @@ static int take_frame(struct channel *c)
         r = handle(c, &header, &body);
         if (r > 0) {
                 buffer_consume(&c->in, frame_size(&header));
-                claim_drop(&c->claim);
+                memory_reservation_drop(&c->reservation);
         }
         return r;
 }
 
-/* Gives back what was claimed for the last frame. */
+/* Gives back what was reserved for the last frame. */
 static void trim(struct channel *c)
 {
         struct buffer rest = BUFFER_INIT(c->in.limit);
@@ -650,7 +650,7 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
                 .fd = fd,
                 .owner = *owner,
                 .base = base,
-                .in = BUFFER_INIT(CLAIM_MIN + FRAME_HEADER_SIZE + READ_AT_ONCE),
+                .in = BUFFER_INIT(RESERVATION_MIN + FRAME_HEADER_SIZE + READ_AT_ONCE),
                 .large = BUFFER_INIT(1),
                 .out = BUFFER_INIT(CHANNEL_OUT_MAX),
         };

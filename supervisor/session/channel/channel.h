@@ -5,8 +5,8 @@
  * worker does not read its answers, too many calls are pending or frames arrive too fast, the
  * channel does not read; the worker blocks once the socket is full.
  *
- * A frame above CLAIM_MIN bytes is received into memory that was claimed (rpc/claim.h) and parsed in
- * the background; no frame is taken meanwhile. Of a smaller one 32 KiB are held without a claim. A frame
+ * A frame above RESERVATION_MIN bytes is received into memory that was reserved (rpc/memory-reservation.h) and parsed in
+ * the background; no frame is taken meanwhile. Of a smaller one 32 KiB are held without a reservation. A frame
  * must be complete CHANNEL_FRAME_MS after its first byte.
  */
 #pragma once
@@ -17,9 +17,9 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "rpc/claim.h"
 #include "rpc/frame.h"
-#include "rpc/share.h"
+#include "rpc/memory-account.h"
+#include "rpc/memory-reservation.h"
 #include "supervisor/session/channel/bucket.h"
 #include "supervisor/session/channel/frame-body.h"
 #include "supervisor/session/channel/memfd-queue.h"
@@ -60,9 +60,10 @@ struct channel {
         struct buffer in, out;
         struct buffer large; /* the payload of a large frame, as far as it was received */
         struct frame_header large_header;
-        struct claim claim; /* for it, or for what has arrived of a smaller one */
-        size_t missing;     /* of the frame that has begun; 0: none, or not known */
-        struct charge kept; /* bytes that the worker has not read; the owner opens it */
+        struct memory_reservation
+                reservation; /* for it, or for what has arrived of a smaller one */
+        size_t missing;      /* of the frame that has begun; 0: none, or not known */
+        struct charge kept;  /* bytes that the worker has not read; the owner opens it */
         struct frame_job *job;
         uint64_t written;  /* bytes that have left `out` */
         uint64_t queued;   /* frames that were queued */

@@ -151,7 +151,7 @@ struct session {
         const struct session_context *context;
         const struct session_table *table;
         char name[SESSION_KEY_MAX + 1]; /* its key (session-name.h) */
-        struct share *share;            /* what the broker keeps for it */
+        struct memory_account *account; /* what the broker keeps for it */
 
         /* machine.c */
         enum session_state state;

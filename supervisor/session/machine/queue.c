@@ -45,7 +45,7 @@ void session_push(struct session *s, struct cell *cell)
                 at = &(*at)->next;
         *at = cell;
         cell->session = s;
-        charge_open(&cell->outcome.kept, s->share);
+        charge_open(&cell->outcome.kept, s->account);
         s->queue.n++;
         s->single |= cell_is_published(cell);
         session_wake(s);

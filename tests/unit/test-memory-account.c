@@ -1,5 +1,5 @@
 /* What many peers keep together. */
-#include "rpc/share.h"
+#include "rpc/memory-account.h"
 
 #include "rpc/background.h"
 #include "rpc/shared-text.h"
@@ -15,13 +15,13 @@ static size_t grow(struct charge *charge, size_t step)
         return charge->bytes;
 }
 
-static void open_one(struct charge *charge, enum share_pool pool)
+static void open_one(struct charge *charge, enum memory_account_pool pool)
 {
-        struct share *share = share_new(pool);
+        struct memory_account *account = memory_account_new(pool);
 
         *charge = (struct charge){};
-        charge_open(charge, share);
-        share_unref(share);
+        charge_open(charge, account);
+        memory_account_unref(account);
 }
 
 /* However many take all that they can, the next one has something, and the sum has a bound. */
@@ -31,13 +31,13 @@ static void test_nobody_takes_all(void)
         size_t sum = 0;
 
         for (int i = 0; i < N; i++) {
-                open_one(&charges[i], SHARE_OF_SESSION);
+                open_one(&charges[i], ACCOUNT_OF_SESSION);
                 size_t n = grow(&charges[i], 4096);
                 sum += n;
-                check(n >= SHARE_FREE);
+                check(n >= ACCOUNT_FREE);
                 if (i == 0) {
                         check(n > 127 * MIB && n <= 128 * MIB);
-                        open_one(&charges[1], SHARE_OF_SESSION);
+                        open_one(&charges[1], ACCOUNT_OF_SESSION);
                         check(charge_fits(&charges[1], 64 * MIB));
                         charge_done(&charges[1]);
                 }
@@ -46,15 +46,15 @@ static void test_nobody_takes_all(void)
                 if (i < 3)
                         check(n > 4 * MIB);
         }
-        check(sum <= SHARES_SESSIONS_MAX + (size_t)N * SHARE_FREE);
+        check(sum <= ACCOUNTS_SESSIONS_MAX + (size_t)N * ACCOUNT_FREE);
         /* The others are another pool's. */
         struct charge other;
-        open_one(&other, SHARE_OF_CLIENT);
+        open_one(&other, ACCOUNT_OF_CLIENT);
         check_eq_int(grow(&other, MIB), 64 * MIB);
         charge_done(&other);
         for (int i = 0; i < N; i++)
                 charge_done(&charges[i]);
-        open_one(&other, SHARE_OF_SESSION);
+        open_one(&other, ACCOUNT_OF_SESSION);
         check(charge_fits(&other, 128 * MIB));
         check(!charge_fits(&other, 129 * MIB));
         charge_done(&other);
@@ -67,7 +67,7 @@ static void test_at_once(void)
         size_t least = SIZE_MAX;
 
         for (int i = 0; i < 10; i++)
-                open_one(&charges[i], SHARE_OF_SESSION);
+                open_one(&charges[i], ACCOUNT_OF_SESSION);
         for (bool any = true; any;) {
                 any = false;
                 for (int i = 0; i < 10; i++) {
@@ -87,16 +87,16 @@ static void test_at_once(void)
 /* What is kept longer than its session still counts. */
 static void test_outlives(void)
 {
-        struct share *share = share_new(SHARE_OF_SESSION);
+        struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION);
         struct shared_text *text = shared_text_new(strdup("text"), 4);
         struct charge other;
 
-        charge_open(&text->charge, share);
+        charge_open(&text->charge, account);
         charge_set(&text->charge, 100 * MIB);
-        share_unref(share);
+        memory_account_unref(account);
         struct shared_text *again = shared_text_ref(text);
         shared_text_unref(text);
-        open_one(&other, SHARE_OF_SESSION);
+        open_one(&other, ACCOUNT_OF_SESSION);
         check(!charge_fits(&other, 100 * MIB));
         shared_text_unref(again);
         check(charge_fits(&other, 100 * MIB));
@@ -110,7 +110,7 @@ static void test_without_a_share(void)
         check(charge_fits(&none, SIZE_MAX));
         charge_set(&none, 100);
         charge_done(&none);
-        share_unref(NULL);
+        memory_account_unref(NULL);
 }
 
 int main(void)
