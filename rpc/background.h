@@ -43,5 +43,5 @@ void background_cancel(struct background_job *job);
 /* Frees memory of malloc(); a large block in the thread, because the kernel needs milliseconds for
  * it. NULL is allowed. */
 void background_free(void *block, size_t n);
-/* The same for a parsed document. */
+/* Frees a parsed document in the same way. */
 void background_free_json(yyjson_doc *doc);

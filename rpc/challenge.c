@@ -37,8 +37,8 @@ static size_t take_token(struct text *t, const char **ret)
         return (size_t)(t->at - from);
 }
 
-/* A quoted string, without its quotes and escapes. Returns its length, or -1: it does not end. What
- * is longer than the room is cut to nothing. */
+/* A quoted string, without its quotes and escapes. Returns its length, or -1 if it does not end. A
+ * string that does not fit becomes empty. */
 static int take_quoted(struct text *t, char value[VALUE_MAX])
 {
         size_t n = 0;
@@ -104,7 +104,7 @@ static void take_parameter(struct challenge *ret, const char *name, size_t lengt
                 keep(ret->resource_metadata, sizeof(ret->resource_metadata), value, n);
 }
 
-/* Takes "name=value" whose name was taken. Returns false: it is no parameter. */
+/* Takes "name=value" whose name was taken. Returns false if it is not a parameter. */
 static bool take_assignment(struct text *t, struct challenge *ret, bool wanted, const char *name,
                             size_t length)
 {

@@ -89,7 +89,7 @@ static bool is_local(const char *host, size_t n)
         return false;
 }
 
-/* The length of the host at the beginning of HOST[:PORT]; 0: it is none. */
+/* The length of the host at the beginning of HOST[:PORT]; 0: not a host. */
 static size_t host_length(const char *text, size_t n)
 {
         bool is_ip6 = n > 0 && text[0] == '[';
@@ -200,7 +200,7 @@ static bool are_choices(yyjson_val *list, bool are_titled)
         return true;
 }
 
-/* What a field of several choices has as "items". */
+/* The "items" of a field of several choices. */
 static bool are_items(yyjson_val *items)
 {
         yyjson_val *list = yyjson_obj_get(items, "enum"), *any = yyjson_obj_get(items, "anyOf"),
@@ -307,7 +307,8 @@ static int put_schema(struct json_out *out, yyjson_val *schema, struct error *er
         json_out_begin(out, "properties", '{');
         yyjson_obj_foreach (fields, i, n, key, field) {
                 if (!is_field(field))
-                        return refuse(err, "a property of requestedSchema is no field of a form");
+                        return refuse(err,
+                                      "a property of requestedSchema is not a field of a form");
                 json_out_key(out, yyjson_get_str(key), yyjson_get_len(key));
                 put_field(out, field);
         }

@@ -1,6 +1,6 @@
 /*
- * What an MCP server may ask of its client while it works on a call: input of a person (elicitation),
- * the answer of a model (sampling), the directories that it may use (roots).
+ * Requests of an MCP server to its client during a call: input of a person (elicitation), the answer of
+ * a model (sampling), the directories that the server may use (roots).
  *
  * Cloister is in between: a server of the user's asks, and our own client answers. Both are untrusted.
  * What a server asks is checked and written anew from the members that the specification knows, and so
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-/* What a client declares, as bits. */
+/* The capabilities that a client declares, as bits. */
 enum client_can {
         CLIENT_CAN_FORM = 1, /* elicitation of data */
         CLIENT_CAN_URL = 2,  /* elicitation that shows an address */
@@ -36,7 +36,7 @@ enum {
         CLIENT_ROOTS_MAX = 256,
         CLIENT_URL_MAX = 2048,
         CLIENT_ASK_ID_MAX = 64 * 1024, /* bytes of the id of a server's request */
-        /* Bytes of the id of a page, as our client knows it. */
+        /* Bytes of the id of a page, as our client receives it. */
         CLIENT_PAGE_MAX = CLIENT_URL_MAX + 256,
 };
 
@@ -46,7 +46,7 @@ struct client_request {
         enum client_request_kind kind;
         unsigned needs;       /* bits of client_can; all of them */
         struct buffer params; /* one object in one line, for our client */
-        yyjson_doc *doc;      /* the same, parsed; NULL without members */
+        yyjson_doc *doc;      /* params, parsed; NULL without members */
 };
 
 /* The capabilities of a client, an object or NULL. */
@@ -70,16 +70,16 @@ int client_request_restore(struct client_request *ret, const char *method, size_
                            yyjson_val *params, struct error *err);
 void client_request_done(struct client_request *request);
 const char *client_request_method(const struct client_request *request);
-/* What is asked, for a message: "asks for input", "asks to open https://…". The address was checked. */
+/* Writes the request as a clause: "asks for input", "asks to open https://…". The address was checked. */
 void client_request_describe(const struct client_request *request, char *to, size_t size);
-/* The address of CLIENT_URL, else NULL. */
+/* The address of CLIENT_URL, otherwise NULL. */
 const char *client_request_url(const struct client_request *request);
 /* The elicitationId of CLIENT_URL, as our client gets it, or NULL. */
 const char *client_request_page(const struct client_request *request);
 /* An elicitationId of a server's as our client gets it: ids of different servers may be the same. Returns 0 or
  * -EINVAL. */
 int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const char *id, size_t n);
-/* The question of an elicitation, else NULL. */
+/* The question of an elicitation, otherwise NULL. */
 const char *client_request_message(const struct client_request *request);
 
 /* Whether a message of sampling, in a request or as the answer, has a role (user or assistant) and content

@@ -5,8 +5,8 @@
  * The broker writes the policy into the page before it sends it, and reads the counts from it. It reads them with
  * pread(2), so that what the other process does to the page is data and nothing else.
  *
- * A message without descriptors asks whether the process runs. What it sends to the broker is a byte when it is ready, and a
- * byte in answer to each of these.
+ * A message without descriptors asks whether the process runs. The process sends one byte to the broker when it is
+ * ready, and one in answer to each of these.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ struct egress_policy {
         char profile[80];
         uint64_t max_bytes;            /* of both directions */
         uint64_t rate;                 /* bytes a second; 0: no limit */
-        char rules[EGRESS_RULES_SIZE]; /* of network.allow, one a line */
+        char rules[EGRESS_RULES_SIZE]; /* of network.allow, one per line */
 };
 
 /* Bytes and requests of one host and port. in: from the host. */

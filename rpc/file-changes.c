@@ -1,4 +1,4 @@
-/* What has changed in a session's /workspace, as its init tells the broker. */
+/* Changes in a session's /workspace, as its init reports them to the broker. */
 #include "rpc/file-changes.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * What has changed in a session's /workspace since the last look, from its init to the broker, over a
- * pipe that only these two have. A look is a run of messages; each is written whole or not at all
+ * Changes in a session's /workspace since the last scan, from its init to the broker, over a
+ * pipe that only these two have. A scan is a run of messages; each is written whole or not at all
  * (pipe(7), PIPE_BUF). The first has the numbers, the others have more entries.
  *
  *     struct file_changes_message, then n times: struct file_changes_entry, its path
@@ -35,11 +35,11 @@ enum file_changes_limit {
 enum file_change { FILE_NEW, FILE_CHANGED, FILE_DELETED, FILE_CHANGE_MAX };
 
 struct file_changes_message {
-        uint32_t is_more; /* 1: more entries of the look before; but for n the rest is 0 */
+        uint32_t is_more; /* 1: more entries of the scan before; all members except n are 0 */
         uint32_t limit;   /* enum file_changes_limit */
         uint32_t number[FILE_CHANGE_MAX]; /* of all changes */
-        uint32_t unreadable; /* directories that code has made unreadable. What is in them was not
-                                looked at, and number[FILE_DELETED] is 0 */
+        uint32_t unreadable; /* directories that code has made unreadable. Their contents were not
+                                scanned, and number[FILE_DELETED] is 0 */
         uint32_t n;          /* entries that follow */
 };
 static_assert(sizeof(struct file_changes_message) == 28, "crosses a process boundary");

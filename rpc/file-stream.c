@@ -32,7 +32,7 @@ static int advance(struct file_stream *s, const struct file_record *record, stru
         if (record->n > 0 && !has_payload)
                 return error_set(err, EBADMSG, "record of type %d with a payload", record->type);
         if (record->type == FILE_STREAM_FILE && !file_path_valid(record->payload, record->n))
-                return error_set(err, EBADMSG, "a name that is no path below a directory");
+                return error_set(err, EBADMSG, "a name that is not a path below a directory");
         if (record->type == FILE_STREAM_FILE && s->files == FILE_STREAM_FILES_MAX)
                 return error_set(err, EFBIG, "more than %d files", FILE_STREAM_FILES_MAX);
         if (record->type == FILE_STREAM_DATA && record->n > FILE_STREAM_BYTES_MAX - s->bytes)

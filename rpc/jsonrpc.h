@@ -77,7 +77,7 @@ const char *jsonrpc_kind_name(enum jsonrpc_kind kind);
  */
 int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struct error *err);
 
-/* The same for a parsed value, which is borrowed: an element of a batch. A batch in a batch is -EINVAL.
+/* Classifies a parsed value, which is borrowed: an element of a batch. A batch in a batch is -EINVAL.
  */
 int jsonrpc_classify(yyjson_val *value, struct jsonrpc_message *ret, struct error *err);
 
@@ -85,9 +85,9 @@ void jsonrpc_done(struct jsonrpc_message *message);
 
 /* Whether this id is the number n. */
 bool jsonrpc_id_is(yyjson_val *id, int64_t n);
-/* Whether both are the same id, written in the same way. NULL is none. */
+/* Whether both are the same id, written in the same way. NULL is not an id. */
 bool jsonrpc_id_equals(yyjson_val *a, yyjson_val *b);
-/* An id that outlives its message, as a document of its own. Returns 0, -EMSGSIZE (its text is longer than
+/* Copies an id into its own document, so that it outlives its message. Returns 0, -EMSGSIZE (its text is longer than
  * most bytes), -ENOMEM. */
 int jsonrpc_id_copy(yyjson_val *id, size_t most, yyjson_doc **ret);
 

@@ -14,11 +14,11 @@ struct large_line {
         struct buffer text;
         bool wants_memfd;
 
-        /* What jsonrpc_parse() said. The message has no text if there is a memfd. */
+        /* The result of jsonrpc_parse(). The message has no text if there is a memfd. */
         int r;
         struct error err;
         struct jsonrpc_message message;
-        bool has_id; /* of a line that is no message: jsonrpc_guess_id() */
+        bool has_id; /* of a line that is not a message: jsonrpc_guess_id() */
         int64_t id;
         int memfd; /* -1: none */
         size_t memfd_length;

@@ -9,7 +9,7 @@ void lines_init(struct lines *l, size_t most)
 {
         assert(most > 0);
         *l = (struct lines){.most = most};
-        /* What lines_next() left is at most one line without its newline, and a read comes on top.
+        /* lines_next() leaves at most one line without its newline; one read is added to it.
          */
         buffer_init(&l->buffer, most + 2 + LINES_READ);
 }

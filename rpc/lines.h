@@ -36,7 +36,7 @@ void lines_done(struct lines *l);
  * between reads. */
 ssize_t lines_read(struct lines *l, int fd);
 
-/* The same for bytes in memory, at most LINES_READ at once. */
+/* Takes bytes from memory, at most LINES_READ at once. */
 int lines_feed(struct lines *l, const void *data, size_t n);
 
 /*

@@ -6,7 +6,7 @@
 
 enum { MEMFD_FRAME_MIN = 1024 * 1024 }; /* bytes; shorter ones are as fast in the stream */
 
-/* What is before and after the result of a tool in the payload. */
+/* The bytes before and after the result of a tool in the payload. */
 #define RETURN_BEFORE "{\"ok\":true,\"result\":"
 #define RETURN_AFTER  "}"
 

@@ -150,14 +150,14 @@ enum monitor_target {
 const char *monitor_verb_name(uint32_t verb);
 const char *monitor_event_name(uint32_t kind);
 
-/* What the target of a valid request means. */
+/* The meaning of the target of a valid request. */
 enum monitor_target monitor_request_target(const struct monitor_request *request);
 
 /* Returns 0; -EPROTO: no request is like that; -EINVAL: a member is out of range; -ESRCH: a number is
  * not the pid of a copy. */
 int monitor_request_check(const struct monitor_request *request);
 
-/* Whether an event with so many descriptors may come now: as the answer to `asked`, whose verb is 0
+/* Whether an event with n_fds descriptors may come now: as the answer to `asked`, whose verb is 0
  * if its serial is 0. */
 bool monitor_event_check(const struct monitor_event *event, size_t n_fds,
                          const struct monitor_request *asked);

@@ -35,7 +35,7 @@ enum {
         TEMPLATE_FD_TEMPLATE_FILTER, /* sealed memfds: arrays of struct sock_filter */
         TEMPLATE_FD_WORKER_FILTER,
         TEMPLATE_FD_INIT_FILTER,
-        TEMPLATE_FD_COUNT, /* then one a mount, in the order of the plan: the source, O_PATH */
+        TEMPLATE_FD_COUNT, /* then one per mount, in the order of the plan: the source, O_PATH */
 
         /* Descriptors of SESSION_CREATE, in this order. */
         SESSION_FD_RPC = 0, /* the worker's end of the stream socketpair */
@@ -45,7 +45,7 @@ enum {
         SESSION_FD_CONTROL, /* init reads struct init_request; EOF ends the session */
         SESSION_FD_CHANGES, /* init writes to the broker: rpc/file-changes.h */
         SESSION_FD_COUNT,
-        SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, where the plan says so: its cgroup */
+        SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, if the plan has cgroup set: its cgroup */
         SESSION_FD_MAX,
 
         /* Where PID 1 finds its own. */
@@ -76,16 +76,16 @@ enum template_message_kind {
  * Pids are those of the sandbox's pid namespace. */
 enum init_verb {
         INIT_INTERRUPT = 1, /* SIGINT to the worker; pid: 1: WORKER_REMIND instead */
-        INIT_KEEP,    /* pid: a stopped child is the newest copy from now on, in place of the copies
+        INIT_KEEP,    /* pid: a stopped child is the newest copy from now on and replaces the copies
                          `instead`, which are killed. -> KEPT or REFUSED */
         INIT_DROP,    /* pid: kills such a child, or a copy */
         INIT_RESTORE, /* kills the worker; the copy pid takes its place, 0: the newest. -> CLEARED or
-                         ENDED; GONE of the copy pid: it has ended before, and the worker goes on.
+                         ENDED; GONE of the copy pid: it has ended before, and the worker continues.
                          Ignored if there is no such copy: GONE was reported */
         INIT_WAKE, /* after CLEARED: the chosen copy is the worker from now on. pid: 0, or 1: it rolls
                          files back first */
         INIT_KEEP_ASIDE, /* as KEEP, but the copy takes the worker's place only if RESTORE names it, and
-                            ends with the worker else */
+                            ends with the worker otherwise */
         INIT_COUNT, /* writes which files have changed: pid 0: unless that takes long; 1: in any case.
                        -> COUNTED */
 };
@@ -107,7 +107,7 @@ enum init_report_kind {
         INIT_REFUSED,   /* value: pid */
         INIT_CLEARED,   /* value: wait status of the worker, pid: the chosen copy. All processes but
                            the copies have ended */
-        INIT_GONE,      /* pid: a copy that nobody has dropped has ended */
+        INIT_GONE,      /* pid: a copy ended although it was not dropped */
         INIT_COUNTED,
 };
 
@@ -125,7 +125,7 @@ enum { WORKER_REMIND = SIGURG };
 enum {
         COPY_CLEAR = SIGUSR1,    /* all others have ended */
         COPY_WAKE = SIGUSR2,     /* be the worker */
-        COPY_ROLL_BACK = SIGHUP, /* the same, after it has made /workspace what it was */
+        COPY_ROLL_BACK = SIGHUP, /* be the worker, after rolling /workspace back */
 };
 
 /* Exit status of a worker that could not enter its sandbox; its stderr says why. */
@@ -145,7 +145,7 @@ struct template_mount {
 struct template_plan {
         char python[256];    /* the interpreter's path inside the image: argv[0], sys.executable */
         char libpython[256]; /* path inside the image; "" for TEMPLATE_LINK_MODULE */
-        char preload[TEMPLATE_PRELOAD_SIZE]; /* names of modules, one a line */
+        char preload[TEMPLATE_PRELOAD_SIZE]; /* names of modules, one per line */
         uint32_t mode;                       /* enum sandbox_mode */
         uint32_t link;                       /* enum template_link */
         uint32_t loopback;                   /* 1: lo is brought up in each session */

@@ -1,5 +1,5 @@
 /*
- * What the helper of `cloister serve` (supervisor/cli/serve/serve-helper.h) tells the broker, over a
+ * Messages of the helper of `cloister serve` (supervisor/cli/serve/serve-helper.h) to the broker, over a
  * SOCK_SEQPACKET pair: one struct for each message. The broker sends nothing; the end of the pair ends
  * the helper. Both ends are from the same build.
  */

@@ -12,7 +12,7 @@ struct shared_text {
         unsigned refs;
         char *bytes; /* owned, of malloc() */
         size_t n;
-        struct charge charge; /* of its length, to whoever sent it */
+        struct charge charge; /* of its length, to the account of its sender */
 };
 
 /* Takes the bytes in any case. Returns NULL when out of memory. */

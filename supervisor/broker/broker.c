@@ -272,7 +272,7 @@ static int isolate(struct broker *broker, struct error *err)
         return r < 0 ? error_context(err, "isolate the broker") : 0;
 }
 
-/* Before anything of the config is read. Without it sessions have no network, and say so. */
+/* Before anything of the config is read. Without it, sessions have no network, and requests fail with an error. */
 static void start_egress(struct broker *broker)
 {
         const struct isolation isolation = {.filter_fd = broker->options.egress_filter_fd,
@@ -375,7 +375,7 @@ static uint64_t processor_us(void)
         return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Runs the loop. At level debug, a turn that takes long is logged: nobody else is served in it. */
+/* Runs the loop. At level debug, a turn that takes long is logged: it delays all clients. */
 static int run_loop(struct broker *broker)
 {
         uint64_t before = processor_us();
@@ -430,7 +430,7 @@ static int run(struct broker *broker, const struct broker_mode *const *modes, ch
                 return r;
         r = run_loop(broker);
         broker->mode->stop(broker);
-        return r < 0 ? error_set(err, EIO, "the broker cannot go on without its event loop") : 0;
+        return r < 0 ? error_set(err, EIO, "the broker cannot run without its event loop") : 0;
 }
 
 int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv)

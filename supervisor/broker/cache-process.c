@@ -3,7 +3,7 @@
  *
  * Theory of operation. Both processes have the same root. The child first takes a mount namespace of its
  * own, in which /state stays writable, and opens the cache; then it gives up what the broker gives up.
- * Only when it says so does the parent make its own /state read-only.
+ * The parent makes its own /state read-only only after that message.
  */
 #include "supervisor/broker/cache-process.h"
 

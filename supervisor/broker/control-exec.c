@@ -370,7 +370,7 @@ static int take_timeout(struct control *control, yyjson_val *params, int64_t *re
         int r = take_number(params, "timeout_ms", INT64_MAX, ret, err);
         if (r >= 0 && (*ret < 1 || *ret > most))
                 return error_set(err, EINVAL,
-                                 "--timeout: the config allows at most %lld s (cell_timeout_max)",
+                                 "--timeout: at most %lld s: \"timeout_max\" in the config",
                                  (long long)most / 1000);
         return r;
 }
@@ -392,7 +392,7 @@ static int start(struct exec *exec, struct control_client *client, struct contro
         return 0;
 }
 
-/* What a request says. */
+/* The parameters of a request. */
 struct exec_params {
         const char *key, *code, *filename;
         size_t n_code;

@@ -179,7 +179,7 @@ static void on_put(void *data, const struct file_answer *answer, const struct er
         end(task, buffer_append_text(&result, "{}"), &result, error);
 }
 
-/* What a request asks for, checked. */
+/* Takes and checks the parameters of a request. */
 static int take_put(yyjson_val *params, struct file_put *ret, struct buffer *bytes,
                     struct error *err)
 {

@@ -7,7 +7,7 @@
  *     sessions/undo   {"name": str, "checkpoint": str or absent} -> {}
  *     sessions/exec   {"name", "code", "filename"?, "timeout_ms"?, "wait_ms"?, "stream"?: bool, "create"?: bool,
  *                     "script"?: text of SCRIPT (docs/rpc.md), for a session that is created}
- *                     -> {"status", "exit_status", "why"?, "result": CallToolResult}, or with stream in place of result
+ *                     -> {"status", "exit_status", "why"?, "result": CallToolResult}, or with stream instead of result
  *                        {"traceback"?, "value"?, "notices", "displays", "displays_total"}; or
  *                        {"status": "busy", "code", "duration_ms", "line", "result"}
  *     sessions/probe  {"name", "ask": object} -> {"answer": any}         (PROBE of docs/rpc.md)

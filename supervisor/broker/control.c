@@ -66,7 +66,7 @@ int control_check_room(const struct control *control, struct error *err)
         if (control->n_tasks < CONTROL_TASKS_MAX)
                 return 0;
         return error_set(err, EBUSY,
-                         "%d commands of yours are under way in this server: wait for one to end",
+                         "%d of your commands are running in this server: wait for one to end",
                          CONTROL_TASKS_MAX);
 }
 

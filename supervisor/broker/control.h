@@ -22,15 +22,15 @@ struct control_client;
 
 enum {
         CONTROL_CLIENTS_MAX = 24,           /* more wait in the socket's backlog */
-        CONTROL_TASKS_MAX = 16,             /* requests under way; another one is refused */
+        CONTROL_TASKS_MAX = 16,             /* at the same time; another one is refused */
         CONTROL_LINE_MAX = 2 * 1024 * 1024, /* bytes of a request */
-        CONTROL_IDLE_SECONDS = 10,          /* a client that is silent for so long is dropped */
+        CONTROL_IDLE_SECONDS = 10, /* a client that sends nothing for this time is dropped */
 
         CONTROL_NO_SESSION = -32001,
         CONTROL_BUSY = -32002,
 };
 
-/* What requests are about; borrowed. */
+/* The objects that methods use; borrowed. */
 struct control_context {
         struct event_base *base;
         struct sessions *sessions;
@@ -58,23 +58,23 @@ struct control *control_free(struct control *control);
 struct control_task {
         LIST_ENTRY(control_task) link;
         struct control *control;
-        struct control_client *client;  /* NULL: it has left, and nobody reads the answer */
+        struct control_client *client;  /* NULL: it has disconnected */
         struct jsonrpc_message request; /* owned */
         const struct control_work *work;
 };
 
 struct control_work {
-        /* The client asks to stop it, or has left; NULL: it goes on. */
+        /* The client asks to stop it, or has disconnected; NULL: it continues. */
         void (*stop)(struct control_task *task);
-        /* What was sent to the client has been read; NULL: it does not wait for this. */
+        /* The client has read all that was sent; NULL: it does not wait for this. */
         void (*drained)(struct control_task *task);
-        /* At the end of the broker: frees it without an answer. Its cells and requests are gone by then. */
+        /* At the end of the broker: frees it without an answer. Its cells and requests have been freed. */
         void (*free)(struct control_task *task);
 };
 
 const struct control_context *control_context(const struct control *control);
 
-/* Returns -EBUSY if too many tasks are under way. Otherwise call control_task_begin(). */
+/* Returns -EBUSY if CONTROL_TASKS_MAX tasks run. Otherwise call control_task_begin(). */
 int control_check_room(const struct control *control, struct error *err);
 /* Takes the message over; the members of task but these are the caller's. */
 void control_task_begin(struct control_client *client, struct control_task *task,

@@ -6,7 +6,7 @@
 
 #include "base/exit-status.h"
 
-/* The worker says so before it runs anything of a script. */
+/* The worker raises this error before it runs a line of the script. */
 static bool lacks_packages(const struct cell_outcome *o)
 {
         const char *type = json_string(o->error, "type", NULL);

@@ -10,13 +10,13 @@
  *                      unmapped id fails with EOVERFLOW
  *  3. root (root.c)    needs CAP_SYS_ADMIN and the host's paths; before Landlock, which forbids
  *                      changes of mounts
- *     the cache       its writer is a process of its own; needs CAP_SYS_ADMIN
+ *     the cache       its writer is a separate process; needs CAP_SYS_ADMIN
  *  4. no capabilities  in any set, so that the steps above cannot be undone
  *  5. no_new_privs     Landlock and seccomp require it; not dumpable, so that processes with the
  *                      same uid cannot read the broker's memory
  *  6. Landlock         best effort: limits access to what the root contains, and signals and
  *                      abstract sockets to the broker itself
- *  7. descriptors      closes all but the known ones: a directory outside the root would undo 3
+ *  7. descriptors      closes all except the known ones: a directory outside the root would undo 3
  *  8. filter           last, because it denies most of the steps above. No thread exists yet, so
  *                      it applies to all later ones.
  *

@@ -91,7 +91,7 @@ static void end_first(struct network *network, const char *why)
         network->owner.lost(network->owner.data);
 }
 
-/* It says nothing but that it runs, when it is asked. */
+/* The process sends only its answers to the question whether it runs. */
 static void on_answer(evutil_socket_t fd, short what, void *data)
 {
         struct network *network = data;
@@ -104,7 +104,7 @@ static void on_answer(evutil_socket_t fd, short what, void *data)
         if (n == 1 && network->is_asked)
                 network->is_asked = false;
         else
-                end_first(network, n == 1 ? "has sent what nobody asked for" : "has ended");
+                end_first(network, n == 1 ? "sent a message without a request" : "has ended");
 }
 
 static void arm(struct network *network)

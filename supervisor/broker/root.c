@@ -90,7 +90,7 @@ static int bind_resolver(int root, struct error *err)
         return bind_directory(root, path, path, false, err);
 }
 
-/* What libcurl and the resolver read. */
+/* The files that libcurl and the resolver read. */
 static int bind_network(int root, bool has_certificates, struct error *err)
 {
         int r = bind_directory(root, "/etc", "/etc", false, err);

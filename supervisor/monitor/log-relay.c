@@ -30,7 +30,7 @@ struct log_relay {
         char bytes[RELAY_BYTES];
 };
 
-/* What the broker writes has no other control characters (base/printable.h). */
+/* The broker's lines have no other control characters (base/printable.h). */
 static void clean(char *bytes, size_t n)
 {
         for (size_t i = 0; i < n; i++) {

@@ -12,7 +12,7 @@
 
 struct log_relay;
 
-/* *theirs: the broker's end, which the caller closes. If the log is no regular file, *ret is NULL and
+/* *theirs: the broker's end, which the caller closes. If the log is not a regular file, *ret is NULL and
  * *theirs -1. */
 int log_relay_new(struct log_relay **ret, struct event_base *base, int *theirs, struct error *err);
 /* Appends what is left. NULL is allowed. Returns NULL. */

@@ -48,13 +48,13 @@ enum {
         TOLD_STEP = 1024 * 1024,
 };
 
-/* What is known of the sandbox of a slot. */
+/* The state of the sandbox of a slot. */
 struct watched {
         struct memory_watch *watch;
         uint32_t handle;    /* 0: none */
         uint32_t unchanged; /* looks */
         uint64_t bound;
-        uint64_t exact_bound; /* the bound when the exact figure was asked for */
+        uint64_t exact_bound; /* the bound at the request for the exact figure */
         uint64_t asked_ms, next_exact_ms;
         uint64_t rest; /* process_rest() before the exact figure */
         struct child_task *task;
@@ -73,8 +73,8 @@ struct memory_watch {
         struct watched *watched;
 };
 
-/* What is known of a sandbox is larger than a page: a thousand slots would take 5 MiB. In a mapping,
- * what no sandbox has used takes no memory; calloc() may write it. */
+/* The state of a sandbox is larger than a page: a thousand slots would take 5 MiB. In a mapping, unused
+ * slots take no memory; calloc() may write them. */
 static struct watched *map_slots(uint32_t n)
 {
         void *at = mmap(NULL, n * sizeof(struct watched), PROT_READ | PROT_WRITE,

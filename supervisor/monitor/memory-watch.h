@@ -3,7 +3,7 @@
  *
  * It looks at the processes of each session every 20 to 200 ms, for at most a millisecond at a time.
  * What a session takes between two looks is more than its limit: some hundred MiB a second and
- * processor. What it sees is told to the broker.
+ * processor. It sends the sum to the broker.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ int memory_watch_new(const struct memory_watch_host *host, struct memory_watch *
                      struct error *err);
 struct memory_watch *memory_watch_free(struct memory_watch *watch);
 
-/* What was told of it last; 0: nothing. */
+/* The sum that was sent last; 0: none. */
 uint64_t memory_watch_used(const struct memory_watch *watch, const struct sandbox *sandbox);
 
 /* A sandbox was put into a slot. */

@@ -118,7 +118,7 @@ static int set_loop(struct monitor *m, struct error *err)
         return r < 0 ? error_errno(err, -r, "cgroups") : 0;
 }
 
-/* The answer is there: whether we are in a scope now. */
+/* Takes the answer: whether we are in a scope now. */
 static int enter_scope(struct monitor *m, struct error *why, struct error *err)
 {
         int r = cgroup_scope_take(m->scope_pid, take_fd(m->scope), why);
@@ -168,7 +168,7 @@ void monitor_limits_done(struct monitor *m)
 {
         if (m->scope_answer)
                 event_free(m->scope_answer);
-        /* systemd keeps a scope for ever whose only process ended before it was moved there:
+        /* systemd never removes a scope whose only process ended before it was moved there:
          * wait until the child that asked has ended. */
         if (m->scope_pid > 0)
                 cgroup_scope_take(m->scope_pid, m->scope, NULL);

@@ -155,8 +155,10 @@ static int make(void *data, const struct profile_session *session, struct error 
         while (i < m->sessions_max && m->sandboxes[i])
                 i++;
         if (i == m->sessions_max)
-                return error_set(err, EAGAIN, "there are %u sessions already, the maximum",
-                                 m->sessions_max);
+                return error_set(
+                        err, EAGAIN,
+                        "all %u sessions are in use: end one with 'cloister sessions end NAME', or raise \"sessions\"",
+                        m->sessions_max);
         uint32_t id = session->ids->count == 1 ? 0 : i + 1;
         bool is_counted = cgroups_version(m->cgroups) != CGROUP_NONE;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, session->serial,

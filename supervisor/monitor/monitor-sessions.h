@@ -9,7 +9,7 @@ struct monitor;
 
 int monitor_sessions_init(struct monitor *m, struct error *err);
 void monitor_sessions_done(struct monitor *m);
-/* The profiles of a config, in place of those that there are; on failure they stay. */
+/* Replaces the profiles by those of a config. On failure nothing changes. */
 int monitor_sessions_load(struct monitor *m, struct config *config, struct error *err);
 /* Starts the early profile's template. */
 void monitor_sessions_prepare(struct monitor *m);

@@ -176,7 +176,7 @@ int monitor_upstream_start_installer(struct monitor *m, const struct config_serv
                                                     MONITOR_INSTALLERS_MAX);
 
         if (!u)
-                return error_set(err, EAGAIN, "%d installations are under way already",
+                return error_set(err, EAGAIN, "%d installations are running already",
                                  MONITOR_INSTALLERS_MAX);
         prepare(m, serial, u);
         int r = upstream_start(program, &m->user, &u->upstream, u->fds, err);

@@ -62,7 +62,7 @@ enum {
         WATCH_MS = 250, /* after the start, the config is watched */
         EARLY_MS =
                 50, /* after the start, the template starts: the client's handshake comes first */
-        SEND_SECONDS = 5 /* a broker that does not read for so long is killed */
+        SEND_SECONDS = 5 /* a broker that does not read for this time is killed */
 };
 
 static int choose_image(struct monitor *m, struct error *err)
@@ -100,7 +100,7 @@ static int choose_user(struct monitor *m, struct error *err)
         return m->ids.mode == SANDBOX_ROOTLESS ? 0 : image_store_create(&m->image, &m->user, err);
 }
 
-/* The broker keeps its cache there. Without it the broker knows no tools before the servers have
+/* The broker keeps its cache there. Without it the broker has no list of tools before the servers have
  * started. */
 static void make_state(struct monitor *m)
 {
@@ -332,8 +332,8 @@ static int start(struct monitor *m, struct error *err)
         /* The janitor runs: it removes the socket if the monitor is killed. */
         open_control(m);
         make_state(m);
-        /* Root's groups are nobody's business below. An ordinary user's cannot be given up, and are
-         * his own. */
+        /* Root's groups are dropped. An ordinary user cannot drop groups, and they are
+         * the user's own. */
         if (m->ids.mode != SANDBOX_ROOTLESS && setgroups(0, NULL) < 0)
                 return error_errno(err, errno, "give up supplementary groups");
         r = monitor_sessions_init(m, err);

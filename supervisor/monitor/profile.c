@@ -39,7 +39,7 @@
 #include "supervisor/monitor/template/network-gate.h"
 #include "supervisor/monitor/template/template-limits.h"
 
-/* A template that ends so often without a session in between is not started again for the same
+/* A template that ends TEMPLATE_DEATHS_MAX times without a session in between is not started again for the same
  * requests. */
 enum { TEMPLATE_DEATHS_MAX = 3, BUILD_AGAIN_MS = 1000 };
 
@@ -397,7 +397,7 @@ static void do_end(struct profile *p, void *error)
         fail_waiting(p, error);
 }
 
-/* What an event does; NULL: it cannot happen in that state. */
+/* The action for an event; NULL: it cannot happen in that state. */
 static void (*const transitions[PROFILE_STATE_MAX][EVENT_MAX])(struct profile *, void *) = {
         [PROFILE_UNUSED] = {[EVENT_WANTED] = do_read_image},
         [PROFILE_HELD] = {[EVENT_WANTED] = do_nothing, [EVENT_BOUNDS_KNOWN] = do_read_image},

@@ -35,7 +35,7 @@ struct profile_session {
         const struct limits *limits;
 };
 
-/* What a profile needs of the monitor; borrowed. */
+/* The monitor's objects and functions that a profile uses; borrowed. */
 struct profile_host {
         struct event_base *base;
         struct children *children;
@@ -46,7 +46,7 @@ struct profile_host {
         const struct upstream_user *user; /* images are built and read as this user */
         const char *builder;              /* path of `cloister` */
         bool quiet;                       /* the builder shows no progress */
-        bool for_one; /* one session, which is asked for at once: it gets the error
+        bool for_one; /* one session, which is requested at once: it gets the error
                                            * of the early start, and the log does not */
         uint32_t sessions_max;
 
@@ -64,7 +64,7 @@ struct profile_host {
         int (*guards)(void *data, struct mount_guards *guards, struct error *err);
 };
 
-/* What a profile needs of the set that it is in; borrowed. */
+/* The functions of the set of profiles that a profile uses; borrowed. */
 struct profile_set {
         void *data;
         /* A template is about to start: others may have to end. */
@@ -92,7 +92,7 @@ const struct config_profile *profile_settings(const struct profile *profile);
 bool profile_has_problem(const struct profile *profile); /* no image, or no directory to mount */
 bool profile_is_early(const struct profile *profile);
 const struct limits *profile_limits(const struct profile *profile);
-bool profile_is_busy(const struct profile *profile); /* something waits or is under way */
+bool profile_is_busy(const struct profile *profile); /* a request waits or a step runs */
 bool profile_has_template(const struct profile *profile);
 uint64_t profile_used(const struct profile *profile); /* when last: seconds of clock_ms() */
 bool profile_is_building(const struct profile *profile, const char *image);
@@ -100,11 +100,11 @@ bool profile_is_building(const struct profile *profile, const char *image);
 /* The same profile, in another config. */
 void profile_set_config(struct profile *profile, struct config *config, size_t index);
 
-/* Starts the template, if it is not there or under way. */
+/* Starts the template, unless it runs or is starting. */
 void profile_prepare(struct profile *profile);
 /* Queues a request for a session. */
 void profile_request(struct profile *profile, uint32_t serial);
-/* What bounds sessions is known now. */
+/* The monitor has found out how it bounds sessions. */
 void profile_bounds_known(struct profile *profile);
 /* Another profile has built this image, or failed to. */
 void profile_image_built(struct profile *profile, const char *image, const struct error *error);

@@ -72,7 +72,7 @@ static void on_built(void *data, const char *image, const struct error *error)
                 profile_image_built(ps->retired[i], image, error);
 }
 
-/* ---- Templates that nobody uses ---- */
+/* ---- Unused templates ---- */
 
 static void drop_retired(struct profiles *ps)
 {
@@ -100,8 +100,9 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 if (!profile_has_template(p) || profile_is_early(p) || profile_is_busy(p) ||
                     now < profile_used(p) + ps->idle_ms / 1000)
                         continue;
-                log_info("profile %s: nobody uses it: its template is ended",
-                         profile_settings(p)->name);
+                log_info("profile %s: unused for %llu min: its template was stopped",
+                         profile_settings(p)->name,
+                         (unsigned long long)(now - profile_used(p)) / 60);
                 profile_end_template(p);
         }
 }

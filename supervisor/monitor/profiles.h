@@ -1,7 +1,7 @@
 /*
  * All profiles of the config.
  *
- * Templates cost memory: one that nobody has used for as long as an idle session lives is ended, and
+ * Templates cost memory: one that was unused for as long as an idle session lives is ended, and
  * so is the one unused longest when too many live. The profile that the program was started for
  * keeps its template.
  *
@@ -33,5 +33,5 @@ const struct limits *profiles_early_limits(const struct profiles *profiles);
 
 /* Queues a request for a session. index: as in the config. */
 void profiles_request(struct profiles *profiles, uint32_t index, uint32_t serial);
-/* What bounds sessions is known now. */
+/* The monitor has found out how it bounds sessions. */
 void profiles_bounds_known(struct profiles *profiles);

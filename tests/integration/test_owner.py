@@ -256,7 +256,7 @@ class Exec(OwnerCase):
         self.assertTrue(harness.wait_until(lambda: self.listed()[self.session]["waiting"] == 15))
         done = self.exec("-c", "1", "--wait", "1")
         self.assertEqual(done.returncode, 125)
-        self.assertIn(b"16 commands of yours are under way", done.stderr)
+        self.assertIn(b"16 of your commands are running", done.stderr)
         for client in clients:
             client.close()
         self.assertTrue(harness.wait_until(lambda: self.state() == "idle"))

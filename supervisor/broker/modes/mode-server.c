@@ -1,4 +1,4 @@
-/* What the modes `mcp` and `serve` share. */
+/* The MCP server of the modes `mcp` and `serve`. */
 #include "supervisor/broker/modes/mode-server.h"
 
 #include <stdlib.h>

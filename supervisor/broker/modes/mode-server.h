@@ -1,5 +1,5 @@
 /*
- * What the modes `mcp` and `serve` share: the MCP server, whatever brings its clients' messages. A mode
+ * The MCP server of the modes `mcp` and `serve`, over any transport of its clients' messages. A mode
  * that is a server has this as the first member of what broker->data points to.
  */
 #pragma once

@@ -42,7 +42,7 @@ static void end(struct run_stdin *in)
         event_del(in->readable);
 }
 
-/* A terminal may go on after its end. */
+/* A terminal may deliver more input after its end of file. */
 static void take_length(struct run_stdin *in)
 {
         uint32_t length;

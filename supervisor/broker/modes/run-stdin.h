@@ -1,6 +1,6 @@
 /*
  * The standard input of `cloister run`, as the broker sees it: a socket to the process that reads it
- * (supervisor/cli/run/feeder.h). One request is under way at a time, and one piece is kept at most.
+ * (supervisor/cli/run/feeder.h). One request is open at a time, and one piece is kept at most.
  */
 #pragma once
 

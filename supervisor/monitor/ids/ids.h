@@ -48,7 +48,7 @@ int ids_map(pid_t pid, const struct ids *ids, struct error *err);
 int ids_choose(uint32_t range_first, uint32_t range_count, uint32_t needed, struct ids *ret,
                struct error *err);
 
-/* What to change where a user namespace cannot be made or used; code is the positive errno
+/* Names the setting to change if a user namespace cannot be made or used; code is the positive errno
  * value. */
 const char *ids_namespace_hint(int code);
 

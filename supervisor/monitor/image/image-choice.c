@@ -61,7 +61,8 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
                 return r;
         if (!image_name_valid(name))
                 return error_set(err, EINVAL,
-                                 "'%s' is no name for an image ([A-Za-z0-9_.-], 1 to 64)", name);
+                                 "\"%s\" is not a valid image name ([A-Za-z0-9_.-], 1 to 64)",
+                                 name);
         snprintf(ret->name, sizeof(ret->name), "%s", name);
         return 0;
 }

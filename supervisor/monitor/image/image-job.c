@@ -1,4 +1,4 @@
-/* Builds an image in a process of its own. */
+/* Builds an image in a separate process. */
 #include "supervisor/monitor/image/image-job.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
-/* The builder's own steps have deadlines that are shorter in all. What can hang beside them is a file
- * system, or the lock of a build that hangs. */
+/* The builder's own steps have deadlines that are shorter in all. This one covers a file system that
+ * hangs, and the lock of a build that hangs. */
 enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 160, BUILD_SECONDS = 3600 };
 
 struct image_job {

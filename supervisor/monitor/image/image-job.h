@@ -10,7 +10,7 @@
 
 struct image_job;
 
-/* done is called once from the event loop (error NULL: the image is there). program: path of
+/* done is called once from the event loop (error NULL: the image exists). program: path of
  * `cloister`, which builds images. */
 int image_job_start(struct event_base *base, struct children *children, const char *program,
                     const struct image_choice *choice, const struct upstream_user *user, bool quiet,

@@ -119,7 +119,7 @@ static int open_image(int store, const char *name, struct error *err)
 }
 
 /*
- * The lock belongs to the open file, which the monitor gets: it outlives this process. Whoever can
+ * The lock belongs to the open file, which the monitor gets: it outlives this process. Each user who can
  * read the store can take this shared lock. The exclusive one that removes an image needs a file
  * that is open for writing, so that only the store's owner has it (store.h).
  *
@@ -302,11 +302,11 @@ static int take_packages(const struct image_reader *reader, const struct reply *
         *n -= 2;
         package_place_lock_path(reader->choice.packages, below, sizeof(below));
         if (!is_in_store(fds[*n + 1], reader->store, below))
-                return error_set(err, EAGAIN, "%s/%s is no file of its own", reader->choice.store,
-                                 below);
+                return error_set(err, EAGAIN, "%s/%s is not a file of the store",
+                                 reader->choice.store, below);
         package_place_path(reader->choice.packages, below, sizeof(below));
         if (stat_cached(fds[*n], S_IFDIR, &st) < 0 || !is_in_store(fds[*n], reader->store, below))
-                return error_set(err, EAGAIN, "%s/%s is no directory of its own",
+                return error_set(err, EAGAIN, "%s/%s is not a directory of the store",
                                  reader->choice.store, below);
         int r = keep_locked(fds[*n + 1]);
         if (r < 0)

@@ -1,7 +1,7 @@
 /*
- * Whom the image store belongs to.
+ * The owner of the image store.
  *
- * Theory of operation of giving it away. Root walks through a tree, as root: nobody else may be able
+ * Theory of operation of giving it away. Root walks through a tree, as root: no other user may be able
  * to change that tree meanwhile, and nothing may be given that is not the store's.
  *
  *   1. The store's directory is root's, and only root can write to it.
@@ -98,7 +98,7 @@ static bool is_held(const struct gift *g, ino_t inode)
         return false;
 }
 
-/* What has no lock needs none: an image that was made by hand. */
+/* An image without a lock, which was made by hand, is not locked. */
 static int take_lock(struct gift *g, int directory, const char *file, bool is_image,
                      const char *name)
 {
@@ -308,7 +308,7 @@ int image_store_check(int store, const char *path, const struct upstream_user *u
 
         if (fstatat(store, "", &st, AT_EMPTY_PATH) < 0)
                 return error_errno(err, errno, "image store %s", path);
-        /* Root's images serve everybody who can read them. */
+        /* All users who can read root's images may use them. */
         if (st.st_uid == 0 && user->uid != 0)
                 return 0;
         return image_store_owned(path, owner_compare(store, user->uid, &other), &other, err);

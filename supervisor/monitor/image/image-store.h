@@ -1,5 +1,5 @@
 /*
- * Whom the image store belongs to: the user that images are built as, with all that is in it.
+ * The owner of the image store and of all that is in it: the user that builds images.
  *
  * The store of root is given to a user that the config names, once. That is done while root alone can
  * change the store, and only if no other Cloister uses or builds an image in it. A store that belongs

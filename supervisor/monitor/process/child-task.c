@@ -78,7 +78,7 @@ static pid_t start(const struct child_task_spec *spec, int *ret_socket, struct e
         return pid;
 }
 
-/* Returns 1 with an answer, 0 when there is none yet, negative errno when there will be none. */
+/* Returns 1 with an answer, 0 before the answer, negative errno if no answer will come. */
 static int receive(int socket, const char *name, void *reply, size_t size, int fds[CHILD_TASK_FDS],
                    size_t *n_fds, struct error *err)
 {

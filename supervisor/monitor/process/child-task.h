@@ -31,7 +31,7 @@ struct child_task_spec {
         size_t n_keep;
         size_t reply_size;
         unsigned int timeout_ms;
-        /* Runs in the child, which is not dumpable, in a session of its own, with default signal
+        /* Runs in the child, which is not dumpable, in its own session, with default signal
          * handlers, and with no descriptors but `keep`. Fills the reply, which is all zero, and the
          * descriptors to send. Returns the number of descriptors. */
         size_t (*run)(void *argument, void *reply, int fds[CHILD_TASK_FDS]);
@@ -39,7 +39,7 @@ struct child_task_spec {
 };
 
 /*
- * Called once from the event loop; the task is gone then. error: the child did not answer in time
+ * Called once from the event loop, after the task was freed. error: the child did not answer in time
  * (ETIMEDOUT) or ended without an answer (EIO); NULL: reply and fds are what it sent. The contents
  * of the reply are the child's: check them. The callee takes the descriptors that it sets to -1.
  */

@@ -285,7 +285,7 @@ int children_kill_others(struct children *c, bool (*is_of)(const void *data, pid
         if (r < 0)
                 return r;
         int n = end_some(c, list, is_of, data);
-        /* Those are gone: what has their pids now is in no list that was read before. */
+        /* Those have ended: processes with their pids now are in no list that was read before. */
         if (n == 0)
                 end_unknown(c, list, 0);
         return n;

@@ -44,7 +44,7 @@ int children_kill_unknown(struct children *children);
 int children_kill_some(struct children *children, bool (*is_of)(const void *data, pid_t pid),
                        const void *data);
 
-/* The same; if there are none of them, children_kill_unknown() too, with one reading of the kernel's list. */
+/* As children_kill_some(), then, if it killed none, children_kill_unknown(), with one reading of the kernel's list. */
 int children_kill_others(struct children *children, bool (*is_of)(const void *data, pid_t pid),
                          const void *data);
 

@@ -1,8 +1,8 @@
 /*
  * The memory of processes, from /proc.
  *
- * Theory of operation. The bound is the sum of statm's resident pages. What statm lacks is in
- * status, which takes the kernel several times as long: swapped pages, and the page tables of a
+ * Theory of operation. The bound is the sum of statm's resident pages. Only
+ * status, which takes the kernel several times as long, has the rest: swapped pages, and the page tables of a
  * process with so much address space that they matter. Less address space counts with the page
  * tables that it can have at most.
  *
@@ -79,7 +79,7 @@ static uint64_t kib_of(const char *text, const char *key)
         return line ? strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* What statm lacks, in bytes. */
+/* The values that statm lacks, in bytes. */
 struct beside {
         uint64_t swapped, tables;
 };

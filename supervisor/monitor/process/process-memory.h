@@ -18,7 +18,7 @@ struct process_memory {
 enum { PROCESS_GROWTH_MAX = 160 };
 
 /*
- * What processes have taken since they were first seen. Only a page fault of its own gives a process more
+ * The memory that processes have taken since they were first seen. Only a page fault of its own gives a process more
  * private pages, and only its children can share such a page, which is theirs from the beginning: what
  * each has more than the least that was seen of it is used, once.
  */
@@ -35,7 +35,7 @@ struct process_growth {
 /* `bytes`: at least what is used; a page that several processes share counts for each. `least`: the
  * page tables of the process that has most of them, which are certain: all others may be the same
  * memory (vfork(), swapped pages after fork()). Takes less than a millisecond: `bytes` is UINT64_MAX where
- * there are too many processes for that. growth: all zero at first; this call goes on with it. NULL:
+ * there are too many processes for that. growth: all zero at first; this call updates it. NULL:
  * none. proc: a directory descriptor. Zeros if it cannot be read. */
 struct process_memory process_memory_bound(int proc, struct process_growth *growth);
 
@@ -49,7 +49,7 @@ uint64_t process_memory_grown(int proc, const struct process_growth *growth);
 struct process_memory process_memory_exact(int proc, uint64_t most);
 
 /*
- * What some processes hold, each page once: counts() says which. Pages that they share with others count whole,
+ * The memory of some processes, each page once: counts() selects them. Pages that they share with others count whole,
  * what others have alone does not. It is too much rather than too little, also while processes run. Takes
  * milliseconds: for a child. UINT64_MAX: one of them cannot be read, or there is none.
  */

@@ -1,4 +1,4 @@
-/* What the monitor starts for a server that is reached by HTTP. */
+/* The program that the monitor starts for a server that is reached by HTTP. */
 #pragma once
 
 #include "base/error.h"

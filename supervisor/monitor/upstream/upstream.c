@@ -68,7 +68,7 @@ static int make_pipe(int ends[2])
         return 0;
 }
 
-/* Not a pipe: writing to a reaper that is gone must not raise SIGPIPE. */
+/* Not a pipe: writing to a reaper that has ended must not raise SIGPIPE. */
 static int make_life(int ends[2])
 {
         return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 ? -errno : 0;
@@ -140,7 +140,7 @@ int upstream_start(const struct config_server *server, const struct upstream_use
         _cleanup_(pipes_done) struct pipes p = PIPES_NONE;
 
         if (!server->command)
-                return error_set(err, EINVAL, "%s is no stdio server", server->name);
+                return error_set(err, EINVAL, "%s is not a stdio server", server->name);
         int r = pipes_open(&p, user, err);
         if (r < 0)
                 return r;

@@ -40,13 +40,13 @@ int upstream_exec_result(struct upstream *upstream, struct error *err);
 /* The reaper's pid, our child; 0 once reaped. */
 pid_t upstream_pid(const struct upstream *upstream);
 
-/* The reaper's pidfd: readable when the whole tree is gone (borrowed). */
+/* The reaper's pidfd: readable when the whole tree has ended (borrowed). */
 int upstream_pidfd(const struct upstream *upstream);
 
 /* Tells the reaper to end the tree of processes: SIGTERM, and SIGKILL after 2 s. Does not wait. */
 void upstream_stop(struct upstream *upstream);
 
-/* The same with SIGKILL at once. */
+/* As upstream_stop(), with SIGKILL at once. */
 void upstream_kill(struct upstream *upstream);
 
 /* Call when the pidfd is readable. Reaps the reaper and returns the server's wait status. */
