@@ -97,7 +97,6 @@ static void on_answer(evutil_socket_t fd, short what, void *data)
         struct network *network = data;
         char answer;
 
-        (void)what;
         ssize_t n = recv(fd, &answer, 1, MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
                 return;
@@ -130,8 +129,6 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
 {
         struct network *network = data;
 
-        (void)fd;
-        (void)what;
         if (network->n_processes == 0 || network->n == 0)
                 return;
         if (!network->is_asked)

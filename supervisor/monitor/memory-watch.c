@@ -96,7 +96,6 @@ static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
         struct process_memory found = process_memory_exact(memory->proc, memory->max);
         uint64_t exact = found.bytes;
 
-        (void)fds;
         for (int again = 0;
              again < EXACT_AGAIN && found.least <= memory->max && exact > memory->max; again++) {
                 usleep(EXACT_AGAIN_US);
@@ -153,8 +152,6 @@ static void on_exact(void *data, const struct error *error, void *reply, int fds
         struct sandbox *sandbox = sandbox_of(s);
         uint64_t exact = 0;
 
-        (void)fds;
-        (void)n_fds;
         s->task = NULL;
         if (!sandbox)
                 return;
@@ -276,8 +273,6 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         struct memory_watch *w = data;
         uint64_t start = clock_us();
 
-        (void)fd;
-        (void)what;
         if (w->at == 0)
                 w->is_any = w->is_active = false;
         for (; w->at < w->host.n && clock_us() - start < BUDGET_US; w->at++)

@@ -138,8 +138,6 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
         struct monitor *m = data;
         struct error why = {}, error = {};
 
-        (void)fd;
-        (void)what;
         if (enter_scope(m, &why, &error) < 0) {
                 log_error("%s", error.text);
                 event_base_loopbreak(m->base);

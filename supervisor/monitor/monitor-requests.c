@@ -56,7 +56,6 @@ void monitor_on_request(evutil_socket_t fd, short what, void *data)
         struct monitor *m = data;
         struct monitor_request request;
 
-        (void)what;
         ssize_t n = fd_receive(fd, &request, sizeof(request), NULL, NULL, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN)
                 return;

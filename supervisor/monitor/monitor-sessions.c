@@ -272,8 +272,6 @@ void monitor_sessions_prepare(struct monitor *m)
 
 static void on_early(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         monitor_sessions_prepare(data);
 }
 

@@ -71,8 +71,6 @@ static void answer(struct monitor_upstream *u)
 
 static void on_exec(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         answer(data);
 }
 
@@ -81,8 +79,6 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         struct monitor_upstream *u = data;
         struct monitor_event event = {.kind = MONITOR_UPSTREAM_ENDED};
 
-        (void)fd;
-        (void)what;
         /* Both descriptors became readable at once, and this event was the first. */
         if (u->serial != 0)
                 answer(u);

@@ -212,8 +212,6 @@ static void on_broker_end(evutil_socket_t fd, short what, void *data)
         struct monitor *m = data;
         int status = 0;
 
-        (void)fd;
-        (void)what;
         waitpid(m->broker, &status, 0);
         children_remove(m->children, m->broker);
         m->broker = 0;
@@ -227,8 +225,6 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 {
         struct monitor *m = data;
 
-        (void)fd;
-        (void)what;
         log_error("the broker has not ended %d seconds after %s; killing it", MONITOR_KILL_SECONDS,
                   event_pending(m->request, EV_READ, NULL) ? "SIGTERM" : "it closed its link");
         child_signal(m->broker, SIGKILL);
@@ -240,7 +236,6 @@ static void on_signal(evutil_socket_t number, short what, void *data)
         struct timeval after = {.tv_sec = MONITOR_KILL_SECONDS};
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
-        (void)what;
         child_signal(m->broker, signal);
         if (signal == SIGTERM)
                 event_add(m->kill_timer, &after);
@@ -251,8 +246,6 @@ static void on_signal(evutil_socket_t number, short what, void *data)
  * when the watch starts. */
 static void on_watch_time(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         monitor_watch_config(data);
 }
 

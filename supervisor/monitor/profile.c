@@ -287,8 +287,6 @@ static void on_image_built(void *data, const struct error *error)
 
 static void do_nothing(struct profile *p, void *argument)
 {
-        (void)p;
-        (void)argument;
 }
 
 static void do_fail(struct profile *p, void *error)
@@ -310,7 +308,6 @@ static void do_read_image(struct profile *p, void *argument)
 {
         struct error error = p->problem;
 
-        (void)argument;
         if (!p->host->bounds_known(p->host->data)) {
                 enter(p, PROFILE_HELD);
                 return;
@@ -332,7 +329,6 @@ static void do_build(struct profile *p, void *argument)
 {
         struct error error = {};
 
-        (void)argument;
         if (p->was_built) {
                 error_set(&error, ENOENT, "image %s was built, but the store does not have it",
                           p->image.name);
@@ -352,7 +348,6 @@ static void do_build(struct profile *p, void *argument)
 
 static void do_make_sessions(struct profile *p, void *argument)
 {
-        (void)argument;
         /* A template that cannot be asked ends within make(). */
         while (p->state == PROFILE_SERVING && p->n_waiting > 0) {
                 struct error error = {};

@@ -92,8 +92,6 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         struct profiles *ps = data;
         uint64_t now = clock_ms() / 1000;
 
-        (void)fd;
-        (void)what;
         drop_retired(ps);
         for (size_t i = 0; i < ps->n; i++) {
                 struct profile *p = ps->items[i];

@@ -76,8 +76,6 @@ static void relay(struct image_job *job)
 
 static void on_output(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         relay(data);
 }
 
@@ -86,8 +84,6 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         struct image_job *job = data;
         struct error error = {};
 
-        (void)fd;
-        (void)what;
         fd_set_nonblocking(job->fds[2], 1);
         while (event_pending(job->output, EV_READ, NULL))
                 relay(job);
@@ -115,8 +111,6 @@ static void on_exec(evutil_socket_t fd, short what, void *data)
 {
         struct image_job *job = data;
 
-        (void)fd;
-        (void)what;
         /* on_end() reports it. */
         if (upstream_exec_result(job->upstream, NULL) < 0)
                 upstream_kill(job->upstream);
@@ -126,8 +120,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct image_job *job = data;
 
-        (void)fd;
-        (void)what;
         job->is_late = true;
         upstream_kill(job->upstream);
 }

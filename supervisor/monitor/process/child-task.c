@@ -121,8 +121,6 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 {
         struct child_task *t = data;
 
-        (void)fd;
-        (void)what;
         waitpid(t->pid, NULL, 0);
         children_remove(t->tasks->children, t->pid);
         task_free(t);
@@ -157,7 +155,6 @@ static void on_answer(evutil_socket_t fd, short what, void *data)
         size_t n = 0;
         _cleanup_free_ void *reply = calloc(1, t->reply_size);
 
-        (void)what;
         if (!reply) {
                 error_errno(&error, ENOMEM, "%s", t->name);
                 finish(t, &error, NULL, NULL, 0);
@@ -175,8 +172,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         struct child_task *t = data;
         struct error error = {};
 
-        (void)fd;
-        (void)what;
         timed_out(t->name, t->timeout_ms, &error);
         finish(t, &error, NULL, NULL, 0);
 }
