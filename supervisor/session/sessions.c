@@ -373,7 +373,7 @@ static int take_answer(struct session *session, const struct monitor_message *me
         if (verb == MONITOR_SESSION_KEEP || verb == MONITOR_SESSION_KEEP_ASIDE)
                 copies_kept(session, has_failed ? &message->event.error : NULL);
         else if (verb == MONITOR_SESSION_FREEZE && !has_failed)
-                session_frozen(session);
+                session_dispatch(session, EVENT_FROZEN, NULL);
         return 0;
 }
 
