@@ -343,7 +343,7 @@ static void test_sse_refused(void)
                 far_say(stream, FAR_EVENTS "event: endpoint\ndata: ");
                 far_say(stream, endpoints[i]);
                 far_say(stream, "\n\n");
-                check_has(client_told(), "failed names an endpoint that is of another origin");
+                check_has(client_told(), "failed names an endpoint that has another origin");
                 far_nothing();
                 client_end();
         }

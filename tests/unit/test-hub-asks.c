@@ -180,10 +180,10 @@ static void test_invalid_requests(void)
                 {ELICIT(URL("https://ex\\u00e4mple.com/")), "https address"},
                 {ELICIT("{\"message\":\"m\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"a\":"
                         "{\"$ref\":\"https://example.com/\"}}}}"),
-                 "no field of a form"},
+                 "is not a field of a form"},
                 {ELICIT("{\"message\":\"m\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"a\":"
                         "{\"type\":\"object\",\"properties\":{}}}}}"),
-                 "no field of a form"},
+                 "is not a field of a form"},
                 {ELICIT("{\"requestedSchema\":{}}"), "message must be a string"},
                 {ELICIT("{\"mode\":\"telepathy\",\"message\":\"m\"}"), "mode must be"},
                 {ASK("sampling/createMessage", "{\"messages\":[],\"maxTokens\":1}"), "messages"},
