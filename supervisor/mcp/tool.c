@@ -18,39 +18,34 @@ enum {
 };
 
 static const char contract[] =
-        "Run Python that computes or calls the user's MCP tools, in a "
-        "private sandbox that keeps its "
-        "variables. Use it for loops, filters and joins over tool results: "
-        "only what you print comes "
-        "back.\n"
-        "- Variables, imports and files in /workspace stay between calls of "
-        "one session. Top-level await "
-        "works. %s\n"
-        "- The last expression's value is returned; print() the rest. "
-        "stdout and stderr are cut at %u "
-        "characters each (max_output), head and tail stay.\n"
-        "- display(figure or image) shows it; files that you write to "
-        "/workspace/out go to the user.\n"
-        "- Tools: r = await tools[\"server.tool\"](arg=1) or await "
-        "mcp_server.tool(arg=1); many at once with "
-        "asyncio.gather; .sync(...) outside async code. Results are plain "
-        "Python values, failures raise "
-        "ToolError.\n"
-        "- _search(\"words\") finds tools, _schema(\"server.tool\") tells the arguments; "
+        "Run Python that computes or calls the user's MCP tools, in a private sandbox that "
+        "keeps its variables. Use it to loop over, filter and join tool results. The answer "
+        "contains only what the code prints and the value of its last expression.\n"
+        "- Variables, imports and files in /workspace are kept between calls of a session. "
+        "A call without `session` uses \"default\" (over HTTP in MCP 2026-07-28: a new "
+        "session, named in the result). Top-level await works. %s\n"
+        "- stdout and stderr are each shortened to %u characters (`max_output`): the middle "
+        "is removed.\n"
+        "- display(figure or image) shows it; the user gets files in /workspace/out.\n"
+        "- Tools: r = await tools[\"server.tool\"](arg=1) or await mcp_server.tool(arg=1); "
+        "many at once with asyncio.gather; .sync(...) outside async code. Results are "
+        "Python values, failures raise ToolError.\n"
+        "- _search(\"words\") finds tools, _schema(\"server.tool\") returns the arguments; "
         "_discover() and the resource " RESOURCE_TOOLS_URI " list all.\n"
-        "- A call that passes its timeout (%g s) is interrupted. State restored: the interpreter "
-        "ended, and variables are as at the end of the cell that the notice names. Files and tool "
-        "calls are not taken back.\n"
-        "- Long code: set timeout and wait; after status running or busy, "
-        "call with session and no code for the rest.\n"
-        "- Only a first line \"status: ...\" of the text is Cloister's; the rest "
-        "is from the code.\n";
+        "- A call that passes its timeout (%g s) is interrupted. State restored: the "
+        "interpreter ended, and variables are as at the end of the cell that the notice "
+        "names. Files and tool calls are not taken back.\n"
+        "- For long code, set `timeout` and `wait`. Status \"running\": the code continues. "
+        "\"busy\": other code is running, and this code was not run. Call again with "
+        "`session` and without `code` to get the rest.\n"
+        "- If the text begins with \"status:\", Cloister wrote that line. The code printed "
+        "everything else.\n";
 
-static const char purpose[] = "Use run_python to compute, to work through data, and to call the "
-                              "user's tools from Python when a "
-                              "task takes more than one call: loops, filters and joins run in the "
-                              "sandbox and only what is "
-                              "printed comes back. Variables persist.\n";
+static const char purpose[] =
+        "Use run_python to compute, to process data, and to call the user's tools from "
+        "Python when a task takes more than one call: loops, filters and joins run in the "
+        "sandbox. The answer contains only what the code prints and the value of its last "
+        "expression. Variables are kept.\n";
 
 int tool_append_clean(struct buffer *to, const char *text, size_t n)
 {
@@ -191,8 +186,8 @@ static int append_network(const struct config_profile *profile, struct buffer *t
 
         int r = buffer_printf(to, "%s",
                               network == CONFIG_NETWORK_LOOPBACK
-                                      ? "No network but 127.0.0.1 of the session's own"
-                              : rule ? "HTTP and HTTPS by the proxy of the environment, to"
+                                      ? "No network except the session's own 127.0.0.1"
+                              : rule ? "HTTP and HTTPS through the proxy of the environment, to"
                                      : "No network");
         for (size_t i = 0; rule && rule[i] && r >= 0; i++) {
                 if (to->length + strlen(rule[i]) > REACH_MAX)
@@ -222,8 +217,8 @@ static int append_reach(const struct config_profile *profile, struct buffer *to)
                                           i + 1 < n ? "," : ".");
         }
         if (r >= 0 && profile && profile->packages.install)
-                r = buffer_printf(to, " Missing packages: the argument dependencies, or a line "
-                                      "%%pip install NAME.");
+                r = buffer_printf(to, " Install packages with the argument `dependencies` or a "
+                                      "line %%pip install NAME.");
         return r;
 }
 
@@ -341,8 +336,8 @@ static int append_dependencies_argument(const struct config *config,
         if (!may_install(config, own))
                 return 0;
         return buffer_printf(to, ",\"dependencies\":{\"type\":\"array\",\"items\":{\"type\":"
-                                 "\"string\"},\"description\":\"Packages to add to the session "
-                                 "first, such as numpy>=2; variables stay\"}");
+                                 "\"string\"},\"description\":\"Packages to install in the session "
+                                 "first, such as numpy>=2. Variables are kept\"}");
 }
 
 static int append_arguments(const struct config *config, struct buffer *to)
@@ -352,33 +347,36 @@ static int append_arguments(const struct config *config, struct buffer *to)
                 "{\"type\":\"object\",\"properties\":{"
                 "\"code\":{\"type\":\"string\",\"description\":\"Python source. "
                 "Top-level await works.\"},"
-                "\"session\":{\"type\":\"string\",\"description\":\"Sessions have "
-                "variables of their own; an "
-                "unknown name makes one. Default: default\",\"x-mcp-header\":\"Session\"},"
-                "\"from\":{\"type\":\"string\",\"description\":\"The new session begins "
-                "with the variables and files of this one; both go on. "
-                "session@checkpoint: with its variables then, and its files now\"},"
-                "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most "
-                "%g. Default: %g\"},"
-                "\"wait\":{\"type\":\"number\",\"description\":\"Seconds until the call "
-                "answers running with the output so far; the code goes on. Without code: waits "
-                "for the session's code that runs\"},"
-                "\"interrupt\":{\"type\":\"boolean\",\"description\":\"First ends the code "
-                "that runs in the session; variables are kept\"},"
-                "\"reset\":{\"type\":\"boolean\",\"description\":\"Begin with a fresh "
+                "\"session\":{\"type\":\"string\",\"description\":\"Name of a session. Each "
+                "session has its own variables. A new name starts a new session. Default: "
+                "\\\"default\\\"; over HTTP in MCP 2026-07-28, a new session, which the result "
+                "names\",\"x-mcp-header\":\"Session\"},"
+                "\"from\":{\"type\":\"string\",\"description\":\"Start the new session as a "
+                "copy of this session's variables and files. Both sessions continue. "
+                "session@checkpoint: with the variables of the checkpoint and the files of "
+                "now\"},"
+                "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most %g. "
+                "Default: %g\"},"
+                "\"wait\":{\"type\":\"number\",\"description\":\"Seconds until the call returns "
+                "status running with the output so far; the code continues. Without code: waits "
+                "for the code that is running in the session\"},"
+                "\"interrupt\":{\"type\":\"boolean\",\"description\":\"Interrupt the code that "
+                "is running in the session first. Its variables are kept\"},"
+                "\"reset\":{\"type\":\"boolean\",\"description\":\"Start with a new "
                 "interpreter\"},"
-                "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the calls of "
-                "tools in the code, run nothing\"},"
-                "\"checkpoint\":{\"type\":\"string\",\"description\":\"Name to keep the variables "
-                "under after this call\"},"
+                "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the tool calls in "
+                "the code, and run nothing\"},"
+                "\"checkpoint\":{\"type\":\"string\",\"description\":\"Keep the variables under "
+                "this name after the call\"},"
                 "\"restore\":{\"type\":\"string\",\"description\":\"Checkpoint whose variables "
-                "to go back to before the code; files stay\"},"
+                "are restored before the code runs. Files are kept\"},"
                 "\"on_error\":{\"type\":\"string\",\"enum\":[\"keep\",\"rollback\"],"
-                "\"description\":\"rollback: if the code fails, variables and /workspace are as "
-                "before; tool calls that were sent are listed. Default: keep. For a part of the code: with transaction():\"},"
-                "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of "
-                "stdout and of stderr, at "
-                "most %d. Default: %u\"}",
+                "\"description\":\"rollback: "
+                "if the code fails, variables and /workspace are restored to the state before "
+                "the call; tool calls that were sent are listed. Default: keep. For a part of "
+                "the code: with transaction():\"},"
+                "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of stdout "
+                "and of stderr, at most %d. Default: %u\"}",
                 (double)config->cell_timeout_max_ms / 1000, (double)config->cell_timeout_ms / 1000,
                 OUTPUT_CHARACTERS_MAX, config->output_characters);
 }
