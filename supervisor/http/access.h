@@ -3,7 +3,7 @@
  *
  * A web page must not reach the server: its requests have an Origin, which has to be allowed, and
  * after DNS rebinding the Host is the page's, which has to be ours. A bearer token names the
- * principal. Without tokens a user of a unix socket is a principal, and everybody else is one.
+ * principal. Without tokens each user of a unix socket is a principal, and all other clients are one.
  *
  * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N]; # begins a comment. They can
  * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
@@ -22,7 +22,7 @@ enum {
         ACCESS_TOKEN_MIN = 16, /* characters of a token */
         ACCESS_TOKEN_MAX = 256,
         ACCESS_NAMES_MAX = 16, /* of allowed hosts, and of allowed origins */
-        ACCESS_CALLS = 64,     /* calls of a principal at once, unless the line says else */
+        ACCESS_CALLS = 64, /* calls of a principal at once, unless the line sets another number */
         ACCESS_FILE_MAX = 64 * 1024,
         ACCESS_NAMES_EVER = 1024, /* of tokens that were replaced, and of those in use */
         ACCESS_USERS_MAX = 64,
@@ -59,8 +59,8 @@ void access_done(struct access *access);
 /* Adds the tokens of a file's text. The error names the line, never the token. */
 int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err);
 
-/* Replaces the tokens by those of a text, which may have none: then nobody may ask. Calls changed() for
- * each principal whose token is gone (removed) or is another one. On failure nothing changes. */
+/* Replaces the tokens by those of a text, which may have none: then no request is accepted. Calls changed() for
+ * each principal whose token was removed (removed) or replaced. On failure nothing changes. */
 int access_replace_tokens(struct access *access, const char *text, size_t n,
                           void (*changed)(void *data, struct mcp_principal *principal,
                                           bool removed),

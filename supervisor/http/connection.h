@@ -3,7 +3,7 @@
  *
  * Theory of operation. Requests are read one at a time: while one is answered, bytes behind it are
  * read up to a limit and stay where they are, and the end of the stream is noticed, which cancels a
- * modern request. A response is written whole, or as events. What ends a response or a connection is
+ * modern request. A response is written whole, or as events. The end of a response or of a connection is
  * done from the loop (the event `step`), because messages come from inside other parts of the
  * broker, which still use what would be freed.
  *

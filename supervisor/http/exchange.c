@@ -334,7 +334,7 @@ static void on_messages(struct http_connection *c, const struct jsonrpc_message 
 
 static const struct route {
         const char *path;
-        bool open; /* for everybody */
+        bool open; /* without a token */
         void (*take)(struct http_connection *c);
         /* A POST: what jsonrpc_parse() says of its body. NULL: take() */
         void (*posted)(struct http_connection *c, const struct jsonrpc_message *message, int r,
@@ -378,7 +378,7 @@ static void ask_for_token(struct http_connection *c)
         http_respond(c, 401, line, "text/plain", text, sizeof(text) - 1);
 }
 
-/* Everything that needs only the head, so that no body is read for nobody. */
+/* Runs every check that needs only the head: the body of a request that will be refused is not read. */
 bool http_exchange_head(struct http_connection *c)
 {
         const struct http_request *request = &c->reader.request;
@@ -424,7 +424,7 @@ static void on_parsed(void *data, struct large_line *line)
         find_route(c->reader.request.path)->posted(c, &line->message, line->r, &line->err);
 }
 
-/* A large body is parsed in the background: nobody else waits for it. It counts as held until then. */
+/* A large body is parsed in the background, so that other clients do not wait for it. It counts as held until then. */
 static void take_body(struct http_connection *c, const struct route *route)
 {
         struct buffer *body = &c->reader.request.body;

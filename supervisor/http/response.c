@@ -11,7 +11,7 @@
 
 enum { HEAD_SIZE = 8 * 1024 };
 
-/* A response may be larger than all of the memory if nobody else has any. */
+/* A response may be larger than all of the memory if no other client uses any. */
 static bool is_too_much(const struct http_connection *c)
 {
         size_t own = http_waiting(c);
@@ -74,7 +74,7 @@ void http_respond(struct http_connection *c, int status, const char *headers, co
         c->broken = c->broken || r < 0;
         if (r >= 0)
                 http_write(c, buffer_bytes(&head), head.length);
-        /* What follows a response to HEAD is the next response. */
+        /* The client reads the next response directly behind the head of a response to HEAD. */
         if (n > 0 && c->reader.request.method != HTTP_METHOD_HEAD)
                 http_write(c, body, n);
         end_response(c);

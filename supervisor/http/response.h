@@ -1,4 +1,4 @@
-/* Writes responses. What ends a response or a connection is done from the loop (connection.h). */
+/* Writes responses. A response and a connection end from the loop (connection.h). */
 #pragma once
 
 #include "base/json.h"
@@ -10,9 +10,9 @@ void http_write(struct http_connection *connection, const void *bytes, size_t n)
 /* A whole response. type: of the body, or NULL for none. headers: whole lines, or NULL. */
 void http_respond(struct http_connection *connection, int status, const char *headers,
                   const char *type, const char *body, size_t n);
-/* The same with a text of one line. */
+/* Responds with a text of one line. */
 void http_respond_text(struct http_connection *connection, int status, const char *text);
-/* The same with a JSON-RPC error; id may be NULL. */
+/* Responds with a JSON-RPC error; id may be NULL. */
 void http_respond_error(struct http_connection *connection, int status, yyjson_val *id, int code,
                         const char *text);
 

@@ -96,7 +96,7 @@ static void end_connections_of(struct http_server *server, const struct mcp_prin
         }
 }
 
-/* What a client does with a token ends with the token. */
+/* The sessions and connections of a token end with the token. */
 static void on_token_changed(void *data, struct mcp_principal *principal, bool removed)
 {
         struct http_server *server = data;

@@ -15,7 +15,7 @@
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/principal.h"
 
-/* Somebody reads it. */
+/* A connection reads it, or a request of it has no answer yet. */
 static bool is_read(const struct http_session *session)
 {
         const struct http_stream *s;
@@ -29,7 +29,7 @@ static bool is_read(const struct http_session *session)
         return false;
 }
 
-/* The longest unused session that nobody reads: of this principal or, with NULL, of those that have the
+/* The longest unused session that is not read: of this principal or, with NULL, of those that have the
  * most. */
 static struct http_session *oldest(struct http_server *server, const struct mcp_principal *of)
 {

@@ -14,5 +14,5 @@ void http_session_keep(struct http_session *session, struct http_stream *stream)
 /* "STREAM-EVENT". Returns the stream, or NULL. */
 struct http_stream *http_session_stream(struct http_session *session, const char *event,
                                         uint64_t *after);
-/* Frees those that nobody has used for long. */
+/* Frees sessions that were unused for HTTP_SESSION_IDLE_S. */
 void http_sessions_expire(struct http_server *server);

@@ -64,7 +64,7 @@ void http_server_pause(struct http_server *server)
         server->paused = true;
         for (size_t i = 0; i < server->n_listeners; i++)
                 event_del(server->listeners[i]);
-        /* A token that is gone does not wait for a place. */
+        /* The removal of a token does not wait for a place. */
         if (server->helper && !server->access.needs_token)
                 event_del(server->helper);
 }

@@ -22,7 +22,7 @@ enum {
 
 /* Where a connection is. */
 enum http_connection_state {
-        CONNECTION_IDLE,      /* nothing of a request was read */
+        CONNECTION_IDLE,      /* no byte of a request was read */
         CONNECTION_READING,   /* a request */
         CONNECTION_ANSWERING, /* the response has not ended */
         CONNECTION_FLUSHING,  /* the response is being written */
@@ -38,7 +38,7 @@ struct http_connection {
         struct http_server *server;
         struct bufferevent *io;
         struct event *timer;
-        struct event *step; /* to go on from the loop, and not from inside a callback */
+        struct event *step; /* to continue from the loop, and not from inside a callback */
         enum http_connection_state state;
         struct http_reader reader;
         struct mcp_principal *user; /* of a unix socket, or NULL */
@@ -148,7 +148,7 @@ size_t http_waiting(const struct http_connection *connection);
 /* Its principal has more than HTTP_CONNECTIONS_OF_ONE that are busy, this one among them. */
 bool http_has_too_many(const struct http_connection *connection);
 
-/* The body has grown, or is gone. */
+/* Counts the body again after it has grown or was freed. */
 void http_hold_body(struct http_connection *connection);
 /* No connection is accepted until http_server_resume(). */
 void http_server_pause(struct http_server *server);

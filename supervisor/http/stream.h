@@ -1,9 +1,9 @@
 /*
  * Streams: where the messages go that answer one POST, or that belong to a session.
  *
- * Theory of operation. What answers a POST is decided at its first message: if that is the answer,
+ * Theory of operation. The form of the response to a POST is decided at its first message: if that is the answer,
  * the response is JSON, else a stream of events. A modern request belongs to its connection: when
- * that is gone, the request is cancelled. A legacy request goes on; its events have ids and are kept
+ * that ends, the request is cancelled. A legacy request continues; its events have ids and are kept
  * in the session, within limits, and a client that comes back with Last-Event-ID gets those that it
  * missed.
  */

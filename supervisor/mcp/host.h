@@ -1,4 +1,4 @@
-/* What the program that runs the MCP server tells it about itself. */
+/* Settings of the program that runs the MCP server. */
 #pragma once
 
 #include <stddef.h>

@@ -12,7 +12,7 @@ struct mcp_server;
 void mcp_method_run(const struct jsonrpc_message *message, const struct mcp_request *request,
                     struct reply *reply);
 
-/* A client can be asked for this (bits of client_can): servers are told. */
+/* A client supports these requests (bits of client_can): tells the servers. */
 void mcp_note_can(struct mcp_server *server, unsigned can);
 
 /* The client has its first answers: starts the servers whose tools are not cached, and sandboxes for its sessions. */

@@ -1,4 +1,4 @@
-/* What legacy clients were asked. */
+/* Notes about requests to legacy clients. */
 #include "supervisor/mcp/notified-clients.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum { NOTES_MAX = 64 }; /* of a client; a new one replaces the oldest */
 struct note {
         TAILQ_ENTRY(note) link;
         enum note_kind kind;
-        char name[]; /* of a page: its id, as the client knows it; of roots: the server */
+        char name[]; /* of a page: its id, as the client has it; of roots: the server */
 };
 
 static struct note *find(const struct notes *notes, enum note_kind kind, const char *name)
@@ -68,7 +68,7 @@ void notified_done(struct mcp_peer *peer)
                 drop(notes, TAILQ_FIRST(&notes->list));
 }
 
-/* What published code asks has no server that could come back to it. */
+/* A request of published code has no server that could refer to it later. */
 void notified_keep(struct mcp_peer *peer, const struct client_ask *ask)
 {
         const char *page = client_request_page(&ask->request);

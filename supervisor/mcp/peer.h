@@ -2,7 +2,7 @@
  * One client as the server sees it: what belongs to a connection and not to the server.
  *
  * Standard input and output are one peer, and so is each HTTP session of a legacy client. An HTTP
- * request of a modern client is a peer of its own. Ids of requests are looked up within one peer.
+ * request of a modern client is its own peer. Ids of requests are looked up within one peer.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ struct mcp_server;
  * NULL. */
 int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_principal *principal,
                  struct mcp_sink *sink, struct error *err);
-/* Cancels what is under way: no message follows. */
+/* Cancels its pending requests: no message follows. */
 struct mcp_peer *mcp_peer_free(struct mcp_peer *peer);
 
 /* A message of the client, not parsed yet. Answers go to the sink. */

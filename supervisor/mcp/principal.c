@@ -1,4 +1,4 @@
-/* What a principal owns. */
+/* The data of a principal. */
 #include "supervisor/mcp/principal.h"
 
 #include "supervisor/mcp/tasks/task-reply.h"

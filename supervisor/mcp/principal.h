@@ -1,6 +1,6 @@
 /*
  * Who a client is. Sessions, kept outputs, files and notifications about them belong to a principal,
- * not to a connection: nobody else can name them.
+ * not to a connection: no other principal can name them.
  *
  * Standard input and output have one principal without a name, which the server makes; the HTTP
  * server has one for each token or user. They live as long as the server.

@@ -1,5 +1,5 @@
-/* The profile of a request: that of its peer (--profile); else, of a legacy connection, that of the
- * client's name in the config; else the config's default. */
+/* The profile of a request: that of its peer (--profile); otherwise, of a legacy connection, that of the
+ * client's name in the config; otherwise the config's default. */
 #pragma once
 
 #include <stdbool.h>

@@ -25,7 +25,7 @@ struct mcp_message {
 
 struct mcp_sink_calls {
         void (*send)(struct mcp_sink *sink, const struct mcp_message *message);
-        /* A request or a batch was cancelled and gets no answer; NULL: nobody waits for it. */
+        /* A request or a batch was cancelled and gets no answer; NULL: the client does not wait for it. */
         void (*unanswered)(struct mcp_sink *sink);
         /* Whether many bytes wait to be written; NULL: never. */
         bool (*congested)(const struct mcp_sink *sink);

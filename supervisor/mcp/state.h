@@ -55,7 +55,7 @@ struct mcp_peer {
         bool initialized; /* the client has sent initialize */
         enum mcp_log_level log_level;
         unsigned can;               /* what the client can be asked for: bits of client_can */
-        struct mcp_asks asks;       /* what it was asked for outside of its calls */
+        struct mcp_asks asks;       /* requests to it outside of its calls */
         struct notes notes;         /* requests that servers refer to later (notified-clients.h) */
         struct subscription legacy; /* its reply has no id; its sink gets the notifications */
 };

@@ -1,4 +1,4 @@
-/* What one stream of notifications is about, or the connection of a legacy client (subscriptions.h). */
+/* The filter of one stream of notifications, or of the connection of a legacy client (subscriptions.h). */
 #pragma once
 
 #include <stdint.h>

@@ -52,7 +52,7 @@ static const char *read_ttl(yyjson_val *asked, uint64_t *ttl_ms)
         return NULL;
 }
 
-/* The client asks for a task: it is told of it at once, unless the call is answered at once. */
+/* The client asks for a task: it gets the task at once, unless the call is answered at once. */
 static void call_asked(const struct mcp_request *request, const struct config_published *tool,
                        yyjson_val *asked, struct reply *reply)
 {

@@ -12,7 +12,7 @@ struct mcp_peer;
 struct mcp_server;
 struct tool_list;
 
-/* What tool_append() takes for the profile that this peer has in an era, and its version, unless that is NULL. */
+/* The catalogue that tool_append() takes for the profile that this peer has in an era, and its version, unless that is NULL. */
 const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era,
                                          uint64_t *version);
 /* Whether it has any server. */
@@ -24,7 +24,7 @@ const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, stru
 /* Grows when the list for that profile changes; 0: it was not made yet. */
 uint64_t tool_list_serial(const struct mcp_peer *peer, enum mcp_era era);
 
-/* Makes all lists that were asked for anew. Returns whether there is one. */
+/* Makes all lists again that a client has requested. Returns whether such a list exists. */
 bool tool_lists_refresh(struct mcp_server *server);
 /* The config has changed. */
 void tool_lists_outdated(struct mcp_server *server);

@@ -197,7 +197,7 @@ static int append_network(const struct config_profile *profile, struct buffer *t
         return r;
 }
 
-/* What the code can reach besides the tools. */
+/* Appends the networks and directories that the code can reach. */
 static int append_reach(const struct config_profile *profile, struct buffer *to)
 {
         size_t n = profile ? profile->n_mounts : 0;
@@ -241,7 +241,7 @@ static int append_description(const struct config *config, const struct config_p
         return r;
 }
 
-/* What the tools of the upstream servers may do, by their hints; the defaults are those of the
+/* The effects that the tools of the upstream servers may have, by their hints; the defaults are those of the
  * specification. */
 struct hints {
         bool destructive, open_world;

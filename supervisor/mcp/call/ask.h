@@ -3,7 +3,7 @@
  *
  * A legacy client is sent a request, which its response answers: on the stream of the call that needs it,
  * or on the client's connection. A modern client gets it in the result of its call, and calls again
- * (input.h). Only the client for which the call was made is asked.
+ * (input.h). Only the client for which the call was made gets the request.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ enum { MCP_ASKS_MAX = 64 }; /* of one call, or of a peer outside of its calls, a
 /* Asks a legacy client outside of its calls. As the functions of struct cell_client_calls. */
 int mcp_ask_peer(struct mcp_peer *peer, struct client_ask *ask, struct error *err);
 
-/* cell: that of a call, held while the client is asked; it is NULL when the cell has ended. NULL: there is none. */
+/* cell: that of a call, held while a request waits for its answer; it is NULL when the cell has ended. NULL: there is none. */
 void mcp_asks_init(struct mcp_asks *asks, struct cell *const *cell);
 /* Asks a legacy client on a stream of one of its calls. */
 int mcp_ask_send(struct mcp_asks *asks, struct mcp_peer *peer, struct mcp_sink *sink,
@@ -31,7 +31,7 @@ void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *a
 void mcp_ask_give(struct mcp_asks *asks, yyjson_val *responses, const bool *gone);
 /* A response of a legacy client. Returns whether it answers one of these requests. */
 bool mcp_ask_response(struct mcp_asks *asks, const struct jsonrpc_message *message);
-/* No answer comes any more: the askers are told why. */
+/* Ends all requests without an answer; the askers receive why. */
 void mcp_ask_end(struct mcp_asks *asks, const char *why);
-/* The same without a message to the client, which has gone. */
+/* Ends all requests without a message to the client, whose connection has ended. */
 void mcp_ask_drop(struct mcp_asks *asks);

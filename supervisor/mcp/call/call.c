@@ -344,7 +344,7 @@ void mcp_call_drop(struct mcp_peer *peer)
         }
 }
 
-/* A client answers only what it was asked. */
+/* A client can answer only requests that were sent to it. */
 bool mcp_call_response(struct mcp_peer *peer, const struct jsonrpc_message *message)
 {
         for (struct mcp_call *call = peer->server->calls; call; call = call->next) {

@@ -2,7 +2,7 @@
  * Pending calls: of run_python (run.h) and of what the config publishes (publish/published-call.h).
  *
  * A call is the owner of its cell, and at most one request waits for it. A call that asks a modern client, or whose
- * time to wait is over, is answered, and goes on without a request until another one is attached to it (input.h,
+ * time to wait is over, is answered, and continues without a request until another one is attached to it (input.h,
  * wait.h).
  */
 #pragma once
@@ -19,9 +19,9 @@ struct published_run;
 
 enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
 
-/* What differs between run_python and what is published. */
+/* The functions that differ between run_python and published code. */
 struct mcp_call_kind {
-        /* The cell has ended. Takes the outcome; the call is freed, or goes on with another cell. */
+        /* The cell has ended. Takes the outcome; the call is freed, or continues with another cell. */
         void (*ended)(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome);
         /* The call is freed; NULL: it has nothing else. */
         void (*done)(struct mcp_call *call);
@@ -63,11 +63,11 @@ struct mcp_call {
         struct cell *cell;
         char session[SESSION_NAME_MAX + 1];
         size_t max_output;
-        unsigned kinds; /* CONTENT_… that the client knows */
+        unsigned kinds; /* CONTENT_… that the client supports */
         bool cancelled; /* the client does not wait for an answer any more */
         bool *gone;     /* set when it is freed, or NULL */
         struct live live;
-        struct background_job *answer; /* being made; the cell is gone */
+        struct background_job *answer; /* being made; the cell has ended */
 
         bool modern;
         unsigned can; /* what its client can be asked for */
@@ -89,7 +89,7 @@ const char *mcp_call_quota(const struct mcp_peer *peer, const char *session);
 
 /* A request waits for the call from now on. Takes ownership of the reply. */
 void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply);
-/* The request was answered, and the cell goes on. */
+/* The request was answered, and the cell continues. */
 void mcp_call_unattend(struct mcp_call *call);
 
 /* struct cell_request: its done() and watch(). */

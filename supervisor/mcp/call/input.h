@@ -1,9 +1,9 @@
 /*
- * What calls ask their clients. A legacy client gets a request (ask.h).
+ * Questions of calls to their clients. A legacy client gets a request (ask.h).
  *
  * Theory of operation for modern clients (2026-07-28, "Multi Round-Trip Requests"). The call is answered with
  * its questions and a requestState. Its cell waits, with its sandbox, until the client calls again with that
- * state: running the code from its start would repeat what it has done. The state is a name that nobody can
+ * state: running the code from its start would repeat what it has done. The state is a name that a client cannot
  * guess; it is valid for one request of the same principal with the same arguments, and for MCP_INPUT_WAIT_MS.
  * A further round has another one.
  */
@@ -27,7 +27,7 @@ uint64_t mcp_input_digest_published(const char *method, const struct buffer *nam
 /* As mcp_call_attach(); the client gets the questions that it has not answered. */
 void mcp_input_attach(struct mcp_call *call, const struct mcp_request *request,
                       struct reply *reply);
-/* A request whose requestState may be that of a call that waits: goes on with the call, or answers an error if it
+/* A request whose requestState may be that of a call that waits: continues the call, or answers with an error if it
  * was made with something else. digest: of the request. Returns false, and the reply is the caller's, if no call
  * of this principal has that state. */
 bool mcp_input_resume(const struct mcp_request *request, uint64_t digest, struct reply *reply);

@@ -58,11 +58,11 @@ struct live {
  * live_done() in any case. */
 int live_start(struct live *live, const struct mcp_request *request, const struct reply *reply,
                const struct cell *cell, const char *session);
-/* PROGRESS and LOG of published code (rpc/frame.h): objects that nobody has checked. */
+/* PROGRESS and LOG of published code (rpc/frame.h): objects that were not checked. */
 void live_report_progress(struct live *live, yyjson_val *told);
 void live_report_log(struct live *live, yyjson_val *told);
 void live_output(struct live *live, enum cell_stream stream, const char *bytes, size_t n);
-/* What a server says of a call, and its log message (params, not checked). */
+/* Progress of a call, as its server reports it, and a log message of a server (params, not checked). */
 void live_progress(struct live *live, const char *server, const struct cell_progress *progress);
 void live_log(struct live *live, const char *server, yyjson_val *params);
 /* The cell has ended: sends the rest of the output, before the answer. */

@@ -1,4 +1,4 @@
-/* What a cell has reached, and what was refused, in its result. */
+/* The hosts that a cell has reached, and its refused requests, in its result. */
 #pragma once
 
 #include "base/buffer.h"

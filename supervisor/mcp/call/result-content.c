@@ -233,7 +233,7 @@ static void put_files(struct json_out *out, const struct cell_outcome *o)
                 json_out_int(out, "files_total", o->files_total);
 }
 
-/* What a rollback, of the call or of blocks in it, did not take back. A call without an answer may have been carried out. */
+/* Tool calls that a rollback, of the call or of blocks in it, did not undo. A call without an answer may have been carried out. */
 static void put_sent(struct json_out *out, const struct cell_outcome *o)
 {
         bool all = o->state == CELL_STATE_ROLLED_BACK, any = all && o->calls_total > 0;

@@ -49,7 +49,7 @@ int result_content_file_uri(const char *session, const char *path, struct buffer
 struct result_view {
         const char *session;
         uint64_t cell;  /* whose displays are kept if they are not shown; 0: they are shown cut */
-        size_t most;    /* characters of all displays together, but for images and audio */
+        size_t most;    /* characters of all displays together, except images and audio */
         unsigned kinds; /* CONTENT_… */
 };
 
@@ -67,7 +67,7 @@ int result_content_text(const struct cell_outcome *outcome, const struct result_
 void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
                                const struct result_view *view);
 
-/* Appends one display as a block, if the client knows its kind. */
+/* Appends one display as a block, if the client supports its kind. */
 void result_content_put_display(struct json_out *out, const struct cell_outcome *outcome,
                                 size_t index, const struct result_view *view);
 

@@ -269,7 +269,7 @@ static bool looks_like_status(const struct buffer *text)
 }
 
 /*
- * What Cloister says of the call, in the first line: everything after it is from the code. A line at
+ * Cloister's own first line about the call: everything after it is from the code. A line at
  * the end could not be told from one that the code has printed.
  */
 static int append_status(const struct cell_outcome *o, const struct buffer *notice,
@@ -305,7 +305,7 @@ static int append_running(const struct session_running *running, struct buffer *
         return r < 0 || !running->line[0] ? r : append_line(to, "last line: ", running->line);
 }
 
-/* What the code printed, returned or raised. */
+/* Appends the output, the value and the exception of the code. */
 static int append_output(const struct parts *p, struct buffer *to)
 {
         int r = append_block(to, "", &p->streams[CELL_STDOUT]);
@@ -329,7 +329,7 @@ static int append_output(const struct parts *p, struct buffer *to)
         return r < 0 ? r : append_block(to, "", &p->shown);
 }
 
-/* The text. Never empty: one client shows "{}" in place of an empty text. */
+/* The text. Never empty: one client shows "{}" instead of an empty text. */
 static int make_text(const struct cell_outcome *o, const struct result_options *options,
                      const struct parts *p, struct buffer *to)
 {

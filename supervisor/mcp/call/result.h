@@ -26,7 +26,7 @@ struct result_options {
         bool was_cut[CELL_STREAMS];             /* by an earlier answer */
         const char *said;                       /* of the call itself, for the notice; or NULL */
         const struct buffer
-                *earlier; /* text of a result that nobody has fetched; NULL or empty: none */
+                *earlier; /* text of a result that no call has fetched; NULL or empty: none */
         uint64_t cell;    /* whose displays are kept if the result does not show them; 0: none */
 };
 
@@ -39,10 +39,10 @@ int result_render(const struct cell_outcome *outcome, const struct result_option
 int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
                        struct buffer *to);
 
-/* The same as result_render() for a call whose code was not run, because its session runs other code. */
+/* Appends the result of a call whose code was not run, because its session runs other code. */
 int result_render_busy(const struct session_running *running, const char *why, const char *session,
                        struct buffer *to);
 
-/* The same for a call that was refused and has no cell. */
+/* Appends the result of a call that was refused and has no cell. */
 int result_render_refusal(const char *type, const char *message, const char *session,
                           struct buffer *to);

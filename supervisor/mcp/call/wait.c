@@ -20,7 +20,7 @@
 enum {
         KEPT_MS = 3600 * 1000,             /* a result, until it is fetched */
         KEPT_BYTES_MAX = 64 * 1024 * 1024, /* of a principal; the newest result in any case */
-        ASKS_CHECK_MS = 250, /* a wait does not end while the client is asked for something */
+        ASKS_CHECK_MS = 250, /* a wait does not end while the client has an unanswered request */
         CHARACTERS_MAX =
                 100000, /* of a stream, in an answer before the end: it is made in the loop */
         EARLIER_CHARACTERS = 2000, /* of a stream of a result that is added to another one */
@@ -47,7 +47,7 @@ static void describe(const struct mcp_call *call, const char *why, char *to, siz
         snprintf(to + n, size - n, "; %s", why);
 }
 
-/* What there is before the end; owns nothing. */
+/* The outcome so far, of a cell that runs; owns nothing. */
 static void view_running(const struct mcp_call *call, const char *why, struct cell_outcome *view)
 {
         const struct cell *cell = call->cell;
@@ -201,7 +201,7 @@ static struct mcp_call *oldest(struct mcp_call *newest, bool has_bytes, size_t *
         return found;
 }
 
-/* How it ended is told to whoever asks for it. */
+/* A call without code still gets the status of the dropped result. */
 static void drop_output(struct mcp_call *call)
 {
         struct cell_outcome *outcome = &call->suspension.outcome;
@@ -214,7 +214,7 @@ static void drop_output(struct mcp_call *call)
                  "took their room");
 }
 
-/* What no call fetches is bounded for each principal: the oldest has to go. */
+/* Results that no call fetches are limited for each principal: the oldest is dropped. */
 static void make_room(struct mcp_call *newest)
 {
         struct mcp_call *old;

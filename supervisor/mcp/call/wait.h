@@ -4,7 +4,7 @@
  * Theory of operation. A call is the owner of its cell, and at most one request waits for it. When the time
  * that the request gave is over, it is answered with the status running, and the call stays without a
  * request: it is unattended. A later request of the same principal that names the session and has no code is
- * attached to the call in place of a new one. If another request waits for it, that one is answered first,
+ * attached to the call instead of a new one. If another request waits for it, that one is answered first,
  * without output, so that each output and each result is in one answer only. The result of a cell that
  * has ended meanwhile is kept until a request without code fetches it, or it is added to the next answer of the
  * session.

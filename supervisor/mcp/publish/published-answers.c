@@ -65,7 +65,7 @@ static struct request_call describe(const struct published_run *run)
                                      .rounds = run->rounds + 1};
 }
 
-/* The answers and questions of the call that the request goes on with. */
+/* The answers and questions of the call that the request continues. */
 static int find_state(const struct mcp_request *request, struct published_run *run,
                       struct error *err)
 {

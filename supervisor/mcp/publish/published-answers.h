@@ -1,5 +1,5 @@
 /*
- * What clients answer to the questions of published code.
+ * Answers of clients to the questions of published code.
  *
  * Every answer is checked against its question here (rpc/client-request.h), and written anew, before code gets it.
  * The requests of a modern client are independent: its answers may come with the state of a call, which has the
@@ -14,7 +14,7 @@
 int published_answer_take(struct published_run *run, const char *key,
                           const struct client_request *question, yyjson_val *answer,
                           struct error *err);
-/* requestState and inputResponses of a modern request, before the first run. As above. */
+/* requestState and inputResponses of a modern request, before the first run. Returns 0, or negative errno and why not. */
 int published_answers_read(const struct mcp_request *request, struct published_run *run,
                            struct error *err);
 /* Of the questions of a modern call, takes the answers that came before them, and with them the questions. As

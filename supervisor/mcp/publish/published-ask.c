@@ -23,7 +23,7 @@ enum {
 
 /* ---- capabilities ---- */
 
-/* What a question may need, and the object that says so. */
+/* The capabilities that a question may need, and the object that names them in an error. */
 static const struct need {
         const char *name;
         unsigned can;

@@ -48,7 +48,7 @@ static void on_done(struct mcp_call *call)
 
 static const struct mcp_call_kind published_kind = {published_ended, on_done};
 
-/* What the client says that it can do. One that is too large counts as empty. */
+/* Copies the client's capabilities. An object that is too large counts as empty. */
 static void take_capabilities(const struct mcp_request *request, struct published_run *run)
 {
         const struct buffer *legacy = &request->peer->capabilities;
@@ -118,7 +118,7 @@ static struct published_run *begin(const struct mcp_request *request,
         return run;
 }
 
-/* Arguments that are absent are none. Returns false after it has answered an error. */
+/* Absent arguments are an empty object. Returns false after it has answered an error. */
 static bool take_arguments(struct published_run *run, yyjson_val *arguments, struct reply *reply)
 {
         bool none = !arguments || yyjson_is_null(arguments);
@@ -141,7 +141,7 @@ void published_call_tool(const struct mcp_request *request, const struct config_
                 start(request, run, reply);
 }
 
-/* The first required argument that is missing, or one that is no string; "": all are fine. */
+/* The first required argument that is missing, or one that is not a string; NULL: all are valid. */
 static const char *find_wrong_argument(const struct config_published *prompt, yyjson_doc *declared,
                                        yyjson_val *arguments)
 {
@@ -255,7 +255,7 @@ static void complete_from_list(const struct config_published *entry, yyjson_val 
         reply_made(reply, out.error, &result);
 }
 
-/* What ref names. known: it is one of Cloister's own, or published. */
+/* Finds the entry that ref names. known: it is one of Cloister's own, or published. */
 static const struct config_published *find_ref(const struct mcp_request *request, bool *known)
 {
         struct mcp_server *server = request->peer->server;

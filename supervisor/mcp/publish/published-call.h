@@ -1,7 +1,7 @@
 /*
  * Calls of what the config publishes: tools/call, prompts/get, resources/read, completion/complete.
  *
- * Each runs as a cell in a sandbox of its own, beside run_python's in the same list of calls. If its
+ * Each runs as a cell in its own sandbox, beside run_python's in the same list of calls. If its
  * code asks the client, the cell ends with the questions. A modern client is answered with them, and
  * calls again; a legacy client gets them as requests, and the code runs again from its start, with the
  * answers so far.
@@ -16,7 +16,7 @@ struct config_published;
 /* prompts/list. */
 void published_list_prompts(const struct mcp_request *request, struct reply *reply);
 
-/* A tool of the config; takes ownership of the reply, as the next ones do. */
+/* A tool of the config; takes ownership of the reply, as the functions below do. */
 void published_call_tool(const struct mcp_request *request, const struct config_published *tool,
                          struct reply *reply);
 void published_call_prompt(const struct mcp_request *request, struct reply *reply);

@@ -91,7 +91,7 @@ static int put_printed(struct json_out *out, const struct cell_outcome *o, size_
         return r;
 }
 
-/* What was printed, what was emitted and displayed, what was returned or why there is nothing. */
+/* Puts the output, the displays, and the returned value or why the code returned none. */
 static int render_tool(struct json_out *out, const struct cell_outcome *o,
                        const struct published_view *view, unsigned kinds, size_t most)
 {

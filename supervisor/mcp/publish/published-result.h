@@ -11,7 +11,7 @@
 #include "supervisor/mcp/resources/resource-uri.h"
 #include "supervisor/session/cell/cell.h"
 
-/* What a result is of; without pointers, because it is made in the background. */
+/* The kind of a result, and what its form depends on; without pointers, because it is made in the background. */
 struct published_view {
         enum published_what {
                 RESULT_OF_TOOL,
@@ -29,5 +29,5 @@ struct published_view {
 int published_render(const struct cell_outcome *outcome, const struct published_view *view,
                      unsigned kinds, size_t most, struct buffer *to);
 
-/* Why the code failed, in one line, or NULL: it did not. */
+/* Why the code failed, in one line, or NULL if it did not fail. */
 const char *published_failure(const struct cell_outcome *outcome, char *to, size_t size);

@@ -122,7 +122,7 @@ static void put_json(struct json_out *out, const char *key, const char *text)
                 json_out_raw(out, key, text, strlen(text));
 }
 
-/* The arguments go as JSON of a frame of their own: they are never part of the code. */
+/* The arguments go as JSON of their own frame: they are never part of the code. */
 static int append_input(const struct published_run *run, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer answers = BUFFER_INIT(ANSWERS_BYTES_MAX + 2);
@@ -196,7 +196,7 @@ int published_run_start(struct mcp_call *call, struct error *err)
 
 /* ---- the result ---- */
 
-/* What is rendered in the background: without pointers to the call, which may end before. */
+/* An outcome that is rendered in the background: without pointers to the call, which may end before. */
 struct run_answer {
         struct mcp_answer answer; /* first */
         struct published_view view;

@@ -33,10 +33,10 @@ struct published_run {
         struct buffer questions;    /* of the last round: an object, for its state */
         struct buffer complete;     /* {"name", "value", "context"}; empty: not asked for */
         yyjson_doc *
-                early; /* an object: what a modern client has answered before it was asked, or NULL */
+                early; /* an object: what a modern client has answered before the question, or NULL */
         unsigned rounds; /* runs before this one */
         uint64_t until_us;
-        /* What a legacy client is being asked. */
+        /* The questions to a legacy client. */
         struct published_question {
                 struct client_ask ask; /* first */
                 struct mcp_call *call;
@@ -66,5 +66,5 @@ int published_run_start(struct mcp_call *call, struct error *err);
 void published_run_answer(struct mcp_call *call, struct cell_outcome *outcome);
 /* The call ends without a result. */
 void published_fail(struct mcp_call *call, const char *why);
-/* The same for a request that has no call yet. A tool's failure is for the model, as its result. */
+/* Answers a request that has no call yet without a result. A tool's failure is for the model, as its result. */
 void published_refuse(enum published_what what, struct reply *reply, const char *why);

@@ -151,7 +151,7 @@ void published_reload(struct mcp_server *server, const struct config *before)
                 server->published.serials[list]++;
                 all_same = false;
         }
-        /* What code has shown and hidden is by index. */
+        /* The choices of code are kept by index. */
         if (!all_same)
                 server->published.generation++;
 }

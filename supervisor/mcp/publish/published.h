@@ -1,5 +1,5 @@
 /*
- * What the config publishes (policy/config/config.h), as clients see it: lists, names, and whether an entry
+ * Entries that the config publishes (policy/config/config.h), as clients see it: lists, names, and whether an entry
  * is offered. Code shows and hides entries for its client's principal.
  */
 #pragma once
@@ -48,7 +48,7 @@ const struct config_published *published_find_uri(const struct mcp_server *serve
                                                   const struct mcp_principal *principal,
                                                   const char *uri, size_t n,
                                                   struct buffer *variables);
-/* The same as a name to subscribe to. Returns whether there is one. */
+/* Finds the entry of a URI as a name to subscribe to. Returns whether it exists. */
 bool published_take_uri(const struct mcp_server *server, const struct mcp_principal *principal,
                         const char *uri, size_t n, struct resource_uri *ret);
 

@@ -1,5 +1,5 @@
 /*
- * What a modern client sends back as requestState: the name of a state that the server keeps.
+ * The requestState that a modern client sends back: the name of a state that the server keeps.
  *
  * A name is unguessable, belongs to one principal, and is valid for one method, one name (or URI) and
  * the same arguments, for REQUEST_STATE_MS: a client can neither change what is in it nor use it for

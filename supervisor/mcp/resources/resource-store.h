@@ -1,5 +1,5 @@
 /*
- * What clients can read after a call: outputs and displays of which its result shows a part or none,
+ * Resources that clients can read after a call: outputs and displays of which its result shows a part or none,
  * which are kept here, and the names of files that it made, which are kept in the session. Bytes and numbers are
  * limited: new entries replace the oldest, and the names of dropped outputs are kept for a while.
  */
@@ -44,7 +44,7 @@ void resource_store_done(struct resource_store *store);
 int resource_store_keep(struct resource_store *store, const struct resource_uri *uri,
                         struct capture *capture);
 
-/* The same for a display that is no block. */
+/* Keeps a display that is not a content block, in the same way. */
 int resource_store_keep_display(struct resource_store *store, const struct resource_uri *uri,
                                 struct cell_display *display);
 

@@ -90,7 +90,7 @@ static bool take_path(struct rest *rest, char *path)
         return file_path_valid(path, n);
 }
 
-/* What a call left. */
+/* Parses an output, a display or a receipt of a call. */
 static bool take_output(struct rest *rest, struct resource_uri *ret)
 {
         if (!take_number(rest, &ret->cell) || ret->cell == 0 || !take(rest, "/"))

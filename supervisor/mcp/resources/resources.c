@@ -112,7 +112,7 @@ static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *pa
         return server->host.attestation && uri && strcmp(uri, ATTESTATION_URI) == 0;
 }
 
-/* Newest first. The cursor is the serial of the last one of the page before. What does not depend on calls is first. */
+/* Newest first. The cursor is the serial of the last one of the page before. Entries that do not depend on calls are first. */
 static void put_page(struct json_out *out, const struct mcp_peer *peer, enum mcp_era era,
                      uint64_t below)
 {
@@ -230,7 +230,7 @@ static void read_output(const struct mcp_request *request, const struct resource
         reply_made(reply, r, &result);
 }
 
-/* It is gone with its session, whose newest cells have one. */
+/* A receipt is kept as long as its session, for its newest cells. */
 static void read_receipt(const struct mcp_request *request, const struct resource_uri *uri,
                          struct reply *reply)
 {

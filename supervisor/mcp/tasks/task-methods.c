@@ -195,7 +195,7 @@ bool tasks_wait_is_pending(const struct mcp_peer *peer, yyjson_val *id)
         return find_waiter(peer, id) != NULL;
 }
 
-/* The task goes on: it is cancelled by tasks/cancel. */
+/* The task continues: only tasks/cancel cancels it. */
 bool tasks_wait_cancel(struct mcp_peer *peer, yyjson_val *id)
 {
         struct task_waiter **at = find_waiter(peer, id), *waiter = at ? *at : NULL;

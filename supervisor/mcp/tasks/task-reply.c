@@ -66,7 +66,7 @@ void tasks_done(struct tasks *tasks)
         }
 }
 
-/* What the request itself would have been answered with, and which task it belongs to. */
+/* Appends the result that the request would have got, with the id of the task in _meta. */
 static int append_result(const struct mcp_task *task, struct buffer *to)
 {
         const struct buffer *payload = &task->payload;
@@ -154,7 +154,7 @@ void task_cancel(struct mcp_task *task)
                 work->cancel(data);
 }
 
-/* ---- the client is told ---- */
+/* ---- the client gets the task ---- */
 
 /* Frees the oldest task that was cancelled or whose result was read. Returns whether there was one. */
 static bool make_room(struct tasks *tasks)
@@ -196,7 +196,7 @@ static void put_created(struct json_out *out, const struct mcp_task *task)
         json_out_end(out, '}');
 }
 
-/* The task goes on without the request. */
+/* The task continues without the request. */
 void task_announce(struct mcp_task *task)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
@@ -265,7 +265,7 @@ static bool is_error(const struct buffer *result)
                yyjson_is_true(yyjson_obj_get(yyjson_doc_get_root(doc), "isError"));
 }
 
-/* The client knows of no task: the reply becomes the one to its request. */
+/* The client has not got the task: the reply becomes the one to its request. */
 static bool pass_on(struct reply *reply)
 {
         struct mcp_task *task = reply->task;
@@ -284,7 +284,7 @@ static bool take_result(struct reply *reply, const struct buffer *result)
 {
         struct mcp_task *task = reply->task;
 
-        /* A question is no result: the task begins once its answers are there. */
+        /* A question is not a result: the task begins once its answers are there. */
         if (!task->announced && task->required && !reply->input_required &&
             !tasks_are_full(&task->principal->tasks))
                 task_announce(task);

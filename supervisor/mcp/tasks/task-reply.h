@@ -7,8 +7,8 @@
  * principal and is kept until its time to live is over, counted from its creation.
  *
  * Theory of operation. A task stands between a request and its call: the call gets a reply that has the task
- * (reply.h), and mcp_answer() gives the answer to it. Until the client was told of the task, it only passes the answer on,
- * so that errors, and calls that are quick, are answered as without it. Whatever answers by mcp_answer() can be
+ * (reply.h), and reply_result() gives the answer to it. Until the client has got the task, it only passes the answer on,
+ * so that errors, and calls that are quick, are answered as without it. Every request that is answered by reply_result() can be
  * a task; to be cancelled it calls task_attach().
  */
 #pragma once
@@ -28,7 +28,7 @@ void task_announce_after(struct mcp_task *task, uint64_t after_ms);
 void task_cancel(struct mcp_task *task);
 /* Answers one request for the result of a task that has ended. */
 void task_answer_result(struct mcp_task *task, struct reply *reply);
-/* The peer ends: its tasks go on. */
+/* The peer ends: its tasks continue. */
 void tasks_drop_peer(struct mcp_peer *peer);
 
 /* ---- for the call ---- */

@@ -1,4 +1,4 @@
-/* What a task is for clients. */
+/* Tasks as clients see them. */
 #include "supervisor/mcp/tasks/task.h"
 
 #include <assert.h>

@@ -27,7 +27,7 @@ enum {
         TASK_RESULT_MAX = 32 * 1024 * 1024, /* of one */
         TASK_WAITERS_MAX = 64,              /* tasks/result of a principal that wait */
         TASKS_PAGE = 50,                    /* of tasks/list */
-        TASK_TTL_MS = 3600 * 1000, /* if none is asked for; and the longest time of a cell */
+        TASK_TTL_MS = 3600 * 1000, /* if the request names none; and the longest time of a cell */
         TASK_TTL_MIN_MS = 1000,
         TASK_TTL_MAX_MS = 24 * 3600 * 1000,
         TASK_POLL_MS = 1000,
@@ -45,13 +45,13 @@ struct tasks {
         uint64_t serial; /* of the newest */
 };
 
-/* What a task needs of the call that works for it. */
+/* The functions of the call that works for a task. */
 struct task_work {
         /* The request was answered with the task: its peer may end. silent: no notifications any more. */
         void (*detach)(void *data, bool silent);
         /* No answer is wanted any more; reply.task is forgotten already. */
         void (*cancel)(void *data);
-        /* Appends what the client is asked for, as inputRequests. Returns 1, 0 if there is nothing, or negative
+        /* Appends the questions to the client, as inputRequests. Returns 1, 0 if there is nothing, or negative
          * errno. */
         int (*append_input)(void *data, struct buffer *to);
         /* inputResponses, not checked; unknown ones are ignored. It may end the work. */
@@ -78,7 +78,7 @@ struct mcp_task {
         enum mcp_era era;
         enum task_status status;
         bool required;       /* the tool's result is given as a task only */
-        bool announced;      /* the client was told of it */
+        bool announced;      /* the client has got the task */
         bool read;           /* the client has the result: it may make room for others */
         bool is_error;       /* of the result: isError */
         bool *gone;          /* set when it is freed, or NULL */
@@ -98,7 +98,7 @@ struct mcp_task *tasks_find(const struct mcp_principal *principal, const char *i
 bool task_has_ended(const struct mcp_task *task);
 /* The id of the task that keeps the answer, or NULL. */
 const char *task_id(const struct reply *reply);
-/* Whether the client was told of it. */
+/* Whether the client has got the task. */
 bool task_is_announced(const struct reply *reply);
 
 /* Whether a client's request declares the extension. */
@@ -107,7 +107,7 @@ bool tasks_declared(const struct mcp_request *request);
 void tasks_reply_undeclared(struct reply *reply);
 
 /* Put the members of a task: as 2025-11-25 has them; as 2026-07-28 has them, without the result; and with the
- * result or with what the client is asked for. */
+ * result or with the questions to the client. */
 void task_put_legacy(struct json_out *out, const struct mcp_task *task);
 void task_put_modern(struct json_out *out, const struct mcp_task *task);
 void task_put_detailed(struct json_out *out, const struct mcp_task *task);
