@@ -94,7 +94,7 @@ int sessions_end(struct sessions *sessions, const char *name, struct error *err)
 void sessions_end_of(struct sessions *sessions, const char *principal);
 
 /* Goes back to a checkpoint, or with NULL to the state before the call that runs or to the newest
- * checkpoint (session_undo_by_owner()). */
+ * checkpoint (checkpoint_undo()). */
 int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
                   struct error *err);
 
