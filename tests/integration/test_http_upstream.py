@@ -192,7 +192,7 @@ class Http(rawmcp.ServerCase):
         self.fails("bad_session", "session id")
         self.fails("locked", "needs a login: cloister login locked")
         self.fails("forgetful", "does not know the session that it has just begun")
-        self.fails("elsewhere", "names an endpoint that is of another origin")
+        self.fails("elsewhere", "names an endpoint that has another origin")
         self.fails("wide", "sent an event of more than")
 
     def test_nothing_of_the_secrets_is_logged(self):

@@ -60,9 +60,10 @@ static void test_browser(void)
                 struct error err = {};
                 check(redirect);
                 check_ok(oauth_listener_open(&listener, 0, &err));
-                struct peer peer = {.ms = LISTENER_WAIT_MS - !late,
-                                    .port = listener.port,
-                                    .text = "GET /callback?code=c&state=s-1 HTTP/1.1\r\n\r\n"};
+                struct peer peer = {
+                        .ms = LISTENER_WAIT_MS - !late,
+                        .port = listener.port,
+                        .text = "GET /callback?code=c&state=s-1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"};
                 start(&peer);
                 int r = oauth_listener_wait(&listener, -1, false, "s-1", redirect, &err);
                 join(&peer);
