@@ -273,7 +273,7 @@ static void test_session_is_lost_again(void)
         far_answer(far_next(), 404, "", "");
         reopen("two", "2025-06-18");
         check_has(client_told(),
-                  "failed has ended the session, and cannot begin another: it answers");
+                  "failed has ended the session, and cannot begin another: its answer");
         client_end();
         /* A 404 of a server without sessions is an answer. */
         client_ready(NULL);
