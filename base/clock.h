@@ -1,7 +1,7 @@
 /*
  * Monotonic time. clock.c is the only file of the product that reads CLOCK_MONOTONIC.
  *
- * The time is counted from an arbitrary point and never goes back: only differences have a meaning.
+ * The time is counted from an arbitrary point and never decreases: only differences have a meaning.
  *
  * A unit test moves the clock, and with it the timers of libevent, by linking tests/unit/fake-clock.c
  * (see its header); code that is tested needs nothing but to take its time from here.

@@ -27,7 +27,7 @@ static inline bool error_is_set(const struct error *err)
 int error_set(struct error *err, int code, const char *format, ...)
         __attribute__((format(printf, 3, 4), cold));
 
-/* The same, followed by ": " and the text of strerror(3) for the code. Returns -code. */
+/* Like error_set(), followed by ": " and the text of strerror(3) for the code. Returns -code. */
 int error_errno(struct error *err, int code, const char *format, ...)
         __attribute__((format(printf, 3, 4), cold));
 

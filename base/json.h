@@ -22,11 +22,11 @@ enum {
  * at which byte. -EBADMSG also for a document of more than JSON_VALUES_MAX values, before memory is
  * taken for them. */
 int json_parse(const char *data, size_t n, yyjson_doc **ret, struct error *err);
-/* The same with another bound. */
+/* Like json_parse(), with another bound. */
 int json_parse_bounded(const char *data, size_t n, size_t values_max, yyjson_doc **ret,
                        struct error *err);
 
-/* The same for config files: comments, trailing commas and a BOM are allowed; the error has "line L,
+/* Like json_parse(), for config files: comments, trailing commas and a BOM are allowed; the error has "line L,
  * column C". */
 int json_parse_config(const char *data, size_t n, yyjson_doc **ret, struct error *err);
 
@@ -36,7 +36,7 @@ const char *json_string(yyjson_val *object, const char *key, size_t *length);
 bool json_is_number(yyjson_val *value);
 /* Written without a fraction or an exponent; of any size. */
 bool json_is_integer(yyjson_val *value);
-/* A whole number within int64_t. Returns 0, -EINVAL when it is none, -ERANGE. */
+/* A whole number within int64_t. Returns 0, -EINVAL for another value, -ERANGE. */
 int json_int64(yyjson_val *value, int64_t *ret);
 /* Any number (raw or not) as a double. */
 int json_double(yyjson_val *value, double *ret);
@@ -44,13 +44,13 @@ int json_double(yyjson_val *value, double *ret);
 /* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
 int json_append(struct buffer *b, yyjson_val *value);
 int json_append_mut(struct buffer *b, yyjson_mut_val *value);
-/* The same as a new string, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */
+/* Like json_append(), as a new string, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */
 int json_write(yyjson_val *value, char **ret, size_t *n);
 
 /* Appends text as a JSON string with its quotes. The text must be UTF-8; bytes that are not become
  * U+FFFD. */
 int json_append_string(struct buffer *b, const char *text, size_t n);
-/* The same, but each byte that is not UTF-8 becomes a lone surrogate, as in Python's str (PEP 383). */
+/* Like json_append_string(), but each byte that is not UTF-8 becomes a lone surrogate, as in Python's str (PEP 383). */
 int json_append_bytes(struct buffer *b, const char *bytes, size_t n);
 
 static inline void cleanup_json_doc(yyjson_doc **d)

@@ -42,7 +42,7 @@ static bool follow(const struct stat *ours)
                st.st_size < LOG_FILE_MAX && dup3(fd, log_get_fd(), O_CLOEXEC) >= 0;
 }
 
-/* Puts a new file in the place of the one that is open. */
+/* Replaces the open file by a new one. */
 static bool replace(void)
 {
         if (renameat(file.folder, file.name, file.folder, file.old) < 0 && errno != ENOENT)

@@ -1,7 +1,7 @@
 /*
  * The log in a file, for the process that opened it.
  *
- * A file of LOG_FILE_MAX bytes becomes FILE.1, in place of the one before, and FILE begins anew. A file that
+ * A file of LOG_FILE_MAX bytes becomes FILE.1, which replaces the previous FILE.1, and FILE begins anew. A file that
  * was named by a link (as /dev/stderr is one) is not renamed but emptied; so is one that cannot be
  * renamed.
  */

@@ -98,7 +98,7 @@ void log_set_name(const char *name)
         program = name;
 }
 
-/* A line that is being written; text that does not fit is cut. A pipe takes so many bytes atomically
+/* A line that is being written; text that does not fit is cut. A pipe takes PIPE_BUF bytes atomically
  * (PIPE_BUF, pipe(7)). */
 struct line {
         char text[4096];

@@ -48,7 +48,7 @@ enum log_format log_get_format(void);
 /* The program's name, which starts each line; a literal. */
 void log_set_name(const char *name);
 
-/* What an event belongs to; NULL and 0: unknown or none. */
+/* The owner of an event; NULL and 0: unknown or without an owner. */
 struct log_ids {
         const char *session;
         const char *request; /* JSON text of the client's id */

@@ -1,6 +1,6 @@
 /*
  * The process's event loop. It stops when libevent warns: then something is not watched (epoll_ctl
- * or epoll_wait failed, for want of memory), and who waits for it would wait for ever.
+ * or epoll_wait failed, for want of memory), and its waiters would wait without an end.
  */
 #pragma once
 

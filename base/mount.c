@@ -30,7 +30,7 @@ static int open_component(int dir, const char *name, bool last)
         return syscall(SYS_readlinkat, fd, "", target, sizeof(target)) >= 0 ? -ELOOP : take_fd(fd);
 }
 
-/* What openat2(2) does, where a filter refuses it: O_PATH, beneath root, no links. */
+/* Does the work of openat2(2) where a filter refuses it: O_PATH, beneath root, no links. */
 static int open_by_components(int root, const char *path)
 {
         char name[256];
@@ -194,7 +194,7 @@ int mount_proc_new(enum mount_proc kind, struct error *err)
         return create(context, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
 }
 
-/* What may be wrong with a place for a directory: openat2(2) returns a link itself, if it is the last
+/* Describes what is wrong with a place for a directory: openat2(2) returns a link itself, if it is the last
  * component. */
 static const char *fault_of(int mount, int target)
 {

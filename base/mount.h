@@ -35,12 +35,12 @@ enum mount_proc {
 };
 int mount_proc_new(enum mount_proc kind, struct error *err);
 
-/* Attaches a detached mount at path below root. MOUNT_CODE_TREE if nothing is there, or a link, or a file
+/* Attaches a detached mount at path below root. MOUNT_CODE_TREE if path does not exist, is a link, or a file
  * where a directory is to be mounted. */
 int mount_attach(int mount, int root, const char *path, struct error *err);
 
 /* Attaches a detached mount over "/", where others can be attached below it, and makes it the root:
- * the old one is gone, and "/" is the working directory. */
+ * the old root is unmounted, and "/" is the working directory. */
 int mount_over_root(int mount, struct error *err);
 int mount_become_root(int mount, struct error *err);
 

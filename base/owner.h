@@ -11,7 +11,7 @@ void owner_describe(uid_t uid, char ret[OWNER_TEXT_SIZE]);
 struct owner_difference {
         char name[OWNER_NAME_SIZE];          /* printable; "": the directory itself */
         char found[OWNER_TEXT_SIZE];         /* as owner_describe() has it */
-        char expected[OWNER_TEXT_SIZE];      /* the same of the one who was asked for */
+        char expected[OWNER_TEXT_SIZE];      /* name of the requested owner */
         char expected_name[OWNER_TEXT_SIZE]; /* as a command takes it: "root", "games", "5" */
 };
 

@@ -22,9 +22,9 @@ int path_in_base(const char *base, const char *home, const char *fallback, const
 /* $HOME, else the home directory of the user; NULL: neither is known. */
 const char *path_home(void);
 
-/* The same as path_in_base(), with the environment: variable names the base, "XDG_CONFIG_HOME". */
+/* Like path_in_base(), with the environment: variable names the base, "XDG_CONFIG_HOME". */
 int path_in_user_directory(const char *variable, const char *fallback, const char *below, char *ret,
                            size_t size);
 
-/* Unlinks a file, and removes its directory when it is empty then. What is not there is no error. */
+/* Unlinks a file, and removes its directory when it is empty then. A missing file is not an error. */
 void path_remove_with_directory(const char *path);

@@ -1,4 +1,4 @@
-/* Names that nobody can guess. */
+/* Names that cannot be guessed. */
 #pragma once
 
 enum { UNGUESSABLE_LENGTH = 32 }; /* hexadecimal digits: 128 bits */

@@ -32,7 +32,7 @@ static const char contract[] =
         "Python values, failures raise ToolError.\n"
         "- _search(\"words\") finds tools, _schema(\"server.tool\") returns the arguments; "
         "_discover() and the resource " RESOURCE_TOOLS_URI " list all.\n"
-        "- A call that passes its timeout (%g s) is interrupted. State restored: the "
+        "- A call that passes its timeout (%g s) is interrupted. State \"restored\": the "
         "interpreter ended, and variables are as at the end of the cell that the notice "
         "names. Files and tool calls are not taken back.\n"
         "- For long code, set `timeout` and `wait`. Status \"running\": the code continues. "

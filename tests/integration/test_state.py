@@ -127,7 +127,7 @@ class State(rawmcp.ServerCase):
     @once
     def test_the_description_tells_agents(self):
         (tool,) = [tool for tool in self.server.ask("tools/list")["tools"] if tool["name"] == "run_python"]
-        self.assertIn("State restored: the interpreter ended, and variables are as at the end of the cell that the notice names.", tool["description"])
+        self.assertIn('State "restored": the interpreter ended, and variables are as at the end of the cell that the notice names.', tool["description"])
         self.assertIn("Files and tool calls are not taken back.", tool["description"])
 
     @once
