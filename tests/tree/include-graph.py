@@ -127,8 +127,6 @@ RULES = [
     ("supervisor/cli", ["base/", "policy/", "supervisor/options/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
-# Folders where all files that share an x-internal.h are one module, whatever they are called.
-SHARED_INTERNALS = ()
 GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
@@ -173,7 +171,7 @@ def modules(root, folder):
         stem = path.rsplit(".", 1)[0]
         includes.setdefault(stem, set()).update(t[:-2] for t in found if os.path.dirname(t) == folder)
     def belongs(stem, header):
-        return header.endswith("-internal") and (folder in SHARED_INTERNALS or f"{stem}-".startswith(header.removesuffix("internal")))
+        return header.endswith("-internal") and f"{stem}-".startswith(header.removesuffix("internal"))
 
     module = {stem: min((t for t in used if belongs(stem, t)), default=stem) for stem, used in includes.items()}
     graph = {}

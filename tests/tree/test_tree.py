@@ -1,4 +1,4 @@
-"""What holds of the tree itself: who may include whom, one clock, the subjects of commits."""
+"""What holds of the tree itself: who may include whom, sizes, circles, one clock, the subjects of commits."""
 
 import importlib.util
 import os
@@ -100,6 +100,73 @@ class Sources(unittest.TestCase):
                 if "CLOCK_MONOTONIC" in f.read() and not name.startswith(("bench/", "tests/", "sandbox-init/")):
                     readers.append(name)
         self.assertEqual(readers, ["base/clock.c"])
+
+
+class Shape(unittest.TestCase):
+    """The limits of shape.py, and that it finds what breaks them."""
+
+    def shape(self, root):
+        return subprocess.run([sys.executable, "-B", os.path.join(HERE, "shape.py"), root], capture_output=True, text=True, check=False)
+
+    def test_the_tree_keeps_the_limits(self):
+        done = self.shape(ROOT)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def findings(self, files):
+        with tempfile.TemporaryDirectory() as root:
+            subprocess.run(["git", "init", "-q", root], check=True)
+            for name, text in files.items():
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+            return self.shape(root).stdout
+
+    def test_each_limit_is_found(self):
+        good = {"base/README.md": "Parts.\n", "base/a.h": "int a(void);\n", "base/a.c": '#include "base/a.h"\nint a(void)\n{\n}\n'}
+        self.assertEqual(self.findings(good), "")
+        part = '#include "base/a.h"\nint {0}(void)\n{{\n}}\n'
+        for more, found in (
+            ({"base/a.c": "int a(void)\n{\n" + "        x();\n" * 101 + "}\n"}, "a function of 102 lines"),
+            ({"base/a.c": "\n" * 901}, "901 lines, at most 900"),
+            ({"base/b.c": "int b(void)\n{\n}\n"}, "base/b.c: has no header of its name"),
+            ({"base/README.md": None}, "base/: has no README.md"),
+            ({f"base/p{n}.py": "" for n in range(25)}, "26 source files"),
+            ({"base/a.h": "int a(void);\nint b(void);\nint c(void);\n", "base/b.h": "", "base/c.h": "", "base/b.c": part.format("b"), "base/c.c": part.format("c")},
+             "declares functions of 3 files"),
+            ({"base/a.h": "int a(void);\nint b(void);\n", "base/b.h": "", "base/a.c": good["base/a.c"] + "\n" * 600, "base/b.c": part.format("b") + "\n" * 600}, "a module of 1210 lines"),
+        ):
+            with self.subTest(found):
+                files = {**good, **more}
+                self.assertIn(found, self.findings({name: text for name, text in files.items() if text is not None}))
+
+
+@unittest.skipUnless(os.environ.get("CLOISTER_BUILD"), "needs a build: meson sets CLOISTER_BUILD")
+class SymbolCircles(unittest.TestCase):
+    """No two files need each other at link time."""
+
+    def run_on(self, build):
+        return subprocess.run([sys.executable, "-B", os.path.join(HERE, "symbol-circles.py"), build], capture_output=True, text=True, check=False)
+
+    def test_the_build_has_none(self):
+        done = self.run_on(os.environ["CLOISTER_BUILD"])
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_one_call_upwards_is_found(self):
+        """The machine calls an action by its name instead of by its table."""
+        for call, found in (("", False), ("act();", True)):
+            with self.subTest(call), tempfile.TemporaryDirectory() as build:
+                sources = {
+                    "machine.c": f"void act(void); void dispatch(void); void dispatch(void) {{ {call} }}",
+                    "actions.c": "void dispatch(void); void act(void); void act(void) { dispatch(); }",
+                }
+                for name, text in sources.items():
+                    with open(os.path.join(build, name), "w", encoding="utf-8") as f:
+                        f.write(text)
+                    subprocess.run(["cc", "-c", "-o", name + ".o", name], cwd=build, check=True)
+                subprocess.run(["ar", "rcs", "libx.a", *(name + ".o" for name in sources)], cwd=build, check=True)
+                self.assertEqual("circle of 2: actions.c machine.c" in self.run_on(build).stdout, found)
 
 
 class Subjects(unittest.TestCase):
