@@ -302,7 +302,7 @@ enabled = false
         self.assertIn("n", self.servers())
 
     def test_words(self):
-        self.assertIn("did you mean cursor?", self.run_import("cursro", status=1))
+        self.assertIn("did you mean \"cursor\"?", self.run_import("cursro", status=1))
         self.assertIn("No such file", self.run_import("./none.json", status=1))
         self.assertIn("no servers in it", self.run_import(self.put("x.json", "{}"), status=1))
         self.assertIn("nothing to take", self.run_import())

@@ -417,7 +417,7 @@ class End(harness.Case):
         process = subprocess.Popen([harness.CLOISTER, "mcp", "--config", self.config()], stdin=subprocess.PIPE,
                                    stdout=write, stderr=subprocess.DEVNULL, env=harness.environment())
         os.close(write)
-        for i in range(600):  # as many as the pipe to the server holds, should it stop reading
+        for i in range(400):  # below the 4 MiB at which the server stops reading
             process.stdin.write(b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n' % i)
         process.stdin.flush()
         time.sleep(0.5)

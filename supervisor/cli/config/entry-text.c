@@ -49,7 +49,7 @@ static int find_place(const struct entry_text *file, struct place *ret, struct e
                 ret->depth++;
         }
         if (ret->depth == 0 || inner)
-                return error_set(err, EINVAL, "%s must be an object",
+                return error_set(err, EINVAL, "%s must be an object: correct the config first",
                                  ret->depth ? file->keys[ret->depth - 1] : "the file");
         config_lines_init(&lines, file->text, file->n, yyjson_doc_get_root(file->doc));
         config_line_of(&lines, at);
