@@ -190,7 +190,7 @@ static void take_failure(struct link *link, struct monitor_message *message)
         if (asked->verb == MONITOR_SESSION_CREATE && asked->generation == link->generation &&
             error->code == ESTALE)
                 error->code = EIO;
-        log_debug("%s %u failed: %s", monitor_verb_name(asked->verb), asked->target, error->text);
+        log_debug("request %u failed: %s", asked->serial, error->text);
 }
 
 static void pass(struct link *link, struct monitor_message *message)

@@ -428,6 +428,8 @@ static void read_head(struct connection *c)
                 refuse(c, why);
         else if (c->reader.state == HTTP_READER_HEADERS)
                 start_request(c);
+        else if (f->n > HTTP_HEAD_MAX)
+                refuse(c, EGRESS_MALFORMED);
         else
                 event_add(f->readable, NULL);
 }

@@ -258,7 +258,7 @@ void monitor_session_request(struct monitor *m, const struct monitor_request *re
         int r = slot ? pass(*slot, request) : -ESRCH;
         /* The broker gets MONITOR_SESSION_ENDED for one that has just ended by itself. */
         if (r < 0 && !is_kill) {
-                error_errno(&error, -r, "%s %u", monitor_verb_name(request->verb), request->target);
+                error_errno(&error, -r, "session %u", request->target);
                 monitor_send_failed(m, request->serial, &error);
         } else if (!is_keep) { /* otherwise on_copy_kept() follows */
                 monitor_send_done(m, request->serial);

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-enum { READ_AT_ONCE = 4096 };
+enum { READ_AT_ONCE = 4096, READS_MAX = 16 };
 
 static const char callback[] = "/callback";
 
@@ -149,6 +149,17 @@ static void finish(struct wait *w, struct connection *c)
         drop(c);
 }
 
+/* Reads what has arrived, because a socket that is closed with unread bytes loses the answer. */
+static void refuse(struct connection *c)
+{
+        char bytes[READ_AT_ONCE];
+
+        reply(c->fd, "400 Bad Request", "This request cannot be read.\n");
+        for (int i = 0; i < READS_MAX && recv(c->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)
+                ;
+        drop(c);
+}
+
 static void on_data(struct wait *w, struct connection *c)
 {
         char bytes[READ_AT_ONCE];
@@ -157,8 +168,10 @@ static void on_data(struct wait *w, struct connection *c)
 
         if (n < 0 && errno == EAGAIN)
                 return;
-        if (n <= 0 || http_reader_feed(&c->reader, bytes, (size_t)n, &ignored) < 0)
+        if (n <= 0)
                 drop(c);
+        else if (http_reader_feed(&c->reader, bytes, (size_t)n, &ignored) < 0)
+                refuse(c);
         else if (c->reader.state >= HTTP_READER_HEADERS)
                 finish(w, c);
 }

@@ -59,7 +59,9 @@ def send(verb, target=0, gen=None, number=None):
     serial += 1
     number = serial if number is None else number
     pid = target if verb in (KEEP, RESTORE) else 0
-    numbers = target, generation if gen is None else gen, pid, -pid, pid + 1
+    # A request of another kind has no copies to replace: the monitor refuses numbers there.
+    instead = (-pid, pid + 1) if verb == KEEP else (0, 0)
+    numbers = target, generation if gen is None else gen, pid, *instead
     link.send(struct.pack("<7I", verb, number, *(n & 0xFFFFFFFF for n in numbers)))
     return number
 

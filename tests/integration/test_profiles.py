@@ -455,7 +455,7 @@ class Life(Profiles):
     def test_an_unused_template_is_ended(self):
         server = self.serve(profiles={"lab": {"agent": True}}, idle="1 s")
         self.assertEqual(self.ok(server, "1", session="a", profile="lab"), 1)
-        self.assertTrue(harness.wait_until(lambda: "its template is ended" in server.log()), server.log())
+        self.assertTrue(harness.wait_until(lambda: "its template was stopped" in server.log()), server.log())
         self.assertEqual(self.ok(server, "2", session="b", profile="lab"), 2)
         self.assertEqual(self.ok(server, "3"), 3)
         server.close()
