@@ -1,6 +1,5 @@
 """State that survives: each way in which code can end its interpreter, and the state that the session goes on with."""
 
-import contextlib
 import itertools
 import random
 import time
@@ -190,43 +189,7 @@ class State(rawmcp.ServerCase):
             cell = self.kept("for i in range(0, len(block), 4096): block[i] = 98\nlen(block)")
             self.assertEqual(cell["value"]["json"], 150 * MB)
 
-    @staticmethod
-    def stat_of(pid):
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-            return f.read()
-
-    def faults_of_a_cell(self):
-        """The page faults of a worker or its copy, whichever has more of them, in a short cell. They are called "measured"."""
-
-        def faults():
-            found = {}
-            for pid in harness.descendants(self.server.process.pid):
-                with contextlib.suppress(OSError):
-                    stat = self.stat_of(pid)
-                    if "(measured)" in stat:
-                        found[pid] = int(stat.rpartition(")")[2].split()[7])
-            return found
-
-        before = faults()
-        waiting = [self.server.start_call(code, session=self.session) for code in ("1+1", f"import time; time.sleep({0.7 * harness.SLOW})")]
-        waiting[0].result()
-        after = faults()  # no copy is made while the second one runs
-        waiting[1].result()
-        return max(n - before[pid] for pid, n in after.items() if pid in before)
-
     @once
-    def test_pages_that_cells_write_are_copied_before(self):
-        """After each copy but the first, by which it learns which pages these are, and in an interpreter that was restored."""
-        self.kept("import os, ctypes; x = [1] * 1000; ctypes.CDLL(None).prctl(15, b'measured')")
-        control = self.faults_of_a_cell()
-        self.assertGreater(control, 100)
-        self.kept("1+1")
-        self.assertLess(self.faults_of_a_cell(), control / 2)
-        self.assertEqual(self.dies("exit")["state"], "restored")
-        self.kept("1+1")
-        self.assertLess(self.faults_of_a_cell(), control / 2)
-        self.assertEqual(self.ok("len(x)")["value"]["json"], 1000)
-
     # In a cell no other copy is made.
     FIND = "import os, signal, time\n(copy,) = [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\n"
 
