@@ -42,7 +42,7 @@ static bool follow(const struct stat *ours)
                st.st_size < LOG_FILE_MAX && dup3(fd, log_get_fd(), O_CLOEXEC) >= 0;
 }
 
-/* Replaces the open file by a new one. */
+/* Renames the open log file to its old name and opens a new one. */
 static bool replace(void)
 {
         if (renameat(file.folder, file.name, file.folder, file.old) < 0 && errno != ENOENT)

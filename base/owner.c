@@ -52,7 +52,7 @@ static int differs(const char *name, uid_t found, uid_t uid, struct owner_differ
         return 1;
 }
 
-/* Returns 1 and the owner if it is not uid. A path that was removed meanwhile has no owner. */
+/* Returns 1 and the owner if it is not uid, otherwise 0, also for a file that was removed meanwhile. */
 static int is_of_another(int directory, const char *name, uid_t uid, uid_t *ret)
 {
         struct stat st;

@@ -180,7 +180,7 @@ static int add_code(struct config_files *files, const char *config_path, size_t 
         return 0;
 }
 
-/* Reads, parses and stores one file. On failure nothing of it is stored. */
+/* Reads, parses and stores one file. On failure no part of it is stored. */
 static int add_file(struct config_files *files, const char *path, struct config *config,
                     struct error *err)
 {

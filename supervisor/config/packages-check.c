@@ -1,4 +1,4 @@
-/* What an installation of packages would meet on this machine. */
+/* Checks of what an installation of packages requires on this machine. */
 #include "supervisor/config/packages-check.h"
 
 #include <fcntl.h>

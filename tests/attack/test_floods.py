@@ -10,7 +10,7 @@ from resources import INSIDE, LIMIT, MIB, Case
 
 
 class Floods(Case):
-    """72 to 87: much of something at once. Another session and the host go on."""
+    """72 to 87: much of something at once. Another session and the host continue to work."""
 
     def setUp(self):
         super().setUp()

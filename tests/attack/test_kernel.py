@@ -13,7 +13,7 @@ import harness
 import rawmcp
 
 X86 = os.uname().machine == "x86_64"
-# A pointer that cannot be read, and a number that is no descriptor, process or command. With them no call has an effect.
+# A pointer that cannot be read, and a number that is not a descriptor, process or command. With them no call has an effect.
 BAD, NO = 1, -2
 BIT32, BIT63 = 1 << 32, 1 << 63
 REFUSED = {errno.EPERM, errno.ENOSYS}
@@ -100,7 +100,7 @@ value = {{kind: in_child(join, kind) for kind in {kinds} if os.path.exists(f"/pr
         self.assertFalse(self.value("import os; os.path.exists('/dev/userfaultfd')"))
 
     def test_bpf_and_perf(self):
-        """48 and 49. Where the kernel keeps bpf() from all but root, only root has a control: the host's own."""
+        """48 and 49. Where the kernel allows bpf() to root only, only root has a control: the host's own."""
         self.check_refused({"perf_event_open": ("perf_event_open", 0, 0, 0, 0, 0xFFFF)}, errno.EPERM)
         bpf = ("bpf", 0, 0, 8192)
         with open("/proc/sys/kernel/unprivileged_bpf_disabled", encoding="ascii") as f:
@@ -151,7 +151,7 @@ value = {{kind: in_child(join, kind) for kind in {kinds} if os.path.exists(f"/pr
                             "remap_file_pages": ("remap_file_pages", 1, 0, 0, 0, 0)}, errno.ENOSYS, absent=("memfd_secret",))
 
     def test_system_v_and_message_queues(self):
-        """55. With sizes of zero and keys that nobody has."""
+        """55. With sizes of zero and keys that do not exist."""
         self.check_refused({"shmget": ("shmget", 0, 0, 0o1600), "semget": ("semget", 0, 0, 0o1600), "msgget": ("msgget", 0x7EA5E1, 0),
                             "shmat": ("shmat", NO, 0, 0), "semop": ("semop", NO, BAD, 0), "msgsnd": ("msgsnd", NO, BAD, 0, 0),
                             "mq_open": ("mq_open", BAD, 0, 0, 0), "mq_unlink": ("mq_unlink", BAD)}, errno.ENOSYS)

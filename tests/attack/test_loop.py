@@ -105,7 +105,7 @@ class Turns(rawmcp.ServerCase):
 
 
 class Unread(harness.Case):
-    """94. What a client does not read."""
+    """94. Messages that a client does not read."""
 
     def start(self, calls):
         """A client that sends calls with answers of 16 MiB each."""

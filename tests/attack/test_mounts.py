@@ -59,7 +59,7 @@ REFUSAL = 125  # of `run` where the image or a mount is at fault, and not this m
 
 
 class StoreCase(harness.Case):
-    """Each class has a store of its own, which other users can read."""
+    """Each class has its own store, which other users can read."""
 
     @classmethod
     def setUpClass(cls):

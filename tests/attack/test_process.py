@@ -343,7 +343,7 @@ print('found', sorted(set(found)))
             self.assertIn(b"injected", self.on_terminal([sys.executable, "-c", code]))
 
     def test_escape_sequences_do_not_reach_a_terminal(self):
-        """10. The control is standard output that is no terminal, which has the bytes as they were printed."""
+        """10. The control is standard output that is not a terminal, which has the bytes as they were printed."""
         code = "print('\\x1b]52;c;QQ==\\x07 \\x1b]0;title\\x07 \\x1bP1$r\\x1b\\\\ \\x9b31m end')"
         output = self.on_terminal([harness.CLOISTER, "run", "--config", self.config(), "-c", code])
         self.assertIn(b"end", output)

@@ -244,7 +244,7 @@ time.sleep(3)
         self.assertEqual(cell["status"], "oom", cell)
 
     def test_memory_that_is_shared_is_counted_once(self):
-        """The control: ten children of a process with a third of the limit, which all see it, are no attack."""
+        """The control: ten children of a process with a third of the limit, which all see it, are not an attack."""
         self.ok(INSIDE + f"""
 kept = b'x' * ({LIMIT // 3} * MIB)
 assert all(child(lambda: sum(kept[::4096])) == b'+' for _ in range(10))

@@ -392,7 +392,7 @@ class Limits(Template):
             self.assertRegex(cell["error"]["message"], r"512 MiB.*limits\.memory|MemoryError")
             self.assertNotIn("\n", cell["error"]["message"])
         else:
-            # Without a control group Python gets the error; site prints it and goes on.
+            # Without a control group Python gets the error; site prints it and continues.
             self.assertIn("MemoryError", server.log())
         self.others_go_on(server)
         # The control: less than the limit is allowed.
@@ -456,7 +456,7 @@ class Leftovers(Template):
             self.assertTrue(harness.wait_until(lambda: "has left a process (\"evil-later\")" in server.log()), server.log())
             self.assertTrue(harness.wait_until(lambda: not self.named(server, "evil-later")))
         else:
-            # With one it cannot fork. The session goes on.
+            # With one it cannot fork. The session continues.
             time.sleep(1)
             self.assertEqual(self.named(server, "evil-later"), [])
             self.ok(server, "1", profile="alarm", session="a")

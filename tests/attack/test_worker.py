@@ -7,7 +7,7 @@ import rawmcp
 
 
 class Stubborn(rawmcp.ServerCase):
-    # Each would go on for ever. {} runs after the interrupt was taken away.
+    # No case ends by itself. {} runs after the interrupt was taken away.
     CASES = {
         "catches everything": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
         "ignores the signal": "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass",
