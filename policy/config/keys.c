@@ -148,8 +148,11 @@ const struct config_alias *config_next_alias(enum config_place place,
         return NULL;
 }
 
+/* k is a name, which takes no parentheses. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
 #define FOR_KEYS(k, of_place)                                                                      \
         for (const struct config_key *k = NULL; (k = config_next_key((of_place), k));)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static const struct config_key *find_name(enum config_place place, const char *name, size_t n)
 {
@@ -261,7 +264,7 @@ size_t config_place_size(enum config_place place)
 /* The rows whose members are in the struct of the place: at the top level, those of profiles are not. */
 #define FOR_MEMBERS(k, of_place)                                                                   \
         FOR_KEYS(k, of_place)                                                                      \
-        if (k->place == (of_place))
+        if ((k)->place == (of_place))
 
 void config_defaults(enum config_place place, void *in)
 {

@@ -19,6 +19,8 @@ enum {
         OAUTH = PROGRAM_OAUTH,
 };
 
+/* Arguments of these macros are initializers and members, which take no parentheses. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
 #define AT(member)     .offset = offsetof(struct options, member)
 #define LENGTH(member) (sizeof(((struct options *)0)->member) / sizeof(void *))
 const struct option option_rows[OPTION_IDS] = {
@@ -50,6 +52,7 @@ const struct option option_rows[OPTION_IDS] = {
 #undef USER_LIST
 #undef INTERNAL
 };
+/* NOLINTEND(bugprone-macro-parentheses) */
 static_assert(OPTION_ID_FILES_KEY < 64, "options of a person have a bit in `given`");
 
 static const char *const modes[MODE_MAX] = {[MODE_MCP] = "mcp",
