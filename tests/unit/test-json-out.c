@@ -63,7 +63,7 @@ static void write_indented(struct json_out *out, yyjson_val *value)
         json_out_begin(out, NULL, '{');
         json_out_end(out, '}');
         json_out_end(out, ']');
-        json_out_raw(out, "raw", "{ \"x\":[],\"y\" : [1,{\"z\":\"}\\\",\"}]}", 35);
+        json_out_raw(out, "raw", "{ \"x\":[],\"y\" : [1,{\"z\":\"}\\\",\"}]}", 32);
         json_out_value(out, "value", value);
         json_out_key(out, "last", 4);
         json_out_bool(out, NULL, true);
