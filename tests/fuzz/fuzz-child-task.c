@@ -1,5 +1,5 @@
 /*
- * What a child of the monitor answers instead of one reply: the child runs for real and sends other
+ * Answers of a child of the monitor other than its one reply: the child really runs and sends other
  * messages. The first byte:
  *
  *     bit 0   the monitor waits without an event loop

@@ -1,6 +1,6 @@
 /*
- * {"method", "params", "answer"}: a request of a server to our client, and what the client answers.
- * Accepted when both are passed on. What was taken is taken again as the same, and fits its limits.
+ * {"method", "params", "answer"}: a request of a server to our client, and the client's answer.
+ * Accepted when both are passed on. An accepted answer is accepted again, unchanged.
  */
 #include "rpc/client-answer.h"
 #include "rpc/client-request.h"

@@ -1,6 +1,6 @@
 /*
- * What a worker that is to become a branch reads from code of the guest: the header of a dump, its mappings, and the heads of its
- * runs of pages. The pages themselves are left out: here the next head comes at once.
+ * A dump as a worker that will become a branch reads it from code of the guest: its header, its
+ * mappings, and the heads of its runs of pages. The pages are left out: the next head follows.
  */
 #include <assert.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static bool is_own(const struct mapping *m)
         return false;
 }
 
-/* What load.c does without a further look. */
+/* Properties that load.c relies on without a check. */
 static void check_list(const struct mapping *list, uint64_t n)
 {
         for (uint64_t i = 0; i < n; i++) {

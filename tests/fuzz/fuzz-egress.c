@@ -1,7 +1,7 @@
 /*
- * What a sandbox sends to its proxy. If it begins with the first byte of TLS, the ClientHello of a tunnel to
- * site.example: accepted if it is one. Else the head of a request and its body: accepted if both are complete and
- * nothing is behind them. No part of the bytes gives another verdict than more of them.
+ * Bytes of a sandbox to its proxy. With the first byte of TLS, the input is the ClientHello of a
+ * tunnel to site.example: accepted if it is valid. Otherwise it is a request: accepted if its head
+ * and body are complete and no byte follows. More bytes never change a verdict.
  */
 #include <assert.h>
 #include <errno.h>
@@ -22,14 +22,14 @@ static bool check_hello(const uint8_t *data, size_t n)
         int r = client_hello_check(data, n, &host, &why);
         for (size_t part = 0; part < n && part < 600; part++) {
                 int early = client_hello_check(data, part, &host, &why);
-                /* What was decided stays; a later record can't change it. */
+                /* A verdict stays; a later record can't change it. */
                 assert(early == 0 || early == r);
         }
         assert(r >= 0 || (r == -EINVAL && why > EGRESS_FINE && why < EGRESS_REASON_MAX));
         return r == 1;
 }
 
-/* What the server gets has one reading: lines end with CR LF, and there is one Host. */
+/* The forwarded head has one reading: lines end with CR LF, and there is one Host. */
 static void check_forward(const struct buffer *forward, const struct request *request)
 {
         const char *text = buffer_bytes(forward);

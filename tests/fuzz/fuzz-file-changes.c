@@ -1,4 +1,4 @@
-/* What init tells of files that have changed: the paths are the code's. */
+/* Reports of init about changed files: the paths are chosen by the code. */
 #include "rpc/file-changes.h"
 #include "tests/fuzz/fuzz.h"
 

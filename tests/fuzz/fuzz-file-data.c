@@ -1,4 +1,4 @@
-/* A worker's DATA: a piece of a file or a list of files. The first byte says which was asked for.
+/* A worker's DATA: a piece of a file or a list of files. The first byte says which was requested.
  */
 #include "supervisor/session/calls/files.h"
 #include "tests/fuzz/fuzz.h"

@@ -68,7 +68,7 @@ static void feed(struct hub_server *s, const uint8_t *data, size_t n)
         }
 }
 
-/* A client that is asked for all, and says nothing. */
+/* A client that supports every request, and never answers. */
 static bool on_client(void *data, struct hub_client *ret)
 {
         *ret = (struct hub_client){&base, ~0U, "debug"};

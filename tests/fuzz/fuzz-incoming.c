@@ -1,7 +1,7 @@
 /*
  * A response of a hostile server: the lines of its head, then its body as messages or events. The byte 1
  * in the body stands for 48 KiB, so that long messages are reached. Accepted when the head is whole, and the
- * body brings a message and ends without a failure. What is told does not depend on the size of the pieces.
+ * body brings a message and ends without a failure. The reports do not depend on the pieces' size.
  */
 #include <assert.h>
 #include <stdlib.h>

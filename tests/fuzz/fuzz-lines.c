@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Each line is a part of the input, after the one before it. */
+/* Each line is a part of the input, after the previous line. */
 static const char *check_line(const char *from, const char *end, const char *line, size_t n)
 {
         const char *found = n > 0 ? memmem(from, (size_t)(end - from), line, n) : from;

@@ -130,7 +130,7 @@ static void handle(char what, const char *rest)
         else if (what == 'z')
                 (void)!send(peer, rest, strlen(rest), MSG_DONTWAIT | MSG_NOSIGNAL);
         run_loop();
-        /* The link stops a server that nobody waits for. */
+        /* The link stops a server that no caller waits for. */
         while (recv(peer, &late, sizeof(late), MSG_DONTWAIT) == sizeof(late)) {
                 assert(late.verb == MONITOR_UPSTREAM_STOP);
                 serial = late.serial;

@@ -1,5 +1,5 @@
-/* Lines of a client: accepted when each request has an answer, or is under way, and none an error.
- * Whatever comes, what is sent is whole messages. */
+/* Lines of a client: accepted when each request has an answer or still runs, without an error. The
+ * server sends whole messages for every input. */
 #include "supervisor/mcp/state.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-mcp.h"

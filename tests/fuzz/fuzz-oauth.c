@@ -1,5 +1,5 @@
 /*
- * What servers send to cloister-oauth. The first byte says which document the rest is: r resource
+ * Bytes of servers to cloister-oauth. The first byte says which document the rest is: r resource
  * metadata, s authorization server metadata, c registration, t tokens, e error, q query of a redirect,
  * g request of a browser, p pasted line, w WWW-Authenticate, u URL, f token file.
  *
@@ -131,7 +131,7 @@ static bool accept_url(const char *url, struct error *err)
         return true;
 }
 
-/* What was read is written in such a way that it is read as the same. */
+/* A record that was read and written is read again as the same record. */
 static bool accept_record(const char *data, size_t n, struct error *err)
 {
         static struct oauth_record record, again;

@@ -1,5 +1,5 @@
-/* What code in a sandbox prints, in pieces, and its cut for a reply. The first two bytes are the size of
- * the pieces and of the reply. Accepted when all of it is UTF-8. */
+/* Output of code in a sandbox, in pieces, and its cut for a reply. The first two bytes are the
+ * size of the pieces and of the reply. Accepted when all of it is UTF-8. */
 #include "supervisor/session/cell/output.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /*
- * What the monitor reads about control groups, ids and processes. Names of processes and of mount points
- * are others' to choose; a file can be shorter than expected. The first byte says which parser; where
- * it takes several texts, a byte 0xff separates them.
+ * Texts that the monitor reads about control groups, ids and processes. Other programs choose the
+ * names of processes and of mount points; a file can be shorter than expected. The
+ * first byte says which parser; where it takes several texts, a byte 0xff separates them.
  *
  *     p   mountinfo, then /proc/self/cgroup: accepted when a group of ours was found
  *     g   every file of a control group: accepted when one has a number
@@ -139,7 +139,7 @@ static bool count_memory(const char *texts[TEXTS])
         return bound > 0 && exact > 0;
 }
 
-/* What is chosen has been given, and is nobody's. */
+/* The chosen ids are delegated and not taken. */
 static bool choose_ids(const char *texts[TEXTS])
 {
         struct id_runs given = {}, of_user = {}, taken = {};
@@ -171,7 +171,7 @@ static bool parse_socket(const char *texts[TEXTS])
 
         control_path("", pid, path);
         name = path + 1;
-        /* The name is the pid's, but for zeros that lead it: there is none. */
+        /* The name is exactly that of the pid: leading zeros are refused. */
         assert(pid == 0 || strcmp(name, texts[0]) == 0);
         return pid > 0;
 }

@@ -1,6 +1,6 @@
 /*
- * What code has done to /workspace: a tree is made, its snapshot is taken, the tree is changed, and rolled back. It must be what it
- * was. Each byte pair is an operation and its name; most of them fail on what is there.
+ * Changes of /workspace by code: a tree is made, its snapshot is taken, the tree is changed and
+ * rolled back. It must be as before. Each byte pair is an operation and its name; most fail.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -38,7 +38,7 @@ struct world {
         unsigned n_fds;
 };
 
-/* On what is there. */
+/* For operations that may fail because of existing files. */
 static void may_fail(int r)
 {
         (void)r;

@@ -7,7 +7,7 @@
  *     h LENGTH TYPE FLAGS RESERVED   a header alone
  *     b BYTES             bytes as they are
  *     o TEXT              standard output
- *     c  x                a cell is asked for, or cancelled
+ *     c  x                a cell is requested, or cancelled
  *     s  d  q  z          the monitor made the sandbox, it ended, its channel was closed, it is frozen
  *     a  e  w  k          a tool answers, fails; a wait ends; the catalogue changes
  *     t MS                time passes
@@ -35,7 +35,7 @@ static void send_some(const void *bytes, size_t n)
 {
         const char *at = bytes;
 
-        /* What a session that has stopped reading leaves is lost: the next frame is then garbage. */
+        /* Bytes that a stopped session does not read are lost: the next frame is then garbage. */
         for (int i = 0; n > 0 && i < 50 && f.rpc >= 0; i++) {
                 ssize_t sent = send(f.rpc, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
                 at += sent > 0 ? sent : 0;

@@ -3,7 +3,7 @@
  * its standard error and the processes that announce themselves are the input's; stand-ins replace
  * the namespaces (stub.h, template-launch.h) and /proc (family.h). Each line is an event:
  *
- *     r                a session is asked for
+ *     r                a session is requested
  *     m KIND CODE TEXT a message; the numbers are decimal
  *     b N TEXT         the first N bytes of a message
  *     d KIND           a message with a descriptor
@@ -12,13 +12,13 @@
  *     p TEXT           the report of init
  *     o                the sandbox's PID 1 ends
  *     w TEXT           standard error
- *     f  e             processes are left beside the template, or its /proc is gone
+ *     f  e             processes are left beside the template, or its /proc does not exist
  *     u  U             too much memory, too many processes
  *     x                the template closes its socket
  *     t MS             time passes
  *
  * A first line k: its process is found to be killed. Accepted when a session was made and the template
- * lives. Each session that was asked for is answered once; nothing is left behind.
+ * lives. Each requested session is answered once; nothing is left behind.
  */
 #include "supervisor/monitor/template/template.h"
 

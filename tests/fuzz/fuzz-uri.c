@@ -1,5 +1,5 @@
-/* The URI of a resource, from a client: accepted when it names one. What was parsed is written in such
- * a way that it is parsed as the same. */
+/* The URI of a resource, from a client: accepted when it names one. A parsed URI is
+ * written in such a way that it is parsed as the same. */
 #include "supervisor/mcp/resources/resource-uri.h"
 #include "tests/fuzz/fuzz.h"
 

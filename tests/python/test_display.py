@@ -119,7 +119,7 @@ class Display(DisplayTest):
         self.assertEqual(self.show(table)[0], [{"mime": "text/html", "text": "<table>"}])
 
     def test_values(self):
-        """What a notebook shows of the last expression; and the text in place of its repr()."""
+        """The last expression is displayed as in a notebook; returns the text that replaces its repr()."""
 
         def value(value):
             del self.core.sent[:]

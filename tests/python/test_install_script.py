@@ -89,7 +89,7 @@ class Cache(unittest.TestCase):
         self.assertEqual([self.place.touch(name) for name in ("young", "old", "oldest")], [True, True, False])
         with self.assertRaisesRegex(Failure, "four times packages.max_size"):
             self.place.make_room(300, 400)
-        self.assertTrue(self.place.touch("old"), "it was asked for just now")
+        self.assertTrue(self.place.touch("old"), "it was requested just now")
 
     def test_a_directory_of_another_or_that_others_can_write(self):
         for mode in (0o777, 0o775, 0o722):

@@ -44,7 +44,7 @@ class Hints(unittest.TestCase):
             self.assertIn("cloister run --with %s)" % distribution, packages.hint(error))
 
     def test_no_name_of_a_package_that_is_not_known(self):
-        """Whoever registers that name could have its own code installed."""
+        """A person who registers that name could have their own code installed."""
         for module in ("analysis_tools", "acme_internal"):
             hint = packages.hint(ModuleNotFoundError("No module named %r" % module, name=module))
             self.assertIn("--with PACKAGE", hint)

@@ -404,7 +404,7 @@ def helper(*a, **k): return anything.sync(v=1)
 def leave(really):
     if really: raise SystemExit
 """
-COUNT, MOST = 500, 2.0  # cells, at most so many seconds
+COUNT, MOST = 500, 2.0  # cells, seconds at most
 
 
 class Random(Rig):

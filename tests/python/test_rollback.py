@@ -311,7 +311,7 @@ class Rollback(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.root)), ["kept"])
 
     def change(self, rng):
-        """One random change. Most of them fail on what is there; that is no matter."""
+        """One random change. Most of them fail because of existing files, which is fine."""
         names = ["".join(rng.choice("ab") for _ in range(rng.randint(1, 2))) for _ in range(6)]
         one, two = self.at(*names[: rng.randint(1, 3)]), self.at(*names[3 : 3 + rng.randint(1, 3)])
         act = rng.choice(("write", "write", "append", "mkdir", "mkdir", "remove", "rename", "rename", "link", "symlink", "rmtree", "chmod", "truncate", "mkfifo"))

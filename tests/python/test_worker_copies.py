@@ -182,14 +182,14 @@ class Copies(WorkerTest):
                 return result
 
     def test_an_interrupt_while_a_block_begins(self):
-        """Maybe it has begun: the broker is told that it has ended."""
+        """The block may have begun: the broker gets its end."""
         steps, _ = self.waiting_block("begin", "with transaction(): pass")
         result = self.interrupt() or self.worker.finish()
         self.assertEqual(result["error"]["type"], "KeyboardInterrupt")
         self.assertEqual(steps, ["begin", "end"])
 
     def test_an_interrupt_while_a_block_fails(self):
-        """The copy goes on with the cell, so that the worker sends nothing more of it, unless there is no copy left."""
+        """The copy continues the cell, so that the worker sends nothing more of it, unless there is no copy left."""
         for more in "", "await asyncio.sleep(0)\n":
             _, number = self.waiting_block("fail", "import asyncio\n" + more + "with transaction(): 1 / 0")
             self.assertIsNone(self.interrupt())

@@ -14,7 +14,7 @@ class FirstCell(WorkerTest):
         sockets = "import os\nsum('socket' in os.readlink('/proc/self/fd/' + fd) for fd in set(os.listdir('/proc/self/fd')) - {str(os.dup(0))})"
         first = self.value("import asyncio\n" + sockets)
         time.sleep(0.05)
-        self.assertEqual(self.value(sockets), first, "made while nothing was to run")
+        self.assertEqual(self.value(sockets), first, "made while nothing had to run")
         self.assertEqual(self.value("await asyncio.sleep(0)\n" + sockets), first + 2)
 
     def test_run_by_hand(self):

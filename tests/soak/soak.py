@@ -8,7 +8,7 @@
     --user      root runs the server as this user, and can still read what its processes hold
     --json      all samples, and the figures
 
-Between blocks the server is left alone until only what stays is there: then a sample is taken. The first tenth of the
+Between blocks the server is left alone until its processes no longer change: then a sample is taken. The first tenth of the
 samples is the warm-up. A process has grown when the median of its last quarter is more than LIMIT above the first's. The
 exit status is 0 when nothing has grown and nothing is left at the end. Needs root, or the figures lack the broker's
 descriptors, which no other process of the user may read.

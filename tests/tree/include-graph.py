@@ -46,7 +46,7 @@ RULES = [
     ("supervisor/access", ["base/", "supervisor/access/"]),
     ("supervisor/config", ["base/", "policy/", "supervisor/config/"]),
     ("supervisor/options", ["base/", "policy/", "supervisor/options/"]),
-    # What runs with the host's privilege. Its parts do not know the whole.
+    # Code that runs with the host's privilege. Its parts do not include the whole.
     ("supervisor/monitor", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", MONITOR]),
     ("supervisor/monitor/process", ["base/", MONITOR + "process/"]),
     ("supervisor/monitor/ids", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/"]),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holds the sources to the limits of HACKING.md: how long a function, a file, a module and a folder may be, and that each .c
-file has a header of its own.
+file has its own header.
 
     shape.py [ROOT]
 
@@ -20,7 +20,7 @@ MODULE_LINES = 1200
 FOLDER_SOURCES = 25
 # Parts whose files may have any form.
 FREE = ("tests/", "bench/", "examples/")
-# Programs of one file that the build runs: nobody calls them.
+# Programs of one file that the build runs: no other source calls them.
 BUILD_TOOLS = {"policy/seccomp/check.c", "policy/seccomp/filter-embed.c"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)

@@ -40,7 +40,7 @@ class Troubleshooting(unittest.TestCase):
         sections = dict(re.findall(r"^### ([a-z-]+)\n(.*?)(?=^##)", page, re.S | re.M))
         self.assertEqual(set(sections), {name for name, _ in rows})
         for name, fix in rows:
-            # What is to be typed: settings and options, which have an equals sign.
+            # Texts that the user types: settings and options, which have an equals sign.
             for word in re.findall(r"[\w./-]+=[\w./-]+", fix)[:2]:
                 self.assertIn(word, sections[name], name)
 
@@ -157,7 +157,7 @@ class SystemdUnit(unittest.TestCase):
 
 
 class Performance(unittest.TestCase):
-    """docs/performance.md has the places that bench/report.py fills, and the plots that it shows are there."""
+    """docs/performance.md has the places that bench/report.py fills, and the plots that it shows exist."""
 
     def test_places(self):
         page = read("docs/performance.md")

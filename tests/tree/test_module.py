@@ -9,7 +9,7 @@ BUILD = os.environ["CLOISTER_BUILD"]
 SOURCE = os.environ["CLOISTER_SOURCE"]
 MODULE = os.path.join(BUILD, "cloister-module.so")
 
-# What every libc exports in the same way, and only the interpreter's own can do (module-main.c).
+# Symbols that every libc exports in the same way, and only the interpreter's own libc can provide (module-main.c).
 OF_LIBC = {"fork", "fflush", "stdout", "__rseq_offset", "__rseq_size"}
 
 

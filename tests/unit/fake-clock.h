@@ -14,9 +14,9 @@
  *        fake_clock_advance_ms(60000);
  *        run_until(&call.done);
  *
- *    fake_clock_stop(true) makes the clock stand still but for that, so that no timer fires because
- *    the machine is slow. Waits for descriptors are real; guard a test against waiting for ever
- *    with alarm().
+ *    fake_clock_stop(true) stops the clock between these calls, so that no timer fires because the
+ *    machine is slow. Waits for descriptors are real; use alarm() to end a test that would wait
+ *    without end.
  *
  *  - All peers are in the test's own process and thread (socket pairs, fake peers): call
  *    fake_clock_skip_idle(true) first. From then on the clock stands still, and where epoll_wait()

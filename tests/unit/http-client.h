@@ -21,7 +21,7 @@ static struct client {
         struct exchange_loop *loop;
         struct transport *t;
         struct http *http;               /* the same */
-        struct buffer events;            /* what the connection was told, a line each */
+        struct buffer events;            /* events of the connection, one per line */
         int to_access, from_access, err; /* the ends of cloister-access */
         bool is_closed;
         bool refuses; /* each line is one of a flood */
@@ -46,7 +46,7 @@ static inline const char *client_name(void *data)
         return "s";
 }
 
-/* As the hub does: an answer is told to the transport first. */
+/* As the hub does: reports an answer to the transport first. */
 static inline bool client_line(void *data, const char *line, size_t n)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -142,7 +142,7 @@ static inline void client_access_says(const char *line)
         far_turn();
 }
 
-/* What the transport has asked cloister-access for; "": nothing. Valid until the next call. */
+/* The request that the transport sent to cloister-access, "" if none. Valid until the next call. */
 static inline const char *client_asked_access(void)
 {
         static char text[64 * 1024];
@@ -249,7 +249,7 @@ static inline int client_notify(const char *method)
         return client_send(&m, text, strlen(text));
 }
 
-/* What was told since the last call, waiting until there is something; valid until the next one. */
+/* Waits for events and returns those since the last call. The text is valid until the next call. */
 static inline const char *client_told(void)
 {
         static char text[8192];
@@ -300,7 +300,7 @@ static inline struct far_connection *client_initialize(const char *session)
         return c;
 }
 
-/* The same, of a server that has no such stream. */
+/* Calls client_initialize() with a server that has no such stream. */
 static inline void client_ready(const char *session)
 {
         client_begin();

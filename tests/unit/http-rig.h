@@ -1,5 +1,5 @@
 /* An HTTP server on a unix socket, before the MCP server of fake-mcp.h; clients are descriptors. The
- * clock stands still but for fake_run_ms(). */
+ * clock advances only in fake_run_ms(). */
 #pragma once
 
 #include <sys/socket.h>
@@ -91,7 +91,7 @@ static inline void check_status(int fd, int status)
                 test_fail_("not %d but: %.200s", status, text);
 }
 
-/* Whether the server has ended the connection. What has come before is dropped. */
+/* Whether the server has ended the connection. Drops the bytes that arrived before. */
 static inline bool is_over(int fd)
 {
         char text[4096];

@@ -79,7 +79,7 @@ void world_until_log(struct world *w, const char *part);
 
 /* Handles all events that are ready, without waiting. */
 void world_turn(struct world *w);
-/* The same, before and after this much time has passed. */
+/* Handles all ready events, advances the clock by this time, and handles all ready events again. */
 void world_pass_ms(struct world *w, unsigned ms);
 /* Calls the server once: when this returns, it has answered all earlier messages. */
 void world_settle(struct world *w, const char *server);
@@ -97,5 +97,5 @@ const char *world_member(struct world *w, const char *server, const char *member
 /* The number of the server's tools in the catalogue. */
 size_t world_tools(struct world *w, const char *server);
 
-/* What was logged since the last call; valid until the next call. */
+/* Lines that were logged since the last call; valid until the next call. */
 const char *world_log(struct world *w);

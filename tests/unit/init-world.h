@@ -34,11 +34,11 @@ void expect_none(struct init_world *w);
 /* It has reported its last and ended. */
 void expect_end(struct init_world *w);
 
-/* What the worker, or the copy that has taken its place, is told to do. It answers with a number. */
+/* Orders to the worker, or to the copy that has replaced it. It answers with a number. */
 enum order {
         COPY = 1,      /* a sleeping copy, which has stopped; the answer: its pid */
         MUTE_COPY,     /* one that never says that it is awake */
-        CHILD,         /* a child of its own that waits */
+        CHILD,         /* the worker's own child, which waits */
         STOPPED_CHILD, /* one that has stopped */
         ORPHAN,        /* a child of init that waits */
         SIGINTS,       /* how often they have come */
@@ -48,7 +48,8 @@ enum order {
         HANG, /* it cannot be stopped until its child ends; no answer */
 };
 int order(struct init_world *w, enum order order);
-/* The next answer without an order: a copy that was woken says its pid, negative if it is to roll files back. */
+/* The next answer without an order: a copy that was woken sends its pid, negative if it must roll
+ * files back. */
 int awaken(struct init_world *w);
 
 /* Whether a process of the namespace lives; it may end for two seconds before that is true. */

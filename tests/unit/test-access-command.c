@@ -69,7 +69,7 @@ static void test_open_output(void)
         check(ran.ms < 20000 && !ran.left);
 }
 
-/* Its output is complete, and it goes on: with the group that it has started, it is killed. */
+/* The output is complete, but the program continues to run: its whole process group is killed. */
 static void test_closed_output(void)
 {
         struct ran ran;

@@ -173,7 +173,7 @@ static void test_writer_flush(void)
         for (int i = 0; i < 100; i++)
                 writer_write(&writer, bytes, sizeof(bytes));
         check(!writer_is_empty(&writer));
-        writer_flush(&writer, 20); /* nobody reads: it returns after the timeout */
+        writer_flush(&writer, 20); /* no process reads: it returns after the timeout */
         check(!writer_is_empty(&writer));
         writer_close(&writer);
         close(fds[0]);

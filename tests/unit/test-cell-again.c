@@ -127,7 +127,7 @@ static void test_read_is_not(void)
         check_killed(&f, &end);
 }
 
-/* What is unread is a later frame. */
+/* The worker has not read a later frame, but it has read the cell's. */
 static void test_read_but_not_what_came_after_it_is_not(void)
 {
         struct fake f;

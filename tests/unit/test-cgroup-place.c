@@ -53,7 +53,7 @@ static void test_places_in_a_container(void)
         check_eq_int(places.count, 0);
 }
 
-/* What is no escape stays as it is, and nothing beyond the text is read: the line before is longer. */
+/* An incomplete escape stays as it is. No byte after the text is read: the first line is longer. */
 static void test_places_with_a_cut_escape(void)
 {
         static struct cgroup_places places;

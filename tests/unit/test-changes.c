@@ -1,4 +1,4 @@
-/* How init sees which files have changed, on a directory of the host in place of /workspace. */
+/* How init sees which files have changed, on a directory of the host instead of /workspace. */
 #include "sandbox-init/init/changes.h"
 
 #include <dirent.h>
@@ -75,14 +75,14 @@ static void test_changes(void)
         check_eq_int(unlinkat(INIT_WORKSPACE_FD, "d/b", 0), 0);
         check_eq_int(unlinkat(INIT_WORKSPACE_FD, "d", AT_REMOVEDIR), 0);
         check_eq_str(look(), "0 0 2: -d -d/b");
-        /* A link is not followed, also in the place of a directory. */
+        /* A link is not followed, even if it replaces a directory. */
         check_eq_int(symlinkat("/proc/self", INIT_WORKSPACE_FD, "d"), 0);
         check_eq_str(look(), "1 0 0: +d");
         check_eq_int(unlinkat(INIT_WORKSPACE_FD, "d", 0), 0);
         check_eq_str(look(), "0 0 1: -d");
 }
 
-/* A pipe that nobody reads does not stop init, and what it could not tell, it tells later. */
+/* A pipe that is not read does not stop init, which reports later the changes that did not fit. */
 static void test_a_full_pipe(void)
 {
         char bytes[4096] = "";
@@ -101,7 +101,7 @@ static void test_a_full_pipe(void)
         check_eq_str(look(), "0 0 1: -b");
 }
 
-/* Looks that nobody has read follow each other. */
+/* Two scans that were not read follow each other in the pipe. */
 static void test_two_looks(void)
 {
         put("c", "1");

@@ -403,8 +403,8 @@ static void test_claims(void)
                 close_rig(&r[i]);
 }
 
-/* What sessions have begun to send, and do not finish, is bounded for all of them. Other frames pass. The
- * first that is late ends its session, because others wait. */
+/* Incomplete frames of all sessions together are bounded. Other frames pass. The first late
+ * frame ends its session, because others wait. */
 static void test_parts(void)
 {
         enum { N = 100, PART = 100 * 1024 };
@@ -485,7 +485,7 @@ static void test_pieces(void)
         close_rig(&r);
 }
 
-/* Answers that workers do not read are bounded for all of them, and nobody can take all the room. */
+/* Answers that workers do not read are bounded in all, and no session can take all the room. */
 static void test_unread_of_all(void)
 {
         enum { MIB = 1024 * 1024 };
@@ -531,7 +531,7 @@ static void test_many_values(void)
         free(text);
 }
 
-/* A frame whose payload goes on arriving, or never comes, ends the session after ten seconds. */
+/* A frame whose payload arrives slowly, or never, ends the session after ten seconds. */
 static void test_late(void)
 {
         struct timeval due, now;

@@ -92,7 +92,7 @@ static void test_child_of_another_open_request_lives(void)
         children_free(c);
 }
 
-/* Requests without a pause between them do not protect a child for ever. */
+/* Requests without a pause between them do not protect a child forever. */
 static void test_later_requests_do_not_protect_a_child(void)
 {
         struct children *c = make();

@@ -227,8 +227,8 @@ static void test_claims(void)
         close_rig(&r[2]);
 }
 
-/* Two servers begin long lines and do not go on. A third one's line is complete a second later, and the
- * next one soon, because they are not let in its way again. */
+/* Two servers begin long lines and do not finish them. A third server's line is complete a second
+ * later, and its next line soon, because the two do not get a reservation again. */
 static void test_stalled(void)
 {
         enum { N = 1024 * 1024, BEGUN = 3 * RESERVATION_MIN };
@@ -259,7 +259,7 @@ static void test_stalled(void)
         close_rig(&r);
 }
 
-/* Neither many values nor anything else that is no message takes much memory or the loop's time. */
+/* Lines that are not messages, such as many values, take little memory and time of the loop. */
 static void test_no_message(void)
 {
         enum { N = 4 * 1024 * 1024 };

@@ -202,7 +202,7 @@ static void test_label(void)
                      DOCTOR_LABEL_SELINUX);
         check_eq_int(doctor_label_kind("unconfined_u:unconfined_r:unconfined_t:s0"),
                      DOCTOR_LABEL_NONE);
-        /* What AppArmor writes: Docker, containerd, Podman, LXD's namespace, Ubuntu's profiles for
+        /* Labels of AppArmor: Docker, containerd, Podman, LXD's namespace, Ubuntu's profiles for
          * programs with user namespaces, a name with parentheses. */
         check_eq_int(doctor_label_kind("cri-containerd.apparmor.d (enforce)\n"),
                      DOCTOR_LABEL_APPARMOR);

@@ -7,7 +7,7 @@
 static struct event_base *base;
 static struct exchange_loop *loop;
 
-/* What was told of one exchange. */
+/* Callbacks of one exchange, and their values. */
 static struct told {
         struct exchange *x;
         unsigned heads, bodies, ends;
@@ -162,7 +162,7 @@ static void test_statuses(void)
                 {"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 103 E\r\n" FAR_JSON
                  "\r\nHTTP/1.1 201 C\r\nContent-Length: 0\r\n\r\n",
                  201, "", ""},
-                /* A redirect that names no place is none. */
+                /* A response without a Location is not a redirect. */
                 {"HTTP/1.1 302 F\r\nContent-Length: 1\r\n\r\nx", 302, "", "x"},
                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n" FAR_JSON
                  "\r\n",
@@ -270,7 +270,7 @@ static void test_no_connection(void)
         check_has(told.why, "cannot connect to http://127.0.0.1:");
         check_has(told.why, ": Connection refused");
         far_open(base);
-        /* What answers a TLS hello is no TLS. */
+        /* The server answers a TLS hello without TLS. */
         char tls[64];
         snprintf(tls, sizeof(tls), "https://127.0.0.1:%u/", far.port);
         begin(EXCHANGE_POST, tls, "{}");
@@ -362,7 +362,7 @@ static void test_redirects_elsewhere(void)
 
 /* ---- bounds ---- */
 
-/* A response whose headers have so many bytes in all. */
+/* Sends a response whose headers have n bytes in all. */
 static void say_headers(struct far_connection *c, size_t n)
 {
         static const char first[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n";
@@ -451,7 +451,7 @@ static void test_head_values(void)
         close_all();
 }
 
-/* What the owner does not take waits in the server. */
+/* Bytes that the owner does not take wait in the server. */
 static void test_pause(void)
 {
         enum { ALL = 32 << 20 };
@@ -485,7 +485,7 @@ static void test_pause(void)
         check_eq_int(told.body.length, ALL);
         check_eq_int(memcmp(buffer_bytes(&told.body), bytes, ALL), 0);
         free(bytes);
-        /* The end is told after the rest. */
+        /* The end is reported after the rest. */
         c = post();
         exchange_pause(told.x);
         far_answer(c, 200, "", "rest");
@@ -523,7 +523,7 @@ static void test_timeout(void)
         close_all();
 }
 
-/* Sessions that end: nobody waits for the responses. */
+/* Sessions that end: no owner waits for the responses. */
 static void test_closing(void)
 {
         struct exchange_request request = {.method = EXCHANGE_DELETE,

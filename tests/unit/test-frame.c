@@ -56,7 +56,7 @@ static void test_header_refusals(void)
         }
 }
 
-/* A payload in a memfd: of a RETURN only, and nothing of it is in the stream. */
+/* Only a RETURN has its payload in a memfd; no part of it is in the stream. */
 static void test_in_memfd(void)
 {
         struct buffer in = BUFFER_INIT(1024);

@@ -252,7 +252,7 @@ static void test_many_tokens(void)
         access_done(&access);
 }
 
-/* What access_replace_tokens() has told: "+" for another token, "-" for a name that is gone. */
+/* Changes that access_replace_tokens() reported: "+" for a new token, "-" for a removed name. */
 static char told[256];
 
 static void on_changed(void *data, struct mcp_principal *principal, bool removed)
@@ -279,7 +279,7 @@ static void test_replaced_tokens(void)
 
         check_ok(read_tokens(&access, "alice " A " calls=2\nbob " B "\n", &err));
         struct mcp_principal *alice = who(&access, "Bearer " A), *bob = who(&access, "Bearer " B);
-        /* The same, in another order. */
+        /* The order of the lines changes. */
         check_ok(replace(&access, "bob " B "\nalice " A " calls=2\n", &err));
         check_eq_str(told, "");
         /* The quota and the profile only. */
@@ -300,7 +300,7 @@ static void test_replaced_tokens(void)
         check_ok(replace(&access, "alice " B "\nbob " C "\n", &err));
         check_eq_str(told, "+alice +bob ");
         check(who(&access, "Bearer " B) == alice && who(&access, "Bearer " C) == bob);
-        /* One is gone, one is new; and comes back as the same principal. */
+        /* A name is removed, another is added; a name that returns is the same principal. */
         check_ok(replace(&access, "carol " A "\nalice " B "\n", &err));
         check_eq_str(told, "-bob ");
         check(!who(&access, "Bearer " C));
@@ -311,7 +311,7 @@ static void test_replaced_tokens(void)
         access_done(&access);
 }
 
-/* Without a token in the file nobody may ask, and not everybody. */
+/* Without a token in the file no request is accepted. It does not mean that all are accepted. */
 static void test_no_token_is_left(void)
 {
         struct mcp_principal user = {.name = "uid-7"};

@@ -146,7 +146,7 @@ static void test_no_server(void)
         }
 }
 
-/* The stream of an answer goes on for a moment only. */
+/* The stream of an answer continues for a moment only. */
 static void test_answered_stream(void)
 {
         client_ready(NULL);
@@ -200,7 +200,7 @@ static void test_lost_session(void)
         check_has(refused->head, "Mcp-Session-Id: one\r\n");
         bool swap = strstr(refused->body, "\"id\":6");
         far_answer(swap ? running : refused, 404, "", "no such session");
-        /* What is said from now on waits for the new session. */
+        /* Later messages wait for the new session. */
         far_until(client.http->is_reopening);
         check_eq_int(client_call(7), 0);
         reopen("two", "2025-11-25");
@@ -284,7 +284,8 @@ static void test_session_is_lost_again(void)
         client_end();
 }
 
-/* Lost before it was of use: all else waits for the next one, which is told that it is initialized once. */
+/* A session is lost before its first use: all other messages wait for the next session, which
+ * receives notifications/initialized once. */
 static void test_session_is_lost_at_once(void)
 {
         client_begin();

@@ -1,4 +1,4 @@
-/* What the helper of `cloister serve` says: users of a unix socket, tokens that change, and nonsense. */
+/* Messages of the helper of `cloister serve`: users of a unix socket, new tokens, and nonsense. */
 #include "base/fd.h"
 #include "rpc/serve-messages.h"
 #include "tests/unit/http-rig.h"
@@ -170,7 +170,7 @@ static void test_a_problem_changes_nothing(void)
 #define MODERN_HEAD                                                                                \
         "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: run_python\r\n"
 
-/* A token that is gone ends what its client has in each state of a connection. */
+/* Removing a token ends its client's connections, in each state of a connection. */
 static void test_states_of_connections(void)
 {
         char id[HTTP_SESSION_ID + 1], large[300 * 1024];
@@ -227,7 +227,7 @@ static void test_states_of_connections(void)
         close_helped();
 }
 
-/* No place for a connection does not keep a token that is gone in use. */
+/* A removed token stops working even while all connections are in use. */
 static void test_tokens_do_not_wait(void)
 {
         open_helped("alice " A "\n");

@@ -164,7 +164,7 @@ static void read_bytes(int fd, size_t n)
         }
 }
 
-/* Of two clients for whom bytes wait, the one that takes some of them is kept. */
+/* Bytes wait for two clients: the connection of the client that reads some of them is kept. */
 static void test_slow_reader(void)
 {
         static char message[64 * 1024];
@@ -205,7 +205,7 @@ static void ping(int fd, const char *id, int status)
         close(fd);
 }
 
-/* A session that nobody uses ends; one with requests, or whose stream is read, does not. */
+/* An unused session ends; a session with requests, or whose stream is read, stays. */
 static void test_sessions_expire(void)
 {
         char unused[HTTP_SESSION_ID + 1], used[HTTP_SESSION_ID + 1], read[HTTP_SESSION_ID + 1];

@@ -288,7 +288,7 @@ static void test_no_token(void)
         check_has(client_told(), "unanswered 6 needs a login");
         far_nothing();
         client_end();
-        /* At initialize nothing goes on without it. */
+        /* At initialize nothing continues without it. */
         client_begin();
         check_eq_int(client_request(1, "initialize", false), 0);
         far_answer(far_next(), 401, CHALLENGE, "");
@@ -409,7 +409,7 @@ static void test_barrier(void)
         client_end();
 }
 
-/* What the server asks during a call may come in the stream, which must be open by then. */
+/* Requests of the server during a call may come in the stream, which must be open by then. */
 static void test_stream_first(void)
 {
         client_begin();
@@ -439,7 +439,7 @@ static void test_stream_without_a_head(void)
         client_end();
 }
 
-/* Nor does one that has no stream for now: it is asked for again later. */
+/* A server that has no stream for now does not keep calls either: the GET is repeated later. */
 static void test_stream_that_fails(void)
 {
         client_begin();

@@ -26,7 +26,7 @@ static int read_all(const char *bytes, size_t n, size_t piece)
                         break;
                 }
                 at += (size_t)r;
-                /* What has no body is complete without another byte. */
+                /* A request without a body is complete without another byte. */
                 if (reader.state == HTTP_READER_HEADERS)
                         check(http_reader_feed(&reader, "", 0, &err) == 0);
                 if (reader.state == HTTP_READER_DONE) {
@@ -156,7 +156,7 @@ static void test_forms(void)
                    sizeof("GET /a\0b HTTP/1.1\r\nHost: a\r\n\r\n") - 1, -400);
 }
 
-/* A head with so many headers of so many bytes each. */
+/* Reads a head with this length of its target, and this number and length of headers. */
 static int read_head(size_t target, size_t headers, size_t name, size_t value)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(1024 * 1024);

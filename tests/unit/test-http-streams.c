@@ -24,7 +24,7 @@ static int count_events(const char *text, int *first, int *last)
         return n;
 }
 
-/* The newest STREAM_EVENTS_MAX are kept, whether somebody reads them or not. */
+/* The newest STREAM_EVENTS_MAX events are kept, whether a client reads them or not. */
 static void test_events_of_a_stream(void)
 {
         char id[HTTP_SESSION_ID + 1];
@@ -41,14 +41,14 @@ static void test_events_of_a_stream(void)
         check_eq_int(session->main->n_events, STREAM_EVENTS_MAX);
         close(fd);
         fake_spin(&f);
-        /* All that were sent are there. */
+        /* All sent events are kept. */
         fd = dial();
         get_stream(fd, id, "0-1");
         check_eq_int(count_events(hear(fd), &first, &last), STREAM_EVENTS_MAX);
         check_eq_int(first, 2);
         close(fd);
         fake_spin(&f);
-        /* One more, and the oldest is gone. */
+        /* One more event removes the oldest one. */
         notify_number(session, STREAM_EVENTS_MAX + 2);
         check_eq_int(session->main->n_events, STREAM_EVENTS_MAX);
         fd = dial();
@@ -96,7 +96,7 @@ static void test_bytes_of_a_stream(void)
         close_http();
 }
 
-/* What all streams keep is limited too: then a large event is not kept, and a small one is. */
+/* The bytes of all streams are limited too: then a large event is dropped, a small one kept. */
 static void test_bytes_of_all(void)
 {
         static char large[STREAM_BYTES_MAX];
@@ -187,7 +187,7 @@ static void check_cancelled(const char *accept, const char *body, const char *ex
         post(other, header, CANCEL_4);
         check_status(other, 202);
         check_has(hear(fd), expected);
-        /* The connection goes on. */
+        /* The connection stays usable. */
         say(fd, GET_HEALTH);
         check_status(fd, 200);
         fake_send(&f, FRAME_RESULT, cell, "{\"status\":\"interrupted\"}");
@@ -197,7 +197,7 @@ static void check_cancelled(const char *accept, const char *body, const char *ex
         close_http();
 }
 
-/* Nobody reads the stream when its call is cancelled: who comes back for it gets its end. */
+/* The stream is not read when its call is cancelled: a client that resumes it gets its end. */
 static void test_cancelled_and_resumed(void)
 {
         char id[HTTP_SESSION_ID + 1], header[128 + HTTP_SESSION_ID];

@@ -1,4 +1,4 @@
-/* What servers ask of our client, and tell it. */
+/* Requests and notifications of servers to our client. */
 #include <unistd.h>
 
 #include "supervisor/hub/call/call.h"
@@ -140,7 +140,7 @@ static void test_form(void)
                 "\"id\":\"q\",\"result\":{\"action\":\"accept\",\"content\":{\"name\":\"Ada\",\"age\":9}}}");
         check_ask(&w, ELICIT(FORM), "{\"action\":\"decline\",\"content\":{\"name\":\"Ada\"}}",
                   "\"result\":{\"action\":\"decline\"}}");
-        /* What does not fit is not passed on. */
+        /* An answer that does not match the schema is not passed on. */
         check_ask(&w, ELICIT(FORM), "{\"action\":\"accept\",\"content\":{\"name\":\"A\"}}",
                   "the value of name does not fit");
         check_ask(&w, ELICIT(FORM),
@@ -252,7 +252,7 @@ static void check_input(struct world *w, const char *tool, const char *arguments
         done(&reply);
 }
 
-/* Who cannot be asked: the call ends, and its server is told. */
+/* The client does not support the request: the call ends, and its server gets an error. */
 static void test_client_cannot(void)
 {
         struct world w;
@@ -301,7 +301,8 @@ static void test_two_clients(void)
         world_done(&w);
 }
 
-/* A call that has ended asks nobody, and nor does a server that asks without end. */
+/* A request of a call that has ended is not passed on; those of a call that sends them without end
+ * are limited. */
 static void test_late_and_often(void)
 {
         struct reply *reply;
@@ -333,7 +334,7 @@ static void test_late_and_often(void)
         world_done(&w);
 }
 
-/* The time of the call stands still while a person is asked, who has a time too. */
+/* The time of the call stops while a person answers; the answer has a time limit too. */
 static void test_time(void)
 {
         struct reply reply, dropped;
@@ -350,7 +351,7 @@ static void test_time(void)
         check_eq_int(reply.outcome, HUB_OK);
         check_has(reply.result, "no answer arrived in time");
         done(&reply);
-        /* The time goes on behind the answer. */
+        /* The time continues after the answer. */
         world_begin(&w, &reply, "s", "ask-often",
                     "{\"times\":1,\"method\":\"elicitation/create\",\"params\":" FORM "}", 1000);
         until_asked(&w, 2);
@@ -359,7 +360,7 @@ static void test_time(void)
         until_done(&w, &reply);
         check_eq_int(reply.outcome, HUB_OK);
         done(&reply);
-        /* A call that nobody waits for asks nobody. */
+        /* A dropped call sends no request to the client. */
         world_begin(&w, &dropped, "s", "ask", ELICIT(FORM), 1000);
         until_asked(&w, 3);
         hub_call_drop(dropped.call);

@@ -168,7 +168,7 @@ static void test_protocol_errors(void)
         open_one(&w);
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
                 check_call(&w, "s", cases[i].tool, cases[i].arguments, HUB_PROTOCOL, cases[i].part);
-        /* What Python writes for infinity and for half a surrogate pair is no JSON: the call fails
+        /* Python's texts for infinity and for half a surrogate pair are not JSON: the call fails
          * at once. */
         check_call(&w, "s", "echo", "{\"n\":1e400}", HUB_PROTOCOL, "not JSON at byte");
         check_call(&w, "s", "raw", "{\"result\":\"{\\\"a\\\":\\\"\\\\ud800\\\"}\"}", HUB_PROTOCOL,
@@ -267,7 +267,7 @@ static void test_crash_and_restart(void)
         world_until(&w, &other.done);
         check_eq_int(other.outcome, HUB_UNAVAILABLE);
         check_eq_str(world_member(&w, "s", "state"), "cached");
-        /* The next call starts it again; what it was asked before is not asked again. */
+        /* The next call starts the server again; earlier requests are not repeated. */
         check_works(&w, "s");
         check_eq_int(w.n_runs, 2);
         reply = world_call(&w, "s", "lists", "{}");
@@ -470,7 +470,7 @@ static void test_big_values(void)
                      SIZE + strlen("{\"content\":[{\"type\":\"text\",\"text\":\"\"}]}"));
         reply_free(reply);
         check_call(&w, "s", "big", "{\"mib\":65}", HUB_PROTOCOL, "larger than 64 MiB");
-        /* What was skipped counts as a flood. */
+        /* Skipped bytes count as a flood. */
         world_pass_ms(&w, CONNECTION_PAUSE_MS);
         check_works(&w, "s");
         free(arguments);

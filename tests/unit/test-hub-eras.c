@@ -224,7 +224,7 @@ static void test_subscription(void)
         world_done(&w);
 }
 
-/* A subscription that has ended is asked for again after a while, and a list whose ttlMs is over when a
+/* The hub renews a subscription that has ended after a while, and a list whose ttlMs is over when a
  * tool is called. */
 static void test_subscription_and_list_expire(void)
 {

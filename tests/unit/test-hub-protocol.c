@@ -1,4 +1,4 @@
-/* What the hub must and must not send, by what a server declares and answers. */
+/* Messages that the hub must and must not send, by the server's capabilities and answers. */
 #include <unistd.h>
 
 #include "tests/unit/hub-world.h"
@@ -26,7 +26,7 @@ static void check_call(struct world *w, const char *tool, const char *arguments,
 #define CHECK_CALL(w, tool, arguments, outcome, ...)                                               \
         check_call(w, tool, arguments, outcome, (const char *const[]){__VA_ARGS__, NULL})
 
-/* A server that declares no tools would end if it was asked for a list. */
+/* A server that declares no tools would end if it got a request for a list. */
 static void test_no_tools_capability(void)
 {
         static const char *const eras[] = {"legacy", "modern"};
@@ -217,7 +217,7 @@ static void test_modern_task(void)
                   "the modern task has failed");
         check_job(&w, "modern-job", "{\"status\":\"cancelled\"}", HUB_PROTOCOL,
                   "cancelled the task");
-        /* What it asks for cannot be given: it is cancelled. */
+        /* Its request cannot be answered: the task is cancelled. */
         check_job(&w, "modern-job", "{\"ask\":{\"k\":{\"method\":\"roots/list\"}}}", HUB_INPUT,
                   "there is no client");
         CHECK_CALL(&w, "jobs", "{}", HUB_OK, "[\"tasks/cancel\",\"m\"]");

@@ -61,7 +61,7 @@ static void test_reload_keeps(void)
         free(slow.result);
         world_pass_ms(&w, 20);
         check(w.n_changed > changed);
-        /* A new server is asked for its tools. */
+        /* A new server gets a request for its tools. */
         world_until_state(&w, "c", "ready");
         check_eq_int(w.n_runs, 3);
         check_call(&w, "c", "echo", HUB_OK, "\"n\":1");
@@ -107,7 +107,7 @@ static void test_reload_ends(void)
         world_done(&w);
 }
 
-/* A start that the monitor has not answered is asked for again, by the new index. */
+/* A start that the monitor has not answered is requested again, with the new index. */
 static void test_reload_while_starting(void)
 {
         struct config_server servers[2];

@@ -49,7 +49,7 @@ static void test_choose(void)
         check_eq_int(first, 4096 + 1024);
         check_eq_int(choose((struct id_run){4096, 4096}, 1000, 5, &none, &first), 0);
         check_eq_int(first, 4096 + 1024);
-        /* A slot that belongs to somebody. */
+        /* A slot that is taken. */
         check_eq_int(choose((struct id_run){100000, 2048}, 1000, 0, &some, &first), -ENOSPC);
         check_eq_int(choose((struct id_run){164512, 4096}, 1000, 0, &some, &first), 0);
         check_eq_int(first, 164512 + 1024);

@@ -71,7 +71,7 @@ static int read_image(const struct image_choice *choice, struct image_found *fou
         return r;
 }
 
-/* An image.json that is refused by an error with this text; the one before and after it is valid. */
+/* An image.json that is refused with this text; the files before and after it are valid. */
 static void refuse(const char *text)
 {
         struct image_choice choice = choice_of("mine", NULL);
@@ -116,7 +116,7 @@ static void test_missing(void)
         check_eq_str(found.name, "other");
 }
 
-/* Opening a FIFO for reading would wait for a writer for ever. */
+/* Opening a FIFO for reading would wait for a writer forever. */
 static void test_fifo(void)
 {
         unlink(in_store("mine/image.json"));

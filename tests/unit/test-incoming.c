@@ -103,7 +103,7 @@ static void until(const bool *over)
         alarm(0);
 }
 
-/* Feeds the body and its end; checks what was told. */
+/* Feeds the body and its end; checks the reported messages and events. */
 static void check_body(bool has_events, const char *body, const char *messages, unsigned events)
 {
         for (size_t piece = 1; piece <= strlen(body) + 1;
@@ -130,7 +130,7 @@ static void test_bodies(void)
         check_body(true, "data: x\n\n", "|x;", 1);
         check_body(true, "event: e\r\ndata: x\r\ndata: y\r\n\r\nid: 1\n\n:c\n\ndata: z\n\n",
                    "e|x\ny;|z;", 4);
-        /* An event that has no end is none. */
+        /* An event without its end is dropped. */
         check_body(true, "data: x\n\ndata: y\n", "|x;", 1);
         check_body(true, "{\"a\":1}", "", 0);
 }

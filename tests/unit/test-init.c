@@ -103,7 +103,7 @@ static void test_no_requests(void)
         request(&w, INIT_WAKE, 0);
         request(&w, INIT_WAKE, 1);
         expect_none(&w);
-        /* One that was cut is none; the pipe hands it on alone, because nothing else is in it. */
+        /* A cut request is ignored; the pipe delivers it alone, because it holds no other bytes. */
         check_eq_int(write(w.control, &request_, sizeof(request_) - 1), sizeof(request_) - 1);
         while (usleep(1000) == 0 && is_stopped(&w, WORKER))
                 ;
@@ -178,7 +178,7 @@ static void test_ends(void)
         }
 }
 
-/* What no state but RUNNING takes. RESTORE 0 and WAKE are not among them. */
+/* Sends requests that only the state RUNNING accepts. RESTORE 0 and WAKE are not among them. */
 static void ask_in_vain(struct init_world *w, pid_t stopped, pid_t copy)
 {
         request(w, INIT_INTERRUPT, 0);
@@ -244,7 +244,7 @@ static void test_stopping(void)
         init_world_close(&w);
 }
 
-/* The chosen copy ends before the worker has: the worker goes on. */
+/* The chosen copy ends before the worker has ended: the worker continues. */
 static void test_stopping_is_given_up(void)
 {
         struct init_world w;
@@ -292,7 +292,7 @@ static void test_clearing(void)
         request(&w, INIT_WAKE, 0);
         end_copy(&w, first);
         expect(&w, INIT_GONE, first);
-        /* The next one is chosen, and that this one is gone is said after that. */
+        /* init chooses the next copy and then reports the end of this one. */
         end_copy(&w, mute);
         check(was_killed(expect(&w, INIT_CLEARED, second)));
         expect(&w, INIT_GONE, mute);
@@ -320,7 +320,7 @@ static void test_clearing(void)
         init_world_close(&w);
 }
 
-/* A copy that is aside takes the worker's place if it is named, and ends with the worker else. */
+/* An aside copy replaces the worker if a request names it, and otherwise ends with the worker. */
 static void test_aside(void)
 {
         struct init_world w;

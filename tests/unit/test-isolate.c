@@ -1,5 +1,5 @@
 /*
- * What the broker can do before and after it isolates itself, in a process with its own namespaces:
+ * Rights of the broker before and after it isolates itself, in a process with its own namespaces:
  * each refusal has its control.
  */
 #include "supervisor/broker/isolate.h"

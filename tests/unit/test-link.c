@@ -27,7 +27,7 @@ struct world {
         char text[256];
 };
 
-/* What each message is for, and its members. Descriptors are closed. */
+/* Stores the members of each message. Closes its descriptors. */
 static void on_event(void *data, const struct monitor_message *message)
 {
         const struct monitor_event *event = &message->event;
@@ -341,7 +341,7 @@ static void test_violations(void)
         check_eq_int(after, before);
 }
 
-/* Each pair of a request and an event: the event answers it only if its row says so. */
+/* Each pair of a request and an event: the event answers it only if its row names it. */
 static void test_every_pair(void)
 {
         static const struct {
@@ -504,7 +504,7 @@ static void test_short_message(void)
         close_world(&w);
 }
 
-/* The monitor is there, and a request cannot be sent: who made it must not wait for ever. */
+/* The monitor runs, but a request cannot be sent: its caller must not wait forever. */
 static void test_cannot_send(void)
 {
         struct world w;

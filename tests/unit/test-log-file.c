@@ -34,7 +34,7 @@ static void write_mib(int n)
                 log_file_append(lines, sizeof(lines));
 }
 
-/* What is written first fills the file; the second file holds what came last. */
+/* The first lines fill a file; the second file holds the last lines. */
 static void test_bound(void)
 {
         write_mib(100);

@@ -1,4 +1,4 @@
-/* The loop ends when libevent could not watch something, and says so. */
+/* The loop ends with an error when libevent could not watch a descriptor. */
 #include "base/loop.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What is mapped into a process, and whole reads and writes (sandbox-init/worker/memory/mappings.h). */
+/* The mappings of a process, and whole reads and writes (sandbox-init/worker/memory/mappings.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Calls of modern clients that wait for an answer, and what legacy clients were asked. */
+/* Calls of modern clients that wait for an answer, and requests to legacy clients. */
 #include "supervisor/mcp/notified-clients.h"
 
 #include "rpc/client-ask.h"
@@ -97,7 +97,7 @@ static const char *quoted(const char *text)
         return to;
 }
 
-/* Nobody calls again: the call ends after six minutes, and its state with it. */
+/* The client does not call again: the call ends after six minutes, and its state with it. */
 static void test_time(void)
 {
         fake_clock_stop(true);

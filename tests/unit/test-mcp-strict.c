@@ -1,4 +1,4 @@
-/* What a client must not send, beside the nearest thing that it may send. */
+/* Messages that a client must not send, each beside the nearest one that it may send. */
 #include "tests/unit/fake-mcp.h"
 
 #define META_FIELDS(fields) "\"_meta\":{" fields "}"

@@ -83,7 +83,7 @@ static void test_waiting_requests(void)
         close_server();
 }
 
-/* Results that are not read fill the room; a larger one is an error, and the task is told from others. */
+/* Unread results fill the room; a larger result is an error, and its task fails. */
 static void test_bytes(void)
 {
         const size_t n = 24 * 1024 * 1024;
@@ -96,7 +96,7 @@ static void test_bytes(void)
                 struct mcp_task *task = tasks_find(owner, id);
                 check(task);
                 struct reply reply = {.keeper = task->reply->keeper, .task = task};
-                /* Answered in place of the call, which ends later. */
+                /* The test answers before the call, which ends later. */
                 buffer_consume(&result, result.length);
                 check_eq_int(buffer_append_text(&result, "{\"content\":[],\"x\":\""), 0);
                 check_eq_int(buffer_reserve(&result, n), 0);
@@ -115,7 +115,7 @@ static void test_bytes(void)
         close_server();
 }
 
-/* A client that asks for ever: nothing grows, whether it reads nothing or cancels each. */
+/* A client sends requests without end: nothing grows, whether it reads nothing or cancels each. */
 static void test_ten_thousand(void)
 {
         open_legacy();

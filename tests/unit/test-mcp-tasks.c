@@ -1,4 +1,4 @@
-/* Tasks of both eras: what is kept, for whom, for how long, and what ends with what. */
+/* Tasks of both eras: their results, who may read them, their times, and how they end. */
 #include "tests/unit/fake-tasks.h"
 
 static void test_asked_for(void)
@@ -35,7 +35,7 @@ static void test_asked_for(void)
         close_server();
 }
 
-/* What can be answered at once has no task. */
+/* A request that can be answered at once has no task. */
 static void test_errors_need_no_task(void)
 {
         open_legacy();
@@ -117,7 +117,7 @@ static void test_time_to_live(void)
         fake_run_ms(&f, 200);
         ask(peer, 2, "get", "");
         check_error(-32602, "2", "no such task");
-        /* One that works then is cancelled; who waits for it is told. */
+        /* A task that still works then is cancelled; a request that waits for it gets an error. */
         create(TASK_CALL("3", "{\"ttl\":2000}", ""));
         begin_cell(false);
         ask(peer, 4, "result", "");
@@ -165,7 +165,7 @@ static void test_made_by_the_server(void)
               number_at(made, "/result/pollIntervalMs") > 0);
         snprintf(id, sizeof(id), "%s", text_at(made, "/result/taskId"));
         finish_cell("{\"status\":\"ok\",\"value\":{\"repr\":\"3\"}}");
-        check_no_message(); /* nobody subscribed */
+        check_no_message(); /* no client subscribed */
         ask(peer, 4, "get", "," WITH);
         _cleanup_json_ yyjson_doc *got = take_message();
         check_eq_str(text_at(got, "/result/resultType"), "complete");
@@ -219,7 +219,7 @@ static void test_modern_methods(void)
         close_server();
 }
 
-/* Before the client knows of a task, cancelling the request cancels the call, and nothing follows. */
+/* Before the client has the task's id, cancelling the request ends the call without an answer. */
 static void test_request_cancelled(void)
 {
         open_server();
@@ -235,7 +235,7 @@ static void test_request_cancelled(void)
         check_no_message();
         fake_clock_stop(false);
         close_server();
-        /* After it, the id is free, and the task goes on. */
+        /* After it, the id is free, and the task continues. */
         open_legacy();
         create(TASK_CALL("1", "{}", ""));
         begin_cell(true);
@@ -273,7 +273,7 @@ static void test_whose_it_is(void)
                 check_message("{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":{\"tasks\":[]}}");
                 if (i == 0)
                         finish_cell("{\"status\":\"ok\",\"value\":{\"repr\":\"2\"}}");
-                check_no_message(); /* nobody is there to be notified */
+                check_no_message(); /* no client is connected */
         }
         ask(again, 7, "result", "");
         _cleanup_json_ yyjson_doc *doc = take_message();
@@ -316,7 +316,7 @@ static void test_subscribed(void)
         check_eq_int(number_at(note, "/params/_meta/io.modelcontextprotocol~1subscriptionId"), 3);
         check_eq_str(text_at(note, "/params/status"), "completed");
         check_eq_str(text_at(note, "/params/result/content/0/text"), "value: 2");
-        /* One that has ended already is told at once. */
+        /* A task that has already ended is reported at once. */
         snprintf(line, sizeof(line),
                  REQUEST("4", "subscriptions/listen",
                          WITH ",\"notifications\":{\"taskIds\":[\"%s\"]}"),
@@ -330,7 +330,7 @@ static void test_subscribed(void)
         close_server();
 }
 
-/* Progress goes on after the answer, for a legacy client, and says which task it is about. */
+/* A legacy client gets progress after the answer too, with the id of its task. */
 static void test_progress(void)
 {
         open_legacy();
@@ -343,7 +343,7 @@ static void test_progress(void)
         check_eq_str(text_at(note, "/params/progressToken"), "t");
         check_eq_str(text_at(note, "/params/_meta/io.modelcontextprotocol~1related-task/taskId"),
                      id);
-        /* A second one with the same token is a task of its own. */
+        /* A second request with the same token creates another task. */
         create(TASK_CALL("1", "{}", ",\"_meta\":{\"progressToken\":\"t\"}"));
         fake_clock_stop(false);
         close_server();
@@ -382,7 +382,7 @@ static void test_in_a_batch(void)
         close_server();
 }
 
-/* Before its cell begins, and while others of the same session run; the others go on. */
+/* Before its cell begins, and while others of the same session run; the others continue. */
 static void test_cancel_in_the_queue(void)
 {
         char first[64];
@@ -410,7 +410,7 @@ static void test_cancel_in_the_queue(void)
         close_server();
 }
 
-/* The session dies under a task: that is its result, which is kept though the session is gone. */
+/* The session ends during a task: that is its result, which outlives the session. */
 static void test_session_dies(void)
 {
         open_legacy();

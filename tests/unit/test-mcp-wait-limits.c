@@ -29,7 +29,7 @@ static void test_principals(void)
                 if (!kept)
                         end(cell);
         }
-        /* Code of his own runs in a sandbox of his own, and nothing of the other session is in its answer. */
+        /* The stranger's code runs in another sandbox; its answer has no earlier result. */
         const char *line = CALL("8", "{\"code\":\"x\",\"interrupt\":true}");
         mcp_peer_line(stranger, &sink, line, strlen(line));
         fake_spin(&f);
@@ -44,7 +44,8 @@ static void test_principals(void)
         mcp_principal_done(&other);
 }
 
-/* Code that prints without end while no request waits: what is kept is bounded, and all answers together say so. */
+/* Code that prints without end while no request waits: the kept output is bounded, and all answers
+ * together contain a notice. */
 static void test_endless(void)
 {
         static char text[60000];

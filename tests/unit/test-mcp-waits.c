@@ -59,7 +59,7 @@ static void test_kept(void)
         close_stopped();
 }
 
-/* A session whose code runs is not idle, whoever waits; its result outlives it. */
+/* A session whose code runs is not idle, even if no request waits; its result outlives it. */
 static void test_idle(void)
 {
         open_stopped();
@@ -105,7 +105,7 @@ static void test_timeout_in_background(void)
         close_stopped();
 }
 
-/* Nobody has fetched it, and other code runs: its answer has both. */
+/* A result was not fetched, and other code runs: its answer has both results. */
 static void test_earlier(void)
 {
         open_stopped();
@@ -367,7 +367,7 @@ static void test_connection_ends(void)
         close_stopped();
 }
 
-/* The newest request gets the output and the result, and the one before is answered. */
+/* The newest request gets the output and the result; the previous request is answered at once. */
 static void test_two_wait(void)
 {
         open_stopped();

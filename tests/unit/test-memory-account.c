@@ -1,4 +1,4 @@
-/* What many peers keep together. */
+/* The memory that many peers keep together. */
 #include "rpc/memory-account.h"
 
 #include "rpc/background.h"
@@ -84,7 +84,7 @@ static void test_at_once(void)
         check(least > 17 * MIB);
 }
 
-/* What is kept longer than its session still counts. */
+/* Memory that is kept longer than its session still counts. */
 static void test_outlives(void)
 {
         struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION);

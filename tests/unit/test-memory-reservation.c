@@ -98,7 +98,7 @@ static void test_order(void)
         drop_all(large, 3);
 }
 
-/* What is not complete is revoked when others wait, and only then. */
+/* An incomplete reservation is revoked when others wait, and only then. */
 static void test_revoked(void)
 {
         struct peer stalls[2] = {}, other = {};

@@ -32,7 +32,7 @@ static void used(void *data, struct sandbox *sandbox, uint64_t bytes)
         event_base_loopbreak(data);
 }
 
-/* Until something is told, or nothing is left to look at. */
+/* Runs until used() is called, or no sandbox is left to scan. */
 static void look(struct event_base *base, struct memory_watch *w)
 {
         told.count = 0;

@@ -116,7 +116,7 @@ static bool has(const struct command_line *line, const char *name, const char *v
         return false;
 }
 
-/* What one program writes, the next one reads; neither gets more than its own options. */
+/* The next program reads the options that one writes; neither gets more than its own options. */
 static void test_command_line(void)
 {
         struct command_line line;

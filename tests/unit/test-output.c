@@ -100,7 +100,7 @@ static void test_capture_cut_at_lines(void)
         capture_done(&c);
 }
 
-/* A long line is divided by the notice, which is a line of its own; characters are counted, not
+/* A long line is divided by the notice, which is a separate line; characters are counted, not
  * bytes. */
 static void test_capture_cut_in_line(void)
 {
@@ -150,7 +150,7 @@ static void test_capture_bounded(void)
         capture_done(&c);
 }
 
-/* Squeezed: nothing grows, both ends are there, and the reader is told. */
+/* Squeezed: nothing grows, both ends are kept, and the reader gets a notice. */
 static void test_squeezed(void)
 {
         enum { PIECE = 60 * 1000 };

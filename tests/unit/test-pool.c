@@ -73,7 +73,7 @@ static size_t n_spares(const struct world *w)
                 check(expr);                                                                       \
         } while (0)
 
-/* Longer than the pool waits for anything but a period or a second death. */
+/* Longer than any wait of the pool except a period, or the wait after two ends in a row. */
 enum { LONG_MS = POOL_FIRST_MS + POOL_PATIENCE_MS + 50 };
 
 static void open_world(struct world *w, const char *config, uint32_t sessions_max)
@@ -268,7 +268,7 @@ static void test_grows_and_shrinks(void)
         open_with_one(&w, "{\"pool\": {\"min\": 1, \"max\": 3}, \"idle\": 1}", 30);
         for (int i = 0; i < 6; i++)
                 begin(&w, &ends[i], names[i], NULL);
-        /* All at once: one was ready, five are asked for by the sessions themselves. */
+        /* Six sessions start at once. One takes a ready sandbox; five request a new one. */
         check_eq_int(w.creates, 6);
         for (uint32_t i = 2; i <= 6; i++)
                 start(&w, i);
@@ -279,7 +279,7 @@ static void test_grows_and_shrinks(void)
         spin(&w, 100);
         check_eq_int(w.creates, 9);
         check_eq_int(count(&w).spares_ready, 3);
-        /* Nobody comes: two of them go, one stays. (The sessions are idle too long as well.) */
+        /* No session begins: two spares end, one stays. (The sessions also expire.) */
         until(&w, count(&w).spares_ready == 1);
         check_eq_int(count(&w).spares_ending, 2);
         spin(&w, 2500);
@@ -325,7 +325,7 @@ static void test_reload_ends_spares(void)
         start(&w, 2);
         check(has_cell(&w, 2));
 
-        /* One that is asked for when the config changes, whether it was made or refused. */
+        /* A spare that was requested before the config changes, then created or refused. */
         until(&w, w.creates == 3);
         reload(&w, "{}");
         expect(&w, "default");
@@ -397,7 +397,7 @@ static void test_deaths(void)
         struct world w;
         struct end done;
 
-        /* Killed by somebody: replaced after a while. */
+        /* A spare was killed from outside: it is replaced after a while. */
         open_with_one(&w, "{}", 8);
         end(&w, 1);
         spin(&w, POOL_SIZE_AGAIN_MS / 2);
@@ -412,7 +412,7 @@ static void test_deaths(void)
         check_eq_int(w.creates, 3);
         start(&w, 3);
         check(has_cell(&w, 3));
-        /* The second death in a row counts double. */
+        /* The second end in a row counts double. */
         end(&w, 2);
         spin(&w, POOL_SIZE_AGAIN_MS);
         check_eq_int(w.creates, 3);
@@ -444,7 +444,7 @@ static void test_failed_request(void)
         fail(&w, 1, ENOENT);
         spin(&w, LONG_MS + POOL_SIZE_AGAIN_MS);
         check_eq_int(w.creates, 1);
-        /* A session asks for itself, and is told; one that gets a sandbox shows that it works. */
+        /* A session's request gets the error; a session that gets a sandbox shows that it works. */
         begin(&w, &done, "a", NULL);
         check_eq_int(w.creates, 2);
         fail(&w, 2, ENOENT);
@@ -461,7 +461,7 @@ static void on_place_free(void *data)
 {
 }
 
-/* A request is delayed while cells start and end, but not for ever. */
+/* A request is delayed while cells start and end, but not forever. */
 static void test_patience(void)
 {
         struct world w = {.base = event_base_new(), .config = fake_config("{}")};

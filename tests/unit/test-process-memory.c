@@ -125,7 +125,7 @@ static void test_the_helper_of_a_copy_is_counted_once(void)
         proc_done(&p);
 }
 
-/* The same, a moment before the parent sleeps, and while its threads go on: the caller looks again. */
+/* A vfork just before the parent sleeps, and while its threads run: the caller measures again. */
 static void test_what_may_be_one_is_not_certain(void)
 {
         struct proc p = {};
@@ -204,7 +204,7 @@ static void test_what_two_may_share_is_not_certain(void)
         proc_done(&p);
 }
 
-/* statm of a process with so much private memory, and 4 MiB of files. */
+/* Writes statm of a process with this private memory, and 4 MiB of files. */
 static void put_private(const struct proc *p, int i, unsigned int mib)
 {
         uint64_t pages = MIB / (uint64_t)sysconf(_SC_PAGESIZE);
@@ -235,7 +235,7 @@ static void remove_process(const struct proc *p, int i)
         }
 }
 
-/* What processes have since they were first seen; not what they were forked with. */
+/* Counts the growth of processes since the first scan, not the memory that they inherited. */
 static void test_growth_is_certain(void)
 {
         struct process_growth growth = {};

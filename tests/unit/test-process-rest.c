@@ -43,7 +43,7 @@ static uint64_t rest(void)
         return process_rest(proc);
 }
 
-/* When the process has gone to sleep. */
+/* Waits until the process sleeps. Returns its rest, 0 if it does not sleep within 10 s. */
 static uint64_t first_rest(void)
 {
         uint64_t now = 0, before;

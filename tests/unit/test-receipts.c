@@ -169,7 +169,7 @@ static void test_files(void)
                 check(!yyjson_obj_get(receipt_of(cell, false), "files"));
         }
         check(!receipts_find(&receipts, 5) && receipts_find(&receipts, 8));
-        /* A look that began before the cell ended is none of it. */
+        /* A scan that began before the cell ended does not belong to the cell. */
         receipts_add(&receipts, 11, &o);
         note_files(10, 100);
         check(receipts_lack_files(&receipts));

@@ -48,7 +48,7 @@ static void put_file(struct buffer *b, const char *path, const char *content)
         put(b, FILE_STREAM_CLOSE, "");
 }
 
-/* Sends a stream to a receiver of its own. Returns whether there was an answer. */
+/* Sends a stream to a new receiver. Returns whether there was an answer. */
 static bool receive(const struct buffer *stream, struct file_stream_reply *reply)
 {
         struct error err = {};
@@ -238,8 +238,8 @@ static void test_directory(void)
         remove_folder();
 }
 
-/* It is nobody's child, so that the monitor, which the caller becomes, has none that it does not
- * know. */
+/* The receiver is not a child of its caller, so that the monitor, which the caller becomes, has no
+ * unknown child. */
 static void test_no_child(void)
 {
         struct error err = {};

@@ -78,7 +78,7 @@ static void test_displays(void)
         check_json(root, "/structuredContent/displays/0",
                    "{\"mime_type\":\"image/png\",\"bytes\":4}");
         check(!yyjson_ptr_get(root, "/structuredContent/displays_total"));
-        /* An older client knows neither audio content nor links. */
+        /* An older client supports neither audio content nor links. */
         root = render(&o, 1000, 0);
         check_json(root, "/content/2/type", "\"resource\"");
         done(&o);

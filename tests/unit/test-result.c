@@ -28,7 +28,7 @@ static void outcome_done(struct cell_outcome *o)
         rendered = NULL;
 }
 
-/* What the worker said. */
+/* Applies the worker's result to the outcome. */
 static void outcome_result(struct cell_outcome *o, const char *json)
 {
         struct error err = {};
@@ -110,7 +110,7 @@ static void test_output_and_value(void)
         outcome_done(&o);
 }
 
-/* What the result does not carry is counted, and the largest receipt is within its bound. */
+/* Bytes that the result leaves out are counted, and the largest receipt is within its bound. */
 static void test_receipt(void)
 {
         struct cell_outcome o;
@@ -342,7 +342,7 @@ static void test_calls(void)
         outcome_done(&o);
 }
 
-/* What a rollback has not taken back; of another cell tool_calls say it. */
+/* Calls that a rollback has not taken back; for another cell they are in tool_calls. */
 static void test_sent(void)
 {
         static struct cell_call calls[] = {

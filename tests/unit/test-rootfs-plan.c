@@ -1,4 +1,4 @@
-/* What gets into an image: paths, links and trees. */
+/* The content of an image: paths, links and trees. */
 #include "rootfs/plan.h"
 
 #include <fcntl.h>

@@ -52,7 +52,7 @@ static void test_bounds(void)
         check_eq_int(shell("yes", 10000, &output, &errors, &status), -EMSGSIZE);
         check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         check_has(err.text, "1000 bytes");
-        /* Of what is only shown, the rest is dropped, and the program goes on. */
+        /* Standard error, which is only shown, is cut, and the program continues. */
         buffer_consume(&output, output.length);
         check_ok(shell("yes | head -c 300000 >&2; echo end", 10000, &output, &errors, &status));
         check_eq_bytes(buffer_bytes(&output), output.length, "end\n");
@@ -69,7 +69,7 @@ static void test_deadline(void)
 
         uint64_t begin = clock_ms();
 
-        /* Its children are in its group and die too; else the pipe would stay open for an hour. */
+        /* Its children, in its group, are killed too: otherwise the pipe stays open for an hour. */
         check_eq_int(shell("sleep 3600 & sleep 3600", 200, &output, NULL, &status), -ETIMEDOUT);
         check(clock_ms() - begin < 10000);
         check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

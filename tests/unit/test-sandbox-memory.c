@@ -48,7 +48,7 @@ static void wait_for_end(int i)
         check_eq_int(waitid(P_PID, (id_t)pids[i], &(siginfo_t){}, WEXITED | WNOWAIT), 0);
 }
 
-/* In a process of its own, whose children are in a new namespace from INIT on. */
+/* Runs in a separate process, whose children are in a new namespace from INIT on. */
 static void kill_in_a_namespace(void)
 {
         char folder[] = "/tmp/cloister-test-XXXXXX";

@@ -46,7 +46,7 @@ static int failures_until_timeout(uint32_t timeout_ms)
         return n;
 }
 
-/* It stands still for as long as the timeout, 5 s at least, and goes on then. */
+/* The time stops for as long as the timeout, 5 s at least, and continues then. */
 static void test_the_time_of_all_rollbacks(void)
 {
         int n = failures_until_timeout(2000);

@@ -3,7 +3,7 @@
 #include "supervisor/session/machine/session-state.h"
 #include "tests/unit/block-rig.h"
 
-/* The same cell goes on in the copy, and can have other blocks. */
+/* The same cell continues in the copy, and can have other blocks. */
 static void test_a_failure(void)
 {
         struct fake f;
@@ -23,7 +23,7 @@ static void test_a_failure(void)
         check_eq_str(
                 end.block,
                 "3 blocks were taken back; the last one: rolled back: variables and /workspace are as before the block (1 changed, 2 new: a, b and 1 more)");
-        /* A death goes back to the end of a cell. */
+        /* When the worker ends, the end of a cell is restored. */
         ask(&f, &end, "die()");
         fake_take_exec(&f, NULL, 0);
         clear(&f, 41);
@@ -53,7 +53,7 @@ static void test_a_success(void)
         fake_done(&f);
 }
 
-/* The worker dies in a block: the cell ends, and the copy of the block is none to go back to. */
+/* The worker ends in a block: the cell ends, and the copy of the block cannot be restored. */
 static void test_a_death(void)
 {
         struct fake f;
@@ -82,7 +82,8 @@ static void test_a_death(void)
         fake_done(&f);
 }
 
-/* At a timeout the newest copy of a cell's end is asked for; where there is only that of a block, the sandbox ends. */
+/* At a timeout the newest copy of a cell's end is requested. If only a block has a copy, the
+ * sandbox ends. */
 static void test_a_timeout_that_is_not_heard(void)
 {
         struct fake f;
@@ -197,7 +198,7 @@ static void test_refusals(void)
         fake_done(&f);
 }
 
-/* Code has ended the copy, before the block fails or as it does: the cell goes on in the worker. */
+/* Code has ended the copy before or while the block fails: the cell continues in the worker. */
 static void test_no_copy_is_left(void)
 {
         struct fake f;
@@ -329,7 +330,7 @@ static void test_beside_an_earlier_copy(void)
         fake_done(&f);
 }
 
-/* Calls of the block are told; a call without an answer is in doubt, and is not answered any more. */
+/* Calls of the block are reported; a call without an answer is in doubt, and gets no answer. */
 static void test_calls(void)
 {
         static const char call[] = "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}";

@@ -1,4 +1,4 @@
-/* What a session makes of the files that init has seen change. */
+/* How a session reports the file changes that init has found. */
 #include "base/json.h"
 #include "rpc/file-changes.h"
 #include "supervisor/session/machine/session-state.h"
@@ -35,7 +35,7 @@ static void run_cell(struct fake *f, int ms)
         check_eq_int(end.count, 1);
 }
 
-/* A look with so many new files; paths of 1,000 bytes if they are long. */
+/* Writes a scan with n new files; paths of 1,000 bytes if they are long. */
 static void write_look(struct fake *f, uint32_t n, bool is_long)
 {
         char bytes[FILE_CHANGES_MESSAGE_MAX];
@@ -160,7 +160,7 @@ static void test_the_session_rests(void)
         answer(&f);
         check_eq_int(member(&f, 2, "files_new"), 4);
 
-        /* A cell that begins meanwhile has a look of its own. */
+        /* A cell that begins meanwhile has its own scan. */
         run_cell(&f, 5);
         fake_run_ms(&f, SESSION_QUIET_MS + 2);
         struct end end;
@@ -200,7 +200,7 @@ static void test_bytes_that_are_no_look(void)
         answer(&f);
         check_eq_int(member(&f, 1, "files_new"), -1);
         run_cell(&f, 5);
-        check(write(f.changes, "x", 1) < 0); /* nobody reads it */
+        check(write(f.changes, "x", 1) < 0); /* it has no reader */
         answer(&f);
         check_eq_int(member(&f, 2, "tasks_made"), 0);
         check_eq_int(member(&f, 2, "files_new"), -1);

@@ -1,4 +1,4 @@
-/* Checkpoints and undo(): which copies there are, what a session goes back to, and what is refused. */
+/* Checkpoints and undo(): which copies exist, which state is restored, and what is refused. */
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/session-state.h"
 
@@ -123,7 +123,7 @@ static void test_made_restored_and_restored_again(void)
                 clear(&f, f.restored);
                 check_eq_int(f.wakes, i + 1);
                 fake_send(&f, FRAME_RESTORED, 1 + 2 * i, "{}");
-                /* Before the cell: a copy of the state takes the name. The worker knows its copies. */
+                /* Before the cell: a copy of the state takes the name. The worker lists them. */
                 check_eq_int(take_keep(&f, text, sizeof(text)), 3 + i);
                 check_eq_str(text, "{\"copies\":[42]}");
                 check(!fake_has_frame(&f));
@@ -190,7 +190,7 @@ static void test_refusals(void)
         check_refused(
                 &f, &end,
                 "a session has 2 checkpoints at most, and there are a, b: use the name of one of them");
-        /* The number is looked at before the session goes back. */
+        /* The number is checked before the session is restored. */
         ask_for(&f, &end, "a", "c");
         check_refused(&f, &end, "nothing was run");
         check(!fake_has_frame(&f));
@@ -271,7 +271,7 @@ static void test_a_busy_worker(void)
         fake_done(&f);
 }
 
-/* A death goes back to the newest copy, which may have a name, and keeps it. */
+/* When the worker ends, the newest copy, which may have a name, is restored and kept. */
 static void test_a_death_beside_checkpoints(void)
 {
         struct fake f;
@@ -361,7 +361,7 @@ static void test_gone(void)
         check_eq_str(end.note, "checkpoint \"a\" is gone: its process has ended");
         ask_for(&f, &end, "a", NULL);
         check_refused(&f, &end, "there are b");
-        /* As its restore is under way. */
+        /* The copy ends during its restore. */
         ask_for(&f, &end, "b", NULL);
         check_eq_int(f.restores, 1);
         sessions_gone(f.sessions, f.target, 42);
@@ -421,7 +421,7 @@ static void test_undo(void)
         fake_done(&f);
 }
 
-/* Code has killed the copy: the cell goes on with the time that it had left, and hears of it. */
+/* Code has killed the copy: the cell continues with its remaining time, and gets an error. */
 static void test_undo_without_its_copy(void)
 {
         struct fake f;
@@ -460,7 +460,7 @@ static void test_undo_without_its_copy(void)
         }
 }
 
-/* A cell that was cancelled meanwhile is interrupted when it goes on. */
+/* A cell that was cancelled meanwhile is interrupted when it continues. */
 static void test_cancelled_while_it_goes_back(void)
 {
         struct fake f;

@@ -1,4 +1,4 @@
-/* The sleeping copy of a worker: when it is asked for, and how a session goes on from it. */
+/* The sleeping copy of a worker: when it is requested, and how a session continues from it. */
 #include "supervisor/session/machine/session-state.h"
 
 #include <errno.h>
@@ -181,7 +181,7 @@ static void test_deaths(void)
                         end.restored,
                         "restored to the end of cell 1: its variables; 2 threads and 1 process are gone; files stay: a.csv changed");
                 check_eq_int(f.kills, 0);
-                /* The next copy is asked for before the next cell is sent. */
+                /* The next copy is requested before the next cell is sent. */
                 ask(&f, &end, "1");
                 struct frame_header header = fake_read(&f, NULL, 0);
                 check_eq_str(frame_type_name(header.type), "KEEP");
@@ -273,7 +273,7 @@ static void test_restores_that_fail(void)
         fake_done(&f);
 }
 
-/* What the dead worker has sent and not read is for nobody. */
+/* Frames that the dead worker has sent, and answers that it has not read, are dropped. */
 static void test_nothing_of_the_dead_worker_goes_on(void)
 {
         static const uint8_t half[] = {200, 0, 0, 0, FRAME_CALL, 0, 0, 0, 9};
@@ -307,7 +307,7 @@ static void test_nothing_of_the_dead_worker_goes_on(void)
         fake_done(&f);
 }
 
-/* The cell had ended, and its result was on its way, as the worker died. */
+/* The cell had ended, and its result was sent but not read, when the worker ended. */
 static void test_a_result_before_the_death(void)
 {
         struct fake f;
@@ -352,7 +352,7 @@ static void test_a_death_between_cells(void)
         fake_done(&f);
 }
 
-/* Said once, with the cell that the session would go back to. */
+/* The note appears once, with the cell whose end would be restored. */
 static void test_refusals(void)
 {
         struct fake f;

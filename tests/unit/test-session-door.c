@@ -1,4 +1,5 @@
-/* The writer sockets of checkpoints: whom the broker asks, what it says if nobody answers, and that no end stays open. */
+/* The writer sockets of checkpoints: which copy gets a request, the error if no copy answers, and
+ * that no end stays open. */
 #include "supervisor/session/state/copies.h"
 
 #include <errno.h>
@@ -102,7 +103,7 @@ static int make(struct fake *f, uint32_t pid)
         return copy->writer_socket;
 }
 
-/* The broker's end is open as long as the checkpoint is there. */
+/* The broker's end is open as long as the checkpoint exists. */
 static void test_its_life(void)
 {
         const struct monitor_hello hello = fake_hello;

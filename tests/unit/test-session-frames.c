@@ -257,7 +257,7 @@ static void test_forged_calls(void)
         fake_done(&f);
 }
 
-/* Large arguments are written by another thread, and passed on by reference; small ones are not. */
+/* Only large arguments are written by another thread and passed on by reference. */
 static void test_large_arguments(void)
 {
         enum { N = 1024 * 1024 };
@@ -318,7 +318,7 @@ static void test_search(void)
         fake_tools_end_search("{\"tools\":[7]}");
         fake_read(&f, text, sizeof(text));
         check_eq_str(text, "{\"ok\":true,\"result\":{\"tools\":[7]}}");
-        /* The servers that start are waited for first; a negative limit is none. */
+        /* The search waits first for servers that start; a negative limit counts as 0. */
         fake_send(&f, FRAME_QUERY, 2,
                   "{\"what\":\"search\",\"q\":\"\",\"limit\":-3,\"wait_ms\":50}");
         check_eq_int(fake_tools.wait_ms, 50);
@@ -335,7 +335,7 @@ static void test_search(void)
         fake_read(&f, text, sizeof(text));
         check_has(text, "the tools could not be searched");
         fake_tools.refuse = false;
-        /* Only so many at once; one that nobody waits for is cancelled, and others when the session ends. */
+        /* The limit of searches; a dropped one is cancelled, others when the session ends. */
         for (uint64_t i = 0; i < CALLS_SEARCHES_MAX; i++)
                 fake_send(&f, FRAME_QUERY, 10 + i, query);
         check(!fake_has_frame(&f));
@@ -407,9 +407,8 @@ static void test_calls_bound(void)
         fake_done(&f);
 }
 
-/* Output between the cells belongs to the next one, and says so. */
-/* All that is in a pipe when the result comes is the cell's: of one that the code has enlarged too,
- * and while the output is not read otherwise. */
+/* All output in a pipe when the result arrives belongs to the cell, even if the code has enlarged
+ * the pipe, and while the output is not read otherwise. */
 static void test_output_of_enlarged_pipe(void)
 {
         enum { BEFORE = 300 * 1024 };
@@ -435,6 +434,7 @@ static void test_output_of_enlarged_pipe(void)
         fake_done(&f);
 }
 
+/* Output between two cells belongs to the next cell, with a line that marks it. */
 static void test_background_output(void)
 {
         struct fake f;
@@ -455,7 +455,7 @@ static void test_background_output(void)
         fake_done(&f);
 }
 
-/* What is in the pipes at RESULT is the cell's, even what the loop has not read yet. */
+/* Output in the pipes at RESULT is the cell's, even if the loop has not read it yet. */
 static void test_output_at_result(void)
 {
         struct fake f;

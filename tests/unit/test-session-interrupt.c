@@ -73,7 +73,7 @@ static void test_reminded(void)
         check(!fake_has_frame(&f));
         fake_run_ms(&f, SESSION_SETTLE_MS);
         number = fake_take_exec(&f, NULL, 0);
-        fake_run_ms(&f, 5 * SESSION_REMIND_MS); /* nobody is reminded of the cell before */
+        fake_run_ms(&f, 5 * SESSION_REMIND_MS); /* no reminder for the previous cell */
         check_eq_int(f.reminders, 3);
         fake_send(&f, FRAME_RESULT, number, "{\"status\":\"ok\"}");
         check_eq_int(next.status, CELL_OK);

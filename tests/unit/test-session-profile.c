@@ -1,4 +1,4 @@
-/* Which profile a session's sandbox is asked for, and who may have it. */
+/* Which profile is requested for a session's sandbox, and which clients may use it. */
 #include "supervisor/session/machine/profile.h"
 #include "supervisor/session/sessions.h"
 
@@ -54,7 +54,7 @@ static void test_which_profile(void)
         fake_start(&f);
         run_it(&f, &end);
 
-        /* What its client gets otherwise does not move a session that lives. */
+        /* The client's default profile does not change that of a running session. */
         ask_for(&f, &end, "b", false, false);
         run_it(&f, &end);
         check_eq_int(f.creates, 1);
@@ -113,7 +113,7 @@ static void test_reload(void)
         ask_for(&f, &end, NULL, false, false);
         run_it(&f, &end);
 
-        /* The next one cannot be of a profile that is gone. */
+        /* The next sandbox cannot have a removed profile. */
         fake_end(&f, SIGKILL, 0);
         ask_for(&f, &end, "b", true, false);
         check_eq_int(end.count, 1);

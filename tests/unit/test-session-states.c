@@ -311,7 +311,7 @@ static void test_every_event_in_every_state(void)
         }
 }
 
-/* What the monitor is asked on the way. */
+/* Requests to the monitor between the states. */
 static void test_requests(void)
 {
         struct world w;

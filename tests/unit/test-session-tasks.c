@@ -98,7 +98,7 @@ static void test_short_cells_are_counted_together(void)
         fake_done(&f);
 }
 
-/* The copy of the end of a cell is none of the code's. */
+/* The copy of the end of a cell does not count as a task of the code. */
 static void test_copies_do_not_count(void)
 {
         struct fake f;

@@ -123,14 +123,14 @@ static void test_a_success(void)
                 check_eq_int(end.state, CELL_STATE_KEPT);
         }
         check_eq_int(f.restores, 0);
-        /* A death after it goes back to before that cell, but takes no file back. */
+        /* When the worker ends later, the state before that cell is restored, but no file. */
         clear(&f, SIGSEGV);
         check_eq_int(f.wakes, 1);
         check_eq_int(f.rollbacks, 0);
         fake_done(&f);
 }
 
-/* The copy of the cell's end is asked for as after any other. */
+/* The copy of the cell's end is requested as after any other cell. */
 static void test_the_next_copy(void)
 {
         struct fake f;
@@ -162,7 +162,7 @@ static void test_a_death(void)
         fake_done(&f);
 }
 
-/* Its result was ok and was on its way: what it did stays. */
+/* Its result was ok and was sent, but not read: its changes stay. */
 static void test_a_death_after_success(void)
 {
         struct fake f;
@@ -317,7 +317,7 @@ static void test_calls(void)
 }
 
 /* Code has ended the copy, before the cell ends or as it does: nothing is rolled back, and nothing is
- * killed. After it was asked to wake, the state is lost. The cell's own error stays. */
+ * killed. After the request to wake it, the state is lost. The cell's own error stays. */
 static void test_no_copy_is_left(void)
 {
         struct fake f;

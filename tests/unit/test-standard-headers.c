@@ -87,7 +87,7 @@ static void test_name(void)
         check_headers(VERSION "Mcp-Method: resources/read\r\nMcp-Name: a:\xc3\xa9\r\n", read,
                       "mcp-name cannot be decoded");
         check_headers(VERSION "Mcp-Method: resources/read\r\n", read, "mcp-name is missing");
-        /* A name that is no string is an error of the parameter. */
+        /* A name that is not a string is an error of the parameter. */
         check_headers(VERSION "Mcp-Method: tools/call\r\n", BODY("tools/call", ",\"name\":5"),
                       NULL);
         /* Other methods have none. */

@@ -182,7 +182,7 @@ static void test_ends(void)
         check_eq_int(f.how.wait_status, -1);
 }
 
-/* What a control group allows beside it, at most. */
+/* Bytes that a control group allows in addition to it, at most. */
 enum { RESERVE = 8 << 20 };
 
 static void test_memory_is_bounded(void)
@@ -198,7 +198,7 @@ static void test_memory_is_bounded(void)
               f.how.memory_peak <= f.limits.memory + RESERVE);
 }
 
-/* The monitor does not wait for a report while somebody else could still write it. */
+/* The monitor does not wait for a report while another process could still write it. */
 static void test_a_held_report_is_not_waited_for(void)
 {
         alarm(20);
@@ -222,7 +222,7 @@ static void test_unknown_children_are_killed(void)
         check(kill(unasked, 0) < 0 && errno == ESRCH);
 }
 
-/* The process that is no copy of ours, as the stub is. */
+/* The child with another name than ours: the other children are copies of us, as the stub is. */
 static pid_t template_pid(void)
 {
         char path[64], children[256] = "", own[32] = "", name[32];

@@ -61,7 +61,7 @@ static void test_values(void)
         check_headers(
                 "{\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{\"a/~b\":{\"type\":\"string\",\"x-mcp-header\":\"B\"}}}}}",
                 "{\"o\":{\"a/~b\":\"v\"}}", "Mcp-Param-B=v;");
-        /* A property of that name, and values, are no annotations. */
+        /* A property of that name, and values, are not annotations. */
         check_headers(
                 ONE("{\"default\":{\"x-mcp-header\":1},\"properties\":{\"x-mcp-header\":{\"type\":\"string\"}}}"),
                 "{}", "");

@@ -1,5 +1,5 @@
 /*
- * What a unit test needs: checks that print where they failed, and one line for each test.
+ * Helpers of unit tests: checks that print where they failed, and one line for each test.
  *
  *     static void test_append(void)
  *     {
