@@ -123,7 +123,7 @@ static void test_made_restored_and_restored_again(void)
                 clear(&f, f.restored);
                 check_eq_int(f.wakes, i + 1);
                 fake_send(&f, FRAME_RESTORED, 1 + 2 * i, "{}");
-                /* Before the cell: a copy of the state takes the name. The worker lists them. */
+                /* Before the cell: a copy of the state takes the name. KEEP lists the copies. */
                 check_eq_int(take_keep(&f, text, sizeof(text)), 3 + i);
                 check_eq_str(text, "{\"copies\":[42]}");
                 check(!fake_has_frame(&f));
