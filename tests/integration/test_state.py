@@ -189,7 +189,6 @@ class State(rawmcp.ServerCase):
             cell = self.kept("for i in range(0, len(block), 4096): block[i] = 98\nlen(block)")
             self.assertEqual(cell["value"]["json"], 150 * MB)
 
-    @once
     # In a cell no other copy is made.
     FIND = "import os, signal, time\n(copy,) = [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]\n"
 
