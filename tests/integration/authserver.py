@@ -1,8 +1,8 @@
-"""An MCP server that asks for a token, and its authorization server, on one loopback port; both as hostile as a test wants.
+"""An MCP server that requires a token, and its authorization server, on one loopback port. A test sets how hostile both are.
 
     world = World()
-    world.metadata["issuer"] = "https://elsewhere.example"      # what documents say
-    world.replies["/token"] = lambda request: (500, {}, b"")    # what a path answers instead
+    world.metadata["issuer"] = "https://elsewhere.example"      # the content of the metadata documents
+    world.replies["/token"] = lambda request: (500, {}, b"")    # replaces the answer of a path
     world.seen                                                  # [(method, path, query or form)]
 """
 
@@ -43,17 +43,17 @@ class World:
             "token_endpoint_auth_methods_supported": ["none"],
             "response_types_supported": ["code"],
         }
-        self.redirect = {}  # changes what the browser is sent back with; None removes
+        self.redirect = {}  # changes the parameters of the redirect to the browser; None removes a parameter
         self.token_extra = {"expires_in": 3600}
-        self.error = None  # of the token endpoint
+        self.error = None  # the error of the token endpoint
         self.refused = 0  # requests to the MCP server without a valid token
-        self.clients_alone = False  # whether they get tokens for themselves
+        self.clients_alone = False  # whether clients get tokens for themselves
         self.forbidden = None  # the challenge of tools/call
         threading.Thread(target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @staticmethod
     def browser(origin):
-        """What metadata says where people log in and clients register."""
+        """Returns the metadata members for the login page and client registration."""
         return {"authorization_endpoint": origin + "/authorize", "registration_endpoint": origin + "/register",
                 "code_challenge_methods_supported": ["S256"], "grant_types_supported": ["authorization_code"]}
 
@@ -69,7 +69,7 @@ class World:
 
 
 def mcp(method, params):
-    """What the MCP server says to those with a token."""
+    """Returns the MCP server's answer to a request with a valid token."""
     if method == "initialize":
         return {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "w", "version": "1"}}}
     if method == "tools/list":

@@ -1,7 +1,7 @@
-"""What the integration tests share: paths, configs, and the check that nothing is left behind.
+"""Shared parts of the integration tests: paths, configs, and the check that nothing is left behind.
 
-A test process makes itself a subreaper: whatever the server leaves running becomes its descendant, so that
-"nothing is left" is a statement about our own processes and not about the machine's. The environment names the
+A test process makes itself a subreaper: processes that the server leaves running become its descendants, so that
+the check for leftovers covers only its own processes, not all of the machine. The environment names the
 build (CLOISTER_BUILD), the npm packages (CLOISTER_NODE) and the virtual environment (CLOISTER_VENV).
 """
 
@@ -28,7 +28,7 @@ NODE_DIR = os.environ.get("CLOISTER_NODE", os.path.join(SOURCE, "build", "node")
 NODE = shutil.which("node") or "node"
 FIXTURE = os.path.join(HERE, "fixture-server.py")
 PYTHON = "/usr/bin/python3"
-# The suite "slow" runs all of a file.
+# The suite "slow" runs all tests of a file.
 WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
 DEEP_TREE = """
 import os, sys
@@ -58,7 +58,7 @@ def patient(timeout):
 
 
 ROOT = os.geteuid() == 0
-# Whether sessions have a control group. Without one nothing can be frozen, and a process that wants too much gets a MemoryError.
+# Whether sessions have a control group. Without a control group nothing can be frozen, and too large an allocation raises MemoryError.
 BOUNDED = ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
@@ -96,8 +96,8 @@ class Missing(AssertionError, KeyError):
 
 
 class Message(dict):
-    """A part of a message. Reading a member that is not there fails with the beginning of the whole message: why a call was
-    refused is in it."""
+    """A part of a message. Reading a member that does not exist fails and shows the beginning of the whole message, which
+    contains the reason why a call was refused."""
 
     def __init__(self, members, whole):
         super().__init__(members)
@@ -145,7 +145,7 @@ class Log:
     def text(self):
         if self.file.closed:
             return self.saved
-        # Not read(): the position is the program's too, which would write at it.
+        # Not read(): the program shares the file position and would write there.
         return os.pread(self.fileno(), os.fstat(self.fileno()).st_size, 0).decode(errors="replace")
 
     def close(self):
@@ -155,7 +155,7 @@ class Log:
 
     @classmethod
     def forget(cls):
-        """Those of programs that have ended."""
+        """Forgets the logs of programs that have ended."""
         cls.recent = collections.deque((log for log in cls.recent if not log.file.closed), cls.recent.maxlen)
 
     @classmethod
@@ -179,7 +179,7 @@ def stat_of(pid):
 
 
 def descendants(of=None):
-    """{pid: name} of all living processes under one (ours by default), zombies reaped or left out."""
+    """Returns {pid: name} of all running processes below one process (by default this one); zombies are reaped or left out."""
     of = os.getpid() if of is None else of
     parents, names = {}, {}
     for entry in os.listdir("/proc"):
@@ -217,7 +217,7 @@ class RecordedPopen(subprocess.Popen):
 
     def __init__(self, *args, **rest):
         super().__init__(*args, **rest)
-        # Run thousands of times and leaves nothing: its pid may soon belong to another server of the machine.
+        # `cloister sessions` runs thousands of times and leaves nothing: its pid may soon belong to another server of the machine.
         if list(self.args[:2]) != [CLOISTER, "sessions"]:
             started.add(self.pid)
 
@@ -279,7 +279,7 @@ class Residue:
         return {kind: what for kind, what in left.items() if what}
 
     def settle(self, seconds=5.0 * SLOW):
-        """What is still left after a limited wait for the cleanup."""
+        """Returns what is still left after a limited wait for the cleanup."""
         wait_until(lambda: not self.left(), seconds)
         return self.left()
 
@@ -310,8 +310,8 @@ class Case(unittest.TestCase):
         return self.write(name, json.dumps({"mcpServers": servers or {}, **rest}))
 
     def deep_tree(self, place):
-        """Directories in each other, more than descriptors, stack or PATH_MAX allow to follow at once, and names that a removal
-        could want to use."""
+        """Creates nested directories, too deep to follow at once within the limits of descriptors, stack or PATH_MAX, with names that
+        a removal could use itself."""
         os.makedirs(place, exist_ok=True)
         self.addCleanup(subprocess.run, ["rm", "-rf", place], check=True)
         subprocess.run([PYTHON, "-c", DEEP_TREE, place, "100000" if WHOLE else "1100"], check=True, timeout=300)
@@ -327,20 +327,20 @@ class Case(unittest.TestCase):
 
 
 def copy_programs(folder, *names):
-    """Copies of programs that find what they need; whoever copies them puts others beside them."""
+    """Copies programs that load files from their own folder; the caller copies these files too."""
     for name in names:
         shutil.copy2(os.path.join(BUILD, name), folder)
-    # Where they look for a library that the system does not have.
+    # The loader searches here for a library that the system does not have.
     os.symlink(os.path.join(BUILD, "deps"), os.path.join(folder, "deps"))
 
 
 def fixture(*args, **rest):
-    """The config of fixture-server.py, which misbehaves as its arguments say."""
+    """Returns the config of fixture-server.py, whose arguments select how it misbehaves."""
     return {"command": PYTHON, "args": [FIXTURE, *args], **rest}
 
 
 def official(name, *args, **rest):
-    """One of the official servers from npm."""
+    """Returns the config of one of the official servers from npm."""
     script = os.path.join(NODE_DIR, "node_modules", "@modelcontextprotocol", name, "dist", "index.js")
     return {"command": NODE, "args": [script, *args], **rest}
 
@@ -358,7 +358,7 @@ def end(process, sig=signal.SIGKILL):
 
 
 class TimedResult(unittest.TextTestResult):
-    """Logs the name and the duration of each test, and what the programs have logged when one failed."""
+    """Logs the name and the duration of each test, and the logs of the programs when a test failed."""
 
     def startTest(self, test):
         Log.forget()
@@ -389,13 +389,13 @@ class TimedResult(unittest.TextTestResult):
 
 
 def alone(test):
-    """Marks a test that measures, or that others would disturb: meson runs it in a test of its own, with nothing beside it."""
+    """Marks a test that measures, or that other tests would disturb: meson runs it separately, with no other test in parallel."""
     test.is_alone = True
     return test
 
 
 def select(suite, wanted):
-    """The tests of a suite that are marked, or that are not."""
+    """Returns the marked tests of a suite, or the unmarked ones."""
     if isinstance(suite, unittest.TestSuite):
         return unittest.TestSuite(select(part, wanted) for part in suite)
     marked = hasattr(getattr(suite, suite._testMethodName), "is_alone")  # pylint: disable=protected-access
@@ -403,7 +403,7 @@ def select(suite, wanted):
 
 
 class Loader(unittest.TestLoader):
-    """CLOISTER_TEST_ALONE: 1 for the marked tests, 0 for the others; without it all of them. CLOISTER_TEST_ONLY: those whose name
+    """CLOISTER_TEST_ALONE: 1 runs the marked tests, 0 the others; unset runs all. CLOISTER_TEST_ONLY: runs the tests whose name
     contains one of these words."""
 
     def __init__(self):

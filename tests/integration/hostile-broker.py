@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""In the place of cloister-broker: sends the monitor what a compromised broker could, as CLOISTER_HOSTILE says, and prints
-one line of JSON. Messages are those of rpc/monitor-messages.h."""
+"""Replaces cloister-broker: sends the monitor the messages that a compromised broker could send, as CLOISTER_HOSTILE selects,
+and prints one line of JSON. The messages are those of rpc/monitor-messages.h."""
 
 import array
 import collections
@@ -29,7 +29,7 @@ class Gone(Exception):
 
 
 def receive(timeout=20):
-    """One event: (kind, serial, target, errno or None). Its descriptors are kept under its target."""
+    """Receives one event: (kind, serial, target, errno or None). Its descriptors are kept under its target."""
     link.settimeout(timeout)
     try:
         data, control, _, _ = link.recvmsg(EVENT_SIZE, 4096)
@@ -59,7 +59,7 @@ def send(verb, target=0, gen=None, number=None):
     serial += 1
     number = serial if number is None else number
     pid = target if verb in (KEEP, RESTORE) else 0
-    # A request of another kind has no copies to replace: the monitor refuses numbers there.
+    # Only KEEP names copies to replace: the monitor refuses such numbers in a request of another kind.
     instead = (-pid, pid + 1) if verb == KEEP else (0, 0)
     numbers = target, generation if gen is None else gen, pid, *instead
     link.send(struct.pack("<7I", verb, number, *(n & 0xFFFFFFFF for n in numbers)))
@@ -67,7 +67,7 @@ def send(verb, target=0, gen=None, number=None):
 
 
 def wait(condition, timeout=30):
-    """The first event that fulfils it; the others stay in the queue."""
+    """Returns the first event that fulfils the condition; the others stay in the queue."""
     for event in events:
         if condition(event):
             events.remove(event)
@@ -84,7 +84,7 @@ def wait(condition, timeout=30):
 
 
 def ask(verb, target=0, gen=None):
-    """The answer to a request."""
+    """Returns the answer to a request."""
     number = send(verb, target, gen)
     return wait(lambda e: e[1] == number)
 
@@ -120,7 +120,7 @@ def monitor_kib():
 
 
 def every_message():
-    """Each verb with each number as target and generation: one answer each, and only CREATE and START of what there is
+    """Each verb with each number as target and generation: each gets one answer, and only CREATE, and START of an existing target,
     succeed."""
     session = create()
     wrong = []
@@ -145,7 +145,7 @@ def every_message():
 
 
 def every_state():
-    """Each pair of verbs on one session, in both orders, also after its end."""
+    """Each pair of verbs on one session, in both orders, also after the session ended."""
     answers = collections.Counter()
     verbs = (INTERRUPT, FREEZE, THAW, KEEP, WAKE, RESTORE, KILL)
     for first in verbs:
@@ -160,7 +160,7 @@ def every_state():
 
 
 def same_serial():
-    """Requests with one number: each is answered."""
+    """Requests with the same serial number: each is answered."""
     for _ in range(3):
         send(CREATE, number=5)
     made = [wait(lambda e: e[1] == 5) for _ in range(3)]
@@ -171,7 +171,7 @@ def same_serial():
 
 
 def too_many():
-    """More sessions than there may be."""
+    """More sessions than the limit allows."""
     numbers = [send(CREATE) for _ in range(sessions_max + 20)]
     kinds = collections.Counter()
     made = []
@@ -187,7 +187,7 @@ def too_many():
 
 
 def upstreams():
-    """One server many times, stopped and stopped again, and left running."""
+    """One server started many times, stopped twice, and left running."""
     running = []
     refused = 0
     for _ in range(261):
@@ -206,7 +206,7 @@ def upstreams():
 
 
 def at_random():
-    """Thousands of valid messages without an order, read only now and then. Each has one answer."""
+    """Thousands of valid messages in random order, with rare reads. Each has one answer."""
     rng = random.Random(int(os.environ["CLOISTER_HOSTILE_SEED"]))
     known, open_requests = [1], set()
     for _ in range(int(os.environ["CLOISTER_HOSTILE_COUNT"])):
@@ -258,7 +258,7 @@ def with_descriptors():
 
 
 def flood(verb):
-    """Requests without end, never reading an answer."""
+    """Sends requests without end and never reads an answer."""
     def act():
         link.settimeout(20)
         for _ in range(1000000):
@@ -268,7 +268,7 @@ def flood(verb):
 
 
 def close_link():
-    """Neither ends nor speaks."""
+    """Keeps running but sends nothing."""
     create()
     print(json.dumps({"closed": True}), flush=True)
     link.close()
@@ -277,7 +277,7 @@ def close_link():
 
 
 def flood_log():
-    """Writes to its log as fast as it can for two seconds, 256 MiB at most, and tries to do more with it than to append."""
+    """Writes to its log as fast as possible for two seconds, 256 MiB at most, and tries operations other than append on it."""
     fd = int(sys.argv[sys.argv.index("--log-fd") + 1])
     try:
         os.ftruncate(fd, 0)

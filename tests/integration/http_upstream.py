@@ -1,4 +1,4 @@
-"""MCP servers over HTTP that behave well or badly, for the tests of the client: one process, one port, a path each.
+"""MCP servers over HTTP that behave well or badly, for the tests of the client: one process, one port, one path per server.
 
 Each path is a method of Handler ("/cut" is do_cut). `calls` counts the runs of tools by path, `seen` has the headers of
 each request.
@@ -53,7 +53,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
-    # ---- what all have ----
+    # ---- common to all servers ----
 
     def dispatch(self):
         self.state = self.server.state
@@ -91,7 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def run(self):
-        """The result of the request; of a call, it counts."""
+        """Returns the result of the request; counts the calls."""
         m = self.message
         if m["method"] == "initialize":
             return answer(m, {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": self.name, "version": "1"}})
@@ -105,7 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.message.get("method") == "tools/call"
 
     def old(self):
-        """Handles what is not the test's own: everything but calls. Returns whether it did."""
+        """Handles every request except calls. Returns whether it handled this one."""
         m = self.message
         if self.command == "GET":
             self.reply(405)
@@ -121,7 +121,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, self.run())
         return True
 
-    # ---- good ones ----
+    # ---- well-behaved servers ----
 
     def do_json(self):
         self.old() or self.reply(200, self.run())
@@ -139,7 +139,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.state.begun["session"] += 1
 
     def do_stream(self):
-        """Events with comments, a notification and a request of the server before the answer."""
+        """Sends events with comments, a notification and a request of the server before the answer."""
         if self.old():
             return
         self.begin_events()
@@ -150,7 +150,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.event(self.run())
 
     def do_resume(self):
-        """The stream of a call ends before its answer, which a GET then brings."""
+        """The stream of a call ends before its answer; a GET then returns the answer."""
         last = self.headers.get("Last-Event-ID")
         if self.command == "GET" and last:
             self.begin_events()
@@ -162,7 +162,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.event("", id=key, retry=100)
 
     def do_legacy(self):
-        """HTTP+SSE of 2024-11-05: /legacy, with POSTs to /legacy/messages."""
+        """HTTP+SSE of 2024-11-05: a GET of /legacy, and POSTs to /legacy/messages."""
         if self.command == "GET":
             self.begin_events()
             lock = threading.Lock()
@@ -185,7 +185,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 stream.event(result, event="message")
 
     def do_modern(self):
-        """2026-07-28 only."""
+        """Speaks revision 2026-07-28 only."""
         m = self.message
         if self.command != "POST":
             self.reply(405)
@@ -209,9 +209,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(200, result)
 
     def do_renamed(self):
-        """Of 2026-07-28; the argument that it wants as a header, "region", becomes "zone" after the first list. A call without
-        is refused, unless its value says how else it is answered: "always" (refused, whatever it has), "stream" (by an event, so
-        that it may have run), "late" (with 500)."""
+        """Speaks 2026-07-28. The argument that it requires as a header, "region", is renamed to "zone" after the first list. It refuses a
+        call without this header, except as the call's value says: "always" (refuses every call), "stream" (refuses in an event, so
+        that the call may have run), "late" (refuses with status 500)."""
         m = self.message
         if m.get("method") not in ("tools/list", "tools/call"):
             self.do_modern()
@@ -245,7 +245,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_home(self):
         self.reply(307, None, Location="/json")
 
-    # ---- bad ones ----
+    # ---- misbehaving servers ----
 
     def do_away(self):
         self.reply(307, None, Location=f"http://localhost:{self.server.server_port}/stolen?secret=1")
@@ -257,13 +257,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply(307, None, Location="/round")
 
     def do_dead(self):
-        """Takes a call and closes the connection."""
+        """Accepts a call and closes the connection."""
         if not self.old():
             self.run()
             self.close_connection = True
 
     def do_cut(self):
-        """Closes it in the middle of the events, which have no ids."""
+        """Closes the connection in the middle of the events, which have no ids."""
         if not self.old():
             self.run()
             self.begin_events()
@@ -309,7 +309,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.old()
 
     def do_forgetful(self):
-        """Gives a session and knows none."""
+        """Assigns a session id, then answers each call with 404, as if the session did not exist."""
         m = self.message
         if m.get("method") == "initialize":
             self.reply(200, self.run(), Mcp_Session_Id="x")
@@ -319,7 +319,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.old()
 
     def do_elsewhere(self):
-        """HTTP+SSE whose endpoint is another server's."""
+        """HTTP+SSE with an endpoint on another server."""
         if self.command == "GET":
             self.begin_events()
             self.event(f"http://localhost:{self.server.server_port}/stolen", event="endpoint")
@@ -328,7 +328,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(405, b"", "text/plain")
 
     def do_wide(self):
-        """A line of an event that has no end."""
+        """Sends a line of an event that never ends."""
         if self.old():
             return
         self.begin_events()

@@ -1,6 +1,6 @@
-"""A network of two machines, without the real one: the test's process and its children on one side, servers on the other.
+"""A network of two machines inside namespaces: the test's process and its children on one side, servers on the other.
 
-enter() moves the process, which must have one thread, into namespaces of its own: user (if it is not root), network and
+enter() moves the process, which must have one thread, into new namespaces: user (if it is not root), network and
 mounts. The other side has a public address, a name server, HTTP and TLS, and a table of names that a test changes.
 """
 
@@ -33,7 +33,7 @@ def write(path, text):
 
 
 def ip(*args):
-    """With CAP_NET_ADMIN in this user namespace, also where this is not uid 0."""
+    """Runs ip with CAP_NET_ADMIN in this user namespace, also where this process is not uid 0."""
     header = struct.pack("Ii", 0x20080522, 0)
     data = ctypes.create_string_buffer(24)
     check(libc.capget(header, data), "capget")
@@ -58,13 +58,13 @@ class Lab:
         write(self.log, "")
 
     def names(self, table):
-        """{name: [the addresses of the first answer], …]}; the last answer is repeated."""
+        """Sets the table {name: [the addresses of the first answer], …}; the last answer is repeated."""
         with open(self.table + ".new", "w", encoding="ascii") as f:
             json.dump({"serial": os.urandom(8).hex(), "names": table}, f)
         os.rename(self.table + ".new", self.table)
 
     def seen(self, kind):
-        """What the other side has had: "dns" names, "http" and "tls" requests."""
+        """Returns what the other side received: "dns" names, "http" and "tls" requests."""
         with open(self.log, encoding="latin1") as f:
             return [line.split(" ", 1)[1].rstrip("\n") for line in f if line.startswith(kind + " ")]
 
@@ -170,7 +170,7 @@ class Far:
 
 
 def have_veth():
-    """Whether the kernel lets this user make such a network."""
+    """Returns whether the kernel lets this user create such a network."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -1,4 +1,4 @@
-"""What the tests of logins share: a case with an authorization server, and a browser."""
+"""Shared parts of the login tests: a case with an authorization server, and a browser."""
 
 import glob
 import json
@@ -15,7 +15,7 @@ OAUTH = os.path.join(BUILD, "cloister-oauth")
 
 
 def browse(url):
-    """What a browser does: follows redirects, to the page on 127.0.0.1 at last."""
+    """Acts as a browser: follows redirects, the last one to the page on 127.0.0.1."""
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             return answer.status
@@ -66,7 +66,7 @@ class Login(Case):
         return out
 
     def refused(self, pattern, *args, browser=False, **rest):
-        """The login fails with a message, and leaves no token. browser: whether it gets as far as that."""
+        """Checks that the login fails with a message and leaves no token. browser: whether it reaches the browser step."""
         status, out, err = self.login(*args, **rest)
         self.assertEqual(status, 1, out + err)
         self.assertRegex(err, pattern)
@@ -90,7 +90,7 @@ class Login(Case):
             json.dump({**record, **members}, f)
 
     def token(self, status=None, challenge=None, name=None, url=None):
-        """What cloister-oauth says to a request for a token."""
+        """Returns the answer of cloister-oauth to a request for a token."""
         request = {"name": name or self.name, "url": url or self.world.url}
         if status:
             request.update(status=status, challenge=challenge or "")

@@ -1,7 +1,7 @@
-"""A seccomp filter of the test around Cloister, as a container runtime or a service manager puts one on.
+"""A seccomp filter that the test installs around Cloister, as a container runtime or a service manager does.
 
-`refuse()`, `hold()` and `profile()` return a function for subprocess' preexec_fn. Numbers of calls come from libseccomp, which
-Cloister itself needs. As a program it puts one on and executes a command:
+`refuse()`, `hold()` and `profile()` return a function for subprocess' preexec_fn. Numbers of system calls come from libseccomp,
+which Cloister itself needs. As a program it installs a filter and executes a command:
 
     outer_filter.py refuse "NAME…" ERROR COMMAND…
     outer_filter.py profile FILE "WITHOUT…" COMMAND…
@@ -25,18 +25,18 @@ seccomp = ctypes.CDLL("libseccomp.so.2", use_errno=True)
 seccomp.seccomp_init.restype = ctypes.c_void_p
 seccomp.seccomp_init.argtypes = [ctypes.c_uint32]
 
-# Newer than the libseccomp of Debian 12.
+# These system calls are newer than the libseccomp of Debian 12.
 RECENT = {"cachestat": 451, "fchmodat2": 452, "statmount": 457, "listmount": 458}
 
 
 def number(name):
-    """The number of a system call here, or None."""
+    """Returns the number of a system call on this architecture, or None."""
     found = seccomp.seccomp_syscall_resolve_name(name.encode())
     return found if found >= 0 else RECENT.get(name)
 
 
 def load(code):
-    """Loads a program for this process and all that it starts."""
+    """Loads a filter program for this process and all processes that it starts."""
     program = b"".join(struct.pack("HBBI", *instruction) for instruction in code)
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(code), ctypes.addressof(buffer))
@@ -45,7 +45,7 @@ def load(code):
 
 
 def refuse(*names, error=errno.EPERM, no_new_privs=True):
-    """These calls fail, with any arguments."""
+    """Makes these system calls fail, with any arguments."""
     code = [(LOAD, 0, 0, 0)]
     for name in names:
         code += [(JUMP_EQUAL, 0, 1, number(name)), (GIVE, 0, 0, ERRNO | error)]
@@ -59,7 +59,7 @@ def refuse(*names, error=errno.EPERM, no_new_privs=True):
 
 
 def hold(name):
-    """This call never returns: a filter asks a supervisor, which does not answer and lives as long as the caller."""
+    """Makes this system call never return: the filter notifies a supervisor, which does not answer and runs as long as the caller."""
     code = [(LOAD, 0, 0, 0), (JUMP_EQUAL, 0, 1, number(name)), (GIVE, 0, 0, USER_NOTIF), (GIVE, 0, 0, ALLOW)]
     program = b"".join(struct.pack("HBBI", *instruction) for instruction in code)
     buffer = ctypes.create_string_buffer(program, len(program))
@@ -89,7 +89,7 @@ OPERATORS = {"SCMP_CMP_NE": 1, "SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
 
 
 def profile(path, without=()):
-    """A container runtime's profile: the members that such a file has, compiled by libseccomp as runc does."""
+    """Returns a container runtime's profile: the members of such a file, compiled by libseccomp as runc does it."""
     with open(path, encoding="utf-8") as f:
         whole = json.load(f)
 

@@ -1,4 +1,4 @@
-"""An MCP client that writes raw lines, and so can send what an official client refuses to send."""
+"""An MCP client that writes raw lines, so that it can send messages which an official client refuses to send."""
 
 import itertools
 import json
@@ -61,7 +61,7 @@ class RawServer:
         self.ids = itertools.count(1)
         self.lock = threading.Lock()
         self.pending = {}
-        self.unasked = queue.Queue()  # notifications, requests, answers without a request
+        self.unasked = queue.Queue()  # notifications, requests, and answers without a request
         self.notes = []
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -118,7 +118,7 @@ class RawServer:
         return result
 
     def start_call(self, code, meta=None, **arguments):
-        # A timeout of this size is to let the code end, not to end it.
+        # A timeout of this size lets the code finish instead of ending it.
         timeout = arguments.get("timeout")
         if isinstance(timeout, (int, float)) and timeout >= 30:
             arguments["timeout"] = max(timeout, min(int(timeout * harness.SLOW), 600))
@@ -128,11 +128,11 @@ class RawServer:
         return self.request("tools/call", params)
 
     def call(self, code, wait=None, **arguments):
-        """The whole CallToolResult."""
+        """Returns the whole CallToolResult."""
         return self.start_call(code, **arguments).result(harness.PATIENCE * 2 if wait is None else wait)
 
     def cell(self, code, wait=None, **arguments):
-        """Its structuredContent."""
+        """Returns the structuredContent of the result."""
         return self.call(code, wait, **arguments)["structuredContent"]
 
     def log(self):
@@ -171,7 +171,7 @@ class RawServer:
 
 
 class ServerCase(harness.Case):
-    """Test cases that share one running server, each in a session of its own name; SERVERS go into its config."""
+    """Test cases that share one running server. Each uses a session named after it. SERVERS are added to the server's config."""
 
     SERVERS = {}
     CONFIG = {}
@@ -223,7 +223,7 @@ class ServerCase(harness.Case):
         return cell
 
     def written(self, name, session=None):
-        """Whether a session has a file of this name in /workspace/out; asked without a cell."""
+        """Returns whether a session has a file of this name in /workspace/out; runs no cell for it."""
         try:
             self.server.ask("resources/read", {"uri": f"cloister://sessions/{session or self.session}/files/{name}"})
         except RpcError:
@@ -241,7 +241,7 @@ class ServerCase(harness.Case):
         self.assertTrue(harness.wait_until(reached))
 
     def value(self, code, **arguments):
-        """The JSON value of its last expression."""
+        """Returns the JSON value of the cell's last expression."""
         cell = self.ok(code, **arguments)
         self.assertIn("value", cell, cell)
         return cell["value"].get("json", cell["value"]["repr"])

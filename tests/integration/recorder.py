@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 
-# The result of each method.
+# The schema name of each method's result.
 RESULTS = {
     "initialize": "InitializeResult",
     "ping": "EmptyResult",
@@ -26,7 +26,7 @@ RESULTS = {
 }
 MODERN = "2026-07-28"
 
-# Prints {revision: schema} of the suite's program: object literals that begin with $schema or $defs.
+# Prints {revision: schema} from the suite's program: its object literals that begin with $schema or $defs.
 EXTRACT = r"""
 const text = require('fs').readFileSync(process.argv[1], 'utf8'), found = {};
 function end(at) {
@@ -51,7 +51,7 @@ console.log(JSON.stringify(found));
 
 
 def revision_of(schema):
-    """Which revision a schema is: by what each added."""
+    """Returns the revision of a schema, determined by what each revision added."""
     names = schema.get("$defs") or schema["definitions"]
     for revision, name in ((MODERN, "DiscoverResult"), ("2025-11-25", "Task"), ("2025-06-18", "ElicitRequest"), ("2025-03-26", "JSONRPCBatchRequest")):
         if name in names:
@@ -65,7 +65,7 @@ def schemas(node, program):
 
 
 class Validator:
-    """Holds messages against the schema of one revision."""
+    """Validates messages against the schema of one revision."""
 
     def __init__(self, schema):
         import jsonschema
@@ -78,7 +78,7 @@ class Validator:
         self.count = 0
 
     def wrong(self, name, value):
-        """The errors, as text."""
+        """Returns the errors as text."""
         self.count += 1
         if name not in self.names:
             return [f"there is no {name}"]
@@ -101,7 +101,7 @@ class Validator:
 
 
 class Relay:
-    """Listens on a port of its own and passes bytes to and from a server; keeps both directions of each connection."""
+    """Listens on a new port and passes bytes to and from a server; keeps both directions of each connection."""
 
     def __init__(self, address):
         self.address = address
@@ -137,7 +137,7 @@ class Relay:
         self.listener.close()
 
     def messages(self):
-        """(whether the client sent it, message) of all connections."""
+        """Returns (whether the client sent it, message) for all connections."""
         for both in self.connections:
             for of_client, data in zip((True, False), both):
                 for body, is_events in bodies(bytes(data)):
@@ -145,7 +145,7 @@ class Relay:
 
 
 def bodies(data):
-    """(body, whether it is a stream of events) of each HTTP message."""
+    """Returns (body, whether it is a stream of events) for each HTTP message."""
     while b"\r\n\r\n" in data:
         head, data = data.split(b"\r\n\r\n", 1)
         headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(b":") for line in head.split(b"\r\n")[1:])}

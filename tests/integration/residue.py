@@ -1,8 +1,8 @@
-"""The residue oracle: what exists outside a sandbox before and after, and what is held by the processes of a server.
+"""Finds residue: resources that exist outside a sandbox before and after, and descriptors of a server's processes.
 
-Residue(…).left() names everything new: processes, mounts, cgroups, files, shared memory, message queues, sockets with
-abstract names, keys. descriptors(pid) counts the descriptors of one process by kind; with one more or less of a kind
-than before, something leaks. Other servers of the machine are left out where the kernel's lists allow it.
+Residue(…).left() names every new resource: processes, mounts, cgroups, files, shared memory, message queues, sockets with
+abstract names, keys. descriptors(pid) counts the descriptors of one process by kind. If a count differs from
+the earlier count, a descriptor leaked. Other servers of the machine are left out where the kernel's lists allow it.
 """
 
 import collections
@@ -21,7 +21,7 @@ def read(path):
 
 
 def kind_of(target):
-    """`pipe:[12]` is a pipe, `anon_inode:[eventpoll]` is what it says, a path is itself without numbers."""
+    """Returns pipe for `pipe:[12]`, the name in brackets for `anon_inode:[eventpoll]`, and a path without its numbers."""
     if target.startswith("anon_inode:"):
         return target[len("anon_inode:"):].strip("[]")
     name, bracket, _ = target.partition(":[")
@@ -29,7 +29,7 @@ def kind_of(target):
 
 
 def descriptors(pid):
-    """A Counter of kinds; empty where the process is gone or may not be read."""
+    """Returns a Counter of kinds; empty if the process does not exist or its descriptors cannot be read."""
     kinds = collections.Counter()
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -39,13 +39,13 @@ def descriptors(pid):
 
 
 def tree(pid):
-    """{pid: (parent, name)} of a server: its monitor and all below."""
+    """Returns {pid: (parent, name)} of a server: its monitor and all processes below it."""
     names = {pid: harness.stat_of(pid)[2], **harness.descendants(pid)}
     return {child: ((harness.stat_of(child) or (0,))[0], name) for child, name in names.items()}
 
 
 def role_of(pid, name, monitor):
-    """Monitor, broker, template, stub, init, worker, janitor, reaper or another process, by what the kernel says."""
+    """Returns monitor, broker, template, stub, init, worker, janitor, reaper or another role, from what the kernel reports."""
     command = read(f"/proc/{pid}/cmdline").split("\0")[0]
     if pid == monitor:
         return "monitor"
@@ -55,8 +55,8 @@ def role_of(pid, name, monitor):
 
 
 def shared_memory():
-    """Segments, queues and semaphores of System V, which only code in a sandbox could have made here, and what has our name
-    in /dev/shm and among the POSIX message queues."""
+    """Returns the segments, queues and semaphores of System V, which only code in a sandbox could have created here, and Cloister's
+    names in /dev/shm and among the POSIX message queues."""
     found = set()
     for kind in ("shm", "msg", "sem"):
         for line in read(f"/proc/sysvipc/{kind}").splitlines()[1:]:
@@ -78,7 +78,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def join_keyring():
-    """What this process starts from now on has a new session keyring, and nothing else has it."""
+    """Gives this process, and the processes that it starts from now on, a new session keyring that no other process has."""
     libc.syscall(KEYCTL, JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
 
@@ -86,7 +86,7 @@ join_keyring()
 
 
 def keys():
-    """Descriptions of the keys in the session keyring of this test. The keys of other processes do not matter."""
+    """Returns descriptions of the keys in the session keyring of this test. The keys of other processes do not matter."""
     found = (ctypes.c_int32 * 256)()
     size = libc.syscall(KEYCTL, READ_KEYRING, SESSION_KEYRING, found, ctypes.sizeof(found), 0)
     described = set()
@@ -98,7 +98,7 @@ def keys():
 
 
 def state_files(home):
-    """What lies in the state directory, but for the cache of tools, which is kept on purpose."""
+    """Returns the files in the state directory, except the cache of tools, which is kept intentionally."""
     found = set()
     for place in (os.path.join(home, ".local", "state", "cloister"), "/var/lib/cloister/state"):
         with contextlib.suppress(OSError):

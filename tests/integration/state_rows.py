@@ -1,4 +1,4 @@
-"""What becomes of each thing that a cell can make when a later cell ends the interpreter: the rows of docs/state.md."""
+"""The rows of docs/state.md: what happens to each object that a cell can create when a later cell ends the interpreter."""
 
 import random
 
@@ -40,7 +40,7 @@ SQL = "{0} = sqlite3.connect('{1}')\n_ = {0}.execute('create table t(x)')\n{0}.c
 INSERT = "_ = {0}.execute('insert into t values(1)')\n{0}.commit()"
 COUNT = "{0}.execute('select count(*) from t').fetchone()[0]"
 
-# (name, what a cell makes, what the next cell does to it before it dies, what is asked then, the answer)
+# (name, code of a cell that creates it, code of the next cell before the interpreter ends, code that checks it, the answer)
 KEPT = (
     ("variables", "v = [1]\ndef f(): return v", "v.append(2)", "f()", [1]),
     ("the state of random", "random.seed(7)\nrandom.random()", "random.random()", "random.random()", second_random()),

@@ -54,7 +54,7 @@ class Server(Asks):
         self.cancelled = []
         self.states = []
         self.tasks = []
-        self.held = []  # ids of the calls of `hold`
+        self.held = []  # ids of the unanswered calls of `hold`
         self.polls = 0  # tasks/get of the newest task
         self.levels = []  # of logging/setLevel
         self.capabilities = None  # of the client
@@ -65,7 +65,7 @@ class Server(Asks):
         self.discovers = 0
         self.metas = []  # the _meta of each request of the modern era, by method
 
-    # ---- life ----------------------------------------------------------------------------------------------------
+    # ---- start, end, pipes ----------------------------------------------------------------------------------------------------
 
     def run(self):
         o = self.options
@@ -138,7 +138,7 @@ class Server(Asks):
     # ---- the two eras --------------------------------------------------------------------------------------------
 
     def in_era(self, id, method, params):
-        """Answers the requests that depend on the era; returns whether this one still has to be answered."""
+        """Answers the requests that depend on the era; returns whether the caller still has to answer this one."""
         era, meta = self.options.era, params.get("_meta") or {}
         if method == "server/discover":
             self.discovers += 1
@@ -198,11 +198,11 @@ class Server(Asks):
         return {"_meta": {"io.modelcontextprotocol/subscriptionId": id}}
 
     def tool_metas(self, id, arguments):
-        """The _meta of every request."""
+        """Returns the _meta of every request."""
         answer(id, text_result("", structuredContent={"metas": self.metas, "discovers": self.discovers}))
 
     def tool_unlisten(self, id, arguments):
-        """The subscription ends, by an answer or by a notification."""
+        """Ends the subscription, by an answer or by a notification."""
         if arguments.get("cancel"):
             notify("notifications/cancelled", requestId=self.listen)
         else:
@@ -313,7 +313,7 @@ class Server(Asks):
         answer(id, text_result("echo", structuredContent=arguments))
 
     def tool_raw(self, id, arguments):
-        """Answers with this text as the result; it need not be JSON."""
+        """Answers with this text as the result; the text need not be JSON."""
         send_text('{"jsonrpc":"2.0","id":%d,"result":%s}' % (id, arguments["result"]))
 
     def tool_line(self, id, arguments):
@@ -383,11 +383,11 @@ class Server(Asks):
         answer(id, text_result("y" * int(arguments["mib"] * 1024 * 1024)))
 
     def tool_blocks(self, id, arguments):
-        """Content of these kinds."""
+        """Returns content of these kinds."""
         answer(id, {"content": [BLOCKS[kind] for kind in arguments["kinds"]]})
 
     def tool_remove(self, id, arguments):
-        """A tool disappears and another one appears."""
+        """Removes a tool and adds another one."""
         self.removed.append(arguments["name"])
         self.extra.append(arguments["add"])
         notify("notifications/tools/list_changed")
@@ -410,7 +410,7 @@ class Server(Asks):
         threading.Timer(arguments["seconds"], again).start()
 
     def tool_count(self, id, arguments):
-        """How many bytes of text arrived."""
+        """Returns the number of bytes of text that arrived."""
         answer(id, text_result(str(len(arguments["text"]))))
 
     def tool_stderr(self, id, arguments):
@@ -421,7 +421,7 @@ class Server(Asks):
         answer(id, text_result("written"))
 
     def tool_flood(self, id, arguments):
-        """Notifications, then the answer."""
+        """Sends notifications, then the answer."""
         line = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}\n'
         with lock:
             for _ in range(arguments["n"] // 100):
@@ -430,7 +430,7 @@ class Server(Asks):
         answer(id, text_result("flooded"))
 
     def tool_change(self, id, arguments):
-        """Another tool appears; the client is notified many times."""
+        """Adds a tool and notifies the client many times."""
         self.extra.append(arguments["name"])
         lists = self.lists
         about = self.subscribed(self.listen if arguments.get("mine", True) else 999) if self.listen else {}
@@ -439,11 +439,11 @@ class Server(Asks):
         answer(id, text_result(str(lists)))
 
     def tool_lists(self, id, arguments):
-        """The number of requests for the list, the cancelled calls and the number of calls."""
+        """Returns the number of requests for the list, the cancelled calls and the number of calls."""
         answer(id, text_result("", structuredContent={"lists": self.lists, "cancelled": self.cancelled, "calls": self.calls}))
 
     def tool_meta(self, id, arguments):
-        """The _meta of this call, whose token is used."""
+        """Returns the _meta of this call, and uses its progress token."""
         meta = self.params.get("_meta", {})
         for done in range(3):
             notify("notifications/progress", progressToken=meta.get("progressToken"), progress=done, total=3)

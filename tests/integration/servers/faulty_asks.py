@@ -1,4 +1,4 @@
-"""The parts of faulty.py in which it asks its client for something, runs tasks, and offers resources and prompts."""
+"""The parts of faulty.py that send requests to the client, run tasks, and offer resources and prompts."""
 
 import json
 import threading
@@ -7,7 +7,7 @@ from faulty_wire import answer, notify, refuse, send, send_text, text_result
 
 
 class _Any(dict):
-    """Answers that nobody waits for."""
+    """Accepts and drops answers that no call waits for."""
 
     def pop(self, id):
         return [threading.Event(), None], None
@@ -15,7 +15,7 @@ class _Any(dict):
 
 class Asks:
     def tool_state(self, id, arguments):
-        """Asks to be called again with its state, so often; then tells the ids and states that it was called with."""
+        """Requests this many times to be called again with its state; then returns the ids and states of these calls."""
         self.states.append([id, self.params.get("requestState"), self.params["arguments"], "inputResponses" in self.params])
         if len(self.states) <= arguments["times"]:
             state = "%d \"é\\u2028\\/" % len(self.states)
@@ -24,7 +24,7 @@ class Asks:
             answer(id, text_result("", resultType="complete", structuredContent={"states": self.states}))
 
     def tool_job(self, id, arguments):
-        """Runs as a task only."""
+        """Runs only as a task."""
         if "task" not in self.params:
             refuse(id, -32601, "this tool must run as a task")
             return
@@ -45,7 +45,7 @@ class Asks:
         answer(id, {"resultType": "task", "taskId": "m", "status": "working", "ttlMs": None, "pollIntervalMs": 1})
 
     def on_task(self, id, method, params):
-        """Requests about the task of tool_job() or tool_modern_job()."""
+        """Answers requests about the task of tool_job() or tool_modern_job()."""
         task = params["taskId"]
         self.tasks.append([method, task, *([params["inputResponses"]] if "inputResponses" in params else [])])
         if method == "tasks/cancel":
@@ -86,7 +86,7 @@ class Asks:
         threading.Thread(target=ask, daemon=True).start()
 
     def tool_ask_often(self, id, arguments):
-        """Sends the same request so often, all at once or one after the other; returns the answers in order."""
+        """Sends the same request this many times, all at once or one after the other; returns the answers in order."""
 
         def ask():
             events, answers = [], []
@@ -105,14 +105,14 @@ class Asks:
         threading.Thread(target=ask, daemon=True).start()
 
     def tool_ask_and_withdraw(self, id, arguments):
-        """Sends a request, cancels it, and does not wait for the call that asked."""
+        """Sends a request, cancels it, and does not wait for the client's answer."""
         self.asked["w"] = ([threading.Event(), None], None)
         send({"jsonrpc": "2.0", "id": "w", "method": arguments["method"], "params": arguments["params"]})
         notify("notifications/cancelled", requestId="w")
         answer(id, text_result("withdrawn"))
 
     def tool_ask_late(self, id, arguments):
-        """Asks after the answer; `late` returns what that was answered."""
+        """Sends a request after its own answer; `late` returns the client's answer to it."""
 
         def ask():
             event = [threading.Event(), None]
@@ -129,7 +129,7 @@ class Asks:
         answer(id, text_result("", structuredContent={"late": self.late}))
 
     def tool_ask_and_flood(self, id, arguments):
-        """Sends so many requests and log messages without reading, then the answer."""
+        """Sends this many requests and log messages without reading, then the answer."""
         line = json.dumps({"jsonrpc": "2.0", "id": "f", "method": arguments["method"], "params": arguments["params"]})
         note = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "x" * 1000}})
         self.asked = _Any()
@@ -138,7 +138,7 @@ class Asks:
         answer(id, text_result("flooded"))
 
     def tool_input(self, id, arguments):
-        """Asks for these input requests (modern), and returns what it was answered."""
+        """Sends these input requests (modern), and returns the client's answers."""
         if "inputResponses" in self.params or "requestState" in self.params and not arguments["requests"]:
             got = {"responses": self.params.get("inputResponses"), "state": self.params.get("requestState")}
             answer(id, text_result("", resultType="complete", structuredContent=got))
@@ -146,17 +146,17 @@ class Asks:
             answer(id, {"resultType": "input_required", "inputRequests": arguments["requests"], "requestState": "s\u2028"})
 
     def tool_need_url(self, id, arguments):
-        """An address must be opened first."""
+        """Requires that a URL is opened first."""
         refuse(id, -32042, "open it first", elicitations=[{"mode": "url", "elicitationId": "e", "message": "sign in", "url": arguments["url"]}])
 
     def tool_opened(self, id, arguments):
-        """Says that pages are done, as often as they are named."""
+        """Notifies the client that pages are completed, once for each time an id is listed."""
         for page in arguments["ids"]:
             notify("notifications/elicitation/complete", elicitationId=page)
         answer(id, text_result("told"))
 
     def tool_roots_seen(self, id, arguments):
-        """The answers to the requests for roots after changes of them."""
+        """Returns the answers to the requests for roots after changes of the roots."""
         answer(id, text_result("", structuredContent={"seen": self.roots_seen, "changes": self.roots_changes}))
 
     def on_roots_changed(self):
@@ -171,7 +171,7 @@ class Asks:
         threading.Thread(target=ask, daemon=True).start()
 
     def tool_talk(self, id, arguments):
-        """Progress and log messages, then the answer."""
+        """Sends progress and log messages, then the answer."""
         token = self.params.get("_meta", {}).get("progressToken")
         for done in arguments.get("progress", []):
             notify("notifications/progress", progressToken=token, **done)
@@ -181,7 +181,7 @@ class Asks:
             answer(id, text_result("", structuredContent={"levels": self.levels, "meta": self.params.get("_meta", {})}))
 
     def tool_capabilities(self, id, arguments):
-        """What the client declared."""
+        """Returns the capabilities that the client declared."""
         answer(id, text_result("", structuredContent={"capabilities": self.capabilities}))
 
     # ---- resources and prompts -----------------------------------------------------------------------------------
