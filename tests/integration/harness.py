@@ -58,7 +58,7 @@ def patient(timeout):
 
 
 ROOT = os.geteuid() == 0
-# Whether sessions have a control group. Without a control group nothing can be frozen, and too large an allocation raises MemoryError.
+# Whether sessions have a control group. Without it nothing can be frozen, and too large an allocation raises MemoryError.
 BOUNDED = ROOT or "cgroup=2" in os.environ.get("CLOISTER_TEST_EXPECT", "")
 
 
@@ -310,8 +310,8 @@ class Case(unittest.TestCase):
         return self.write(name, json.dumps({"mcpServers": servers or {}, **rest}))
 
     def deep_tree(self, place):
-        """Creates nested directories, too deep to follow at once within the limits of descriptors, stack or PATH_MAX, with names that
-        a removal could use itself."""
+        """Creates nested directories, too deep to follow at once within the limits of descriptors, stack or PATH_MAX, with names
+        that a removal could use itself."""
         os.makedirs(place, exist_ok=True)
         self.addCleanup(subprocess.run, ["rm", "-rf", place], check=True)
         subprocess.run([PYTHON, "-c", DEEP_TREE, place, "100000" if WHOLE else "1100"], check=True, timeout=300)

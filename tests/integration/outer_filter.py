@@ -59,7 +59,7 @@ def refuse(*names, error=errno.EPERM, no_new_privs=True):
 
 
 def hold(name):
-    """Makes this system call never return: the filter notifies a supervisor, which does not answer and runs as long as the caller."""
+    """Makes this system call never return: the filter notifies a supervisor that does not answer and runs as long as the caller."""
     code = [(LOAD, 0, 0, 0), (JUMP_EQUAL, 0, 1, number(name)), (GIVE, 0, 0, USER_NOTIF), (GIVE, 0, 0, ALLOW)]
     program = b"".join(struct.pack("HBBI", *instruction) for instruction in code)
     buffer = ctypes.create_string_buffer(program, len(program))

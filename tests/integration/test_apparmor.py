@@ -1,4 +1,4 @@
-"""Where an AppArmor profile refuses a sandbox: `run` and `doctor` agree, and the doctor names the profile.
+"""An AppArmor profile that refuses a sandbox: `run` and `doctor` agree, and the doctor names the profile.
 
 The machines of tests/vm have AppArmor.
 """
@@ -12,7 +12,7 @@ import unittest
 import harness
 import test_no_sandbox
 
-# What docker-default allows, which has no rule for mounts.
+# The rules that docker-default contains; it has no rule for mounts.
 RULES = "network, capability, file, umount, signal, ptrace, unix,"
 
 
@@ -22,7 +22,7 @@ class AppArmor(harness.Case):
     both, finding = test_no_sandbox.NoSandbox.both, test_no_sandbox.NoSandbox.finding
 
     def confined(self, rules):
-        """(exit status, report of the doctor) under a profile with these rules."""
+        """Returns (exit status, report of the doctor) under a profile with these rules."""
         name = f"cloister-test-{os.getpid()}"
         path = self.write("profile", f"profile {name} flags=(attach_disconnected) {{ {rules} }}\n")
         subprocess.run(["apparmor_parser", "--add", path], check=True, capture_output=True, timeout=60)
@@ -42,7 +42,7 @@ class AppArmor(harness.Case):
 
     def test_control_a_profile_with_mounts(self):
         namespaces = ""
-        # Newer kernels ask the profile for user namespaces too, of which older parsers know nothing.
+        # Newer kernels also check the profile for user namespaces, for which older parsers have no rule.
         with contextlib.suppress(FileNotFoundError), open("/sys/kernel/security/apparmor/features/namespaces/mask", encoding="ascii") as f:
             namespaces = "userns," if "userns_create" in f.read() else ""
         status, report = self.confined(f"{RULES} mount, pivot_root, {namespaces}")

@@ -1,4 +1,4 @@
-"""What the servers that code calls ask of our client, tell it, and offer besides tools; with server-everything."""
+"""Requests and notifications that upstream servers send to our client, and their resources and prompts; with server-everything."""
 
 import json
 import os
@@ -28,7 +28,7 @@ PREFIX = "io.modelcontextprotocol/"
 
 
 class Asked(rawmcp.RawServer):
-    """A client that answers what it is asked: answers[method] is a result, or a function of the message that returns a
+    """A client that answers a server's requests: answers[method] is a result, or a function of the message that returns a
     result, an error, or None for no answer."""
 
     def __init__(self, *args, **rest):
@@ -103,22 +103,22 @@ class Client(Legacy):
         self.assertIn("call again when that is done", text)
 
     def done(self, before, *ids, server="mcp_faulty"):
-        """The ids that the client is told of when a server says that these pages are done."""
+        """Returns the ids that the client receives when a server notifies that these pages are completed."""
         self.value(f"await {server}.opened(ids={list(ids)})")
         self.server.ask("ping")
         return [n["params"] for n in self.server.notes[before:] if n["method"] == "notifications/elicitation/complete"]
 
     def test_an_address_that_was_opened(self):
         before = len(self.server.notes)
-        self.assertEqual(self.done(before, "e"), [])  # not asked for yet
+        self.assertEqual(self.done(before, "e"), [])  # not requested yet
         self.assertEqual(self.value(f"(await mcp_faulty.ask(method='elicitation/create', params={URL}))['result']['action']"), "accept")
         known = self.asked("elicitation/create")[-1]["params"]["elicitationId"]
         self.assertEqual(known, "faulty/e")
-        # Another server has not asked for it, and this one for no other.
+        # Another server has not requested this page, and this server has requested no other page.
         self.assertEqual(self.done(before, "e", server="mcp_quiet"), [])
         self.assertEqual(self.done(before, "x", "", "e/", "e\0", "e" * 5000, "faulty/e"), [])
         self.assertEqual(self.done(before, "e", "e"), [{"elicitationId": known}])  # once
-        # After an error that needs it, too; the oldest of many are forgotten.
+        # Also after an error that requires the page. Of many pages the oldest are forgotten.
         self.raised("mcp_faulty.need_url(url='https://example.com/z')")
         self.assertEqual(len(self.done(before, "e")), 2)
         for i in range(65):
@@ -133,7 +133,7 @@ class Client(Legacy):
         self.value("await mcp_quiet.echo()")
         self.server.notify("notifications/roots/list_changed")
         time.sleep(0.3)
-        self.assertEqual(seen(), {"seen": [], "changes": 0})  # it has not asked
+        self.assertEqual(seen(), {"seen": [], "changes": 0})  # the server has not requested the roots
         self.value("await mcp_faulty.ask(method='roots/list')")
         self.server.answers["roots/list"] = {"roots": [{"uri": "file:///new"}]}
         for _ in range(500):
@@ -163,7 +163,7 @@ class Client(Legacy):
         self.assertTrue(harness.wait_until(lambda: self.asked("elicitation/create")))
         cancelled = [n for n in self.server.notes if n["method"] == "notifications/cancelled"]
         self.assertEqual(cancelled[-1]["params"]["requestId"], self.asked("elicitation/create")[-1]["id"])
-        # An answer that comes nevertheless, and answers to what was not asked, are ignored.
+        # An unexpected answer to it, and answers to requests that were never sent, are ignored.
         for identifier in (cancelled[-1]["params"]["requestId"], 10**6, "1", None):
             self.server.send({"jsonrpc": "2.0", "id": identifier, "result": ANSWERS["elicitation/create"]})
         self.assertEqual(self.value("1 + 1"), 2)
@@ -299,14 +299,14 @@ class Nobody(Legacy):
         for method in ("roots/list", "sampling/createMessage"):
             self.assertEqual(self.value(f"(await mcp_faulty.ask(method='{method}'))['error']['code']"), -32602 if "sampling" in method else -32601)
         self.assertEqual(self.value("(await mcp_faulty.capabilities())['capabilities']"), {})
-        # Its list may be one of the cache, from a client that can more, until it has started.
+        # Until the server has started, its list may come from the cache, written for a client with more capabilities.
         self.value("await mcp_everything.echo(message='x')", timeout=60)
         self.assertTrue(harness.wait_until(lambda: "trigger-elicitation-request" not in self.value("sorted(mcp_everything)")))
         self.assertIn("echo", self.value("sorted(mcp_everything)"))
 
 
 class Modern(Legacy):
-    """The client of 2026-07-28 is asked in the result."""
+    """A client of 2026-07-28 receives the requests in the result."""
 
     CAPABILITIES = {}
 

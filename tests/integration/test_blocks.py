@@ -1,4 +1,4 @@
-"""`with transaction():` in code: what a block that fails leaves, and that the call goes on after it."""
+"""`with transaction():` in code: the state after a block that fails, and that the call continues after it."""
 
 import textwrap
 import time
@@ -21,12 +21,12 @@ class Blocks(rawmcp.ServerCase):
         return cell
 
     def begin(self, **arguments):
-        """With a copy of that state, as after any cell that is not followed by another one at once."""
+        """Makes a state with a copy, as exists after each cell that is not followed by another cell at once."""
         arguments.setdefault("checkpoint", "begin")
         self.ok("import os\n" + FILES + "x = ['state']\nwrite('a', 'before')", **arguments)
 
     def test_a_block_that_fails(self):
-        """It is taken back, and the cell goes on."""
+        """The block is rolled back, and the cell continues."""
         self.begin()
         cell = self.run_code("""
             print('before')
@@ -46,7 +46,7 @@ class Blocks(rawmcp.ServerCase):
         self.assertEqual(cell["stdout"], "before\ninside\nafter\n")
         self.assertIn("transaction(): rolled back: variables and /workspace are as before the block (", cell["notice"])
         self.assertIn("In the block:", self.value("'\\n'.join(getattr(caught, '__notes__', [str(caught.__cause__)]))"))
-        # A death in the same cell goes back to the end of the last one, as without a block.
+        # If the interpreter ends in the same cell, the state of the end of the last cell is restored, as without a block.
         self.run_code("try:\n    with transaction(): 1 / 0\nexcept ZeroDivisionError: x.append(2)\nos._exit(1)", "exit", "restored", restore="begin")
         self.assertEqual(self.value("x, 'y' in globals()"), "(['state'], False)")
 
@@ -59,17 +59,17 @@ class Blocks(rawmcp.ServerCase):
         """, checkpoint="two")
         self.assertEqual(cell["value"]["repr"], "(['state', 0, 1, 2], '2', False)")
         self.assertNotIn("notice", cell)
-        # A death after it in the same cell does not go on in its middle.
+        # If the interpreter ends later in the same cell, it is not restored to a state in the middle of that cell.
         processes = "len([p for p in os.listdir('/proc') if p.isdigit()])"
         before = self.value(processes)
         self.run_code("with transaction(): x.append(9)\nos._exit(1)", "exit", "restored")
         self.assertEqual(self.value("x"), ["state", 0, 1, 2])
-        # After a pause there is a copy of the newest cell. The one that it replaced may not have ended yet.
+        # After a pause a copy of the newest cell exists. The copy that it replaced may not have ended yet.
         self.assertTrue(harness.wait_until(lambda: self.value(processes) <= before + 1), (before, self.value(processes)))
 
     @once
     def test_deaths_in_a_block(self):
-        """The cell ends as it does without a block, and files stay."""
+        """If the interpreter ends in a block, the cell ends as it does without a block, and files stay."""
         deaths = {"os._exit(3)": "exit", "import ctypes; ctypes.string_at(0)": "killed", "import itertools; sum(itertools.repeat(1))": "timeout"}
         if harness.BOUNDED:
             deaths["hog = []\n    while True: hog.append(bytearray(8 << 20))"] = "oom"
@@ -79,7 +79,7 @@ class Blocks(rawmcp.ServerCase):
             cell = self.run_code(f"with transaction():\n    x.append(1); write('a', 'changed')\n    {code}", status, "restored", session=status, **more)
             self.assertNotIn("transaction()", cell["notice"])
             self.assertEqual(self.value("x, read('a')", session=status), "(['state'], 'changed')")
-        # The first cell has no state to go back to.
+        # Before the first cell no state exists that could be restored.
         self.run_code("x = 1\nwith transaction():\n    import os; os._exit(3)", "exit", "lost", session="first")
 
     def test_a_timeout_that_is_an_exception(self):
@@ -92,7 +92,7 @@ class Blocks(rawmcp.ServerCase):
 
     @once
     def test_exceptions(self):
-        """Of the same type where that is possible, and else told as text."""
+        """The exception has the same type where that is possible, and otherwise its text is reported."""
         self.ok("class Mine(ValueError):\n    def __init__(self, a, b): super().__init__(a, b); self.more = [b]\nclass Open(Exception):\n    def __init__(self): self.file = open('/dev/null')")
         cases = {
             "raise ValueError('a', 2)": "('ValueError', ('a', 2))",
@@ -114,7 +114,7 @@ class Blocks(rawmcp.ServerCase):
 
     @once
     def test_many(self):
-        """They leak nothing, whether they fail or not."""
+        """Many blocks leak nothing, whether they fail or not."""
         self.begin()
         count = "[len([p for p in os.listdir('/proc') if p.isdigit()]), len(os.listdir('/proc/self/fd'))]"
         before = self.value(count)
@@ -130,7 +130,7 @@ class Blocks(rawmcp.ServerCase):
         """)
         self.assertEqual(cell["value"]["json"], 40)
         self.assertIn("20 blocks were taken back; the last one: rolled back", cell["notice"])
-        # After a pause there is a copy of the newest cell. The one that it replaced may not have ended yet.
+        # After a pause a copy of the newest cell exists. The copy that it replaced may not have ended yet.
         self.assertTrue(harness.wait_until(lambda: self.value(count)[0] <= before[0] + 1), (before, self.value(count)))
         self.assertEqual(self.value(count)[1], before[1])
 
@@ -181,7 +181,7 @@ class Blocks(rawmcp.ServerCase):
         self.assertNotIn("sent", self.run_code("with transaction(): pass"))
 
     def test_a_call_of_another_task(self):
-        """It began before the block, and has no answer when that is taken back."""
+        """The call began before the block, and has no answer when the block is rolled back."""
         self.begin()
         cell = self.run_code("""
             import asyncio
@@ -197,7 +197,7 @@ class Blocks(rawmcp.ServerCase):
 
     @once
     def test_refusals(self):
-        """Before the block runs, with the reason."""
+        """The block is refused before it runs, with the reason."""
         tell = "\ntry:\n    with transaction(): x.append(1)\nexcept TransactionError as e: why = str(e)\n"
         self.begin()
         cases = {
@@ -220,7 +220,7 @@ class Blocks(rawmcp.ServerCase):
         self.assertIn("([], 'the block was not run: the profile keeps no copies", cell["value"]["repr"])
 
     def test_a_copy_that_code_has_ended(self):
-        """What the block did stays, and the error says so; nothing is lost."""
+        """The effects of the block stay, and the error reports it; nothing is lost."""
         self.begin()
         cell = self.run_code("""
             import signal
@@ -262,17 +262,17 @@ class Blocks(rawmcp.ServerCase):
         self.assertEqual(self.value("x", restore="two"), ["state", 2])
 
     def test_a_block_that_is_left_open(self):
-        """It ends with its cell."""
+        """An open block ends with its cell."""
         self.begin()
         self.run_code("def f():\n    with transaction():\n        x.append(1)\n        yield 1\n        1 / 0\ng = f()\nnext(g)", checkpoint="open")
         cell = self.run_code("next(g)", "error")
         self.assertEqual(cell["error"]["type"], "ZeroDivisionError")
         self.assertEqual(self.value("x"), ["state", 1])
         self.assertEqual(self.value("with transaction(): x.append(2)\nx"), ["state", 1, 2])
-        self.assertNotIn("process", self.run_code("x", state="restored", restore="open")["notice"])  # its copy is none of the code's
+        self.assertNotIn("process", self.run_code("x", state="restored", restore="open")["notice"])  # the notice does not count Cloister's copy
 
     def test_processes_and_threads_of_a_block(self):
-        """They end with it; a child that a block forked takes nothing back."""
+        """They end with the block. If a child that a block forked fails, nothing is rolled back."""
         self.begin()
         cell = self.run_code("""
             import threading, time

@@ -1,4 +1,4 @@
-"""Branches: a session that begins with the variables and files of another one, in a sandbox of its own."""
+"""Branches: a session that begins with the variables and files of another session, in a new sandbox."""
 
 import os
 import time
@@ -10,7 +10,7 @@ import rawmcp
 
 MB = 1 << 20
 
-# The object that runs cells, which code in a sandbox can reach: what it sends for a branch is as hostile as any code.
+# The object that runs cells. Code in a sandbox can reach it, so data that it sends for a branch can be hostile.
 FIND = (
     "import sys\nframe = sys._getframe()\n"
     "while type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back\n"
@@ -52,7 +52,7 @@ class BranchCase(rawmcp.ServerCase):
         return self.cell(code, session=to or self.session + "-b", **{"from": origin or self.session}, **arguments)
 
     def branched(self, code, **arguments):
-        """The value of the first cell of a branch, which must be one."""
+        """Returns the value of the first cell of a branch; the session must be a branch."""
         cell = self.branch(code, **arguments)
         self.assertEqual((cell["status"], cell["state"]), ("ok", "kept"), cell)
         self.assertIn("branched from session", cell["notice"])
@@ -88,7 +88,7 @@ class Branches(BranchCase):
         before = [["first"], 1, [[1]], 1, "456", "/workspace/a", "b", 0o27, 0.6229016948897019, "b", "0o40711", 1000, 5 * MB, 0, "woken", True]
         got = self.branched(code.replace("memory.execute('select a from t').fetchall()", "[list(r) for r in memory.execute('select a from t')]"))
         self.assertEqual(got, before)
-        # What the branch has done is not seen in the other one, which does the same from the same state.
+        # Changes in the branch do not appear in the other session, which does the same from the same state.
         self.assertEqual(self.value(code.replace("memory.execute('select a from t').fetchall()", "[list(r) for r in memory.execute('select a from t')]")), before)
         there = self.session + "-b"
         self.ok("x.append('branch'); disk.commit(); open('/workspace/new', 'w').write('b'); os.unlink('b/data')", session=there)
@@ -98,7 +98,7 @@ class Branches(BranchCase):
         self.assertEqual(self.value(look), [["first", "trunk"], 0, False, True])
         inode = "os.stat('b').st_ino"
         self.assertEqual(self.value(inode, session=there), self.value(inode))
-        # Of the file in /tmp it has the object only.
+        # The branch has the file object, but not the file in /tmp.
         self.assertEqual(self.value("try: local.write('x'); local.flush(); r = 'written'\nexcept OSError as e: r = e.errno\nr", session=there), 9)
 
     def test_the_notice_and_what_is_gone(self):
@@ -115,7 +115,7 @@ class Branches(BranchCase):
         self.assertNotIn("notice", self.ok("1", session=self.session + "-b"))
 
     def test_ids_of_the_thread(self):
-        """What libc and CPython know of the process is that of the new one."""
+        """The ids that libc and CPython keep are those of the new process."""
         self.ok("import threading, os, signal, time, ctypes, sys\nlock = threading.RLock()\nhits = []\nsignal.signal(signal.SIGUSR1, lambda *_: hits.append(1))\nNone")
         code = (
             "libc = ctypes.CDLL(None)\nos.kill(os.getpid(), signal.SIGUSR1)\nsignal.raise_signal(signal.SIGUSR1)\nsignal.pthread_kill(threading.get_ident(), signal.SIGUSR1)\n"
@@ -147,7 +147,7 @@ class Branches(BranchCase):
         self.assertFalse(self.written("b.txt"))
 
     def test_it_is_held_as_any_sandbox(self):
-        """The same as a new session of the same profile, and not the other one's namespaces."""
+        """Its limits are those of a new session of the same profile, and its namespaces are not those of the other session."""
         self.ok(POSTURE + "\nown = look()\nNone")
         self.ok(POSTURE + "\nNone", session="fresh")
         fresh = self.value("look()", session="fresh")
@@ -156,7 +156,7 @@ class Branches(BranchCase):
         names = "{n: os.readlink('/proc/self/ns/' + n) for n in ('mnt', 'pid', 'net', 'ipc', 'uts', 'user', 'cgroup')}"
         here, there = self.value(names), self.value(names, session=self.session + "-b")
         self.assertEqual([n for n in here if here[n] == there[n] and n != "cgroup"], [])
-        # Signals and memory of the one do not reach the other.
+        # Signals and memory of one session do not reach the other.
         self.ok("import os, signal\nfor p in range(3, 300):\n    try: os.kill(p, 9)\n    except OSError: pass\nNone", session=self.session + "-b")
         self.assertEqual(self.cell("block = bytearray(1 << 30)", session=self.session + "-b")["status"] in ("oom", "error"), True)
         self.assertEqual(self.ok("1")["state"], "kept")
@@ -168,7 +168,7 @@ class Branches(BranchCase):
         self.ok(f"block = bytearray(b'x') * ({size} << 20)\nblock[7] = 8\nNone")
         self.assertEqual(self.branched("[len(block), block[7], block[-1], block.count(b'x')]"), [size * MB, 8, 120, size * MB - 1])
 
-    # ---- what is refused ----
+    # ---- refusals ----
 
     def test_refusals(self):
         refused = lambda why, **arguments: self.refused(why, "SandboxError", **arguments)
@@ -203,7 +203,7 @@ class Branches(BranchCase):
         self.ok("1", profile="large")
         self.ok("import os, time\nchildren = []\ntry:\n    while True:\n        p = os.fork()\n        if p == 0: time.sleep(1000)\n        children.append(p)\nexcept OSError: pass\nNone")
         for _ in range(3):
-            self.refused("limits.pids allows no more processes")  # and leaves the name free at once
+            self.refused("limits.pids allows no more processes")  # and the name can be used again at once
         self.ok("import signal\nfor p in children: os.kill(p, 9); os.waitpid(p, 0)")
         self.assertGreater(self.branched("len(children)"), 10)
 
@@ -230,7 +230,7 @@ class Branches(BranchCase):
             self.assertEqual(self.ok("1", session=session + "-b")["state"], "new")
 
     def test_headers_that_lie(self):
-        """A true dump with one field changed: the new worker refuses it, or ends; nobody else is concerned."""
+        """A valid dump with one field changed: the new worker refuses it, or ends; no other session is affected."""
         lie = (
             "import os, threading, struct\nwrite = module.archive.write\n"
             "def through(fd, change):\n    write(fd)\n    r, w = os.pipe()\n    out = os.dup(fd)\n    os.dup2(w, fd)\n    os.close(w)\n    pid = os.fork()\n"
@@ -261,7 +261,7 @@ class Branches(BranchCase):
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_memory_that_changes_meanwhile(self):
-        """A thread and a process go on while the fork writes what it has."""
+        """A thread and a process continue while the fork writes its memory."""
         self.ok(
             "import threading, os\npair = [0, 0]\nlock = threading.Lock()\ndef count():\n    while True:\n        with lock:\n            pair[0] += 1\n            pair[1] += 1\n"
             "thread = threading.Thread(target=count, daemon=True); thread.start()\nblock = bytearray(20 << 20)\n"
@@ -289,7 +289,7 @@ class Branches(BranchCase):
 
 
 class Template(BranchCase):
-    """Other sessions would have no branches after it. A sandbox of the pool would be of the old template."""
+    """A class of its own, as other sessions cannot be branched after this test. The pool would hold sandboxes of the old template."""
 
     CONFIG = {"pool": 0}
 
@@ -308,7 +308,7 @@ class Template(BranchCase):
 
     @staticmethod
     def is_template_of(pid):
-        """One pid namespace below this one, and Python."""
+        """Returns whether this process is one pid namespace below ours, and runs Python."""
         try:
             with open(f"/proc/{pid}/status", encoding="ascii") as f, open("/proc/self/status", encoding="ascii") as own, open(f"/proc/{pid}/maps", encoding="ascii") as maps:
                 depth, own_depth = (next(line for line in file if line.startswith("NSpid:")).count("\t") for file in (f, own))

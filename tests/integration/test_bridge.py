@@ -1,4 +1,4 @@
-"""The bridge: tools called from code, through the hub, to servers of every temper."""
+"""The bridge: tools called from code, through the hub, to well-behaved and misbehaving servers."""
 
 import json
 import os
@@ -11,7 +11,7 @@ FAULTY = os.path.join(harness.HERE, "servers", "faulty.py")
 
 
 class Bridge(rawmcp.ServerCase):
-    """One well-behaved server, reached in every way there is."""
+    """One well-behaved server, called in every supported way."""
 
     SERVERS = {"fix-ture": harness.fixture()}
 
@@ -102,7 +102,7 @@ class Bridge(rawmcp.ServerCase):
         self.assertEqual(self.value(code), [-32000, {"why": "test"}])
 
     def error_of(self, call):
-        """(type, message, is it a ToolError) of what a call raises."""
+        """Returns (type, message, whether it is a ToolError) of the exception that a call raises."""
         code = f"try:\n    await {call}\n    r = None\nexcept Exception as e:\n    r = [type(e).__name__, str(e), isinstance(e, ToolError)]\n[r]"
         return self.value(code)[0]
 
@@ -161,14 +161,14 @@ class Bridge(rawmcp.ServerCase):
         listed = next(s for s in harness.message_of(done.stdout)[0]["sessions"] if s["name"] == self.session)
         self.assertEqual([r["cell"] for r in listed["receipts"]], [2, 1])
         self.assertEqual((listed["receipts"][1]["tool_calls_total"], listed["receipts"][1]["sent_bytes"]), (2, receipt["sent_bytes"]))
-        # Gone with the session, but for that of the call that ended it.
+        # The receipts end with the session, except the receipt of the call that ended it.
         self.assertEqual(self.call("import os; os._exit(3)", reset=True)["structuredContent"]["status"], "exit")
         self.assertEqual(self.receipt(3)["status"], "exit")
         with self.assertRaises(rawmcp.RpcError):
             self.receipt(1)
 
     def test_a_receipt_is_not_the_word_of_the_code(self):
-        """A worker that answers in Cloister's place, with figures of its own."""
+        """A worker that sends its own answer, with forged figures, instead of Cloister's."""
         channel = "channel = max(int(n) for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n) and os.readlink('/proc/self/fd/' + n)[:6] == 'socket')\n"
         forged = "{'status': 'ok', 'cpu_us': 0, 'cpu_ms': 0, 'tool_calls': [], 'tool_calls_total': 0, 'peak_memory_bytes': 1, 'sent_bytes': 0, 'duration_us': 1, 'receipt': {'cell': 7, 'sent_bytes': 1}}"
         cell = self.ok("import json, os, struct, time\n_ = await tools['add'](a=1, b=2)\nblock = bytearray(30 << 20); began = time.process_time()\n"
@@ -291,7 +291,7 @@ class Catalogue(rawmcp.ServerCase):
             found, ms = self.value(code % query, session=f"fresh-{n}")
             self.assertEqual((found[0]["name"], found[0]["server"], len(found)), (name, "big", 10))
             took.append(ms)
-        # CPU time: none of them decodes the catalogue, which takes longer than this on any machine.
+        # CPU time: no session decodes the catalogue, which takes longer than this on any machine.
         self.assertLess(min(took), 10)
 
     def test_search_finds_both_servers(self):
@@ -320,7 +320,7 @@ class Catalogue(rawmcp.ServerCase):
         self.assertIn({"type": "object", "additionalProperties": True}, [t["inputSchema"] for t in json.loads(parts)["tools"]])
 
 
-# Speaks on the channel itself, in a cell without await: nobody else reads it then.
+# Writes to the channel itself, in a cell without await, so that no other code reads from it then.
 OWN_CHANNEL = """
 import array, fcntl, json, mmap, os, socket, struct
 fd = max(int(n) for n in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + n)
@@ -398,7 +398,7 @@ r"""
         self.assertEqual((after, again), (3, 3000000))
 
     def test_what_code_can_take_from_its_channel(self):
-        """Its own results only, which it cannot change or let grow; and it cannot keep more than so many of them."""
+        """Code can take only its own results, cannot change or enlarge them, and cannot keep more than a fixed number."""
         code = OWN_CHANNEL + """
 def attempt(f, *args):
     try:
@@ -499,7 +499,7 @@ len(g["entities"])"""
 
 
 class NoTools(harness.Case):
-    """No server at all."""
+    """A config without any server."""
 
     def test_tools_without_servers(self):
         with rawmcp.RawServer("--config", self.config()) as server:

@@ -1,4 +1,4 @@
-"""Cells: what run_python does with code, good and bad."""
+"""Cells: how run_python handles code, good and bad."""
 
 import os
 import time
@@ -212,7 +212,7 @@ print("parent")"""
         self.assertEqual(self.value("1"), 1)
 
     def test_forked_child_that_runs_on_does_not_answer(self):
-        # The child leaves the cell's code by its end, as the parent does: only one may answer.
+        # The child leaves the cell's code at its end, as the parent does: only the parent may answer.
         self.ok("import os\npid = os.fork()")
         self.assertEqual(self.value("40 + 2"), 42)
         self.assertEqual(self.value("40 + 3"), 43)
@@ -236,12 +236,12 @@ print("parent")"""
 
 
 class BadInput(rawmcp.ServerCase):
-    """The list of inputs that must do no harm."""
+    """Inputs that must do no harm."""
 
     CONFIG = {"limits": {"memory": "512M"}}
 
     def lost_then_new(self, result, status):
-        """The state is lost, the next call says new and names the loss, the server lives."""
+        """The state is lost, the next call reports a new state and the loss, and the server keeps running."""
         cell = result["structuredContent"]
         self.assertTrue(result["isError"])
         self.assertEqual((cell["status"], cell["state"]), (status, "lost"), cell)
@@ -304,7 +304,7 @@ class BadInput(rawmcp.ServerCase):
         self.assertEqual(self.value("1"), 1)
 
     def test_code_with_a_lone_surrogate(self):
-        # No JSON text that can be UTF-8: refused as such, without an id.
+        # This JSON text cannot be UTF-8: it is refused with that reason and without an id.
         waiting = self.server.expect(None)
         self.server.send_bytes(b'{"jsonrpc":"2.0","id":"surrogate","method":"tools/call","params":{"name":"run_python",'
                                b'"arguments":{"code":"x = \'\\ud800\'","session":"s"}}}\n')
@@ -347,8 +347,8 @@ class BadInput(rawmcp.ServerCase):
         self.assertEqual(self.value("x"), "kept")
 
     def test_interrupt_just_before_a_system_call(self):
-        """Python does not see a signal that comes between its last look and a system call. Here it ends the call of C before, and
-        no instruction of Python is in between."""
+        """Python does not handle a signal that arrives between its last check and a system call. Here the signal ends the C function
+        before that system call, and no Python instruction runs in between."""
         self.ok("import ctypes, functools, time\nlibc = ctypes.CDLL(None)\nx = 'kept'")
         cell = self.cell("list(map(functools.partial.__call__, [functools.partial(libc.usleep, 60_000_000), "
                          "functools.partial(time.sleep, 60)]))", timeout=1)
@@ -393,7 +393,7 @@ class BadInput(rawmcp.ServerCase):
         cell = result["structuredContent"]
         if cell["status"] == "oom":
             self.lost_then_new(result, "oom")
-        else:  # bounded by rlimits: the interpreter sees it
+        else:  # bounded by rlimits: the interpreter raises the error
             self.assertEqual((cell["status"], cell["error"]["type"], cell["state"]), ("error", "MemoryError", "new"))
             self.assertEqual(self.value("1"), 1)
 
@@ -414,7 +414,7 @@ class BadInput(rawmcp.ServerCase):
         self.assertLess(self.memory_of_server(), (300 << 20) * harness.SANITIZED)
 
     def memory_of_server(self):
-        """The highest resident set of any process of ours but the sandboxes' own."""
+        """Returns the highest resident set of any of our processes except those of sandboxes."""
         highest = 0
         for pid, name in harness.descendants(self.server.process.pid).items():
             if name.startswith("cloister") or pid == self.server.process.pid:

@@ -1,4 +1,4 @@
-"""Branches of a checkpoint: the process that sleeps for it writes itself, and its session goes on."""
+"""Branches of a checkpoint: the stopped process of the checkpoint writes its own memory, and its session continues."""
 
 import time
 import unittest
@@ -24,7 +24,7 @@ class Case(BranchCase):
         return cell["value"].get("json", cell["value"]["repr"]) if "value" in cell else None
 
     def pid_of_copy(self):
-        """The process of the only checkpoint, which is also the newest copy."""
+        """Returns the process of the only checkpoint, which is also the newest copy."""
         found = self.value("others()")
         self.assertEqual(len(found), 1)
         return found[0]
@@ -39,7 +39,7 @@ class CheckpointBranches(Case):
         self.assertEqual((cell["status"], cell["state"]), ("ok", "kept"), cell)
         self.assertEqual(cell["value"]["json"], [["first"], 0.6229016948897019, "now"])
         self.assertIn(f'branched from checkpoint "first" of session "{self.session}"; files are those of now: f changed', cell["notice"])
-        # Twice, and the other one; the session has its variables, its checkpoints and its copy.
+        # Branches the first checkpoint again, then the second one; the session keeps its variables, its checkpoints and its copy.
         self.assertEqual(self.branched("x.append('c')\nx", origin=self.of("first"), to="c"), ["first", "c"])
         self.assertEqual(self.branched("x", origin=self.of("second"), to="d"), ["first", "second"])
         self.assertEqual(self.value("x"), ["first", "second", "now"])
@@ -50,7 +50,7 @@ class CheckpointBranches(Case):
         self.assertEqual([self.value("x", session=s) for s in (self.session + "-b", "c", "d")], [["first"], ["first", "c"], ["first", "second"]])
 
     def test_after_the_session_went_back_elsewhere(self):
-        """Copies that were not chosen are stopped while the session goes back, and answer again after it."""
+        """Copies that were not restored are stopped while the session is restored, and answer again after it."""
         self.make("a", "import os\nx = ['a']")
         self.make("b", "x.append('b')")
         for n, (code, state, arguments) in enumerate((("os._exit(1)", "restored", {}), ("1 / 0", "rolled_back", {"on_error": "rollback"}), ("1", "restored", {"restore": "b"}))):
@@ -78,7 +78,7 @@ class CheckpointBranches(Case):
         )
         self.assertEqual(cell["value"]["json"], [1, 0, "45", "/workspace/a", "then", 0o27, 1, "woken", [23], True, [False, False], -9, 2, 1], cell)
         self.assertIn("not in it: 2 threads, 1 process and 2 open descriptors; files are those of now", cell["notice"])
-        # Not the offset that both share, and not the session's threads.
+        # Neither the file offset that both share nor the session's threads have changed.
         self.assertEqual(self.value("[data.read().decode(), [t.is_alive() for t in threads], os.getcwd(), pair[0].send(b'x')]"), ["789", [True, True], "/", 1])
 
     def test_while_the_session_is_busy(self):
@@ -94,7 +94,7 @@ class CheckpointBranches(Case):
     def test_it_is_held_as_any_sandbox(self):
         self.make("a", POSTURE + "\nown = look()\nNone")
         self.ok(POSTURE + "\nNone", session="fresh")
-        code = "{**look(), 'processes': None}"  # one has a copy by now
+        code = "{**look(), 'processes': None}"  # one of the two has a copy by now
         self.assertEqual(self.branched(code, origin=self.of("a")), self.value(code, session="fresh"))
         self.assertEqual(self.branched("mcp_demo.add.sync(a=5, b=6)", origin=self.of("a"), to="tools"), {"sum": 11})
 
@@ -125,7 +125,7 @@ class CheckpointBranches(Case):
         self.ok("for p in children: os.kill(p, 9); os.waitpid(p, 0)")
         self.assertEqual(self.branched("x", origin=self.of("a")), 1)
 
-    # ---- code that is against it ----
+    # ---- hostile code ----
 
     def test_code_that_kills_the_checkpoint(self):
         self.make("a", OTHERS + "x = 1")
@@ -136,7 +136,7 @@ class CheckpointBranches(Case):
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_signals_run_no_code_of_the_writer(self):
-        """Handlers and finalizers of the code: the writer is a fork that they know nothing of."""
+        """Handlers and finalizers of the code: the writer is a fork of which they are not notified."""
         self.make(
             "a",
             OTHERS + "import threading\nx = 1\nclass Last:\n    def __del__(self): open('/workspace/ran%d' % os.getpid(), 'w')\nlast = Last(); cycle = [Last()]; cycle.append(cycle); del cycle\n"
@@ -154,7 +154,7 @@ class CheckpointBranches(Case):
         self.assertEqual(self.value("x", restore="a"), 1)
 
     def test_code_that_answers_at_the_door(self):
-        """Code may keep the door for itself: then it is the writer, and as trusted as any dump."""
+        """Code may keep the writer socket: then the code is the writer, and is trusted no more than any dump."""
         self.ok(FIND + "import socket, os, threading, array\ncopies = ours._copies\nkept = []\ngive = copies.give_writer\ndef take(number, fd):\n    kept.append(socket.socket(fileno=os.dup(fd)))\n    give(number, fd)\nours._channel.on_writer = take\nNone")
         self.make("a", "x = 1")
         self.ok(
@@ -164,7 +164,7 @@ class CheckpointBranches(Case):
         )
         cell = self.branch("1", origin=self.of("a"))
         self.assertEqual((cell["status"], cell["error"]["type"]), ("error", "BranchError"), cell)
-        # What it sends to the broker arrives nowhere.
+        # Nothing that it sends reaches the broker.
         self.assertEqual(self.value("try: n = kept[0].send(b'x' * 1000)\nexcept OSError as e: n = type(e).__name__\nn"), "BrokenPipeError")
         self.ok("for p in pid: os.kill(p, 18)\nx = 2")
         self.assertEqual(self.value("x"), 2)
@@ -176,7 +176,7 @@ class CheckpointBranches(Case):
         self.assertEqual([w.result()["structuredContent"]["value"]["json"] for w in waiting], [5 * MB] * 8)
 
     def test_a_restore_meanwhile(self):
-        """The writer ends, or has ended: the session goes back in any case."""
+        """The writer ends, or has ended: the session is restored in both cases."""
         self.make("a", OTHERS + "x = 1\nblock = bytearray(b'x') * (60 << 20)", profile="large")
         for n in range(4 if harness.WHOLE else 2):
             self.ok(f"x = {n + 10}")
@@ -208,7 +208,7 @@ class CheckpointBranches(Case):
         self.ok(f"os.kill({pid}, signal.SIGSTOP)")
         self.refused("it took longer than 30 s", origin=self.of("a"))
         self.assertEqual(self.value("x"), 1)
-        # A request that nobody waits for any more disturbs nothing.
+        # A request whose caller no longer waits disturbs nothing.
         self.ok(f"os.kill({pid}, signal.SIGCONT)")
         self.refused("its process does not answer: a restore makes another one", origin=self.of("a"), to="asleep")
         self.assertEqual(self.value("x", restore="a"), 1)
@@ -224,7 +224,7 @@ class CheckpointBranches(Case):
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_stops_and_goes(self):
-        """Code stops and continues all others at random: a branch comes or not, and the session lives."""
+        """Code stops and continues all other processes at random: a branch succeeds or fails, and the session keeps running."""
         self.make("a", OTHERS + "x = 1\nblock = bytearray(b'x') * (30 << 20)", profile="large")
         self.ok("import random\nif os.fork() == 0:\n    while True:\n        for p in others():\n            try: os.kill(p, random.choice((18, 18, 19)))\n            except OSError: pass\nNone")
         for n in range(5):

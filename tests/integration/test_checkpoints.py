@@ -1,4 +1,4 @@
-"""Checkpoints, restores and undo(): what the variables are afterwards, and what is refused."""
+"""Checkpoints, restores and undo(): the variables afterwards, and the refusals."""
 
 import os
 import unittest
@@ -15,7 +15,7 @@ class Checkpoints(rawmcp.ServerCase):
     CONFIG = {"limits": {"memory": "256M", "pids": 64}, "profiles": {"two": {"state": {"checkpoints": 2}, "agent": True}, "none": {"state": {"checkpoints": 0}, "agent": True}}}
 
     def sessions(self, *args):
-        """(exit status, standard output, standard error)"""
+        """Returns (exit status, standard output, standard error)."""
         done = self.run_cloister("sessions", *args, "--server", str(self.server.process.pid), cwd=self.class_dir)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -48,7 +48,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.make("b", "x.append('b')\nopen('/workspace/f', 'w').write('b')")
         self.make("c", "x.append('c')")
         self.assertEqual(self.names(), {"a": 1, "b": 2, "c": 3})
-        # To the first, another way from there, and back to the others; each twice.
+        # Restores the first checkpoint, takes another way from there, and restores the others; each twice.
         for _ in range(2):
             cell = self.ok("x.append('d')\nx, random.random()", restore="a")
             self.assertEqual(cell["value"]["repr"], "(['a', 'd'], 0.32383276483316237)")
@@ -58,7 +58,7 @@ class Checkpoints(rawmcp.ServerCase):
             self.assertEqual(self.value("x", restore="c"), ["a", "b", "c"])
             self.assertEqual(self.value("x", restore="b"), ["a", "b"])
         self.assertEqual(self.names(), {"a": 1, "b": 2, "c": 3})
-        # A restore alone, and a name that another state takes.
+        # A restore without code, and a name that is given to another state.
         cell = self.server.call(None, session=self.session, restore="c")["structuredContent"]
         self.assertEqual((cell["status"], cell["state"]), ("ok", "restored"), cell)
         self.make("b", "x.append('e')")
@@ -81,7 +81,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.assertEqual((cell["stdout"], cell["state"]), ("before\n", "restored"), cell)
         self.assertIn("undo(): restored to the end of cell 1: its variables; files stay: g changed", cell["notice"])
         self.assertEqual(self.value("x"), [1])
-        # In a task, and in a thread while the cell waits for it.
+        # Called in a task, and in a thread for which the cell waits.
         self.kept("import threading, asyncio\nasync def later(): undo()\nNone")
         self.assertEqual(self.ok("x.append(4)\nawait later()")["state"], "restored")
         self.assertTrue(harness.wait_until(lambda: "copy_of_cell" in self.listed()))
@@ -146,7 +146,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.make("b", "for i in range(0, len(one), 4096): one[i] = 98\nNone")
         cell = self.ok("two = bytearray(b'a') * (60 << 20)\nNone", checkpoint="c")
         self.assertIn('checkpoint "c" was not made: no copy of the state is kept: all copies together are larger than limits.memory', cell["notice"])
-        # What it replaces does not count; and a cell has all of limits.memory for itself.
+        # A checkpoint that is replaced does not count, and a cell can use all of limits.memory.
         self.make("a", "two = None\nfor i in range(0, len(one), 4096): one[i] = 99\nNone")
         self.ok("three = bytearray(b'a') * (120 << 20)\nthree = None")
         self.assertEqual(self.value("chr(one[0])", restore="b"), "b")
@@ -194,7 +194,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.assertEqual(self.value("x", restore="a"), 1)
 
     def test_processes_that_fork_on_and_wake_each_other(self):
-        """While init ends what is no copy: each continues all the others, stops copies, and forks."""
+        """Runs while init ends processes that are not copies: each continues all the others, stops copies, and forks."""
         self.make("a", "x = 1")
         self.make("b", "x = 2")
         copies = self.value(FIND)
@@ -210,7 +210,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.assertEqual(self.value("x", restore="b"), 2)
 
     def test_a_checkpoint_that_is_no_copy(self):
-        """A stopped orphan that the worker names: a restore of it goes back to another copy, as it ends when it is to wake."""
+        """The worker names a stopped orphan as a copy. The orphan ends when it is woken, so a restore of it falls back to another copy."""
         lie = (
             FIND + "\nimport sys\nframe = sys._getframe()\nwhile type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back\n"
             "copies = frame.f_locals['self']._copies\nanswer = copies._answer\n"
@@ -231,7 +231,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.make("b", "x = 1")
 
         def copies():
-            """Processes of the session's pid namespace, by the monitor's children."""
+            """Returns the processes of the session's pid namespace, found among the monitor's children."""
             return [pid for pid in harness.descendants(self.server.process.pid) if self.namespace(pid) == mine]
 
         mine = self.namespace_of_session()
