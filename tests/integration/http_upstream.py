@@ -210,8 +210,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_renamed(self):
         """Speaks 2026-07-28. The argument that it requires as a header, "region", is renamed to "zone" after the first list.
-        It refuses a call without this header, except as the call's value says: "always" (refuses every call), "stream" (refuses in an
-        event, so that the call may have run), "late" (refuses with status 500)."""
+        It refuses a call without this header, except as the call's value says: "always" (refuses every call), "stream" (refuses in
+        an event, so that the call may have run), "late" (refuses with status 500)."""
         m = self.message
         if m.get("method") not in ("tools/list", "tools/call"):
             self.do_modern()

@@ -269,7 +269,7 @@ class Blocks(rawmcp.ServerCase):
         self.assertEqual(cell["error"]["type"], "ZeroDivisionError")
         self.assertEqual(self.value("x"), ["state", 1])
         self.assertEqual(self.value("with transaction(): x.append(2)\nx"), ["state", 1, 2])
-        self.assertNotIn("process", self.run_code("x", state="restored", restore="open")["notice"])  # the notice does not count Cloister's copy
+        self.assertNotIn("process", self.run_code("x", state="restored", restore="open")["notice"])  # not Cloister's copy
 
     def test_processes_and_threads_of_a_block(self):
         """They end with the block. If a child that a block forked fails, nothing is rolled back."""

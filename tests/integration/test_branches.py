@@ -289,7 +289,7 @@ class Branches(BranchCase):
 
 
 class Template(BranchCase):
-    """A class of its own, as other sessions cannot be branched after this test. The pool would hold sandboxes of the old template."""
+    """A separate class: after this test other sessions cannot be branched. The pool would hold sandboxes of the old template."""
 
     CONFIG = {"pool": 0}
 

@@ -347,7 +347,7 @@ class BadInput(rawmcp.ServerCase):
         self.assertEqual(self.value("x"), "kept")
 
     def test_interrupt_just_before_a_system_call(self):
-        """Python does not handle a signal that arrives between its last check and a system call. Here the signal ends the C function
+        """Python does not handle a signal that arrives between its last check and a system call. Here the signal ends the C call
         before that system call, and no Python instruction runs in between."""
         self.ok("import ctypes, functools, time\nlibc = ctypes.CDLL(None)\nx = 'kept'")
         cell = self.cell("list(map(functools.partial.__call__, [functools.partial(libc.usleep, 60_000_000), "

@@ -210,7 +210,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.assertEqual(self.value("x", restore="b"), 2)
 
     def test_a_checkpoint_that_is_no_copy(self):
-        """The worker names a stopped orphan as a copy. The orphan ends when it is woken, so a restore of it falls back to another copy."""
+        """The worker names a stopped orphan as a copy. The orphan ends when it is woken, so a restore uses another copy."""
         lie = (
             FIND + "\nimport sys\nframe = sys._getframe()\nwhile type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back\n"
             "copies = frame.f_locals['self']._copies\nanswer = copies._answer\n"

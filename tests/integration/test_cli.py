@@ -148,7 +148,7 @@ class Run(harness.Case):
 
 
 class Help(harness.Case):
-    """--help, --version, and what is said of mistakes."""
+    """--help, --version, and the messages for mistakes."""
 
     def test_version(self):
         done = self.run_cloister("--version")
@@ -172,7 +172,7 @@ class Help(harness.Case):
                 self.assertTrue(done.stderr)
 
     def test_many_configs(self):
-        """Sixteen can be named; the seventeenth is refused in one line, by every command that takes configs."""
+        """Sixteen configs can be named; the seventeenth is refused in one line, by every command that takes configs."""
         config = ["--config", self.config()]
         for command in (["run", "-c", "1"], ["tools"], ["doctor"], ["config", "show"]):
             with self.subTest(command):

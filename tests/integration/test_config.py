@@ -1,4 +1,4 @@
-"""`cloister config`: which files are read, all that is wrong in them, what they come to."""
+"""`cloister config`: the files that are read, all errors in them, and the resulting settings."""
 
 import glob
 import importlib.util
@@ -36,7 +36,7 @@ CORPUS = os.path.join(harness.SOURCE, "tests/fuzz/corpus/config")
 
 
 class Schema(Config):
-    # What a schema cannot express: a name that must exist, two keys that limit each other, the grammar of URI templates.
+    # Rules that a schema cannot express: a name that must exist, two keys that limit each other, the grammar of URI templates.
     PASS = {"profile-missing.json", "above-maximum.json", "mount-inside.json", "publish-template.json", "deep.json"}
 
     def test_it_agrees_with_check_on_each_file(self):
@@ -155,7 +155,7 @@ class Look(Config):
         self.assertEqual(json.loads(self.out("show", "--config", again)), json.loads(shown))
 
     def test_show_keeps_every_key(self):
-        """all-keys.json has each key that the schema names; what is shown has them too, and shows itself."""
+        """all-keys.json has each key of the schema. `show` prints each of them, and prints the same for its own output."""
         with open(os.path.join(CORPUS, "accept/all-keys.json"), encoding="utf-8") as f:
             config = json.load(f)
         schema = json.loads(self.out("schema"))

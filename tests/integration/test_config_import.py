@@ -1,5 +1,5 @@
-"""`cloister config import`: each client's file as it really looks, secrets that stay where they are, a config that is
-added to without losing a byte."""
+"""`cloister config import`: each client's file in its real format, secrets that stay in their place, and a config that
+keeps every byte when servers are added."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Import(harness.Case):
         return json.loads(self.run_import("--json", *args))
 
     def servers(self):
-        """What was written, as Cloister reads it."""
+        """Returns the imported servers as Cloister reads them."""
         done = self.run_cloister("config", "check", "--json", env=self.env)
         self.assertEqual(json.loads(done.stdout)["errors"], 0, done.stdout)
         with open(self.target, encoding="utf-8") as f:
@@ -153,7 +153,7 @@ enabled = false
         if not os.path.exists("/usr/bin/python3"):
             self.assertIn("needs a python3 of version 3.11", self.run_import(good, status=1))
         else:
-            self.run_import(good)  # /usr/bin/python3 is asked, too
+            self.run_import(good)  # /usr/bin/python3 is in the prompt, too
 
     def test_gemini_qwen_and_opencode(self):
         self.put(".gemini/settings.json", {"theme": "x", "mcpServers": {"g": {
@@ -259,7 +259,7 @@ enabled = false
                 f.write(before)
             self.run_import(source)
             report = json.loads(self.run_cloister("config", "check", "--json", env=self.env).stdout)
-            # The commands are no programs of this machine.
+            # This machine has no programs with the names of these commands.
             others = [one for one in report["findings"] if "there is no program" not in one["message"]]
             self.assertEqual((report["errors"], others), (0, []), before)
             shown = json.loads(self.run_cloister("config", "show", env=self.env).stdout)

@@ -1,4 +1,4 @@
-"""A config that changes while Cloister serves: taken as a whole or not at all, and no session loses anything."""
+"""A config that changes while Cloister serves: applied as a whole or not at all, and no session loses anything."""
 
 import json
 import os
@@ -15,7 +15,7 @@ class Reload(harness.Case):
         os.mkdir(self.home)
 
     def save(self, path, servers, **rest):
-        """As editors and tools save: another file, renamed over it."""
+        """Saves as editors and tools do: writes another file and renames it over the config."""
         with open(path + "~", "w") as f:
             json.dump({"mcpServers": servers, **rest}, f)
         os.rename(path + "~", path)
@@ -58,7 +58,7 @@ class Reload(harness.Case):
         server.close()
 
     def test_the_first_network_needs_a_start(self):
-        """One line at the reload, and the agent's error; the other profiles go on."""
+        """The reload logs one line, and the client gets an error; the other profiles continue."""
         path = self.config()
         server = self.server("--config", path)
         self.assertEqual(self.value(server, "x = 1; x"), 1)
@@ -175,17 +175,17 @@ class Reload(harness.Case):
         self.assertEqual(self.value(server, "[t['server'] for t in _discover()]", session="other", profile="none"), [])
         self.assertEqual(self.value(server, "x"), 1)
         self.assertEqual(self.names(server), ["one"])
-        # Its limits change: the session that lives keeps its own, the next has the new ones.
+        # The limits change: the existing session keeps its own, the next session has the new limits.
         self.save(path, {"one": harness.fixture()}, profiles={"none": {"agent": True, "limits": {"pids": 30}}})
         self.reloaded(server, 2)
-        new = (f"new-{i}" for i in range(1000))  # the log may speak before the broker knows
+        new = (f"new-{i}" for i in range(1000))  # the log line may come before the broker has the new config
         servers = lambda: self.value(server, "sorted({t['server'] for t in _discover()})", session=next(new), profile="none")
         self.assertTrue(harness.wait_until(lambda: servers() == ["one"], step=0.2))
         self.assertEqual(self.value(server, "[t['server'] for t in _discover()]", session="other", profile="none"), [])
         server.close()
 
     def test_ownership_holds_at_each_reload(self):
-        """Root refuses a file of another user; an ordinary user reads any readable file."""
+        """Root refuses a file that another user owns; an ordinary user reads any readable file."""
         path = self.config({"one": harness.fixture()})
         server = self.server("--config", path)
         self.assertEqual(self.names(server), ["one"])

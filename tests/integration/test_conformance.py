@@ -1,7 +1,7 @@
-"""The official conformance suite and the inspector against Cloister as it is, without a config, and the suite against
-tests/conformance/fixtures.json, which publishes what the scenarios call by name.
+"""Runs the official conformance suite and the inspector against Cloister without a config, and the suite against
+tests/conformance/fixtures.json, which publishes the tools, prompts and resources that the scenarios call by name.
 
-They need Node.js 22 and are not among what quickstart fetches for every test: `./quickstart conformance` fetches and runs them.
+They need Node.js 22. Quickstart does not fetch them for every test: `./quickstart conformance` fetches and runs them.
 """
 
 import glob
@@ -23,7 +23,7 @@ NODE = os.path.join(MODULES, "node", "bin", "node")
 SUITE = os.path.join(MODULES, "@modelcontextprotocol", "conformance", "dist", "index.js")
 INSPECTOR = os.path.join(MODULES, ".bin", "mcp-inspector")
 
-# Scenarios that need nothing but a server. Those that are not named call tools, prompts or resources of the suite by name.
+# Scenarios that need only a server. The other scenarios call tools, prompts or resources of the suite by name.
 GENERIC = {
     "2025-11-25": {"server-initialize", "logging-set-level", "ping", "tools-list", "server-sse-multiple-streams", "resources-list",
                    "prompts-list", "dns-rebinding-protection", "server-session-lifecycle", "server-sse-polling"},
@@ -31,7 +31,7 @@ GENERIC = {
              "input-required-result-unsupported-methods", "input-required-result-validate-input", "http-header-validation",
              "http-custom-header-server-validation", "tasks-status-notifications"},
 }
-# Scenarios of which a part needs such fixtures: the checks that do. No tool changes the lists.
+# Scenarios of which a part needs such fixtures, with the checks that need them. No tool changes the lists.
 PARTLY = {
     "caching": set(),
     "server-stateless": {"sep-2575-server-rejects-undeclared-capability", "sep-2575-missing-capability-http-400",
@@ -44,7 +44,7 @@ PARTLY = {
 @unittest.skipUnless(os.path.exists(SUITE), f"the conformance suite is not in {PLACE}")
 class Suite(Serve):
     def run_suite(self, revision):
-        """{scenario: the ids of the checks that did not succeed}"""
+        """Returns {scenario: the ids of the checks that did not succeed}."""
         out = self.path("out")
         done = subprocess.run([NODE, SUITE, "server", "--url", f"http://localhost:{self.address[1]}/mcp", "--requirements", revision, "-o", out],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False, cwd=self.dir)
@@ -66,7 +66,7 @@ class Suite(Serve):
         for name, expected in PARTLY.items() if revision == MODERN else ():
             with self.subTest(name):
                 self.assertEqual(found[name], expected)
-        # What each message of the wire looks like is checked in all scenarios, whatever else fails.
+        # The format of each message is checked in all scenarios, even if other checks fail.
         self.assertEqual({name for name, bad in found.items() if "wire-schema-valid" in bad}, set())
 
     def test_2025_11_25(self):
@@ -78,7 +78,7 @@ class Suite(Serve):
 
 @unittest.skipUnless(os.path.exists(SUITE), f"the conformance suite is not in {PLACE}")
 class Fixtures(Suite):
-    """Each scenario, also those that are not scored, with no expected failure or warning."""
+    """Runs each scenario, also those that are not scored, and allows no failure or warning."""
 
     SCORED = {"2025-11-25": 30, MODERN: 37}
 
@@ -94,7 +94,7 @@ class Fixtures(Suite):
 
 @unittest.skipUnless(os.path.exists(INSPECTOR) and os.path.exists(SUITE), f"the inspector is not in {PLACE}")
 class Inspector(Serve):
-    """Its command line over both transports and in each of its modes; every message is valid."""
+    """Runs the inspector's command line over both transports and in each of its modes; every message must be valid."""
     CALLS = (("tools/list", "--strict"), ("tools/call", "--tool-name", "run_python", "--tool-args-json", '{"code":"print(6 * 7)"}'),
              ("resources/list",), ("resources/templates/list",))
 
@@ -147,7 +147,7 @@ class Inspector(Serve):
 
     def test_stdio(self):
         log = self.path("messages")
-        # The inspector passes on neither its environment nor options with its own names.
+        # The inspector does not pass on its environment, nor options with its own names.
         server = ["env", *(f"{k}={v}" for k, v in harness.environment().items()), sys.executable, os.path.join(harness.HERE, "recorder.py"), log,
                   harness.CLOISTER, "mcp", "--config", self.config()]
         script = self.write("server.sh", "exec " + shlex.join(server) + "\n")

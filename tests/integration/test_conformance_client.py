@@ -1,6 +1,6 @@
-"""The official conformance suite's scenarios of clients, with Cloister as the client (tests/conformance/client).
+"""The official conformance suite's scenarios for clients, with Cloister as the client (tests/conformance/client).
 
-They need what test_conformance.py needs, and curl, which stands in for the browser.
+They need the same programs as test_conformance.py, and curl, which replaces the browser.
 """
 
 import os
@@ -29,7 +29,7 @@ PLAIN = {
              "http-invalid-tool-headers", "json-schema-ref-no-deref", "json-schema-2020-12-preservation"],
     FIRST: [],
 }
-# Of no revision: extensions.
+# Extensions, which belong to no revision.
 EXTENSIONS = ["auth/client-credentials-jwt", "auth/client-credentials-basic"]
 
 

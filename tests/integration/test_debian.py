@@ -1,4 +1,4 @@
-"""A Debian root made by mmdebstrap as an image. Slow, and for root alone: suite `slow`."""
+"""A Debian root made by mmdebstrap as an image. Slow, and needs root: suite `slow`."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import tempfile
 
 import harness
 
-# The mirror that this machine's own apt gets its packages from.
+# The mirror from which this machine's own apt gets its packages.
 MIRROR = """apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -v security | sort | uniq -c | sort -rn |
 awk 'NR == 1 {print $2}'"""
 

@@ -1,4 +1,4 @@
-"""Many idle sessions of one server: the last is as fresh and as fast as the tenth."""
+"""Many idle sessions of one server: the last session starts as clean and answers as fast as the tenth."""
 
 import os
 import statistics
@@ -9,7 +9,7 @@ from rawmcp import RawServer
 
 WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
 MANY = 500 if WHOLE else 60
-AROUND = 15  # sessions whose median speaks for one
+AROUND = 15  # number of sessions whose median is used for one measurement
 FRESH = "import os\n[len(os.listdir('/tmp')), 'x' in globals()]"
 
 
@@ -36,7 +36,7 @@ class Density(harness.Case):
         return statistics.median(took)
 
     def test_many(self):
-        # Without spares: what a creation costs is what is looked at.
+        # Without spare sandboxes, because this test measures the cost of a creation.
         config = self.config(sessions=MANY + 20, pool=0)
         self.server = RawServer("--config", config, cwd=self.dir)
         self.addCleanup(self.server.free)
@@ -51,16 +51,16 @@ class Density(harness.Case):
             if i == 9:
                 memory = available_mib()
         each = (memory - available_mib()) / (MANY - 10)
-        # Times are compared where the machine is ours alone; the faster ones of each tell what a creation costs.
+        # Times are compared only if nothing else uses the machine; the fastest quarter of each group shows the cost of a creation.
         first, last = (statistics.quantiles(part)[0] for part in (created[5:5 + AROUND], created[-AROUND:]))
         if WHOLE:
             self.assertLess(last, first * 2.5)
-        # Every one of them is still there; the first ones answer as fast as the last.
+        # Every session still exists; the first sessions answer as fast as the last.
         self.answer(names)
         first, last = self.answer(names[:AROUND] * 3), self.answer(names[-AROUND:] * 3)
         if WHOLE:
             self.assertLess(last, first * 2)
-            self.assertLess(each, 8)  # MiB; a bound that only a leak exceeds, bench/ measures it
+            self.assertLess(each, 8)  # MiB; only a leak exceeds this bound; bench/ measures the real value
         self.assertEqual(self.server.close(120), 0)
 
 

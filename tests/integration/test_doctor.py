@@ -1,4 +1,4 @@
-"""Findings of the doctor, each under the real condition in namespaces of the test, with a control without it."""
+"""Findings of the doctor: each is tested under the real condition, in namespaces of the test, and without it as the control."""
 
 import ctypes
 import json
@@ -17,7 +17,7 @@ NEW_NAMESPACES = 0x7E020000
 
 
 def deny_namespaces():
-    """As Docker's default filter: clone with a flag of a namespace and unshare get EPERM, clone3 ENOSYS."""
+    """Denies as Docker's default filter: clone with a namespace flag and unshare get EPERM, clone3 gets ENOSYS."""
     load, jump_if, jump_set, give = 0x20, 0x15, 0x45, 0x06
     allow, eperm, enosys = 0x7FFF0000, 0x00050001, 0x00050026
     code = [
@@ -40,7 +40,7 @@ def deny_namespaces():
 
 
 class Doctor(harness.Case):
-    """cloister doctor --json, under conditions."""
+    """Runs cloister doctor --json under these conditions."""
 
     @classmethod
     def setUpClass(cls):
@@ -50,7 +50,7 @@ class Doctor(harness.Case):
         os.chown(cls.images, UID, -1)
 
     def examine(self, *prefix, store=None, **options):
-        """({name: state} of the findings, whether Cloister can run)."""
+        """Returns ({name: state} of the findings, whether Cloister can run)."""
         env = harness.environment(HOME=self.dir)
         env["CLOISTER_IMAGE_STORE"] = store or (f"{self.images}/store" if f"--reuid={UID}" in str(prefix) else env["CLOISTER_IMAGE_STORE"])
         os.chmod(self.dir, 0o755)
@@ -65,11 +65,11 @@ class Doctor(harness.Case):
         return {finding["name"]: finding["state"] for finding in report["findings"]}, report["usable"]
 
     def ordinary(self, script="true"):
-        """A command prefix: makes a mount namespace, runs a script with privileges in it, then becomes an ordinary user."""
+        """Returns a command prefix: creates a mount namespace, runs a script with privileges in it, then becomes an ordinary user."""
         if harness.ROOT:
             return ("unshare", "--mount", "--propagation", "private", "sh", "-ec",
                     f'{script}; exec setpriv --reuid={UID} --regid={UID} --clear-groups -- "$@"', "sh")
-        # Root of a namespace that has no other id cannot map it again without privileges: no sandbox.
+        # Root of a namespace that maps no other id cannot map it again without privileges, so that no sandbox can be created.
         return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec",
                 f'{script}; exec unshare --user --map-user={UID} --map-group={os.getgid()} -- "$@"', "sh")
 
@@ -98,7 +98,7 @@ class Doctor(harness.Case):
 
     def test_a_hidden_proc(self):
         if not harness.ROOT:
-            # The control: the user who mounts a new /proc sees all processes.
+            # The control: a user who mounts a new /proc sees all processes.
             prefix = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "sh", "-ec", 'mount -t proc -o hidepid=2 proc /proc; exec "$@"', "sh")
             self.assertEqual(self.examine(*prefix)[0]["hidden-proc"], "absent")
             return
@@ -115,7 +115,7 @@ class Doctor(harness.Case):
             self.assertEqual((found["noexec-store"], usable), (state, state == "absent"))
 
     def rows(self, *prefix, config=(), home=None, store=None):
-        """[(name, state, detail, fix)] of the layers, the findings that hold, and whether Cloister can run here."""
+        """Returns [(name, state, detail, fix)] of the layers, the findings that hold, and whether Cloister can run here."""
         env = harness.environment(HOME=home or self.dir)
         env["CLOISTER_IMAGE_STORE"] = store or env["CLOISTER_IMAGE_STORE"]
         os.chmod(self.dir, 0o755)
@@ -125,7 +125,7 @@ class Doctor(harness.Case):
         return rows, [f["name"] for f in report["findings"] if f["state"] == "missing"], report["usable"]
 
     def test_a_store_that_cannot_hold_an_image(self):
-        """The row of the image says what `run` says, and what to do. The control is below, with exec."""
+        """The row of the image has the same message as `run`, and the remedy. The control is below, with exec."""
         place = self.path("place")
         os.mkdir(place)
         os.chmod(place, 0o777)

@@ -1,6 +1,6 @@
-"""Faults of upstream servers, each in a real process: what the agent sees, and that other servers work on.
+"""Faults of upstream servers, each in a real process: the errors that the client gets, and that other servers keep working.
 
-Beside the faulty one there is always a good server, whose tools must go on as if nothing was.
+Besides the faulty server there is always a good one, whose tools must work as if nothing had happened.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ def faulty(*args, **rest):
 
 
 class Faults(harness.Case):
-    """One server process a test, with a faulty upstream "bad" and a good one."""
+    """One Cloister per test, with a faulty upstream server "bad" and a good one."""
 
     def start(self, *args, servers=None, **rest):
         servers = {"bad": faulty(*args, **rest)} if servers is None else servers
@@ -36,11 +36,11 @@ class Faults(harness.Case):
         return cell["value"].get("json", cell["value"]["repr"]) if "value" in cell else None
 
     def raised(self, call, **arguments):
-        """[type, message] of what a call raises, or its value."""
+        """Returns [type, message] of the exception that a call raises, or the value of the call."""
         return self.value(RAISED.format(call=call), **arguments)
 
     def good(self):
-        """The other server answers, and at once."""
+        """Checks that the other server answers, and at once."""
         start = time.monotonic()
         self.assertEqual(self.value("await mcp_good.add(a=1, b=2)"), {"sum": 3})
         self.assertLess(time.monotonic() - start, harness.PATIENCE / 2)
@@ -65,8 +65,8 @@ class Faults(harness.Case):
         self.assertTrue(harness.wait_until(lambda: not any(p in harness.descendants() for p in pids)), "it was left running")
 
     def leased_program(self):
-        """A program whose execve() waits for as long as this process holds a write lease on it, at most 45 s, and the
-        times at which one began to wait: the kernel then sends the holder SIGIO."""
+        """Returns a program whose execve() waits while this process holds a write lease on it, at most 45 s, and the times at
+        which an execve() began to wait: the kernel then sends SIGIO to the holder of the lease."""
         path = self.write("leased", "#!/bin/sh\n")
         os.chmod(path, 0o755)
         fd = os.open(path, os.O_RDONLY)
@@ -88,7 +88,7 @@ class Faults(harness.Case):
         self.assertEqual(self.value("x"), 1)
         self.assertEqual(self.value("2", session="another", reset=True), 2)
         self.good()
-        # That all of this happened while the exec hung.
+        # All of this happened while the exec was blocked.
         self.assertLess(time.monotonic() - waits[0], 9)
         failed = lambda: "exec took more than 10 s" in self.server.log()
         self.assertTrue(harness.wait_until(failed, 15, 0.2), self.server.log())
@@ -128,7 +128,7 @@ class Faults(harness.Case):
         self.assertEqual(kind, "ToolTimeout")
         self.assertIn("did not answer within 1 s", text)
         self.assertLess(time.monotonic() - start, 1 + harness.PATIENCE / 4)
-        # The server was sent the cancellation, and its other calls work.
+        # The server received the cancellation, and its other calls work.
         self.assertEqual(len(self.value("(await mcp_bad.lists())['cancelled']")), 1)
         self.works()
         self.good()
@@ -150,7 +150,7 @@ await asyncio.gather(one(mcp_bad.hang()), one(mcp_bad.crash(status=3)), one(mcp_
             self.assertIn("exit status 3 during the call", text)
             self.assertIn("crashed on purpose", text)
         self.assertEqual(good, {"sum": 3})
-        # The next call starts it again. The lost calls are not repeated.
+        # The next call starts the server again. The lost calls are not repeated.
         self.works()
         self.assertEqual(self.lines("count"), ["echo", "hang", "crash", "echo"])
         self.assertIn("SIGKILL during the call", self.raised("mcp_bad.kill()")[1])
@@ -226,7 +226,7 @@ r = await asyncio.gather(*map(one, range(10)))
     # ---- floods ------------------------------------------------------------------------------------------------
 
     def broker_kib(self):
-        """The largest of Cloister's own processes that are no sandbox."""
+        """Returns the resident set of the largest of Cloister's own processes, sandboxes excluded."""
         sizes = []
         for pid, name in harness.descendants(self.server.process.pid).items():
             if name.startswith("cloister"):
@@ -294,7 +294,7 @@ r = await asyncio.gather(*map(one, range(10)))
         self.assertLess(self.value("max(len(t['description']) for t in _discover())"), 200)
 
     def test_names_of_every_kind(self):
-        # Latin and Cyrillic look alike; the wide letters are the Latin ones to Python; builtins stay what they are.
+        # Latin and Cyrillic letters look alike; Python treats the wide letters as the Latin ones; builtins keep their meaning.
         odd = ["a.b", "a/b", "a-b", "a b", "1st", "class", "print", "len", "p\u0430y", "pay", "\uff50\uff41\uff59", "\u540d\u524d", "__init__", "tools", "json", "\U0001f600"]
         self.start(*[part for name in odd for part in ("--tool", name)])
         code = f"r = []\nfor name in {odd!r}:\n    r.append((await tools['bad', name]())['tool'])\nr"
@@ -304,7 +304,7 @@ r = await asyncio.gather(*map(one, range(10)))
         for identifier, name in ways.items():
             self.assertEqual(self.value(f"(await mcp_bad.{identifier}())['tool']"), name, identifier)
         self.assertEqual(self.value("[len('four'), json.loads('1'), type(tools).__name__, (await tools['len']())['tool']]"), [4, 1, "Tools", "len"])
-        # Four of them would be a_b: none is.
+        # Four of these names would become a_b: none of them gets this identifier.
         kind, text = self.raised("mcp_bad.a_b()")
         self.assertEqual(kind, "ToolNotFound", text)
 
@@ -341,7 +341,7 @@ r = await asyncio.gather(*map(one, range(10)))
             self.write("schemas", new)
 
     def test_tools_that_come_and_go_while_a_cell_runs(self):
-        # The path is another one each time, so that no earlier run's list is remembered.
+        # The path is different each time, so that no list from an earlier run is used.
         self.start("--tool", "before", "--count", self.path("count"))
         code = """
 import asyncio

@@ -106,7 +106,7 @@ display("<svg/>", mime="image/svg+xml")
         result = self.call(rich % ("_repr_png_", PNG))
         self.assertEqual((kinds(result), result["structuredContent"]["value"]["repr"]), (["text", "image"], "R"))
         self.assertEqual(self.value(rich % ("_repr_markdown_", "# Title")), "# Title")
-        # Its own repr() is read; the HTML is for people.
+        # The text comes from its own repr(); the HTML is for people.
         self.assertEqual(kinds(self.call(rich % ("_repr_html_", "<b>"))), ["text", "resource_link"])
         result = self.call("from IPython.display import HTML, display\ndisplay(HTML('<i>'))\nHTML('<b>')")
         self.assertEqual([block["text"] for block in result["content"][1:]], ["<i>", "<b>"])
@@ -115,7 +115,7 @@ display("<svg/>", mime="image/svg+xml")
         self.assertEqual(self.value("x = 1\nx"), 1)
 
     def test_a_progress_bar_is_its_last_state(self):
-        """As tqdm prints it, in pieces; a result that is cut names the whole, as it was printed."""
+        """Printed in pieces, as tqdm does it. A result that was shortened names the whole output, as it was printed."""
         code = ("import sys\nfor i in range(301):\n    sys.stderr.write('\\r%3d%%|' % (i // 3) + '\u2588' * (i // 30) + ' ' * (10 - i // 30) + '| %d/300' % i)\n"
                 "    sys.stderr.flush()\nprint(file=sys.stderr)\nprint('a\\r\\nb')")
         cell = self.ok(code)
@@ -206,7 +206,7 @@ os.makedirs("out/" + "d/" * 30)
 open("out/real", "w").write("x")
 """)
         self.assertEqual([file["path"] for file in cell["files"]], ["real", "x" * 200])
-        self.assertEqual(cell["files_total"], 5)  # two that cannot be named, and one for what lies too deep
+        self.assertEqual(cell["files_total"], 5)  # two files whose names are not valid, and one entry for the files that lie too deep
 
     def test_very_many_files(self):
         code = """
@@ -427,7 +427,7 @@ print(plt.get_fignums(), plt.get_backend().lower())
 """)
         self.assertEqual(done.stdout, b"DataFrame: 2 rows \xc3\x97 1 columns\n\n|  | a |\n| --- | --- |\n| 0 | 1 |\n| 1 | 2 |\n[1, 2] agg\n")
         names = sorted(os.listdir(self.path("made")))
-        # shown, displayed, a page, two images, and the one that was still open
+        # shown, displayed, a page, two images, and the figure that was still open
         self.assertEqual(names, [f"display-{i}.{'html' if i == 3 else 'png'}" for i in range(1, 7)])
         for name in names[:2] + names[3:]:
             with open(self.path("made/" + name), "rb") as f:

@@ -1,4 +1,4 @@
-"""Idle sessions that are frozen: that they stop, go on as if nothing had been, and can be ended."""
+"""Idle sessions that are frozen: they stop, continue as if nothing had happened, and can be ended."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Freeze(harness.Case):
         return cell["value"]["json"]
 
     def leaves(self, server):
-        """The version 2 leaf of each session."""
+        """Returns the cgroup version 2 leaf of each session."""
         found = set()
         for pid in harness.descendants(server.process.pid):
             try:
@@ -60,7 +60,7 @@ class Freeze(harness.Case):
             return f.read()
 
     def frozen(self, server):
-        """Whether the kernel reports its one session as frozen."""
+        """Returns whether the kernel reports the server's only session as frozen."""
         (leaf,) = self.leaves(server)
         return "frozen 1" in self.read(leaf, "cgroup.events")
 
@@ -68,12 +68,12 @@ class Freeze(harness.Case):
         self.assertTrue(harness.wait_until(lambda: self.told(server)[name]["state"] == "frozen"), server.log()[-2000:])
 
     def test_a_frozen_session_stops_and_continues(self):
-        # Long enough to be seen awake after a call.
+        # Long enough that the session is seen running after a call.
         seconds = harness.SLOW
         server = self.serve(freeze=seconds)
         self.value(server, COUNTER + "x = object()\nmark = id(x)\nn")
         if not harness.BOUNDED:
-            # The control: it is asked for, refused, and nothing is different.
+            # The control: the freeze is requested and refused, and the session keeps running.
             self.assertTrue(harness.wait_until(lambda: "SESSION_FREEZE" in server.log()))
             before = self.value(server, "n")
             time.sleep(1.2 * seconds)
@@ -108,7 +108,7 @@ class Freeze(harness.Case):
         self.assertTrue(harness.wait_until(lambda: outside["n"] >= n))
 
     def ticks(self, pid):
-        """What it has used, and how often it was given the processor."""
+        """Returns the processor time that a process used, and how often it was scheduled."""
         with open(f"/proc/{pid}/schedstat", encoding="utf-8") as f:
             return f.read()
 
@@ -168,7 +168,7 @@ class Freeze(harness.Case):
         self.value(server, COUNTER + "n")
         if harness.BOUNDED:
             self.wait_frozen(server)
-        # The test's own check finds processes and groups that stay.
+        # The test's own check finds processes and groups that were left behind.
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait()
 

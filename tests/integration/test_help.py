@@ -1,4 +1,4 @@
-"""Manual pages and completion: made of the table of commands, and right in the programs that read them."""
+"""Manual pages and completion: generated from the table of commands, and correct in the programs that read them."""
 
 import glob
 import json
@@ -20,13 +20,13 @@ def words(*args):
 
 
 def commands():
-    """Those that `cloister --help` names, as lists of words."""
+    """Returns the commands that `cloister --help` names, as lists of words."""
     listed = re.search(r"Commands:\n(.*?)\n\n", words("--help"), re.S).group(1)
     return [re.match(r"  (\S+(?: \S+)?)  ", line).group(1).split() for line in listed.splitlines()]
 
 
 def shown(page):
-    """A page as a reader sees it, in one line a paragraph."""
+    """Returns a page as a reader sees it, with one line per paragraph."""
     done = subprocess.run(["mandoc", "-T", "utf8", "-O", "width=1000"], input=page, capture_output=True, check=True)
     return re.sub(r".\x08", "", done.stdout.decode())
 
@@ -67,7 +67,7 @@ class Manual(harness.Case):
             self.assertIn(place, reader)
 
     def test_page_of_the_config(self):
-        """It has each key that a misspelt one is compared with."""
+        """The page has each key to which a misspelt key is compared."""
         with open(f"{MANUALS}/cloister.json.5", "rb") as f:
             reader = shown(f.read())
         for key in ("mcpServers", "limits.memory", "timeout_max", "log_level", "profiles", "id_range"):
@@ -101,7 +101,7 @@ class Completion(harness.Case):
         return [answer.split("\t")[0] for answer in self.shell("fish", "-N", "-c", script).splitlines()]
 
     def zsh(self, line, expected):
-        """Types it into a real line editor, presses tab, and reads what stands there then."""
+        """Types a line into a real line editor, presses tab, and reads the resulting line."""
         os.makedirs(self.path("zsh"), exist_ok=True)
         self.write("zsh/_cloister", self.shell("cloister", "completion", "zsh"))
         ours, theirs = pty.openpty()
@@ -139,7 +139,7 @@ class Completion(harness.Case):
         self.assertEqual(self.bash("cloister", "run", "/etc/passw")[0][:11], "/etc/passwd")
 
     def test_every_option_of_every_command(self):
-        """What --help lists, each shell offers."""
+        """Each shell offers the options that --help lists."""
         for command in commands():
             text = words(*command, "--help")
             options = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text[text.index("Options:"):], re.M))

@@ -1,5 +1,5 @@
-"""A hostile broker sends the monitor every message in every state: the monitor refuses it or kills that broker, and nothing
-else; its memory stays small, and nothing is left."""
+"""A hostile broker sends the monitor every message in every state. The monitor refuses the message or kills that broker, and
+does nothing else; its memory stays small, and nothing is left."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ class HostileBroker(harness.Case):
         os.chmod(self.dir, 0o755)
 
     def start(self, act, config=None, arguments=(), **env):
-        """The monitor with that broker. Its stderr is a file: a flood of log lines must not wait for us."""
+        """Starts the monitor with that broker. Its stderr is a file, so that a flood of log lines does not wait for this process."""
         self.log = open(self.path("log"), "w+", encoding="utf-8", errors="replace")
         self.addCleanup(self.log.close)
         process = subprocess.Popen([os.path.join(self.bin, "cloister"), "mcp", "--config", config or self.config(), "--log-format", "text", *arguments],
@@ -46,7 +46,7 @@ class HostileBroker(harness.Case):
         return self.log.read()
 
     def act(self, name, config=None, timeout=60, arguments=(), **env):
-        """(what the broker printed, exit status of the monitor, the most memory that it had in KiB)"""
+        """Returns (the output of the broker, exit status of the monitor, the monitor's peak memory in KiB)."""
         process = self.start(name, config, arguments, **env)
         most, end = 0, time.monotonic() + harness.patient(timeout)
         while process.poll() is None and time.monotonic() < end:
@@ -71,13 +71,13 @@ class HostileBroker(harness.Case):
     def servers(self):
         return self.config({"sleep": {"command": "/bin/sleep", "args": ["600"]}})
 
-    # ---- refused, and served further ----
+    # ---- refused, and the monitor keeps serving ----
 
     def test_every_message(self):
         self.obeyed("every-message", {"wrong": []}, self.servers())
 
     def test_every_state(self):
-        # DONE and FAILED, and nothing else.
+        # DONE and FAILED only
         self.obeyed("every-state", {"answers": [1, 2]})
 
     def test_requests_with_one_number(self):
@@ -111,7 +111,7 @@ class HostileBroker(harness.Case):
 
     @staticmethod
     def kernel_refuses_descriptors():
-        """Whether a socket can be set to take none: SO_PASSRIGHTS, since Linux 6.16."""
+        """Returns whether a socket can be set to accept no descriptors: SO_PASSRIGHTS, since Linux 6.16."""
         a, b = socket.socketpair()
         with a, b, contextlib.suppress(OSError):
             a.setsockopt(socket.SOL_SOCKET, 83, 0)
@@ -122,7 +122,7 @@ class HostileBroker(harness.Case):
         self.obeyed("leave", {"left": True}, self.servers())
 
     def test_it_floods_its_log(self):
-        """The monitor appends what it writes, some MiB a second; the file's bound is in tests/unit/test-log-file.c."""
+        """The monitor appends the broker's output to the log, some MiB a second; tests/unit/test-log-file.c tests the limit of the file."""
         log = self.path("log-file")
         found, status = self.act("flood-log", arguments=("--log-file", log))
         self.assertEqual((found, status), ({"truncated": False}, 7), self.said())
@@ -130,7 +130,7 @@ class HostileBroker(harness.Case):
             text = f.read()
         self.assertTrue(1 << 20 < len(text) < 16 << 20, len(text))
         self.assertNotIn(b"\x1b", text)
-        # The control: a log that others bound is the broker's to write.
+        # The control: the broker may write to a log whose size other programs limit.
         fifo = self.path("fifo")
         os.mkfifo(fifo)
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -160,7 +160,7 @@ class HostileBroker(harness.Case):
                 self.assertIn("closed its link", self.said())
 
     def test_floods_without_reading(self):
-        # Each takes the five seconds that a broker has to read.
+        # Each test takes the five seconds that a broker has to read.
         names = ("flood-create", "flood-kill", "flood-upstream")
         for name in names if os.environ.get("CLOISTER_TEST_WHOLE") else names[:1]:
             with self.subTest(name):
