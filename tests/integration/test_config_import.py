@@ -153,7 +153,7 @@ enabled = false
         if not os.path.exists("/usr/bin/python3"):
             self.assertIn("needs a python3 of version 3.11", self.run_import(good, status=1))
         else:
-            self.run_import(good)  # /usr/bin/python3 is in the prompt, too
+            self.run_import(good)  # /usr/bin/python3 is tried, too
 
     def test_gemini_qwen_and_opencode(self):
         self.put(".gemini/settings.json", {"theme": "x", "mcpServers": {"g": {

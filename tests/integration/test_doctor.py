@@ -65,7 +65,7 @@ class Doctor(harness.Case):
         return {finding["name"]: finding["state"] for finding in report["findings"]}, report["usable"]
 
     def ordinary(self, script="true"):
-        """Returns a command prefix: creates a mount namespace, runs a script with privileges in it, then becomes an ordinary user."""
+        """Returns a command prefix: makes a mount namespace, runs a script with privileges in it, then becomes an ordinary user."""
         if harness.ROOT:
             return ("unshare", "--mount", "--propagation", "private", "sh", "-ec",
                     f'{script}; exec setpriv --reuid={UID} --regid={UID} --clear-groups -- "$@"', "sh")

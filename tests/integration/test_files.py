@@ -206,7 +206,7 @@ os.makedirs("out/" + "d/" * 30)
 open("out/real", "w").write("x")
 """)
         self.assertEqual([file["path"] for file in cell["files"]], ["real", "x" * 200])
-        self.assertEqual(cell["files_total"], 5)  # two files whose names are not valid, and one entry for the files that lie too deep
+        self.assertEqual(cell["files_total"], 5)  # two files with invalid names, and one entry for those that lie too deep
 
     def test_very_many_files(self):
         code = """

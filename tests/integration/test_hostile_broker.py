@@ -30,7 +30,7 @@ class HostileBroker(harness.Case):
         os.chmod(self.dir, 0o755)
 
     def start(self, act, config=None, arguments=(), **env):
-        """Starts the monitor with that broker. Its stderr is a file, so that a flood of log lines does not wait for this process."""
+        """Starts the monitor with that broker. Its stderr is a file, so that a flood of log lines does not wait for us."""
         self.log = open(self.path("log"), "w+", encoding="utf-8", errors="replace")
         self.addCleanup(self.log.close)
         process = subprocess.Popen([os.path.join(self.bin, "cloister"), "mcp", "--config", config or self.config(), "--log-format", "text", *arguments],
@@ -122,7 +122,7 @@ class HostileBroker(harness.Case):
         self.obeyed("leave", {"left": True}, self.servers())
 
     def test_it_floods_its_log(self):
-        """The monitor appends the broker's output to the log, some MiB a second; tests/unit/test-log-file.c tests the limit of the file."""
+        """The monitor appends the broker's output, some MiB a second; tests/unit/test-log-file.c tests the file's size limit."""
         log = self.path("log-file")
         found, status = self.act("flood-log", arguments=("--log-file", log))
         self.assertEqual((found, status), ({"truncated": False}, 7), self.said())
@@ -130,7 +130,7 @@ class HostileBroker(harness.Case):
             text = f.read()
         self.assertTrue(1 << 20 < len(text) < 16 << 20, len(text))
         self.assertNotIn(b"\x1b", text)
-        # The control: the broker may write to a log whose size other programs limit.
+        # The control: the broker writes directly to a FIFO, whose size the monitor does not limit.
         fifo = self.path("fifo")
         os.mkfifo(fifo)
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)

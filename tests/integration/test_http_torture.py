@@ -1,5 +1,5 @@
-"""Requests that parsers read differently, each before a hidden request and beside the nearest one that is taken; many connections;
-and, in the suite slow, the programs slowhttptest, h2load and wrk."""
+"""Requests that parsers read differently, each sent before a hidden request and compared with the nearest accepted request; many
+connections; and, in the suite slow, the programs slowhttptest, h2load and wrk."""
 
 import contextlib
 import json
@@ -19,12 +19,12 @@ HIDDEN = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Hidden: 1\r\n\r\n"
 GET = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 POST = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
 CHUNKED = POST + "Transfer-Encoding: chunked\r\n\r\n"
-# Without a session it is answered with 400 and a JSON-RPC error, and the connection goes on.
+# Without a session this body is answered with 400 and a JSON-RPC error, and the connection continues.
 BODY = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
 N = len(BODY)
 LENGTH = f"{POST}Content-Length: {N}\r\n\r\n{BODY}"
 
-# What is taken: the connection goes on, and the next request is answered.
+# Accepted requests: the connection continues, and the next request is answered.
 TAKEN = {
     "no body": GET + "\r\n",
     "a length": LENGTH,
@@ -43,7 +43,7 @@ TAKEN = {
     "a line before the request": "\r\n" + GET + "\r\n",
 }
 
-# What is refused: an error with one of these statuses, then the end, and no answer to what is behind it.
+# Refused requests: an error with one of these statuses, then the connection ends. The request behind it gets no answer.
 REFUSED = {
     # lengths
     "two lengths": (f"{POST}Content-Length: {N}\r\nContent-Length: 0\r\n\r\n{BODY}", 400),
@@ -132,7 +132,7 @@ REFUSED = {
     "no version": (GET.replace(" HTTP/1.1", " ") + "\r\n", 400),
     "TLS": ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + "\x00" * 40, 400),
     "nothing but LF": ("\n\n\n", 400),
-    # others
+    # other refusals
     "upgrade": (GET + "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", 400),
     "websocket": (GET + "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 400),
     "expect": (POST + "Expect: nothing\r\nContent-Length: 3\r\n\r\nabc", 417),
@@ -164,7 +164,7 @@ class Forms(Serve):
                 c.close()
 
     def test_byte_by_byte(self):
-        """The same when each byte comes alone."""
+        """The same requests give the same answers when each byte is sent separately."""
         for text, status in ((TAKEN["chunks"], 400), (REFUSED["two lengths"][0], 400), (TAKEN["no body"], 200)):
             c = self.connect()
             c.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -173,7 +173,7 @@ class Forms(Serve):
             self.assertEqual(c.response().status, status)
 
     def test_pipelined(self):
-        """In order, whatever takes long; and what is pipelined behind a call does not grow."""
+        """Answers come in order, even if some take long; and requests that are pipelined behind a call do not use growing memory."""
         c = self.connect()
         c.call("import time\ntime.sleep(0.5)\n1")
         c.send((GET + "\r\n") * 1000)
@@ -187,7 +187,7 @@ class Forms(Serve):
 
 
 class Turns(Serve):
-    """What one client sends delays no other one: at level debug each turn of the loop above 5 ms of processor time is logged."""
+    """Requests of one client delay no other client: at level debug each turn of the loop above 5 ms of processor time is logged."""
     MOST_MS = 20 * harness.SANITIZED * harness.SLOW
 
     def setUp(self):
@@ -197,7 +197,7 @@ class Turns(Serve):
         self.assertEqual(self.value(self.connect().call("1", session="a")), 1)
 
     def longest(self, attack):
-        """In ms."""
+        """Returns the longest turn in ms."""
         before = os.path.getsize(self.log)
         attack()
         time.sleep(0.1)
@@ -218,7 +218,7 @@ class Turns(Serve):
     @harness.alone
     def test_large_bodies(self):
         values = "[" + "0," * 990000 + "0]"
-        # Code is copied twice on its way to the worker, and the first time the kernel has to give the memory for that.
+        # Code is copied twice before it reaches the worker, and at the first copy the kernel has to allocate the memory.
         for name, body, status in (("code", self.call({"code": f"# {'x' * (15 << 20)}"}), 200),
                                    ("code with escapes", self.call({"code": "#" + "\n" * (7 << 20)}), 200),
                                    ("values", self.call({"code": "1"})[:-1] + f',"x":{values}}}', 200),
@@ -233,7 +233,7 @@ class Turns(Serve):
 
 
 class Others(threading.Thread):
-    """A client that goes on as long as an attack does, and how long its calls took."""
+    """A client that sends calls for as long as an attack runs, and measures how long its calls take."""
 
     def __init__(self, case):
         super().__init__()
@@ -262,7 +262,7 @@ class Others(threading.Thread):
 
 
 def request_file(case, code="1+1"):
-    """A body, and the headers that it needs."""
+    """Writes a body to a file; returns it and the headers that it needs."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "run_python", "arguments": {"code": code, "session": "load"}, "_meta": META}})
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": MODERN,
@@ -272,7 +272,7 @@ def request_file(case, code="1+1"):
 
 @unittest.skipUnless(harness.WHOLE, "takes minutes: suite slow")
 class Programs(Serve):
-    """They report what they measured on standard output; docs/http.md has the figures."""
+    """These programs print their measurements on standard output; docs/http.md has the figures."""
 
     def setUp(self):
         super().setUp()
@@ -296,7 +296,7 @@ class Programs(Serve):
 
     def test_slow_headers(self):
         said = self.slow("-H", "-i", "5", "-u", self.url + "/healthz")
-        # All of them are closed by the server long before the test ends.
+        # The server closes all of these connections long before the test ends.
         self.assertIn("No open connections left", said)
 
     def test_slow_bodies(self):
@@ -332,7 +332,7 @@ class Programs(Serve):
         self.assertRegex(said, r"Requests/sec:\s+\d+")
 
     def test_thousand_idle(self):
-        """The memory that an idle connection costs, and a call beside a thousand of them."""
+        """Measures the memory that an idle connection costs, and a call while a thousand of them are open."""
         def held():
             broker = next(pid for pid, name in harness.descendants(self.server.pid).items() if name == "cloister-broker")
             with open(f"/proc/{broker}/smaps_rollup", encoding="ascii") as f:

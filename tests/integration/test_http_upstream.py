@@ -1,4 +1,4 @@
-"""Servers that are reached by HTTP: both transports, both eras, sessions, tokens, and what goes wrong."""
+"""Servers that are reached by HTTP: both transports, both eras, sessions, tokens, and errors."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import rawmcp
 
 
 class Http(rawmcp.ServerCase):
-    """Each path of http_upstream is a server of its own behind one Cloister."""
+    """One Cloister with many upstream servers: each path of http_upstream is a separate server."""
 
     GOOD = ["json", "session", "stream", "resume", "legacy", "modern", "renamed", "token", "home"]
     BAD = ["away", "round", "dead", "cut", "half", "headers", "page", "broken", "locked", "empty", "other", "silent", "bad-session",
@@ -46,7 +46,7 @@ class Http(rawmcp.ServerCase):
         return self.value(f"await mcp_{server}.echo(value={value!r})")
 
     def fails(self, server, text, value="x"):
-        """A call fails with this in its one line."""
+        """Checks that a call fails with this text in its error message, which is one line."""
         code = f"try:\n    r = await mcp_{server}['echo'](value={value!r})\nexcept ToolError as e:\n    r = str(e)\nr"
         cell = self.call(code)["structuredContent"]
         said = cell["value"]["json"] if cell["status"] == "ok" else cell.get("error", {}).get("message", str(cell))
@@ -57,7 +57,7 @@ class Http(rawmcp.ServerCase):
     def seen(self, name, method=None):
         return [entry for entry in self.far.state.seen[name] if method in (None, entry[0], entry[1])]
 
-    # ---- what works ----
+    # ---- servers that work ----
 
     def test_json_and_headers(self):
         self.assertEqual(self.echo("json", "é"), '"\\u00e9"')
@@ -108,27 +108,27 @@ class Http(rawmcp.ServerCase):
         self.value("await mcp_modern.sql(region='eu')")
         _, _, headers = self.seen("modern", "tools/call")[-1]
         self.assertEqual((headers["Mcp-Param-Region"], headers.get("Mcp-Param-Deep")), ("eu", None))
-        # A schema that breaks the rules takes its tool away, in the modern era only.
+        # A schema that breaks the rules removes its tool, in the modern era only.
         self.assertEqual(self.value("[sorted(_schema(t)['name'] for t in tools if _schema(t)['server'] == s) for s in ('modern', 'json')]"),
                          [["echo", "sql"], ["echo", "sql", "wrong"]])
 
     def test_headers_that_have_changed(self):
-        """A call that is refused for its headers has not run: the tools are listed again, and it is sent once more."""
+        """A call that is refused for its headers has not run: the tools are listed again, and the call is sent once more."""
         calls = lambda: len(self.seen("renamed", "tools/call"))  # noqa: E731
         lists = lambda: len(self.seen("renamed", "tools/list"))  # noqa: E731
         self.assertEqual(self.echo("renamed", "eu"), '"eu"')
         self.assertEqual((calls(), lists()), (2, 2))
         self.assertEqual([h.get("Mcp-Param-Zone") for _, m, h in self.seen("renamed") if m == "tools/call"], [None, "eu"])
-        # It goes on with what it learnt.
+        # Later calls use the new list.
         self.assertEqual(self.echo("renamed", "us"), '"us"')
         self.assertEqual((calls(), lists()), (3, 2))
-        # Refused again: once is enough.
+        # If the second attempt is refused, too, the call is not sent again.
         self.fails("renamed", "Mcp-Param-Zone is missing", "always")
         self.assertEqual((calls(), lists()), (5, 3))
-        # Several at once share a list.
+        # Several calls at once use one list.
         self.value("import asyncio\nawait asyncio.gather(*(mcp_renamed.echo(value='always') for _ in range(5)), return_exceptions=True)\n1")
         self.assertEqual((calls(), lists()), (15, 4))
-        # What may have run is not sent again.
+        # A call that may have run is not sent again.
         self.fails("renamed", "Mcp-Param-Zone is missing", "stream")
         self.fails("renamed", "Mcp-Param-Zone is missing", "late")
         self.assertEqual((calls(), lists()), (17, 4))
@@ -158,7 +158,7 @@ class Http(rawmcp.ServerCase):
         self.fails("printed", "refuses the token of its entry (HTTP status 401)")
         self.assertNotIn("second-token", self.server.log())
 
-    # ---- what does not: one line each ----
+    # ---- servers that fail: one line each ----
 
     def test_not_reachable(self):
         self.fails("refused", "cannot connect to http://127.0.0.1:9: Connection refused")
@@ -200,7 +200,7 @@ class Http(rawmcp.ServerCase):
 
 
 class OwnServer(harness.Case):
-    """Cloister as a server of Cloister."""
+    """Cloister as an upstream server of Cloister."""
 
     @staticmethod
     def end(process):

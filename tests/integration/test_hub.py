@@ -1,4 +1,4 @@
-"""The hub: configs good and bad, servers that start late, never, twice, or make noise; their processes' end."""
+"""The hub: valid and invalid configs; servers that start late, never, twice, or make noise; the end of their processes."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import rawmcp
 
 
 class Hub(harness.Case):
-    """One server process per test, with a config of its own."""
+    """One Cloister per test, with a separate config."""
 
     def server(self, servers=None, *, config=None, env=None, **rest):
         server = rawmcp.RawServer("--log-level", "debug", "--config", config or self.config(servers, **rest), env=env, cwd=self.dir)
@@ -111,7 +111,7 @@ class Hub(harness.Case):
         server.close()
         self.assertIn('server "me": would start Cloister inside Cloister', server.log())
 
-    # ---- servers that do not come up --------------------------------------------------------------------------
+    # ---- servers that do not start --------------------------------------------------------------------------
 
     def test_missing_command(self):
         server = self.server({"gone": {"command": "/no/such/command"}, "b": harness.fixture()})
@@ -150,7 +150,7 @@ class Hub(harness.Case):
         server.close()
 
     def test_servers_are_started_lazily(self):
-        # The first run asks a server for its tools, once; later runs use the cached list and start a server when it is called.
+        # The first run starts a server once to list its tools; later runs use the cached list and start a server when it is called.
         pids = self.path("pids")
         servers = {"a": harness.fixture("--pid-file", pids)}
         server = self.server(servers)
@@ -177,7 +177,7 @@ class Hub(harness.Case):
         self.assertTrue(harness.wait_until(lambda: self.failure(server, "tools['a.add'](a=1, b=1)") is None, 15))
         server.close()
 
-    # ---- what servers say ------------------------------------------------------------------------------------
+    # ---- messages of servers ------------------------------------------------------------------------------------
 
     def test_lines_that_are_not_json_are_skipped_with_a_warning(self):
         server = self.server({"noisy": harness.fixture("--noise")})
@@ -216,7 +216,7 @@ class Hub(harness.Case):
         self.assertEqual(self.value(server, "await mcp_a.add(a=1, b=1)"), {"sum": 2})
         server.close()
 
-    # ---- what the config says of a server's tools -----------------------------------------------------------------
+    # ---- the config's rules for a server's tools -----------------------------------------------------------------
 
     def test_rules_of_a_server(self):
         server = self.server({
@@ -228,7 +228,7 @@ class Hub(harness.Case):
         for tool in ("fail", "echo"):
             kind, message = self.failure(server, f"tools['a.{tool}']()")
             self.assertEqual(kind, "ToolNotFound", message)
-        # The same tools of another server are as they were; of what is out of reach here the name is free again.
+        # The same tools of another server still work; the short name of a tool that is not allowed here can be used for another one.
         self.assertEqual(self.value(server, "await tools['echo'](x=1)"), {"x": 1})
         self.assertEqual(self.failure(server, "mcp_b.fail()")[0], "ToolError")
         listed = server.ask("tools/list")["tools"][0]["description"]
@@ -236,7 +236,7 @@ class Hub(harness.Case):
         server.close()
 
     def test_a_call_that_the_rules_forbid_never_leaves(self):
-        # By the frame itself, without what the guest knows: the broker decides.
+        # Sends the frame itself, without the guest's list of tools: the broker decides.
         server = self.server({"a": harness.fixture(tools={"deny": ["echo"]})})
         code = """
 from cloister.frames import CALL
@@ -279,11 +279,11 @@ r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "argume
         self.assertTrue(harness.wait_until(lambda: not self.running(pids)), "it outlived us")
 
     def running(self, pids):
-        """The fixture writes the pid of its own namespace, which is the host's for a server."""
+        """The fixture writes its pid in its own namespace. For a server this is the namespace of the host."""
         return [pid for pid in self.pids_of(pids) if harness.alive(pid) and pid in harness.descendants()]
 
     def npx(self):
-        """npx starts a shell, which starts node: the tree that must die with us."""
+        """npx starts a shell, which starts node: all of these processes must end with Cloister."""
         npx = shutil.which("npx")
         self.assertTrue(npx, "npx is needed")
         return {"command": npx, "args": ["--no-install", "mcp-server-everything"], "cwd": harness.NODE_DIR}

@@ -1,4 +1,4 @@
-"""Images: built once, whole or not at all."""
+"""Images: each is built once, and completely or not at all."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ LATE = b"did not end within 1 s; set CLOISTER_IMAGE_BUILD_SECONDS"
 
 
 class Image(harness.Case):
-    """`cloister image`, and the image made at first use."""
+    """`cloister image`, and the image that is built at first use."""
 
     def setUp(self):
         super().setUp()
@@ -31,7 +31,7 @@ class Image(harness.Case):
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def whole_and_alone(self):
-        """The store holds one image, and nothing half-made."""
+        """The store holds one image, and no incomplete one."""
         listed = self.cloister("image", "list")
         self.assertEqual(listed.returncode, 0, listed.stderr)
         described = glob.glob(os.path.join(self.home, "**", "image.json"), recursive=True)
@@ -62,7 +62,7 @@ class Image(harness.Case):
         self.whole_and_alone()
 
     def test_a_build_that_hangs(self):
-        """It waits for a lock that another process holds. The control is the same without the holder, an error of its own."""
+        """The build waits for a lock that another process holds. The control: without the holder it fails with another error."""
         store = self.env["CLOISTER_IMAGE_STORE"]
         first = self.start("image", "build")
         harness.wait_until(lambda: glob.glob(os.path.join(store, ".lock-*")))
@@ -102,7 +102,7 @@ class Image(harness.Case):
         self.whole_and_alone()
 
     def test_a_full_disk(self):
-        # In a user and mount namespace of its own, a small tmpfs is the home.
+        # In a new user and mount namespace, a small tmpfs is the home directory.
         script = f'mount -t tmpfs -o size=4m,mode=777 none {self.home} && exec {harness.CLOISTER} image build'
         done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script], env=self.env,
                               capture_output=True, timeout=120, check=False)
@@ -110,7 +110,7 @@ class Image(harness.Case):
         self.assertIn("space", done.stderr.decode().lower(), done.stderr)
 
     def test_an_unreadable_image_json(self):
-        """The monitor reads no file of the store itself: one that blocks its reader is an error, not a hang."""
+        """The monitor reads no file of the store itself: a file that blocks its reader causes an error and does not block the monitor."""
         run = ("run", "--config", self.config(), "-c", "print(1)")
         done = self.cloister(*run)
         self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
@@ -146,7 +146,7 @@ class Image(harness.Case):
         self.assertEqual(len(done.stderr.decode().strip().splitlines()), 1)
 
     def test_a_venv_with_its_packages(self):
-        # Not below /tmp, where a sandbox has one of its own.
+        # Not below /tmp, because a sandbox mounts its own /tmp.
         venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
         self.addCleanup(shutil.rmtree, venv)
         subprocess.run([harness.PYTHON, "-m", "venv", "--without-pip", venv], check=True)

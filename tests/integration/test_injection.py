@@ -1,13 +1,13 @@
 """One system call of one process of `cloister run` fails, or the process is killed at it: the run then ends with its result or
-with an error of a few lines, in time, and leaves nothing.
+with a short error message, in time, and leaves nothing behind.
 
-Some calls of each process by default; with CLOISTER_TEST_WHOLE every call of every process, in as many processes at a time as
-there are processors (CLOISTER_INJECT_JOBS). The last line has the counts; before it stands each case that went wrong, in a form
-that repeats it: CLOISTER_INJECT="ROLE INDEX ERRNO". CLOISTER_INJECT_ROLES="0.1,0.2" takes some processes (inject.c names them),
-CLOISTER_INJECT_STEP=3 every third call, CLOISTER_INJECT_SHARD="0/4" the first quarter of the cases. Each call gets one of five
-errors or the kill, in turn; CLOISTER_INJECT_ROUND=1 to 5 begins with another one, so that six rounds try all of them.
-CLOISTER_INJECT_ERRNO is the one error for all; with 0 the process is killed, with -1 it hangs at its call, and the run ends when
-a deadline of another process passes. The monitor itself does not hang in these cases: no other process watches it.
+By default some system calls of each process; with CLOISTER_TEST_WHOLE every call of every process, with as many cases in
+parallel as there are processors (CLOISTER_INJECT_JOBS). The last line has the counts; the failed cases are printed before it,
+in the form that repeats one: CLOISTER_INJECT="ROLE INDEX ERRNO". CLOISTER_INJECT_ROLES="0.1,0.2" selects processes (inject.c
+names them), CLOISTER_INJECT_STEP=3 every third call, CLOISTER_INJECT_SHARD="0/4" the first quarter of the cases. Each call gets
+one of five errors or the kill, in turn; CLOISTER_INJECT_ROUND=1 to 5 begins with another one, so that six rounds try all of them.
+CLOISTER_INJECT_ERRNO is the only error for all cases; with 0 the process is killed, with -1 it hangs at its call, and the run
+ends at a deadline of another process. The monitor does not hang in these cases, because no other process watches it.
 """
 
 import collections
@@ -26,15 +26,15 @@ import harness
 import residue
 
 INJECT = os.path.join(harness.BUILD, "tests", "integration", "inject")
-# A template has a minute to start and a session ten seconds: a fault in one of them may use that up.
+# A template has a minute to start and a session ten seconds: a fault in one of them may take all of this time.
 DEADLINE = 75 * harness.SLOW
 LINES = 4
 KILL = 0
 HANG = -1
 ERRORS = (errno.EIO, errno.ENOMEM, errno.EPERM, KILL, errno.EMFILE, errno.EINTR)
-# brk, exit, exit_group, set_tid_address, umask, and those that ask for an id: they return no errno.
+# brk, exit, exit_group, set_tid_address, umask, and the calls that return an id: they return no errno.
 CANNOT_FAIL = (12, 60, 231, 218, 95, 39, 110, 186, 102, 104, 107, 108)
-TIMEOUT = 20  # of the cell: what the deadlines of the monitor do not end
+TIMEOUT = 20  # of the cell: it ends a run that no deadline of the monitor ends
 PROGRESS_SECONDS = 30
 SLOW_SECONDS = 3
 
@@ -48,7 +48,7 @@ def command(role, index, number, code):
 
 
 def recorded(folder):
-    """{role: [numbers of its system calls]} of one run."""
+    """Returns {role: [numbers of its system calls]} of one run."""
     path = os.path.join(folder, "record")
     with open(path, "w+", encoding="ascii", errors="replace") as out:
         done = subprocess.run(command("-", 0, 0, "pass"), stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
@@ -65,7 +65,7 @@ def recorded(folder):
 
 
 def plan(roles):
-    """[(role, index, errno)]: by default a few of each role."""
+    """Returns [(role, index, errno)]: by default a few of each role."""
     if "CLOISTER_INJECT" in os.environ:
         role, index, number = os.environ["CLOISTER_INJECT"].split()
         return [(role, int(index), int(number))]
@@ -78,7 +78,7 @@ def plan(roles):
         step *= option("STEP", 1)
         for index in range(step - 1, len(calls), step):
             number = ERRORS[(index // step + at + option("ROUND", 0)) % len(ERRORS)]
-            # The first call of all is the tracer's own, which starts the program.
+            # The tracer makes the very first call, which starts the program.
             number = option("ERRNO", number)
             watched = number != HANG or role != "0"
             if calls[index] not in CANNOT_FAIL and (role, index) != ("0", 0) and watched:
@@ -94,15 +94,15 @@ class Cases:
         self.folder, self.residue = folder, residue.Residue()
 
     def end_all(self):
-        """Kills what is left. Returns its names."""
+        """Kills all remaining processes. Returns their names."""
         left = self.residue.left().get("processes", {})
         for pid in left:
-            with contextlib.suppress(ProcessLookupError):  # it ended with one before it
+            with contextlib.suppress(ProcessLookupError):  # it ended together with an earlier process
                 os.kill(pid, signal.SIGKILL)
         return left
 
     def run(self, role, index, number):
-        """(what is wrong or None, whether the call was reached, seconds)"""
+        """Returns (the fault that was found or None, whether the call was reached, seconds)."""
         start = time.monotonic()
         process = subprocess.Popen(command(role, index, number, "print('it works')"), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment(), cwd=self.folder)
@@ -116,13 +116,13 @@ class Cases:
             return f"hangs: {alive} {said[-200:]} {err.decode(errors='replace')[-600:]}", "hit " in said, DEADLINE
         took = time.monotonic() - start
         said = out.decode(errors="replace")
-        # The name of its control groups has the pid of the program, which is a child of the tracer.
+        # The names of its control groups contain the pid of the program, which is a child of the tracer.
         harness.started.add(int(said.split()[1]))
         wrong = self.judge(process.returncode, said, err.decode(errors="replace").strip().splitlines(), number)
         if took > 12 * harness.SLOW and number != HANG:
             wrong.append(f"took {took:.0f} s")
         left = self.residue.settle(5 * harness.SLOW)
-        # Groups that neither a monitor nor its janitor could remove are removed by the janitor of the next monitor.
+        # If neither a monitor nor its janitor could remove control groups, the janitor of the next monitor removes them.
         if set(left) == {"cgroups"} and number == KILL:
             subprocess.run([harness.CLOISTER, "run", "-c", "pass"], env=harness.environment(), cwd=self.folder, timeout=DEADLINE, check=True)
             left = self.residue.settle(5 * harness.SLOW)
@@ -140,7 +140,7 @@ class Cases:
             wrong.append("status 0 without a result")
         if status and not lines and number != KILL and status < 128:
             wrong.append(f"status {status} without a message")
-        # print() of the code itself may be what failed: then the traceback is the code's.
+        # If print() in the cell's own code fails, the traceback belongs to the cell.
         ours = [line for line in lines if 'File "' in line and 'File "<string>"' not in line]
         if len(lines) > LINES or any("ssertion" in line for line in lines) or ours:
             wrong.append(f"the message: {lines[:12]}")
@@ -148,7 +148,7 @@ class Cases:
 
 
 def run_job(todo, folder):
-    """In a child: writes one line of JSON for each case. It is a subreaper: what its cases leave is its own."""
+    """Runs in a child; writes one line of JSON for each case. The child is a subreaper, so it inherits the processes of its cases."""
     harness.become_subreaper()
     residue.join_keyring()
     cases = Cases(folder)
@@ -174,14 +174,14 @@ def start_job(todo, folder):
 
 
 def reported(folders):
-    """[[role, index, errno, what is wrong, hit, seconds]]"""
+    """Returns [[role, index, errno, the fault, hit, seconds]]."""
     return [json.loads(line) for folder in folders for line in residue.read(os.path.join(folder, "report")).splitlines()]
 
 
 @unittest.skipUnless(os.path.exists(INJECT), "was not built")
 class Injection(harness.Case):
     def run_all(self, todo):
-        """The reports of all cases, as many at a time as there are processors."""
+        """Returns the reports of all cases; runs as many in parallel as there are processors."""
         n = min(option("JOBS", len(os.sched_getaffinity(0))), len(todo))
         folders = [self.path(f"job-{k}") for k in range(n)]
         running = [start_job(todo[k::n], folder) for k, folder in enumerate(folders)]
@@ -199,14 +199,14 @@ class Injection(harness.Case):
         return reported(folders)
 
     def test_each_call_may_fail(self):
-        self.run_cloister("run", "-c", "pass")  # the image is built
+        self.run_cloister("run", "-c", "pass")  # this builds the image
         roles = recorded(self.dir)
         self.assertGreater(len(roles), 8)
         todo = plan(roles)
         start = time.monotonic()
         reports = self.run_all(todo)
         self.assertEqual(len(reports), len(todo))
-        # After all of that the next run is as the first was.
+        # After all cases the next run behaves as the first one did.
         self.assertEqual(self.run_cloister("run", "-c", "print(1)").stdout, b"1\n")
         hit = sum(report[4] for report in reports)
         wrong = [report for report in reports if report[3]]
@@ -219,7 +219,7 @@ class Injection(harness.Case):
         self.assertEqual(len(wrong), 0)
 
     def test_the_oracle_sees_keys_of_its_own_only(self):
-        """The control of what the cases may leave: a key of what this test starts, and one in a keyring of another process."""
+        """The control of the check for keys: it reports a key of a process of this test, but not one in another process's keyring."""
         own = residue.Residue()
         add = "import ctypes\nlibc = ctypes.CDLL(None)\n"
         join = f"libc.syscall({residue.KEYCTL}, {residue.JOIN_SESSION_KEYRING}, b'cloister-other', 0, 0, 0)\n"

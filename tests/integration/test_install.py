@@ -1,4 +1,4 @@
-"""`meson install`: the installed tree has all that it needs, wherever it lies."""
+"""`meson install`: the installed tree has every file that it needs, in any location."""
 
 import json
 import os
@@ -62,7 +62,7 @@ class Install(harness.Case):
 
 @unittest.skipUnless(MESON, "meson is not installed")
 class Prefix(harness.Case):
-    """packaging/install: files of its own below a prefix, and nothing else."""
+    """packaging/install: it adds only its own files below a prefix."""
 
     def install(self, *arguments, prefix=None, **variables):
         return subprocess.run([os.path.join(harness.SOURCE, "packaging", "install"), "--prefix", prefix or self.path("prefix"), *arguments],
@@ -83,7 +83,7 @@ class Prefix(harness.Case):
                               capture_output=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
         first = self.files()
-        # An older version had a file more; its program is replaced while it runs.
+        # An older version had one more file; its program is replaced while it runs.
         with open(self.path("prefix/libexec/cloister/installed-files"), "a", encoding="ascii") as f:
             f.write("libexec/cloister/older\n")
         with open(self.path("prefix/libexec/cloister/older"), "w", encoding="ascii"), open(program, "rb") as running:
@@ -97,7 +97,7 @@ class Prefix(harness.Case):
         self.assertIn("nothing that was installed", self.install("--remove").stderr)
 
     def test_a_program_that_does_not_start(self):
-        """A library is missing, or the file is of another machine."""
+        """A library is missing, or the file is for another machine."""
         broken = self.write("broken", "#!/bin/sh\necho no such library >&2\nexit 127\n")
         real = shutil.which("meson")
         os.mkdir(self.path("bin"))

@@ -1,4 +1,4 @@
-"""Packages that sessions have installed while they live: from an index on loopback, whose wheels are made here."""
+"""Packages that a running session installs: from an index on loopback, with wheels that this file makes."""
 
 import base64
 import fcntl
@@ -27,7 +27,7 @@ F_OFD_GETLK, F_OFD_SETLK = 36, 37
 
 
 def wheel(name, version, files, needs=()):
-    """(file name, bytes). files: {path: text or (text, mode)}."""
+    """Returns (file name, bytes). files: {path: text or (text, mode)}."""
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(f"Requires-Dist: {n}\n" for n in needs)
     files = {**files, f"{info}/METADATA": metadata,
@@ -48,7 +48,7 @@ def module(name, version, needs=(), **more):
 
 
 class Index(http.server.ThreadingHTTPServer):
-    """A package index (PEP 503). asked: the paths of its requests; let_go: set when wheels may be sent."""
+    """A package index (PEP 503). asked: the paths of the requests that it received; let_go: set when it may send wheels."""
 
     daemon_threads = True
     PASSWORD = "s3cret"
@@ -58,7 +58,7 @@ class Index(http.server.ThreadingHTTPServer):
         self.wheels = dict(wheels)
         self.asked = []
         self.pages = {}  # {name: html}
-        self.moved = {}  # {path: where it redirects to}
+        self.moved = {}  # {path: target of its redirect}
         self.credentials = set()
         self.let_go = threading.Event()
         self.let_go.set()
@@ -125,7 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def hostile():
-    """Wheels that would do harm if they were unpacked as they say."""
+    """Returns wheels that would do harm if they were unpacked without checks."""
     yield wheel("climbs", "1.0", {"climbs/__init__.py": "", "../../../climbed.py": "x = 1\n"})
     yield wheel("rooted", "1.0", {"rooted/__init__.py": "", "/tmp/cloister-test-rooted": "x"})
     yield wheel("links", "1.0", {"links/__init__.py": "", "links/out": ("/etc/passwd", stat.S_IFLNK | 0o777)})
@@ -157,7 +157,7 @@ class Installs(rawmcp.ServerCase):
             cls.profiles["endless"]: {"agent": True, "packages": {**allow, "index": cls.index.url("endless"), "timeout": 4}},
         }}
         os.environ["TEST_INDEX"] = cls.index.url()
-        # What the user has for pip elsewhere must not add another index.
+        # The user's pip settings from elsewhere must not add another index.
         os.environ["PIP_EXTRA_INDEX_URL"] = os.environ["UV_INDEX"] = cls.other.url()
         make, harness.environment = harness.environment, cls.environment(harness.environment)
         try:
@@ -208,21 +208,21 @@ class Installs(rawmcp.ServerCase):
         self.assertIn("[1, 2, 3], '2.0', '1.0', '/run/packages/", value)
         self.assertIn("installed demo 2.0, needs-demo 1.0", cell["stdout"])
         self.assertEqual(self.ok("import importlib.metadata; importlib.metadata.version('demo')")["value"]["json"], "2.0")
-        # There is nothing to do again, and another session shares what was fetched.
+        # The package is already installed, and another session shares the downloaded files.
         fetched = len(self.index.asked)
         self.assertIn("nothing to install", self.ok("install('demo>=1')")["stdout"])
         other = self.ok("import needs_demo; needs_demo.version", session="second", dependencies=["needs-demo"])
         self.assertEqual(other["value"]["json"], "1.0")
         self.assertEqual(len(self.index.asked), fetched)
-        # Another version of what is imported.
+        # Requests another version of a package that is already imported.
         cell = self.ok("install('demo==1.0')\ndemo.version")
         self.assertIn("demo 2.0 is imported already: reset the session (reset: true) to use 1.0", cell["stderr"])
         self.assertEqual(cell["value"]["json"], "2.0")
         self.fails("install('inner')", "inner: not allowed", "demo")
-        # A branch has what its session has.
+        # A branch has the packages of its session.
         branch = self.ok("import sys; x, [p for p in sys.path if 'packages/' in p] != []", session="branch", **{"from": self.session})
         self.assertEqual(branch["value"]["repr"], "([1, 2, 3], True)")
-        # What sandboxes see is read-only, not listed, and has no secret.
+        # Sandboxes get these folders read-only and not listed, and without secrets.
         for code, kind in (("import os; os.listdir('/run/packages')", "PermissionError"), ("open(demo.__file__, 'a')", "OSError"),
                            ("import os; os.mkdir('/run/packages/mine')", "Error")):
             self.assertIn(kind, self.cell(code)["error"]["type"], code)
@@ -242,7 +242,7 @@ class Installs(rawmcp.ServerCase):
         self.fails("install(*['demo%d' % i for i in range(10000)])", "at most 100")
         self.fails("__import__('cloister').install._ask(b'{\"what\":\"install\",\"requirements\":' + str(['x'] * 101).replace(\"'\", '\"').encode() + b'}')\n1/0",
                    "division")
-        # The same name from the user's other index does not count, and the bound of a package holds for what others need.
+        # A package of the same name in the user's other index is ignored. The version limit of a package also holds for dependencies.
         self.assertEqual(self.ok("install('demo', 'versions')\nimport demo, versions\ndemo.version + versions.version")["value"]["json"], "2.02.5")
         self.assertEqual(self.other.asked, [])
 
@@ -274,7 +274,7 @@ class Installs(rawmcp.ServerCase):
         for call in calls:
             self.assertEqual(call.result(120)["structuredContent"]["value"]["json"], "1.0")
         self.assertEqual(len(self.index.fetched("slow")), 1)
-        # The next installation is not in the way of what was killed.
+        # The killed installation does not block the next one.
         self.ok("install('slow', 'demo')", session="killed", profile="any")
 
     @unittest.skipIf(harness.ROOT or not harness.WHOLE, "an ordinary user, suite slow")
@@ -300,14 +300,14 @@ class Installs(rawmcp.ServerCase):
 
 @unittest.skipUnless(harness.WHOLE, "suite slow: wheels of PyPI")
 class Real(rawmcp.ServerCase):
-    """Their libraries expect what the manylinux policies promise."""
+    """Real packages: their libraries rely on what the manylinux policies promise."""
     CONFIG = {"packages": {"install": "allow", "allow": ["numpy", "pandas"]}, **({"user": "games"} if harness.ROOT else {})}
 
     @classmethod
     def setUpClass(cls):
         make, usual = harness.environment, {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
         if harness.ROOT:
-            # The user of the config owns its store; the other tests' is root's.
+            # The user who owns the config must own its store; root owns the store of the other tests.
             top = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
             cls.addClassCleanup(shutil.rmtree, top, ignore_errors=True)
             os.chmod(top, 0o755)
@@ -328,7 +328,7 @@ class Real(rawmcp.ServerCase):
 
 @unittest.skipIf(harness.ROOT or not harness.WHOLE, "an ordinary user, suite slow")
 class Redirects(rawmcp.ServerCase):
-    """An index that redirects: only to http and https, never from https to http, and its credentials stay with it."""
+    """An index that redirects: only to http and https, never from https to http, and its credentials are not sent elsewhere."""
 
     KINDS = ("usual", "other", "file", "plain", "loop", "closed", "linked")
 
@@ -398,7 +398,7 @@ class Redirects(rawmcp.ServerCase):
 
 @unittest.skipIf(harness.ROOT or not harness.WHOLE, "an ordinary user, suite slow")
 class Kept(rawmcp.ServerCase):
-    """Versions that are bound by the list, and what image prune removes; in a store of its own."""
+    """Versions that the list limits, and the sets that image prune removes; in a separate store."""
 
     @classmethod
     def setUpClass(cls):
@@ -421,7 +421,7 @@ class Kept(rawmcp.ServerCase):
             self.assertEqual(cell["status"], "error", cell)
             self.assertIn("floor", cell["error"]["message"])
             self.assertIn("do not go together", cell["error"]["message"])
-        # Nothing of it is in a session. The control: what goes together with the list.
+        # The session contains nothing of the failed set. The control: packages whose versions fit the list.
         self.assertEqual(self.cell("import needs_old")["error"]["type"], "ModuleNotFoundError")
         cell = self.ok("install('needs_any')\nimport floor; floor.version", wait=harness.patient(90))
         self.assertEqual(cell["value"]["json"], "2.0")
@@ -436,7 +436,7 @@ class Kept(rawmcp.ServerCase):
                 notes[json.load(f)["packages"][0]["name"]] = name
         old = time.time() - 2 * 24 * 3600
         os.utime(f"{top}/index/{notes['unused']}", (old, old))
-        # What does not describe a set is no set, and a link is not followed.
+        # A folder without a valid description is not a set, and a symbolic link is not followed.
         outside = f"{self.top}/outside"
         os.makedirs(f"{outside}/sub")
         for name in (".x", "x"):
@@ -449,7 +449,7 @@ class Kept(rawmcp.ServerCase):
         exists = {name: (os.path.exists(f"{top}/index/{note}"), os.path.exists(f"{top}/sets/{note[:-5]}")) for name, note in notes.items()}
         self.assertEqual({name: exists[name] for name in ("demo", "unused")}, {"demo": (True, True), "unused": (False, False)})
         self.assertTrue(os.path.isdir(f"{outside}/sub"))
-        # The running server's session still has it, and the other is fetched again.
+        # The running server's session still has this set, and the other set is downloaded again.
         self.assertEqual(self.ok("import demo; demo.version")["value"]["json"], "1.0")
         before = len(self.index.fetched("unused"))
         cell = self.ok("install('unused')\nimport unused; unused.version", session="third", wait=harness.patient(90))
@@ -457,7 +457,7 @@ class Kept(rawmcp.ServerCase):
 
 
     def uses(self, path, *flock):
-        """Asks for a lock as who removes sets does: None, or the byte that a server has locked."""
+        """Queries a lock as the remover of sets does: returns None, or the byte that a server has locked."""
         with open(path, "r+b") as f:
             kind, _, start, _, _ = struct.unpack("hhqqi4x", fcntl.fcntl(f, F_OFD_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, *flock, 0)))
             return None if kind == fcntl.F_UNLCK else start
@@ -470,11 +470,11 @@ class Kept(rawmcp.ServerCase):
                 if "kept" in f.read():
                     name = note[:-5]
         use = f"{top}/lock-use"
-        # This server has locked the moment of its start.
+        # This server has locked the byte of its start time.
         self.assertIsNone(self.uses(use, 0, int(time.time()) - 24 * 3600))
         started = self.uses(use, 0, int(time.time()))
         self.assertLess(abs(time.time() - started), 600)
-        # As one that has started three days ago.
+        # Locks the byte of a server that started three days ago.
         old = time.time() - 2 * 24 * 3600
         os.utime(f"{top}/index/{name}.json", (old, old))
         prune = lambda: self.run_cloister("image", "prune", env=harness.environment(CLOISTER_IMAGE_STORE=f"{self.top}/images"), cwd=self.class_dir)
@@ -483,7 +483,7 @@ class Kept(rawmcp.ServerCase):
             self.assertEqual(prune().returncode, 0)
             self.assertTrue(os.path.isdir(f"{top}/sets/{name}"))
             self.assertEqual(self.ok("import kept; kept.version")["value"]["json"], "1.0")
-        # The control: it has ended, and this one started after the set was asked for.
+        # The control: that server has ended, and this server started after the set was last used.
         self.assertEqual(prune().returncode, 0)
         self.assertFalse(os.path.exists(f"{top}/sets/{name}"))
 

@@ -1,5 +1,5 @@
-"""SIGKILL of each process of a server, in each state of its sessions: what belongs to it ends, nothing else does, and after the
-server's end nothing is left. While it serves, no descriptor leaks."""
+"""SIGKILL of each process of a server, in each state of its sessions: the processes that depend on it end, no other process ends,
+and after the server's end nothing is left. While the server runs, no descriptor leaks."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import harness
 import rawmcp
 import residue
 
-# What is going on when a process is killed.
+# The state of the session when a process is killed.
 WHOLE = os.environ.get("CLOISTER_TEST_WHOLE")
 STATES = ("idle", "cell", "call", "children") if WHOLE else ("children",)
 BUSY = {
@@ -17,7 +17,7 @@ BUSY = {
     "call": "await mcp_up.sleep(seconds=600)",
     "children": "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(600)\nprint('on', flush=True)\ntime.sleep(600)",
 }
-# After whose death the server still serves. The broker's and the monitor's are the server's own.
+# After one of these is killed, the server still works. If the broker or the monitor is killed, the server ends.
 SURVIVED = ("template", "stub", "init", "worker", "reaper", "upstream", "janitor")
 
 
@@ -36,7 +36,7 @@ class Kills(harness.Case):
         return server
 
     def find(self, server):
-        """{role: pid}: the init and the worker are those of session one, which was made first."""
+        """Returns {role: pid}: the init and the worker are those of session one, which was created first."""
         monitor = server.process.pid
         tree = residue.tree(monitor)
         found = {"monitor": monitor}
@@ -65,15 +65,15 @@ class Kills(harness.Case):
             time.sleep(0.15 * harness.SLOW)
 
     def serves(self, server, role, state):
-        """A new session and a call answer; a session of another init keeps its variables unless its namespaces ended."""
+        """A new session and a call answer; a session with another init keeps its variables unless its namespaces ended."""
         code = "(await mcp_up.add(a=2, b=2))['sum']"
         cell = server.cell(code, session=f"after-{role}-{state}", wait=60)
-        # A ready sandbox may have been given out, or a server called, before its end was noticed.
+        # A ready sandbox may have been assigned, or a server called, before its end was noticed.
         if role in ("stub", "reaper", "upstream") and cell["status"] != "ok":
             cell = server.cell(code, session=f"again-{role}-{state}", wait=60)
         self.assertEqual((cell["status"], cell.get("value", {}).get("json")), ("ok", 4), (role, state, cell))
         cell = server.cell("'y' in globals()", session="two", wait=60)
-        # The stub ends all sandboxes, this one perhaps after the cell was sent: the result says that, and the next has a new one.
+        # The stub's end ends all sandboxes, perhaps after the cell was sent: the result reports that, and the next cell gets a new sandbox.
         if role == "stub" and (cell["status"], cell.get("state")) == ("killed", "lost"):
             cell = server.cell("'y' in globals()", session="two", wait=60)
         self.assertEqual(cell.get("value", {}).get("json"), role not in ("stub",), (role, state, cell))
@@ -94,7 +94,7 @@ class Kills(harness.Case):
             server.free()
         if role == "janitor":
             return
-        # The tests of harness.Case look once, at their end: here after each.
+        # The checks of harness.Case run once, at the end of the test; this one runs after each kill.
         left = self.more.settle(10 * harness.SLOW)
         self.assertEqual(left, {}, (role, state))
 

@@ -1,4 +1,4 @@
-"""The log of a server: one line an event, as text or JSON, with ids, without secrets."""
+"""The log of a server: one line per event, as text or JSON, with ids, without secrets."""
 
 import calendar
 import json
@@ -47,7 +47,7 @@ class Log(harness.Case):
         self.assertIn("[session work, request 2, cell 1]", server.log())
 
     def test_json_without_a_terminal(self):
-        """Without a terminal a server's log is for programs; a person who runs code gets text."""
+        """Without a terminal a server's log is JSON for programs; the log of `cloister run` is text."""
         path = self.write("broken.json", '{"mcpServers": {}, "timeuot": 3}')
         done = self.run_cloister("mcp", "--config", path)
         (line,) = self.lines(done.stderr.decode())

@@ -1,4 +1,4 @@
-"""The server as a client meets it: start, eras, malformed lines, the many ways to end."""
+"""The server from the client's side: start, eras, malformed lines, and the many ways to end."""
 
 import json
 import os
@@ -14,10 +14,10 @@ VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 
 
 class Start(harness.Case):
-    """initialize and tools/list at once, whatever else is going on."""
+    """initialize and tools/list are answered at once, whatever the server is doing."""
 
     def first_answers(self, server):
-        """Seconds from start to the answers of initialize and tools/list."""
+        """Returns the seconds from start to the answers of initialize and tools/list."""
         begun = time.monotonic()
         with server() as running:
             running.initialize(timeout=10)
@@ -79,7 +79,7 @@ class Eras(harness.Case):
                 self.assertEqual(server.initialize(version)["protocolVersion"], "2025-11-25")
 
     def test_a_discover_that_is_malformed_before_initialize(self):
-        # A probe without what each modern request has to carry is refused at once; the fallback works.
+        # A probe without the members that each modern request must have is refused at once; the fallback works.
         with rawmcp.RawServer("--config", self.config()) as server:
             start = time.monotonic()
             for params in (None, {}, {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}):
@@ -100,10 +100,10 @@ class Eras(harness.Case):
 
 
 class Protocol(rawmcp.ServerCase):
-    """Messages, well and badly formed."""
+    """Messages, well-formed and malformed."""
 
     def error(self, data, identifier=None):
-        """Sends bytes and gives the error that comes back for this id."""
+        """Sends bytes and returns the error that is received for this id."""
         waiting = self.server.expect(identifier)
         self.server.send_bytes(data)
         return waiting.message(10)["error"]["code"]
@@ -135,7 +135,7 @@ class Protocol(rawmcp.ServerCase):
         self.assertEqual(self.server.ask("ping"), {})
 
     def test_not_utf8(self):
-        # The id can be read, so the error carries it.
+        # The id can be parsed, so the error contains it.
         self.assertEqual(self.error(b'{"jsonrpc":"2.0","id":1,"method":"ping\xff\xfe"}\n', identifier=1), -32700)
         self.assertEqual(self.server.ask("ping"), {})
 
@@ -191,7 +191,7 @@ class Protocol(rawmcp.ServerCase):
             self.assertEqual(one.result(5), {})
 
     def test_a_line_without_end_is_bounded(self):
-        # Its own server: this one may be ended by it, and must not take the memory.
+        # A separate server: the test may end it, and must not use the memory of the shared one.
         with rawmcp.RawServer("--config", os.path.join(self.class_dir, "config.json")) as server:
             server.initialize()
             chunk = b"x" * (1 << 20)
@@ -251,7 +251,7 @@ class Protocol(rawmcp.ServerCase):
 
 
 class Annotations(harness.Case):
-    """With upstream tools that can do anything, the hints say so."""
+    """If upstream tools can do anything, the hints report it."""
 
     def test_with_an_upstream(self):
         with rawmcp.RawServer("--config", self.config({"a": harness.fixture()})) as server:
@@ -260,10 +260,10 @@ class Annotations(harness.Case):
 
 
 class End(harness.Case):
-    """However it ends, it ends soon and leaves nothing behind."""
+    """The server ends quickly in every case and leaves nothing behind."""
 
     def busy(self):
-        """A server with a session that computes, an idle one, and an upstream."""
+        """Returns a server with a session that computes, an idle session, and an upstream server."""
         server = rawmcp.RawServer("--config", self.config({"a": harness.fixture("--ignore-eof")}))
         self.addCleanup(server.free)
         server.initialize()
@@ -318,7 +318,7 @@ class End(harness.Case):
             self.ends(server)
 
     def test_sigkill_of_any_one_process_of_ours(self):
-        # Whichever is killed, the others end or go on, and nothing is left at the end. Without a janitor root's empty
+        # Whichever is killed, the others end or keep running, and nothing is left at the end. Without a janitor root's empty
         # groups at the top of a hierarchy (mode 0555) stay until the next start.
         for kill in range(6):
             server = rawmcp.RawServer("--config", self.config())
@@ -357,19 +357,19 @@ class End(harness.Case):
         kept, left = groups(living.process.pid), groups(pid)
         janitors = [below for below, name in harness.descendants(pid).items() if "janito" in name]  # comm has 15 bytes
         self.assertEqual(len(janitors), 1)
-        # Stopped first, or the janitor could act on the end of the monitor before it is killed itself.
+        # Stopped first, because otherwise the janitor could act on the end of the monitor before it is killed itself.
         for process in (janitors[0], pid):
             os.kill(process, signal.SIGSTOP)
         for process in (janitors[0], pid):
             os.kill(process, signal.SIGKILL)
         server.process.wait(harness.PATIENCE)
-        # The control: nothing else removes them.
+        # The control: no other process removes them.
         self.assertTrue(os.path.exists(control))
         self.assertEqual(groups(pid), left)
         self.assertEqual(self.serving().close(), 0)
         self.assertTrue(harness.wait_until(lambda: not groups(pid)), groups(pid))
         self.assertTrue(harness.wait_until(lambda: not os.path.exists(control)))
-        # What belongs to a living monitor stays.
+        # Resources of a running monitor stay.
         self.assertEqual(groups(living.process.pid), kept)
         self.assertEqual(len(harness.control_sockets(living.process.pid)), 1)
         self.assertEqual(living.cell("x")["value"]["repr"], "1")
