@@ -173,7 +173,7 @@ class Forms(Serve):
             self.assertEqual(c.response().status, status)
 
     def test_pipelined(self):
-        """Answers come in order, even if some take long; and requests that are pipelined behind a call do not use growing memory."""
+        """Answers come in order, even if some take long; and the memory does not grow with requests pipelined behind a call."""
         c = self.connect()
         c.call("import time\ntime.sleep(0.5)\n1")
         c.send((GET + "\r\n") * 1000)

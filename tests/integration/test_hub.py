@@ -228,7 +228,7 @@ class Hub(harness.Case):
         for tool in ("fail", "echo"):
             kind, message = self.failure(server, f"tools['a.{tool}']()")
             self.assertEqual(kind, "ToolNotFound", message)
-        # The same tools of another server still work; the short name of a tool that is not allowed here can be used for another one.
+        # The same tools of another server still work; the short name of a tool that is denied here is free for another tool.
         self.assertEqual(self.value(server, "await tools['echo'](x=1)"), {"x": 1})
         self.assertEqual(self.failure(server, "mcp_b.fail()")[0], "ToolError")
         listed = server.ask("tools/list")["tools"][0]["description"]

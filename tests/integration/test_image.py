@@ -110,7 +110,7 @@ class Image(harness.Case):
         self.assertIn("space", done.stderr.decode().lower(), done.stderr)
 
     def test_an_unreadable_image_json(self):
-        """The monitor reads no file of the store itself: a file that blocks its reader causes an error and does not block the monitor."""
+        """The monitor reads no file of the store itself: a file that blocks its reader causes an error and does not hang it."""
         run = ("run", "--config", self.config(), "-c", "print(1)")
         done = self.cloister(*run)
         self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)

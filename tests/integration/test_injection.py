@@ -148,7 +148,7 @@ class Cases:
 
 
 def run_job(todo, folder):
-    """Runs in a child; writes one line of JSON for each case. The child is a subreaper, so it inherits the processes of its cases."""
+    """In a child: writes one line of JSON for each case. The child is a subreaper and inherits the processes of its cases."""
     harness.become_subreaper()
     residue.join_keyring()
     cases = Cases(folder)
@@ -219,7 +219,7 @@ class Injection(harness.Case):
         self.assertEqual(len(wrong), 0)
 
     def test_the_oracle_sees_keys_of_its_own_only(self):
-        """The control of the check for keys: it reports a key of a process of this test, but not one in another process's keyring."""
+        """The control of the check for keys: it reports a key of this test's processes, but no key of another keyring."""
         own = residue.Residue()
         add = "import ctypes\nlibc = ctypes.CDLL(None)\n"
         join = f"libc.syscall({residue.KEYCTL}, {residue.JOIN_SESSION_KEYRING}, b'cloister-other', 0, 0, 0)\n"

@@ -242,7 +242,7 @@ class Installs(rawmcp.ServerCase):
         self.fails("install(*['demo%d' % i for i in range(10000)])", "at most 100")
         self.fails("__import__('cloister').install._ask(b'{\"what\":\"install\",\"requirements\":' + str(['x'] * 101).replace(\"'\", '\"').encode() + b'}')\n1/0",
                    "division")
-        # A package of the same name in the user's other index is ignored. The version limit of a package also holds for dependencies.
+        # A package of the same name in the user's other index is ignored. A package's version limit also holds for dependencies.
         self.assertEqual(self.ok("install('demo', 'versions')\nimport demo, versions\ndemo.version + versions.version")["value"]["json"], "2.02.5")
         self.assertEqual(self.other.asked, [])
 

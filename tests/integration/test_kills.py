@@ -73,7 +73,7 @@ class Kills(harness.Case):
             cell = server.cell(code, session=f"again-{role}-{state}", wait=60)
         self.assertEqual((cell["status"], cell.get("value", {}).get("json")), ("ok", 4), (role, state, cell))
         cell = server.cell("'y' in globals()", session="two", wait=60)
-        # The stub's end ends all sandboxes, perhaps after the cell was sent: the result reports that, and the next cell gets a new sandbox.
+        # The stub's end ends all sandboxes, perhaps after the cell was sent: the result reports it, the next cell gets a new one.
         if role == "stub" and (cell["status"], cell.get("state")) == ("killed", "lost"):
             cell = server.cell("'y' in globals()", session="two", wait=60)
         self.assertEqual(cell.get("value", {}).get("json"), role not in ("stub",), (role, state, cell))

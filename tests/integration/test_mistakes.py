@@ -1,4 +1,4 @@
-"""What Cloister says when something is wrong: exit statuses, one line for each mistake, why the sandbox forbids something."""
+"""Cloister's messages for mistakes: exit statuses, one line for each mistake, and the reason why the sandbox forbids something."""
 
 import json
 import os
@@ -76,7 +76,7 @@ class CommandLine(harness.Case):
         self.assertEqual((done.returncode, b"warning" in done.stdout.partition(b": 0 errors")[0]), (0, False), done.stdout)
 
     def test_config_check_finds_a_module_that_the_image_has_not(self):
-        self.assertEqual(self.run_cloister("run", "--config", self.config(), "-c", "pass").returncode, 0)  # which makes the image
+        self.assertEqual(self.run_cloister("run", "--config", self.config(), "-c", "pass").returncode, 0)  # this builds the image
         good = ["json", "xml.etree.ElementTree", "math", "sqlite3", "_ssl", "zlib"]
         for names, count in ((good, 0), ([*good, "no_such_module.x"], 1)):
             for settings in ({"preload": names}, {"profiles": {"a": {"preload": names}}}):
@@ -93,7 +93,7 @@ class CommandLine(harness.Case):
         self.assertNotIn(b"left out", done.stdout)
         self.assertNotIn(b"s3cr3t", done.stdout)
         self.assertIn(b"@host.example/mcp", done.stdout)
-        # Another directory's file is another one.
+        # In another directory the file is a different one.
         os.makedirs(self.path("project/.cursor"))
         self.write("project/.cursor/mcp.json", '{"mcpServers": {"c": {"command": "sh"}}}')
         done = self.run_cloister("config", "import", "--dry-run", env=env, cwd=self.path("project"))
@@ -139,7 +139,7 @@ HINTS = {
     "import yaml": "cloister image build --with PyYAML",
     "import nosuchdistribution": "this image has no such module",
 }
-# Errors of the code: nothing is said of the sandbox.
+# Errors of the code: the message does not mention the sandbox.
 NO_HINTS = (
     "open('none.csv')",
     "{}['a']",

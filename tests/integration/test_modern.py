@@ -1,4 +1,4 @@
-"""Revision 2026-07-28 by raw lines, also between those of a legacy client; progress, live output and resources."""
+"""Revision 2026-07-28 in raw lines, also mixed with those of a legacy client; progress, live output and resources."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ def meta(**more):
 
 
 class Modern(rawmcp.ServerCase):
-    """One pipe that both kinds of clients use: the fixture has been initialized as a legacy one."""
+    """One pipe that both kinds of clients use: the fixture has sent the initialize request of a legacy client."""
 
     SERVERS = {"a": harness.fixture()}
 
@@ -47,7 +47,7 @@ class Modern(rawmcp.ServerCase):
         self.assertTrue(harness.wait_until(condition, seconds or harness.PATIENCE))
 
     def listen(self, **wanted):
-        """Opens a stream; the request, and the notes of it from there on."""
+        """Opens a stream; returns the request and the notifications that it gets from then on."""
         begin = len(self.server.notes)
         waiting = self.request("subscriptions/listen", notifications=wanted)
         self.until(lambda: self.of(waiting, begin))
@@ -64,7 +64,7 @@ class Modern(rawmcp.ServerCase):
 
 
 class Requests(Modern):
-    """Each request stands alone."""
+    """Each request is complete by itself."""
 
     def test_discover(self):
         found = self.ask("server/discover")
@@ -85,7 +85,7 @@ class Requests(Modern):
         result = self.start("x").result()
         self.assertEqual(result["resultType"], "complete")
         self.assertEqual(result["structuredContent"]["value"]["json"], 42)
-        # The session is the same for who speaks the other era.
+        # A client of the other era reaches the same session.
         self.assertEqual(self.value("x"), 42)
 
     def test_a_tool_is_called(self):
@@ -130,12 +130,12 @@ class Requests(Modern):
             self.wait_running()
             self.server.notify("notifications/cancelled", requestId=call.id, reason="enough")
             self.assertEqual(self.value("kept"), 1)
-            # A cell that its timeout had ended would have been answered.
+            # If the timeout had ended the cell, the call would have been answered.
             self.assertFalse(call.done())
 
 
 class Orders(harness.Case):
-    """Which era comes first does not matter."""
+    """The order in which the eras are used does not matter."""
 
     def test_discover_then_initialize_and_back(self):
         with rawmcp.RawServer("--config", self.config()) as server:
@@ -183,7 +183,7 @@ class Streams(Modern):
         self.until(lambda: len(self.of(listening)) > 1)
         self.assertEqual(self.of(listening)[1]["method"], "notifications/resources/list_changed")
         self.assertEqual(len(self.of(uninterruptible)), 1)
-        # Cancelled: silent, without an answer.
+        # After the cancellation the stream sends nothing, not even an answer.
         self.server.notify("notifications/cancelled", requestId=listening.id)
         seen = len(self.of(listening))
         self.ok("print('y' * 30000)")
@@ -203,7 +203,7 @@ class Streams(Modern):
 
 
 class StreamsEnd(harness.Case):
-    """What ends with the server, and tools that change."""
+    """Streams that end with the server, and tools that change."""
 
     def test_the_end_of_the_server_closes_streams(self):
         server = rawmcp.RawServer("--config", self.config())
@@ -231,7 +231,7 @@ class StreamsEnd(harness.Case):
 
 
 class ToolsChange(harness.Case):
-    """Many change notifications of an upstream server become few for clients of both eras, which then list again."""
+    """Many change notifications of an upstream server are merged into few for clients of both eras, which then list again."""
 
     FAULTY = os.path.join(harness.HERE, "servers", "faulty.py")
 
@@ -256,7 +256,7 @@ class ToolsChange(harness.Case):
         for era in ("legacy", "modern"):
             self.assertTrue(harness.wait_until(lambda: told(era) > 0), era)
         self.assertTrue(harness.wait_until(lambda: described("second_tool")))
-        # What still had to be sent of the burst precedes the next change.
+        # The remaining notifications of the burst are sent before the next change.
         before = told("modern")
         self.assertEqual(server.cell("await mcp_changing.change(name='third_tool', times=1)")["status"], "ok")
         self.assertTrue(harness.wait_until(lambda: described("third_tool") and told("modern") > before))
@@ -281,7 +281,7 @@ class Live(Modern):
             values = [n["progress"] for n in seen]
             self.assertEqual(values, sorted(set(values)))
             self.assertRegex(seen[-1]["message"], r"^running for \d+ s; 1 tool call, the last a\.add; last line: step \d +\[31m")
-            # Not one for each line that is printed.
+            # There is not one notification for each line that is printed.
             self.assertLessEqual(len(seen), 5)
 
     def legacy(self, code, extra):
@@ -400,7 +400,7 @@ class Resources(Modern):
         self.assertEqual(self.read(listed["grüße.txt"]["uri"])[0]["text"], "hällo")
         blob = self.read(listed["b.bin"]["uri"])[0]
         self.assertEqual(base64.b64decode(blob["blob"]), bytes(range(256)))
-        # Another sandbox has other files.
+        # Another sandbox has different files.
         self.ok("1", reset=True)
         self.assertNotIn(listed["b.bin"]["uri"], [r["uri"] for r in self.ask("resources/list")["resources"]])
         self.refused(-32602, "resources/read", uri=listed["b.bin"]["uri"])

@@ -1,7 +1,7 @@
-"""The privilege modes: which ids sessions have, what limits them, and that nothing is left behind.
+"""The privilege modes: the ids of sessions, their limits, and that nothing is left behind.
 
-In the machine of tests/vm, CLOISTER_TEST_EXPECT says what has to be: mode=rootless|capable|root, cgroup=2,
-ids=distinct|one. Elsewhere the doctor's report is compared with what is seen. As root, the other modes are tried too.
+In the machine of tests/vm, CLOISTER_TEST_EXPECT has the expected values: mode=rootless|capable|root, cgroup=2,
+ids=distinct|one. On other machines the doctor's report is compared with the real state. As root, the other modes are tested too.
 """
 
 import contextlib
@@ -31,25 +31,25 @@ def doctor(env=None, prefix=()):
 
 
 def status_of(pid):
-    """{} of a process that has ended meanwhile, such as the copy of a worker that a newer one replaced."""
+    """Returns {} for a process that has ended meanwhile, such as the copy of a worker that a newer copy replaced."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
         return dict(line.split(":\t", 1) for line in f.read().splitlines() if ":\t" in line)
     return {}
 
 
 def workers(server):
-    """The pids of what is in sandboxes: they have a pid in three namespaces (this one, the template's, their own)."""
+    """Returns the pids of the processes in sandboxes: they have a pid in three namespaces (this one, the template's, their own)."""
     depth = len(status_of("self")["NSpid"].split())
     return [pid for pid in harness.descendants(server.process.pid) if len(status_of(pid).get("NSpid", "").split()) >= depth + 2]
 
 
 def leaves(server):
-    """The control groups of a server's sessions."""
+    """Returns the control groups of a server's sessions."""
     return glob.glob(f"/sys/fs/cgroup/**/cloister-{server.process.pid}-*/s-*", recursive=True)
 
 
 class Here(rawmcp.ServerCase):
-    """As we were started."""
+    """The mode in which the tests were started."""
 
     CONFIG = {"limits": {"cpu": 0.5, "memory": "160M", "pids": 40}}
 
@@ -59,7 +59,7 @@ class Here(rawmcp.ServerCase):
         cls.layers = doctor()
 
     def bounded(self):
-        """Whether control groups bound sessions here, as the doctor says."""
+        """Returns whether control groups limit sessions here, according to the doctor."""
         return "cgroup" in self.layers["limits"]["detail"] and self.layers["limits"]["state"] != "missing" \
             and "without a cgroup" not in self.layers["limits"]["detail"]
 
@@ -101,10 +101,10 @@ class Here(rawmcp.ServerCase):
         self.ok("1", session="placed")
         groups = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/t-*/cgroup.procs", recursive=True)
         if EXPECT.get("cgroup") != "2":
-            # Moved there. On version 1 the template has a leaf in each hierarchy.
+            # The session was moved there. On version 1 the template has a leaf in each hierarchy.
             self.assertEqual({os.path.basename(os.path.dirname(group)) for group in groups}, {"t-0-1"} if self.bounded() else set())
             return
-        # The template is in a leaf beside its sessions', or it might not clone into them.
+        # The template is in a leaf next to those of its sessions, because otherwise it might not be allowed to clone into them.
         self.assertEqual(len(groups), 1, groups)
         with open(groups[0], encoding="ascii") as f:
             template = int(f.read().split()[0])
@@ -113,12 +113,12 @@ class Here(rawmcp.ServerCase):
                   for status in [os.stat(f"{parent}/{name}")]}
         leaf = {name: os.stat(f"{leaves(self.server)[-1]}/{name}").st_uid for name in ("cgroup.procs", "memory.max", "pids.max")}
         if EXPECT["mode"] == "root":
-            # After a refused clone the monitor would own the files, to move the session itself.
+            # If a clone is refused, the monitor owns the files, so that it can move the session itself.
             ids = tuple(int(status_of(template)[kind].split()[0]) for kind in ("Uid", "Gid"))
             self.assertNotIn(0, ids)
             self.assertEqual(owners, {"cgroup.procs": ids, "memory.max": (0, 0), "cgroup.subtree_control": (0, 0)})
             self.assertEqual(leaf, {"cgroup.procs": ids[0], "memory.max": 0, "pids.max": 0})
-            # Neither init nor the worker holds what the template named the leaf by.
+            # Neither init nor the worker holds the descriptor by which the template named the leaf.
             with open(f"{leaves(self.server)[-1]}/cgroup.procs", encoding="ascii") as f:
                 held = [os.readlink(f"/proc/{pid}/fd/{fd}") for pid in f.read().split() for fd in os.listdir(f"/proc/{pid}/fd")]
             self.assertTrue(held)
@@ -134,7 +134,7 @@ class Here(rawmcp.ServerCase):
     def test_too_much_memory_ends_one_session(self):
         self.ok("kept = 42", session="bystander")
         self.ok("kept = 43", session="eater")
-        # In pieces, and by a child as well: together they are too much, each alone would not be.
+        # Allocates in pieces, in a child as well: together the two exceed the limit, each alone does not.
         code = ("import os, time\nparts = []\nif os.fork() == 0:\n    parts = [b'x' * (1 << 20) for _ in range(100)]\n    time.sleep(600)\n"
                 "time.sleep(1)\nfor i in range(100): parts.append(b'x' * (1 << 20))\nlen(parts)")
         cell = self.cell(code, session="eater")
@@ -161,7 +161,7 @@ class Here(rawmcp.ServerCase):
 
     @harness.alone
     def test_processor_time_is_shared_as_set(self):
-        # Half a processor for each of two that spin at the same time.
+        # Two sessions that spin at the same time get half a processor each.
         seconds = 2 if harness.SLOW == 1 else 10
         for name in ("spin-a", "spin-b"):
             self.ok("1", session=name)
@@ -187,7 +187,7 @@ class Here(rawmcp.ServerCase):
 
 
 class Killed(harness.Case):
-    """SIGKILL of the monitor: control groups, processes and the scope go."""
+    """After SIGKILL of the monitor its control groups, processes and scope disappear."""
 
     def test_nothing_stays(self):
         server = rawmcp.RawServer("--config", self.config())
@@ -210,7 +210,7 @@ class Brief(harness.Case):
     """A server that ends while it waits for a scope: systemd removes the scope."""
 
     def test_nothing_stays(self):
-        # At every moment of the asking, where there is one to ask.
+        # Ends at every moment of the request for a scope, if this mode requests one.
         for i in range(40 if EXPECT.get("cgroup") == "2" else 2):
             server = rawmcp.RawServer("--config", self.config())
             self.addCleanup(server.free)
@@ -221,10 +221,10 @@ class Brief(harness.Case):
 
 
 class Bus(harness.Case):
-    """Something other than systemd answers at the user's bus: limits are rlimits, and all else works."""
+    """Another program than systemd answers on the user's bus: limits become rlimits, and everything else works."""
 
     def served_by(self, talk):
-        """A socket at which talk(connection) happens, as the address of a bus."""
+        """Starts a server whose bus address is a socket on which talk(connection) runs."""
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.path("bus"))
         listening.listen()
@@ -249,26 +249,26 @@ class Bus(harness.Case):
             connection, _ = listening.accept()
             connection.sendall(b"REJECTED x\r\n" + os.urandom(65536))
             connection.close()
-        # The well-known place is tried next, and systemd is there.
+        # The server tries the standard address next, where systemd answers.
         server = self.served_by(talk)
         self.assertTrue(leaves(server), server.log())
 
 
-# There has to be a user manager's bus at its well-known place.
+# These tests need a user manager's bus at its standard address.
 if EXPECT.get("cgroup") != "2" or harness.ROOT:
     del Bus
 
 
-UID = 4343  # not that of run-test, whose tests may run beside us
+UID = 4343  # not the uid of run-test, whose tests may run at the same time
 
 
 class Other(harness.Case):
-    """Root starts it as an ordinary user with something more than nothing."""
+    """Root starts the server as an ordinary user with some extra privilege."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # One for all, so that the image is built once.
+        # One home for all tests, so that the image is built once.
         cls.home = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
         cls.addClassCleanup(shutil.rmtree, cls.home, ignore_errors=True)
         os.chown(cls.home, UID, UID)
@@ -302,7 +302,7 @@ SETUID_SETGID = 1 << 7 | 1 << 6
 
 
 class Capable(Other):
-    """CAP_SETUID and CAP_SETGID and nothing else."""
+    """The server has CAP_SETUID and CAP_SETGID and no other capability."""
 
     def test_ids_are_distinct_and_privilege_is_small(self):
         server = self.start(CAPABLE, self.config_of(0))
@@ -318,13 +318,13 @@ class Capable(Other):
         server = self.start(CAPABLE, self.config_of(0))
         seen = 0
         for pid in harness.descendants(server.process.pid):
-            # In a user namespace of its own a capability is worth nothing outside.
+            # In a new user namespace a capability has no effect outside of it.
             if os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user"):
                 status = status_of(pid)
                 self.assertEqual(int(status["CapEff"], 16) | int(status["CapPrm"], 16) | int(status["CapAmb"], 16), 0, status)
                 self.assertEqual(status["Uid"].split()[0], str(UID))
                 seen += 1
-        self.assertGreater(seen, 1)  # keepers, janitors and the server behind
+        self.assertGreater(seen, 1)  # keepers, janitors and the server behind them
 
     def test_a_config_that_is_not_roots_is_refused(self):
         for uid, ok in ((0, True), (UID, False)):
@@ -336,7 +336,7 @@ class Capable(Other):
 
 
 class Subordinate(Other):
-    """An ordinary user with entries in /etc/subuid and /etc/subgid, which only this test sees."""
+    """An ordinary user with entries in /etc/subuid and /etc/subgid, which are visible only to this test."""
 
     def prefix(self, uids, gids):
         with open("/etc/passwd", encoding="utf-8") as f:
@@ -390,7 +390,7 @@ class Subordinate(Other):
         self.assertIn("host id of its own", doctor(self.env, prefix)["privilege"]["detail"])
 
 
-# An ordinary user cannot give what these need; what he has, Here tries.
+# An ordinary user cannot provide these privileges; Here tests the privileges that the user has.
 if not harness.ROOT or EXPECT.get("mode", "root") != "root":
     del Capable, Subordinate
 

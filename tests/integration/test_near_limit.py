@@ -1,4 +1,4 @@
-"""Copies and branches of a session that is just below its memory limit: what Cloister needs for them ends nothing."""
+"""Copies and branches of a session just below its memory limit: the memory that Cloister needs for them ends no session."""
 
 import os
 import time
@@ -9,13 +9,13 @@ import rawmcp
 
 MB = 1 << 20
 MEMORY = 128 * MB
-# Of the control group, beside limits.memory, for forks of Cloister's (docs/cells.md).
+# The control group's limit beyond limits.memory, for forks that Cloister makes (docs/cells.md).
 RESERVE = 4 * MB + MEMORY // 128
 BELOW = 256 << 10
 NAME = "import ctypes\n_ = ctypes.CDLL(None).prctl(15, b'{}', 0, 0, 0)  # PR_SET_NAME\nx = 'state'\nhog = []"
 
 
-# As a worker that is under the control of its code: five stopped orphans, which share its memory, as its copies.
+# Imitates a worker that its code controls: it reports five stopped orphans, which share its memory, as its copies.
 FORGE = (
     "import os, signal, sys, time\nframe = sys._getframe()\nwhile type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back\n"
     "copies = frame.f_locals['self']._copies\nanswer = copies._answer\nr, w = os.pipe()\n"
@@ -31,14 +31,14 @@ class LeafCase(rawmcp.ServerCase):
     """Reads the control group of its session."""
 
     def leaf(self, name):
-        """Reads a number of the control group of the session whose processes have this name."""
+        """Returns a number from the control group of the session whose processes have this name."""
         for pid, found in harness.descendants(self.server.process.pid).items():
             if found != name:
                 continue
             with open(f"/proc/{pid}/cgroup", encoding="ascii") as f:
                 lines = [line.rstrip("\n").split(":", 2) for line in f]
             one = [path for _, controllers, path in lines if "memory" in controllers.split(",")]
-            # A process that is ending, such as a copy that was refused, is shown in "/" (version 1).
+            # An ending process, such as a copy that was refused, is shown in "/" (version 1).
             if one and one[0] != "/":
                 return f"/sys/fs/cgroup/memory{one[0]}", ("memory.usage_in_bytes", "memory.limit_in_bytes")
             if not one:
@@ -59,14 +59,14 @@ class NearLimit(LeafCase):
     CONFIG = {"limits": {"memory": "128M"}, "pool": 0, "profiles": {"off": {"state": {"survives": False}, "agent": True}, "on": {"agent": True}}}
 
     def fill(self, to, **arguments):
-        """In one cell, so that no copy is made meanwhile."""
+        """Allocates in one cell, so that no copy is made meanwhile."""
         return self.ok(f"hog.append(bytearray(b'x') * {to - BELOW - self.number(0)})", **arguments)
 
     def lives(self):
         self.assertEqual(self.ok("x, len(hog)")["value"]["repr"], "('state', 1)")
 
     def branch(self, origin):
-        """Is made, or not: the new session needs a little more than the first one has."""
+        """The branch may fail: the new session needs slightly more memory than the first one has."""
         cell = self.cell("x", session=self.session + "-b", **{"from": origin})
         self.assertTrue(cell["status"] == "ok" or "ran out of memory" in cell["error"]["message"], cell)
         return cell
@@ -95,7 +95,7 @@ class NearLimit(LeafCase):
         self.lives()
 
     def test_the_control(self):
-        """Above the limit and what Cloister has, the session ends."""
+        """An allocation above the limit and Cloister's reserve ends the session."""
         self.begin("off")
         self.assertEqual(self.cell(f"hog.append(bytearray(b'x') * {MEMORY + RESERVE})")["status"], "oom")
 
@@ -113,7 +113,7 @@ class Shared(LeafCase):
         self.ok("one = bytearray(b'a') * (200 << 20)\nforged = []")
 
     def checkpoint(self, name, part, code="None"):
-        """After a part of the memory was written."""
+        """Makes a checkpoint after a part of the memory was written."""
         return self.ok(f"for i in range(0, len(one) // {part}, 4096): one[i] = {ord(name)}\n{code}", checkpoint=name)
 
     def five(self):
@@ -127,16 +127,16 @@ class Shared(LeafCase):
 
 
 class SharedPages(Shared):
-    """In every mode: by the sum of a control group or of PSS."""
+    """Runs in every mode: the monitor counts by a control group or by the sum of PSS."""
 
     def test_that_share(self):
         self.five()
         self.bound()
-        # A cell still has limits.memory for itself.
+        # A cell can still use all of limits.memory.
         self.ok("for i in range(0, len(one), 4096): one[i] = 1\ntwo = bytearray(b'b') * (290 << 20)\ntwo = None")
         for name in "caedb":
             self.assertEqual(self.value("chr(one[0]), chr(one[-1]), len(one) >> 20", restore=name), f"('{name}', 'a', 200)")
-        # Replaced in turn, they still fit.
+        # Checkpoints that are replaced one after the other still fit.
         self.five()
 
     def test_that_do_not(self):
@@ -149,7 +149,7 @@ class SharedPages(Shared):
         self.assertEqual(self.value("chr(one[0])", restore="a"), "a")
 
     def test_that_are_replaced(self):
-        """The worker and the copy that is replaced have 200 MiB each for themselves, and the others share 200."""
+        """The worker and the copy that is replaced have 200 MiB each of their own, and the others share 200 MiB."""
         for name in "abc":
             self.assertTrue(self.checkpoint(name, 1 << 30).get("checkpoint"), name)
         for _ in range(3):
@@ -162,7 +162,7 @@ class SharedPages(Shared):
 @unittest.skipUnless(harness.BOUNDED, "reads a control group")
 class SharedInGroup(Shared):
     def test_that_go_on_and_write(self):
-        """Processes that were taken for copies while they shared everything: what they take afterwards counts."""
+        """Processes were accepted as copies while they shared all memory: the memory that they allocate afterwards counts."""
         for name in "abcde":
             cell = self.ok(FORGE, checkpoint=name)
             self.assertTrue(cell.get("checkpoint"), cell)
@@ -172,7 +172,7 @@ class SharedInGroup(Shared):
         limit = self.number(1)
         self.assertLessEqual(limit, 512 * MB + 300 * MB)
         seconds = 3 * harness.SLOW
-        # Longer than is looked: once the cell has ended, the next copy changes the limit.
+        # The cell runs longer than this test reads the group: after the cell, the next copy changes the limit.
         self.server.start_call("open('/workspace/go', 'w').close()\nfor p in forged: os.kill(p, signal.SIGCONT)\n"
                                f"time.sleep({seconds + 2 * harness.SLOW})", session=self.session, timeout=10 * seconds)
         most, limits = 0, set()
@@ -185,22 +185,22 @@ class SharedInGroup(Shared):
             except OSError:
                 break
         self.assertEqual(limits, {limit})
-        self.assertGreater(most, 512 * MB)  # they do write
+        self.assertGreater(most, 512 * MB)  # the processes do write
         self.assertLessEqual(most, 512 * MB + 300 * MB)
 
 
 @unittest.skipIf(harness.BOUNDED, "a control group counts its memory")
 class SharedWithoutGroup(Shared):
-    """The same, where the monitor counts."""
+    """The same tests where the monitor counts the memory."""
 
     def monitor_seconds(self):
-        """Of the monitor and its children that have ended."""
+        """Returns the processor time of the monitor and of its children that have ended."""
         with open(f"/proc/{self.server.process.pid}/stat", encoding="latin1") as f:
             fields = f.read().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def test_rest_costs_little(self):
-        """All five together are more than the limit, if what they share counts in each."""
+        """The five copies exceed the limit if their shared memory is counted in each."""
         self.five()
         time.sleep(1)
         before = self.monitor_seconds()
@@ -208,7 +208,7 @@ class SharedWithoutGroup(Shared):
         self.assertLess(self.monitor_seconds() - before, 0.2)
 
     def test_a_cell_has_no_more(self):
-        """Its limit is limits.memory and what the copies hold, and not what they would hold if they shared nothing."""
+        """The limit of a cell is limits.memory plus the memory that the copies really hold, which they share."""
         self.five()
         cell = self.cell(
             "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        for i in range(0, len(one), 4096): one[i] = 7\n"
@@ -218,7 +218,7 @@ class SharedWithoutGroup(Shared):
         self.assertEqual(self.value("len(one) >> 20"), 200)
 
     def test_that_go_on_and_write(self):
-        """Processes that were taken for copies while they shared everything: what they take afterwards counts."""
+        """Processes were accepted as copies while they shared all memory: the memory that they allocate afterwards counts."""
         for name in "abcde":
             cell = self.ok(FORGE, checkpoint=name)
             self.assertTrue(cell.get("checkpoint"), cell)

@@ -1,4 +1,4 @@
-"""A network that is allowed: what a session reaches by its proxy, what is refused, and what is told of both."""
+"""A session with a network: the hosts that it reaches through its proxy, the refusals, and the reports about both."""
 
 import json
 import socket
@@ -48,7 +48,7 @@ def fetch(url):
 
 
 class Far:
-    """A server that keeps what it was sent, one entry a connection. The path says what it answers."""
+    """A server that keeps the data it received, one entry per connection. The path selects its answer."""
 
     def __init__(self, tls=None):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -99,7 +99,7 @@ class Far:
             if self.tls:
                 return
             peer.shutdown(socket.SHUT_WR)
-            # What comes behind the request is kept, too.
+            # Data after the request is kept, too.
             while data := peer.recv(65536):
                 self.seen[place] += data
 
@@ -116,7 +116,7 @@ class Network(harness.Case):
         return far
 
     def certificate(self):
-        """A server's context with a certificate of its own for localhost, and the certificate."""
+        """Returns a server's TLS context with a new certificate for localhost, and the certificate."""
         key, pem = self.path("key.pem"), self.path("cert.pem")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", pem,
                         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,DNS:other.example"],
@@ -162,19 +162,19 @@ class Reached(Network):
         receipt = json.loads(server.ask("resources/read", {"uri": uri})["contents"][0]["text"])
         self.assertEqual((receipt["network_in_bytes"], receipt["network_out_bytes"], receipt["network_denied"]), (told["bytes_in"], told["bytes_out"], 0))
         self.assertEqual(receipt["hosts"], [told])
-        # Nothing is told of a cell that asked for nothing.
+        # A cell without requests gets no report.
         self.ask(server, "1 + 1")
         self.assertNotIn("network", self.cell)
-        # A refusal: in the exception, and with the setting's name in the result.
+        # A refusal is reported in the exception, and with the setting's name in the result.
         text = 'evil.example:443 is not in network.allow of profile "net"'
         self.assertIn(text, self.ask(server, 'fetch("https://evil.example/")'))
         self.assertEqual(self.cell["notice"], text)
         self.assertEqual(self.cell["network"], [{"host": "evil.example", "port": 443, "bytes_in": 0, "bytes_out": 0, "requests": 0, "denied": 1}])
-        # A redirect is a request of its own.
+        # A redirect causes a new request.
         to = f"http://localhost:{far.port}/to/{b'http://evil.example/x'.hex()}"
         self.assertIn("403", self.ask(server, f"fetch({to!r})"))
         self.assertIn("evil.example:80 is not in network.allow", self.cell["notice"])
-        # A profile without a network is as before.
+        # A profile without a network has none, as before.
         cell = server.cell("import socket\nsocket.socket()", session="none", profile="other")
         self.assertEqual(cell["error"]["type"], "PermissionError")
         self.assertNotIn("network", cell)
@@ -198,13 +198,13 @@ def secure(name, context=context, check=True):
 """)
         self.assertEqual(self.ask(server, 'secure("localhost")'), "hello")
         self.assertEqual(len(far.seen), 1)
-        # The server has a certificate for this name too.
+        # The server's certificate is valid for this name too.
         self.assertIn("UNRECOGNIZED_NAME", self.ask(server, 'secure("other.example")'))
         self.assertIn("is for another name", self.cell["notice"])
         self.assertIn("UNRECOGNIZED_NAME", self.ask(server, "secure(None)"))
         self.assertIn("without a readable server name", self.cell["notice"])
         self.assertEqual([b for b in far.seen if b], far.seen[:1])
-        # By an address no name may be sent; without TLS the bytes are the two sides' business.
+        # With an address, TLS may send no name. Without TLS verification the content concerns only the two ends.
         code = f"""
 s, line = tunnel("127.0.0.1", {far.port})
 context.check_hostname = False
@@ -218,18 +218,18 @@ got"""
         far = self.far()
         server = self.local(far)
         url = f"http://localhost:{far.port}/"
-        # From the pool, and after the interpreter has ended.
+        # Fetches from a sandbox of the pool, and from a new one after the interpreter ended.
         self.assertEqual(self.ask(server, GUEST + f"fetch({url!r})", session="two"), "hello")
         server.cell("import os; os._exit(3)", session="two")
         self.assertEqual(self.ask(server, GUEST + f"fetch({url!r})", session="two"), "hello")
-        # A second session's port is its own: this one can't count there.
+        # Each session has a separate port, and the requests of one session do not count for another.
         self.ask(server, "1")
         self.assertNotIn("network", self.cell)
 
 
 class Refused(Network):
     def test_names_and_addresses(self):
-        """None of these is looked up or connected to: the control is the name itself."""
+        """None of these names is looked up and none of these addresses is connected to; the control is the allowed name."""
         far = self.far()
         server = self.local(far)
         p = far.port
@@ -268,7 +268,7 @@ class Refused(Network):
                      f"CONNECT localhost:{p} HTTP/1.1\r\nHost: evil.example:{p}\r\n\r\n", f"CONNECT localhost:{p} HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"):
             self.assertRegex(self.ask(server, f"status({head!r})"), "^40[03] ", head)
         self.assertEqual(far.seen, [])
-        # What is behind a request goes nowhere, and headers for the proxy stay with it.
+        # Data after a request is not passed on, and headers for the proxy are not sent to the server.
         for head in (start + host + "Proxy-Authorization: Basic secret\r\nConnection: X-Y\r\nX-Y: 1\r\nContent-Length: 5\r\n\r\nhello" + second,
                      start + host + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + second, start.replace("POST", "GET") + host + "\r\n" + second):
             self.assertTrue(self.ask(server, f"status({head!r})").startswith("200 OK"), head)
@@ -278,17 +278,17 @@ class Refused(Network):
             self.assertNotIn(b"second", seen)
             self.assertNotIn(b"secret", seen)
             self.assertIn(b"\r\nConnection: close\r\n\r\n", seen)
-        # A chunk that lies ends the connection.
+        # A chunk with a wrong length ends the connection.
         self.ask(server, f"raw({start + host!r} + 'Transfer-Encoding: chunked\\r\\n\\r\\n5;x\\r\\nhello\\r\\n0\\r\\n\\r\\n')")
         self.assertNotIn(b"hello", far.seen[-1])
 
     def test_bounds(self):
-        """Bytes, heads, connections, and what is told of ten thousand refusals."""
+        """Limits of bytes, headers and connections, and the report about ten thousand refusals."""
         far = self.far()
         server = self.local(far, max_bytes="1M")
         self.assertIn("40", self.ask(server, "status('GET http://localhost/ HTTP/1.1\\r\\n' + 'X: ' + 'y' * 20000)"))
         self.assertIn("40", self.ask(server, f"status('GET http://localhost:{far.port}/ HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n' + 'X: y\\r\\n' * 101 + '\\r\\n')"))
-        # Half a request holds one of the session's connections, and nobody else's. The others wait.
+        # Half a request uses one connection of this session only. The other requests wait.
         self.assertEqual(self.ask(server, GUEST + """
 held = []
 for i in range(400):
@@ -314,7 +314,7 @@ for i in range(300):
         self.assertEqual(sum(host["denied"] for host in self.cell["network"]), 300)
         self.assertEqual(self.cell["notice"].count("\n"), 3)
         self.assertIn("297 more requests were refused", self.cell["notice"])
-        # What was reached stays in the page, and max_bytes cuts in both directions.
+        # The report lists the reached hosts, and max_bytes limits both directions.
         got = self.ask(server, f"len(raw('GET http://localhost:{far.port}/big/3000000 HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n\\r\\n'))")
         self.assertLess(got, 1 << 20)
         self.assertGreater(got, 900000)
@@ -333,7 +333,7 @@ n""", session="sender")
         self.assertGreater(sent, 0)
 
     def test_heads_count(self):
-        """What comes with the head of a request, and behind a CONNECT, is sent to the server like all that follows."""
+        """Data that comes with the header of a request, and after a CONNECT, is sent to the server like all later data."""
         far = self.far()
         server = self.local(far, max_bytes="100K")
         where = f"localhost:{far.port}"
@@ -351,7 +351,7 @@ n""", session="sender")
         self.assertGreater(sum(map(len, far.seen)), 70000)
 
     def test_a_client_hello_that_ends_too_soon(self):
-        """Its connection ends with it, and does not wait five minutes for the rest."""
+        """Its connection ends at once, and does not wait five minutes for the rest."""
         far = self.far()
         server = self.local(far)
         self.assertEqual(self.ask(server, f"""
@@ -383,7 +383,7 @@ large = [once(15000) for i in range(8)]
 
 class Nothing(Network):
     def test_nothing_but_the_proxy(self):
-        """No datagrams, raw sockets, names or other ports; the proxy's port and its other end stay the proxy's."""
+        """No datagrams, raw sockets, names or other ports; code cannot replace the proxy's port or its other end."""
         far = self.far()
         server = self.local(far)
         code = """
@@ -412,10 +412,10 @@ squat.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self.assertEqual(made, ["EPERM"] * 4)
         self.assertEqual(sent[:3], ["ENETUNREACH"] * 3)
         self.assertNotEqual(sent[3], "done")
-        # The last one is the control: another socket of that number is the session's own affair.
+        # The last case is the control: code may use another socket with that number.
         self.assertEqual(local, ["EADDRINUSE", "ECONNREFUSED", "ECONNREFUSED", "done"])
         self.assertEqual(far.seen, [])
-        # A hint says how programs reach the network here.
+        # A hint explains how programs reach the network here.
         cell = server.cell('socket.getaddrinfo("secret.example.org", 443)')
         self.assertIn("only by the proxy", cell["error"]["message"])
         self.assertEqual(self.ask(server, f'fetch("http://localhost:{far.port}/")'), "hello")
@@ -423,7 +423,7 @@ squat.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     def test_two_sessions_share_nothing(self):
         far = self.far()
         server = self.local(far)
-        # What one session has used up or asked for is not another one's.
+        # The bytes and requests of one session do not count for another one.
         self.ask(server, 'fetch("http://evil.example/")')
         self.ask(server, GUEST + f'fetch("http://localhost:{far.port}/")', session="two")
         (told,) = self.cell["network"]

@@ -1,5 +1,5 @@
-"""HTTPS by the clients that code uses, through the proxy, to a server on loopback with a certificate of its own: curl and git of the host, from a
-read-only mount, node, and Python's packages. By hand: packages are downloaded."""
+"""HTTPS by common clients, through the proxy, to a server on loopback with its own certificate: curl and git of the host, from a
+read-only mount, node, and Python's packages. Run it by hand: it downloads packages."""
 
 import functools
 import http.server
@@ -124,7 +124,7 @@ class Clients(Network):
         self.assertIn("403", said["git, not allowed"])
 
     def test_node(self):
-        """fetch() of Node.js uses a proxy of the environment from version 24 on; an earlier one reaches nothing."""
+        """fetch() of Node.js uses a proxy of the environment since version 24; with an earlier version it reaches no server."""
         said, err = self.tool("node")
         version = int(subprocess.run(["/usr/bin/node", "--version"], check=True, capture_output=True, text=True).stdout[1:].split(".")[0])
         if version >= 24:

@@ -1,4 +1,4 @@
-"""The process that has the network of sessions is killed: another one takes over, and after the last one the agent is told."""
+"""The proxy process of the sessions' network is killed: another one takes over, and after the last one the client gets an error."""
 
 import contextlib
 import json
@@ -12,12 +12,12 @@ import harness
 from test_network import GUEST, Network
 
 
-# Seconds, and the number of questions without an answer (supervisor/broker/network.h).
+# Seconds between questions, and the number of questions without an answer (supervisor/broker/network.h).
 ASK, MISSED = 3, 4
 
 
 def proxies(server):
-    """The processes below this one, in the order of their start."""
+    """Returns the proxies below this process, in the order of their start."""
     parents, found = {}, []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
@@ -38,7 +38,7 @@ def proxies(server):
 
 class Ends(Network):
     def kill(self, server, n=1):
-        """The one that serves, and those that wait behind it. On return what they had open is closed."""
+        """Kills the proxy that serves and the next ones that wait. When it returns, their descriptors are closed."""
         with contextlib.ExitStack() as stack:
             ends = []
             for pid in proxies(server.process.pid)[:n]:
@@ -49,7 +49,7 @@ class Ends(Network):
                 self.assertTrue(select.select([end], [], [], harness.PATIENCE)[0], "still there")
 
     def watch(self, pid, stack):
-        """A descriptor that is readable when the process has ended."""
+        """Returns a descriptor that becomes readable when the process has ended."""
         end = os.pidfd_open(pid)
         stack.callback(os.close, end)
         return end
@@ -64,10 +64,10 @@ class Ends(Network):
         self.ask(server, GUEST, session="two")
         self.assertEqual(len(proxies(server.process.pid)), 4)
         self.assertEqual(self.ask(server, f'kept = 7; s, line = tunnel("localhost", {far.port}); fetch("{url}big/600000").replace("x", "")'), "")
-        # A connection that was open ends; the cell after it finds the next process, also without a request before it.
+        # An open connection ends; the next cell uses the next proxy, also if no request came before it.
         self.kill(server)
         self.assertEqual(self.ask(server, "s.settimeout(10); rest(s).decode()"), "")
-        # The broker may see the end a moment later than the code.
+        # The broker may notice the end slightly later than the code.
         told = self.cell.get("notice", "")
         self.assertEqual(self.ask(server, f'[kept, fetch("{url}")]'), [7, "hello"])
         told += self.cell.get("notice", "")
@@ -75,10 +75,10 @@ class Ends(Network):
         (told,) = self.cell["network"]
         self.assertEqual((told["host"], told["requests"]), ("localhost", 1))
         self.assertLess(told["bytes_in"], 1000)
-        # What was moved before counts: there is no second max_bytes.
+        # Bytes that were moved before count: the new proxy does not grant max_bytes again.
         self.ask(server, f'fetch("{url}big/600000")')
         self.assertIn("max_bytes of profile", self.ask(server, f'fetch("{url}")') + self.cell["notice"])
-        # Sessions that asked for nothing, and new ones.
+        # Sessions that made no request, and new sessions.
         self.assertEqual(self.ask(server, f'fetch("{url}")', session="two"), "hello")
         self.assertIn("has taken over", self.cell["notice"])
         self.assertEqual(self.ask(server, GUEST + f'fetch("{url}")', session="three"), "hello")
@@ -94,7 +94,7 @@ class Ends(Network):
             end = self.watch(first, stack)
             os.kill(first, signal.SIGSTOP)
             stack.callback(signal.pidfd_send_signal, end, signal.SIGCONT)
-            # A little while is no hang: it has missed one question at least.
+            # A short stop is not a hang: the proxy has missed one question at least.
             self.assertFalse(select.select([end], [], [], ASK + 3)[0])
             os.kill(first, signal.SIGCONT)
             self.assertEqual(self.ask(server, f'fetch("{url}")'), "hello")
@@ -102,7 +102,7 @@ class Ends(Network):
             self.assertEqual(proxies(server.process.pid), [first, *rest])
             os.kill(first, signal.SIGSTOP)
             begin = time.monotonic()
-            # Code that waits is answered by the next one.
+            # The next proxy answers code that waits.
             self.assertEqual(self.ask(server, f'urllib.request.urlopen("{url}", timeout=60).read().decode()'), "hello")
             self.assertTrue(select.select([end], [], [], 0)[0], "another one has answered, and this one is there")
             self.assertLess(time.monotonic() - begin, (MISSED + 1) * ASK + 2 * harness.SLOW)
@@ -118,11 +118,11 @@ class Ends(Network):
         self.assertEqual(self.ask(server, f'kept = 7; s = connect(); fetch("{url}")'), "hello")
         self.kill(server, 4)
         ended = "the network of this server has ended: restart Cloister"
-        # The broker has closed its listeners too: before, a connection is reset and not refused.
+        # The broker has closed its listeners too: before that, a connection is reset instead of refused.
         self.assertTrue(harness.wait_until(lambda: ended in server.log()))
         self.assertIn("refused", self.ask(server, f'rest(s); fetch("{url}")'))
         self.assertEqual(self.cell["notice"], ended)
-        # Nothing else is lost: neither variables nor new sessions.
+        # Nothing else is lost: variables stay, and new sessions start.
         self.assertEqual(self.ask(server, "kept"), 7)
         self.assertIn("refused", self.ask(server, GUEST + f'fetch("{url}")', session="two"))
         self.assertEqual(self.cell["notice"], ended)

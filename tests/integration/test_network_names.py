@@ -1,5 +1,5 @@
-"""Names and addresses of a network that is allowed, in a network of the test's own (netlab.py): what a name server's lies
-reach, which names it hears of, and TLS on port 443."""
+"""Names and addresses of an allowed network, in a separate network (netlab.py): the addresses that false answers of a name server
+can reach, the names that the name server receives, and TLS on port 443."""
 
 import json
 import os
@@ -24,7 +24,7 @@ ALLOW = ["site.example", "*.wild.example", "rebind.example", "mixed.example", "i
 class Names(harness.Case):
     @classmethod
     def setUpClass(cls):
-        """Before the process has threads."""
+        """Runs before the process has threads."""
         super().setUpClass()
         cls.folder = tempfile.mkdtemp(prefix="cloister-test-")
         os.chmod(cls.folder, 0o755)
@@ -50,7 +50,7 @@ class Names(harness.Case):
         for address in ("127.0.0.1", netlab.NEAR):
             listener = socket.create_server((address, 80))
             self.addCleanup(listener.close)
-            self.addCleanup(listener.shutdown, socket.SHUT_RDWR)  # first: a thread waits in accept()
+            self.addCleanup(listener.shutdown, socket.SHUT_RDWR)  # must be first: a thread waits in accept()
             threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
         profiles = {"net": {"network": {"allow": ALLOW}}}
         self.server = rawmcp.RawServer("--log-level", "info", "--config", self.config(profiles=profiles, profile="net"))
@@ -83,7 +83,7 @@ class Names(harness.Case):
             self.assertEqual(self.get(name), "hello", name)
         asked = self.lab.seen("dns")
         self.assertEqual(sorted(set(name.split()[0] for name in asked)), ["a.wild.example", "b.c.wild.example", "site.example"])
-        # Neither a name that is not allowed nor a name in a request that is refused is ever looked up.
+        # The proxy never looks up a name that is not allowed, or a name in a request that is refused.
         for name in ("denied.example", "wild.example", "site.example.evil.example", "secret.denied.example", "xsite.example"):
             self.assertIn("403", self.get(name), name)
         for line in ("CONNECT site.example:80 HTTP/1.1", "CONNECT site.example:22 HTTP/1.1", "GET http://x@site.example/ HTTP/1.1", "GET https://site.example/ HTTP/1.1"):
@@ -91,7 +91,7 @@ class Names(harness.Case):
         self.assertEqual(self.lab.seen("dns"), asked)
         self.assertIn("502", self.get("gone.wild.example"))
 
-        # A name server that changes its mind: one lookup for each request, and the address that was checked is the one that is used.
+        # A name server that changes its answer: each request causes one lookup, and the address that was checked is the one used.
         self.lab.names({"rebind.example": [public, ["127.0.0.1"]]})
         before = len(self.lab.seen("http"))
         self.assertEqual(self.get("rebind.example"), "hello")
@@ -107,7 +107,7 @@ class Names(harness.Case):
         self.lab.names({"mixed.example": [["127.0.0.1", netlab.FAR, "10.0.0.1"]]})
         self.assertEqual(self.get("mixed.example"), "hello")
         self.assertEqual(self.reached, [])
-        # The control: both addresses of this machine are reached from it.
+        # The control: both addresses of this machine can be reached from it.
         for address in ("127.0.0.1", netlab.NEAR):
             socket.create_connection((address, 80)).close()
         self.assertTrue(harness.wait_until(lambda: len(self.reached) == 2))
@@ -134,10 +134,10 @@ def plain(host, port, data):
         self.assertIn("UNRECOGNIZED_NAME", self.ask('secure("site.example", None)'))
         self.assertIn("\x15\x03\x01", self.ask('plain("site.example", 443, b"GET / HTTP/1.1\\r\\nHost: other\\r\\n\\r\\n")'))
         self.assertIn("without TLS", self.cell["notice"])
-        # Half a record, then nothing: nothing is passed on.
+        # Half a TLS record and then no more data: nothing is passed on.
         self.assertEqual(self.ask('s, line = tunnel("site.example", 443); s.sendall(b"\\x16\\x03\\x01\\x02\\x00\\x01"); line'), "200 Connection established")
         self.assertEqual(len(self.lab.seen("tls")), 1)
-        # A port that is written out carries what it carries; an address that is written out is reached as such.
+        # A port that the config lists can carry any protocol; an address that the config lists can be reached without a name.
         self.assertIn("hello", self.ask('plain("db.example", 5432, b"any protocol")'))
         self.assertIn("403", self.ask('tunnel("db.example", 443)[1]'))
         code = f'context.check_hostname = False; context.verify_mode = ssl.CERT_NONE; secure("{netlab.FAR}", None, 8443)'
@@ -145,7 +145,7 @@ def plain(host, port, data):
         self.assertIn("403", self.ask(f'tunnel("{netlab.FAR}", 443)[1]'))
 
     def test_the_probe_of_the_doctor(self):
-        """With a host that is reached: the rows of TLS, which are not tried without one."""
+        """With a host that can be reached: the probe has rows for TLS, which it skips without a host."""
         self.lab.names({"site.example": [[netlab.FAR]]})
         config = self.config(profiles={"net": {"network": {"allow": ["*.wild.example", "site.example"]}}}, profile="net")
         done = self.run_cloister("doctor", "--attack", "--json", "--config", config, timeout=120)
@@ -155,7 +155,7 @@ def plain(host, port, data):
         self.assertEqual(found["CONNECT site.example:443, the control"], "200")
         self.assertEqual(found["CONNECT site.example, TLS for not-allowed.invalid"], "unrecognized_name")
         self.assertEqual(found["CONNECT site.example, TLS for no name"], "unrecognized_name")
-        # The names of the probe are not looked up, and nothing is sent to the host.
+        # The probe does not look up its names, and sends nothing to the host.
         self.assertEqual({name.split()[0] for name in self.lab.seen("dns")}, {"site.example"})
         self.assertEqual(self.lab.seen("tls") + self.lab.seen("http"), [])
 

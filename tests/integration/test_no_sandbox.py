@@ -1,6 +1,6 @@
-"""Where no sandbox can be created, `run`, `mcp` and `doctor` say so with one exit status, and the doctor names the reason.
+"""If no sandbox can be created, `run`, `mcp` and `doctor` report it with one exit status, and the doctor names the reason.
 
-The filters and mounts are those of container runtimes. CLOISTER_TEST_WHOLE: every call, with each of three errors.
+The filters and mounts are those of container runtimes. CLOISTER_TEST_WHOLE: tests every call, with each of three errors.
 """
 
 import errno
@@ -21,19 +21,19 @@ WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
 NO_SANDBOX = 126
 FILTER = outer_filter.__file__
 SECCOMP = os.path.join(harness.SOURCE, "examples", "containers", "seccomp.json")
-# The calls beyond what container runtimes allow by default.
+# The calls that container runtimes do not allow by default.
 NEEDED = ("clone clone3 unshare setns mount umount2 pivot_root fsopen fsconfig fsmount move_mount open_tree "
           "mount_setattr").split()
 OPTIONAL = ("sethostname", "close_range", "openat2", "landlock_create_ruleset", "epoll_create1")
-# What every runtime allows, and an old or a hand-written profile may not know.
+# Calls that every runtime allows, but that an old or a hand-written profile may not list.
 COMMON = """kill execveat memfd_create pidfd_open capget capset setresuid setresgid statx seccomp prctl prlimit64 wait4 waitid pipe2 dup3 socketpair
 socket bind sendmsg recvmsg epoll_ctl ppoll sendfile getdents64 mkdirat symlinkat fchmod chdir fchdir getcwd setpgid sysinfo
 landlock_add_rule landlock_restrict_self lseek fcntl setsockopt rt_sigaction rt_sigprocmask getpid getsockname
 dup2 poll epoll_wait""".split() + (["setgroups", "mkdir"] if harness.ROOT else ["geteuid", "getegid"])
-# Refused, they change nothing.
+# If these calls are refused, nothing changes.
 UNUSED = """pwritev2 faccessat2 pidfd_send_signal signalfd4 timerfd_create eventfd2 membarrier rseq name_to_handle_at setrlimit keyctl setpriority""".split()
 ERRORS = (errno.EPERM, errno.ENOSYS, errno.EINVAL)
-# One error for some calls: each is refused at another place of the way to a sandbox.
+# One error for some calls: each is refused at another step of the creation of a sandbox.
 SOME = [("kill", errno.EPERM), ("clone3", errno.EPERM), ("setns", errno.ENOSYS), ("pivot_root", errno.EPERM), ("mount_setattr", errno.EINVAL),
         ("statx", errno.EPERM), ("seccomp", errno.ENOSYS), ("wait4", errno.EPERM), ("sendmsg", errno.EINVAL),
         ("rt_sigprocmask", errno.EPERM), ("dup2" if outer_filter.number("dup2") else "dup3", errno.ENOSYS)]
@@ -46,7 +46,7 @@ class NoSandbox(harness.Case):
     """Each test runs both commands under the same conditions."""
 
     def both(self, apply=None, prefix=()):
-        """(exit status of doctor, its report, exit status of run, what run printed)"""
+        """Returns (exit status of doctor, its report, exit status of run, output of run)."""
         env = harness.environment()
         how = {"env": env, "preexec_fn": apply, "stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 30, "check": False}
         ran = subprocess.run([*prefix, harness.CLOISTER, "run", "-c", "print(1+1)"], **how)
@@ -72,7 +72,7 @@ class NoSandbox(harness.Case):
             self.assertEqual(self.finding(report, "container-seccomp"), "missing")
             self.assertIn("seccomp=examples/containers/seccomp.json", report["command"])
             self.assertIn(f" refuses {name} ({errno.errorcode[code]})", self.layer(report, "system calls")["detail"])
-            # The command line itself makes a memfd; the rest is found out by the monitor.
+            # The command line itself makes a memfd; the monitor finds the other refusals.
             self.assertIn(name if name in ("memfd_create", "lseek", "fcntl") else f" refuses {name} ({errno.errorcode[code]}): ", ran.stderr.decode())
 
     def check_optional(self, name, code):
@@ -93,7 +93,7 @@ class NoSandbox(harness.Case):
 
     def test_a_refused_call(self):
         for name, code in [(n, c) for n in (*NEEDED, *COMMON, "getrandom", "futex") for c in ERRORS] if WHOLE else SOME:
-            # CPython and the C library have substitutes; younger architectures lack old calls.
+            # CPython and the C library have substitutes; newer architectures lack old calls.
             if (name, code) not in (("getrandom", errno.EPERM), ("getrandom", errno.ENOSYS), ("futex", errno.EINVAL)) and outer_filter.number(name):
                 self.check_refused(name, code)
 
@@ -112,7 +112,7 @@ class NoSandbox(harness.Case):
             self.assertEqual(self.both(outer_filter.refuse("getrandom", error=code))[0].returncode, 0)
 
     def ended(self, name, code):
-        """The exit status of both commands and what they print, where not even the doctor can look further."""
+        """Returns the exit status and the output of both commands, for calls without which not even the doctor can run its checks."""
         ended = [subprocess.run([harness.CLOISTER, *command], env=harness.environment(), capture_output=True, timeout=30, check=False,
                                 preexec_fn=outer_filter.refuse(name, error=code)) for command in (("run", "-c", "1"), ("doctor",))]
         self.assertEqual((ended[0].returncode, ended[0].stdout), (ended[1].returncode, ended[1].stdout), ended)
@@ -120,26 +120,26 @@ class NoSandbox(harness.Case):
         return ended[0].returncode, ended[0].stderr.decode()
 
     def test_what_the_loader_needs(self):
-        """No program starts; the loader says why."""
+        """No program starts; the loader prints the reason."""
         said = {"newfstatat": "cannot stat shared object", "pread64": "cannot read file data", "arch_prctl": "thread-local storage",
                 "readlink": "cannot open shared object"}
         for name, code in itertools.product(said, ERRORS) if WHOLE else [("newfstatat", errno.EPERM)]:
             with self.subTest(call=name, error=errno.errorcode[code]):
                 status, text = self.ended(name, code)
-                if name != "readlink" or status == 127:  # libraries are found by the program's own path in a build tree
+                if name != "readlink" or status == 127:  # in a build tree the loader finds libraries by the program's own path
                     self.assertEqual(status, 127, text)
                     self.assertIn(said[name], text)
 
     @unittest.skipUnless(outer_filter.number("access"), "an old call, which this machine does not have")
     def test_what_the_command_line_needs(self):
-        """It finds no other program: it names the call itself."""
+        """The command line finds no other program and names the call itself."""
         for code in ERRORS:
             status, text = self.ended("access", code)
             self.assertEqual(status, NO_SANDBOX, text)
             self.assertIn(f" refuses access ({errno.errorcode[code]})", text)
 
     def test_the_status_of_code_stays(self):
-        """A filter is there and refuses something, but code ran: its own exit status is what counts."""
+        """A filter refuses a call, but the code ran: the exit status is that of the code."""
         for refuse in ("sethostname", "faccessat2"):
             ran = subprocess.run([harness.CLOISTER, "run", "-c", "import sys; sys.exit(125)"], env=harness.environment(), capture_output=True,
                                  preexec_fn=outer_filter.refuse(refuse), timeout=30, check=False)
@@ -153,7 +153,7 @@ class NoSandbox(harness.Case):
     def test_all_blockers_at_once(self):
         names = [*NEEDED[1:], "sethostname"]
         prefix = (*OWN_MOUNTS, "sh", "-ec", f'{MASKS}; exec "$@"', "sh")
-        # Without clone nothing at all could be started.
+        # Without clone no process could be started.
         asked = subprocess.run([*prefix, harness.PYTHON, FILTER, "profile", SECCOMP, " ".join(names), harness.CLOISTER, "doctor", "--json"],
                                env=harness.environment(), capture_output=True, timeout=30, check=False)
         self.assertEqual(asked.returncode, NO_SANDBOX, asked.stderr)
@@ -176,7 +176,7 @@ class NoSandbox(harness.Case):
                 self.assertNotIn("seccomp=", report["command"])
 
     def test_sysctls_that_are_read_only(self):
-        """As in systemd-nspawn, which leaves another, whole proc for namespaces inside."""
+        """As in systemd-nspawn, which leaves another, complete proc for namespaces inside the container."""
         whole = self.path("proc")
         os.mkdir(whole)
         script = f'mount -t proc proc {whole}; mount --bind -o ro /proc/sys /proc/sys; exec "$@"'
@@ -184,14 +184,14 @@ class NoSandbox(harness.Case):
         self.assertEqual(ran.returncode, 0, ran.stderr)
 
     def test_a_root_that_is_mapped_alone(self):
-        """An ordinary user outside, with all capabilities in a user namespace that has one id. Not if that id is root outside."""
+        """An ordinary user outside, with all capabilities in a user namespace that maps one id. The test skips the case that this id is root."""
         ran, report = self.both(prefix=("unshare", "--user", "--map-root-user"))
         self.assertEqual(ran.returncode, NO_SANDBOX if harness.ROOT else 0, ran.stderr)
         expected = "sandboxes never run as uid 0" if harness.ROOT else "every session runs as your own uid 0"
         self.assertIn(expected, self.layer(report, "privilege")["detail"])
 
     def test_the_doctor_starts_no_server(self):
-        """The control: `run` with the same config does."""
+        """The control: `run` with the same config starts it."""
         mark = self.path("started")
         config = self.config({"one": {"command": "/usr/bin/touch", "args": [mark]}})
         self.assertEqual(self.run_cloister("doctor", "--config", config).returncode, 0)
@@ -200,7 +200,7 @@ class NoSandbox(harness.Case):
         self.assertTrue(harness.wait_until(lambda: os.path.exists(mark)))
 
     def test_mcp(self):
-        """It ends at its start where the broker cannot be isolated, else at the end of its input."""
+        """The server ends at its start if the broker cannot be isolated, otherwise at the end of its input."""
         ended = subprocess.run([harness.CLOISTER, "mcp"], env=harness.environment(), preexec_fn=outer_filter.refuse("pivot_root"),
                                stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
         self.assertEqual(ended.returncode, NO_SANDBOX, ended.stderr)
@@ -219,7 +219,7 @@ class NoSandbox(harness.Case):
 
     @unittest.skipUnless(WHOLE, "waits for deadlines")
     def test_a_call_that_never_returns(self):
-        """A filter that asks a supervisor which does not answer. Each step has a deadline, so that the doctor ends."""
+        """A filter that notifies a supervisor which does not answer. Each step has a deadline, so that the doctor ends."""
         start = time.monotonic()
         asked = subprocess.run([harness.CLOISTER, "doctor", "--json"], env=harness.environment(), capture_output=True, check=False,
                                preexec_fn=outer_filter.hold("pivot_root"), timeout=150)
@@ -230,7 +230,7 @@ class NoSandbox(harness.Case):
 
 @unittest.skipUnless(WHOLE and harness.ROOT and shutil.which("runc"), "needs runc")
 class Runc(harness.Case):
-    """A container as Docker makes one: its capabilities, its filter or ours, /proc with its masks or without."""
+    """A container as Docker creates it: with its capabilities, its filter or ours, and /proc with or without its masks."""
 
     CAPABILITIES = [f"CAP_{name}" for name in ("CHOWN DAC_OVERRIDE FSETID FOWNER MKNOD NET_RAW SETGID SETUID SETFCAP SETPCAP NET_BIND_SERVICE "
                                                "SYS_CHROOT KILL AUDIT_WRITE").split()]
