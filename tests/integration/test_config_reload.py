@@ -175,7 +175,7 @@ class Reload(harness.Case):
         self.assertEqual(self.value(server, "[t['server'] for t in _discover()]", session="other", profile="none"), [])
         self.assertEqual(self.value(server, "x"), 1)
         self.assertEqual(self.names(server), ["one"])
-        # The limits change: the existing session keeps its own, the next session has the new limits.
+        # The profile's limits change: the existing session keeps its own, the next session has the new limits.
         self.save(path, {"one": harness.fixture()}, profiles={"none": {"agent": True, "limits": {"pids": 30}}})
         self.reloaded(server, 2)
         new = (f"new-{i}" for i in range(1000))  # the log line may come before the broker has the new config

@@ -51,7 +51,7 @@ class Density(harness.Case):
             if i == 9:
                 memory = available_mib()
         each = (memory - available_mib()) / (MANY - 10)
-        # Times are compared only if nothing else uses the machine; the fastest quarter of each group shows the cost of a creation.
+        # Times are compared only if nothing else uses the machine; the lower quartile of each group shows the cost of a creation.
         first, last = (statistics.quantiles(part)[0] for part in (created[5:5 + AROUND], created[-AROUND:]))
         if WHOLE:
             self.assertLess(last, first * 2.5)

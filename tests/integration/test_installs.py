@@ -421,7 +421,7 @@ class Kept(rawmcp.ServerCase):
             self.assertEqual(cell["status"], "error", cell)
             self.assertIn("floor", cell["error"]["message"])
             self.assertIn("do not go together", cell["error"]["message"])
-        # The session contains nothing of the failed set. The control: packages whose versions fit the list.
+        # The failed set does not appear in the session. The control: packages whose versions fit the list.
         self.assertEqual(self.cell("import needs_old")["error"]["type"], "ModuleNotFoundError")
         cell = self.ok("install('needs_any')\nimport floor; floor.version", wait=harness.patient(90))
         self.assertEqual(cell["value"]["json"], "2.0")
@@ -483,7 +483,7 @@ class Kept(rawmcp.ServerCase):
             self.assertEqual(prune().returncode, 0)
             self.assertTrue(os.path.isdir(f"{top}/sets/{name}"))
             self.assertEqual(self.ok("import kept; kept.version")["value"]["json"], "1.0")
-        # The control: that server has ended, and this server started after the set was last used.
+        # The control: that server has ended, and this server started after the set was last requested.
         self.assertEqual(prune().returncode, 0)
         self.assertFalse(os.path.exists(f"{top}/sets/{name}"))
 

@@ -113,7 +113,7 @@ class Here(rawmcp.ServerCase):
                   for status in [os.stat(f"{parent}/{name}")]}
         leaf = {name: os.stat(f"{leaves(self.server)[-1]}/{name}").st_uid for name in ("cgroup.procs", "memory.max", "pids.max")}
         if EXPECT["mode"] == "root":
-            # If a clone is refused, the monitor owns the files, so that it can move the session itself.
+            # After a refused clone the monitor would own the files, because it would move the session itself.
             ids = tuple(int(status_of(template)[kind].split()[0]) for kind in ("Uid", "Gid"))
             self.assertNotIn(0, ids)
             self.assertEqual(owners, {"cgroup.procs": ids, "memory.max": (0, 0), "cgroup.subtree_control": (0, 0)})
@@ -221,7 +221,7 @@ class Brief(harness.Case):
 
 
 class Bus(harness.Case):
-    """Another program than systemd answers on the user's bus: limits become rlimits, and everything else works."""
+    """A program other than systemd answers on the user's bus: limits become rlimits, and everything else works."""
 
     def served_by(self, talk):
         """Starts a server whose bus address is a socket on which talk(connection) runs."""

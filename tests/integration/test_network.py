@@ -204,7 +204,7 @@ def secure(name, context=context, check=True):
         self.assertIn("UNRECOGNIZED_NAME", self.ask(server, "secure(None)"))
         self.assertIn("without a readable server name", self.cell["notice"])
         self.assertEqual([b for b in far.seen if b], far.seen[:1])
-        # With an address, TLS may send no name. Without TLS verification the content concerns only the two ends.
+        # By address, TLS may omit the server name. Bytes that are not TLS are passed on unchecked.
         code = f"""
 s, line = tunnel("127.0.0.1", {far.port})
 context.check_hostname = False
@@ -229,7 +229,7 @@ got"""
 
 class Refused(Network):
     def test_names_and_addresses(self):
-        """None of these names is looked up and none of these addresses is connected to; the control is the allowed name."""
+        """No refused name or address is looked up or connected to. The control: valid forms of the allowed name and address."""
         far = self.far()
         server = self.local(far)
         p = far.port
@@ -288,7 +288,7 @@ class Refused(Network):
         server = self.local(far, max_bytes="1M")
         self.assertIn("40", self.ask(server, "status('GET http://localhost/ HTTP/1.1\\r\\n' + 'X: ' + 'y' * 20000)"))
         self.assertIn("40", self.ask(server, f"status('GET http://localhost:{far.port}/ HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n' + 'X: y\\r\\n' * 101 + '\\r\\n')"))
-        # Half a request uses one connection of this session only. The other requests wait.
+        # Half a request uses a connection of its own session only. Further connections of that session wait.
         self.assertEqual(self.ask(server, GUEST + """
 held = []
 for i in range(400):
@@ -314,7 +314,7 @@ for i in range(300):
         self.assertEqual(sum(host["denied"] for host in self.cell["network"]), 300)
         self.assertEqual(self.cell["notice"].count("\n"), 3)
         self.assertIn("297 more requests were refused", self.cell["notice"])
-        # The report lists the reached hosts, and max_bytes limits both directions.
+        # max_bytes limits both directions; the bytes received before the limit stay in the response.
         got = self.ask(server, f"len(raw('GET http://localhost:{far.port}/big/3000000 HTTP/1.1\\r\\nHost: localhost:{far.port}\\r\\n\\r\\n'))")
         self.assertLess(got, 1 << 20)
         self.assertGreater(got, 900000)

@@ -17,7 +17,7 @@ ASK, MISSED = 3, 4
 
 
 def proxies(server):
-    """Returns the proxies below this process, in the order of their start."""
+    """Returns the proxies below a server's process, in the order of their start."""
     parents, found = {}, []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:

@@ -112,7 +112,7 @@ class NoSandbox(harness.Case):
             self.assertEqual(self.both(outer_filter.refuse("getrandom", error=code))[0].returncode, 0)
 
     def ended(self, name, code):
-        """Returns the exit status and the output of both commands, for calls without which not even the doctor can run its checks."""
+        """Returns the exit status and the output of both commands, for calls without which the doctor cannot run its checks."""
         ended = [subprocess.run([harness.CLOISTER, *command], env=harness.environment(), capture_output=True, timeout=30, check=False,
                                 preexec_fn=outer_filter.refuse(name, error=code)) for command in (("run", "-c", "1"), ("doctor",))]
         self.assertEqual((ended[0].returncode, ended[0].stdout), (ended[1].returncode, ended[1].stdout), ended)
@@ -184,7 +184,7 @@ class NoSandbox(harness.Case):
         self.assertEqual(ran.returncode, 0, ran.stderr)
 
     def test_a_root_that_is_mapped_alone(self):
-        """An ordinary user outside, with all capabilities in a user namespace that maps one id. The test skips the case that this id is root."""
+        """An ordinary user, with all capabilities in a user namespace that maps one id. Refused if that id is root outside."""
         ran, report = self.both(prefix=("unshare", "--user", "--map-root-user"))
         self.assertEqual(ran.returncode, NO_SANDBOX if harness.ROOT else 0, ran.stderr)
         expected = "sandboxes never run as uid 0" if harness.ROOT else "every session runs as your own uid 0"

@@ -1,5 +1,5 @@
-// A server of the official TypeScript SDK that speaks MCP 2026-07-28 and nothing older. CLOISTER_NODE: the packages. PORT: over HTTP there,
-// else over stdio.
+// A server of the official TypeScript SDK that speaks only MCP 2026-07-28. CLOISTER_NODE: the folder of the packages. If PORT is set,
+// it serves HTTP on that port, otherwise stdio.
 import http from 'node:http';
 import { createRequire } from 'node:module';
 import path from 'node:path';
