@@ -1,4 +1,4 @@
-"""What the tests of resources share: code that takes much of something, and the check that another session goes on."""
+"""Code for the resource tests: it uses up a resource, and checks that another session still works."""
 
 import os
 import re
@@ -95,7 +95,7 @@ class Case(rawmcp.ServerCase):
         mib = max(map(int, re.findall(r"taken (\d+)", cell.get("stdout", ""))), default=0)
         self.assertLessEqual(mib, LIMIT + SLACK, cell)
         self.assertIn(cell["status"], ends, cell)
-        # The control: another session goes on, and so does a new one of the same name.
+        # The control: another session still works, and so does a new session of the same name.
         self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
         self.assertEqual(self.value("2 + 2"), 4)
         return cell

@@ -49,14 +49,14 @@ class Battery(harness.Case):
         self.assertEqual((not_held(report), report["known"]), ([], 0))
         with open("/proc/self/status", encoding="ascii") as f:
             outside = dict(line.rstrip().split(":\t") for line in f if line.startswith("Speculation"))
-        # The control: this processor leaves it to each process, and here nobody has disabled it.
+        # The control: on this processor each process can disable the feature, and outside the sandbox it is enabled.
         if outside.get("Speculation_Store_Bypass") == "thread vulnerable":
             self.assertEqual({r["found"] for r in self.found(report, "speculative store bypass")}, {"thread force mitigated"})
         if outside.get("SpeculationIndirectBranch") == "conditional enabled":
             self.assertEqual({r["found"] for r in self.found(report, "speculation of indirect branches")}, {"conditional force disabled"})
 
     def test_the_expectation_is_the_profiles(self):
-        """A writable directory and the loopback network are what these profiles ask for; the rows say so."""
+        """These profiles request a writable directory and the loopback network; the rows expect both."""
         folder = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
         self.addCleanup(shutil.rmtree, folder)
         if harness.ROOT:
@@ -224,7 +224,7 @@ class Attest(harness.Case):
             self.assertEqual(server.cell("1")["value"]["repr"], "1")
 
     def test_shared_speculation(self):
-        """Rows that are known are served only if the config says so itself: the report has both."""
+        """A server with known findings starts only if the config allows them explicitly. The report says whether it does."""
         for config, allowed in (({}, False), ({"speculation": "shared"}, True), ({"speculation": "disabled"}, False)):
             done = self.run_cloister("doctor", "--attack", "--json", "--config", self.config(**config), timeout=120)
             report = json.loads(done.stdout)

@@ -162,7 +162,7 @@ class Copies(rawmcp.ServerCase):
         self.assertEqual(cell["value"]["json"], "the true", cell)
 
 
-# A program that its owner may not read is not dumpable, and a /proc with hidepid=ptraceable shows it to nobody here.
+# A process is not dumpable if it may not read its own executable. /proc with hidepid=ptraceable hides it here.
 HIDDEN = r"""
 import os, shutil, subprocess, sys, time
 def begin(mode):

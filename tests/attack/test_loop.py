@@ -16,7 +16,7 @@ import rawmcp
 # Processor time, of which other load adds some. Without the background thread most of these take 70 to 95 ms on an idle machine.
 MOST_MS = 50 * harness.SANITIZED * harness.SLOW
 
-# The tools of its list: many large ones, one that is too large, or a million values that are none.
+# The server's tool list: many large tools, one tool that is too large, or a million values that are not tools.
 SERVER = r"""
 import json, sys
 out = sys.stdout.buffer
@@ -75,7 +75,7 @@ class Turns(rawmcp.ServerCase):
                 self.assertTrue(harness.wait_until(lambda name=name: f"server {name}: ready" in self.server.log(), 3 * harness.PATIENCE), name)
             self.assertEqual([c["ok"] for c in self.ok("_ = await mcp_small.t0()")["tool_calls"]], [True])
 
-        # They were asked after the handshake.
+        # The lists were requested after the handshake.
         self.assertLess(self.longest(attack, since=0), MOST_MS)
         # Each has what fits, and the small one is not among those that are left out.
         self.assertIn("only 10,000 tools of 5 MiB and 200,000 values together are taken of a server", self.server.log())
@@ -128,7 +128,7 @@ class Unread(harness.Case):
             return f.read()
 
     def test_nothing(self):
-        """The server ends when more than 64 MiB wait, and says so."""
+        """The server exits when more than 64 MiB of output wait, and logs the reason."""
         server = self.start(8)
         self.assertEqual(server.wait(harness.PATIENCE * 3), 1)
         self.assertIn("standard output: the client does not read, and 64 MiB wait for it: the server ends", self.log())

@@ -48,7 +48,7 @@ class HostileSources(harness.Case):
     def test_an_exchanged_source(self):
         options = ("--config", self.profile(), "--profile", "with")
         self.assertEqual(self.outcome(*options), (GOOD, 0))
-        # What the path names at one moment, the folder or what the link leads to: never a mixture, never something else.
+        # The sandbox gets the folder or the target of the link: never a mixture, and never a third directory.
         self.assertLessEqual(self.outcomes(self.link, *options), {(GOOD, 0), (OTHER, 0), (b"", REFUSAL)})
 
     def test_an_exchanged_source_of_run(self):

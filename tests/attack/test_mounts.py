@@ -79,7 +79,7 @@ class Store(StoreCase):
         return self.run_cloister("run", "-c", "print(6 * 7)", env=self.env)
 
     def test_no_lock_of_another_user_keeps_an_image_from_being_used(self):
-        """41. As root the other one has another uid; as an ordinary user it is a process of his own without the lock."""
+        """41. As root, the other process has another uid. As an ordinary user, it has the same uid and does not hold the lock."""
         paths = [self.store, self.image, f"{self.image}/root", f"{self.image}/image.json", f"{self.image}/lock"]
         with holding(OTHER, "flock", *paths) as taken:
             self.assertEqual(taken, [os.path.basename(path) for path in paths])
@@ -153,7 +153,7 @@ class Store(StoreCase):
 
 class Groups(rawmcp.ServerCase):
     def test_no_other_user_locks_a_control_group(self):
-        """41. The control is the directory above, which every user can open: with version 2 systemd's scope, which nobody locks."""
+        """41. The control is the directory above, which every user can open: with version 2 systemd's scope, which no program locks."""
         self.ok("1")
         name = re.compile(f"cloister-{self.server.process.pid}-[0-9]+")
         groups = [os.path.join(at, group) for at, below, _ in os.walk("/sys/fs/cgroup") for group in below if name.fullmatch(group)]
@@ -164,7 +164,7 @@ class Groups(rawmcp.ServerCase):
             self.assertEqual(taken, ["Permission denied"] * len(groups) + list(map(os.path.basename, parents)))
 
 
-# What a process can be told of another one's use of a file, and how it can delay that: {name: what it got}.
+# Ways in which a process can be notified of another process's use of a file, or can delay it: {name: the result}.
 WATCH = """
 import ctypes, fcntl, os, signal
 libc = ctypes.CDLL(None, use_errno=True)
@@ -424,7 +424,7 @@ len(found)
                 host[st.st_dev, st.st_ino] = path
         self.assertGreater(len(host), 1000)
         self.assertEqual([host[key] for key in inside & set(host)], [], "shared with the host")
-        # What is shared by intention is found: the device nodes.
+        # The control: the comparison finds the device nodes, which are shared by design.
         nodes = {(st.st_dev, st.st_ino) for st in map(os.lstat, ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom"))}
         self.assertEqual(nodes - inside, set())
 
@@ -482,7 +482,7 @@ nodes = [attempt(os.mknod, "/workspace/node", stat.S_IFCHR | 0o666, os.makedev(1
         self.assertIn(done.stdout.strip(), ("EFAULT", "EBADF") if harness.ROOT else ("EFAULT", "EBADF", "EPERM"))
 
     def test_programs_run_from_writable_places(self):
-        """44 is not promised: code maps what it likes. What such a program may do is what the interpreter may."""
+        """44 is not promised: code maps what it likes. Such a program has the same permissions as the interpreter."""
         code = """
 import os, shutil, subprocess
 shutil.copy("/bin/sh", "/tmp/sh")

@@ -34,7 +34,7 @@ class Other(rawmcp.ServerCase):
         self.assertEqual([text for _, text in inside if text == "unknown"], [])
 
     def test_pages_are_not_merged(self):
-        """129. A process cannot ask for it; the control is outside, where the kernel has KSM or says that it has not."""
+        """129. A process cannot request merging. The control runs outside, where the kernel supports KSM or reports that it does not."""
         code = CALLS + """
 import mmap
 page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -7,7 +7,7 @@ import sys
 import harness
 from resources import INSIDE, Case
 
-# What a process of the same host uid does once, while sessions hold all that they can get.
+# Run once by a process of the same host uid, while sessions hold as many resources as they can get.
 OUTSIDE = """
 import array, ctypes, mmap, os, resource, select, signal, socket, struct, tempfile, fcntl
 libc = ctypes.CDLL(None, use_errno=True)

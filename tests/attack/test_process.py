@@ -319,7 +319,7 @@ print(os.getsid(0), os.getpgrp() > 0)
         return output
 
     def test_no_input_is_injected_into_a_terminal(self):
-        """9. What is injected is echoed by the terminal. The control is a plain child, where the kernel still allows it."""
+        """9. The terminal echoes injected input. The control is a plain child, where the kernel still allows it."""
         code = """
 import fcntl, os
 found = []

@@ -42,7 +42,7 @@ for i in range(0, MOST, 32):
             self.assertLessEqual(cell["peak_memory_bytes"], (LIMIT + RESERVE) * MIB)
 
     def test_many_children_that_grow_at_once(self):
-        """What they share is no part of it: they count what each has written, where the one that adds it up can read it."""
+        """Shared pages are not part of the sum. Each child counts what it has written, in a file that the parent reads."""
         cell = self.held("""
 f = open('/dev/shm/count', 'w+b')
 f.truncate(8 * 100)
@@ -228,7 +228,7 @@ time.sleep(3)
 """, ends=("oom",))
 
     def test_very_many_processes(self):
-        """More than the monitor looks at itself: the control, which uses little, goes on; the same with memory does not."""
+        """More processes than the monitor scans by itself. The control uses little memory and continues."""
         if self.is_counted():
             self.skipTest("a control group counts")
         config = os.path.join(self.class_dir, "many.json")

@@ -9,7 +9,7 @@ import time
 import harness
 import rawmcp
 
-# Speaks on the channel itself, in a cell without await: nobody else reads it then.
+# Uses the channel directly, in a cell without await: no other code reads the channel then.
 CHANNEL = """
 import json, os, socket, struct
 fd = max(int(n) for n in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + n)
@@ -26,7 +26,7 @@ def call(number, server="fixture", tool="add", **arguments):
 
 
 class Forged(rawmcp.ServerCase):
-    """95. What is recorded of calls is what the hub sent."""
+    """95. Only calls that the hub sent are recorded."""
 
     SERVERS = {"fixture": harness.fixture()}
 
@@ -48,8 +48,8 @@ class Forged(rawmcp.ServerCase):
         self.assertEqual([(c["tool"], c.get("pending")) for c in cell["tool_calls"]], [("sleep", True)])
 
 
-# What the broker says of each type of frame while a cell runs, when its payload is {}; None: it is legal. A type that is
-# not in the table is unknown. This is the test's own table, not that of the broker.
+# The broker's error for each type of frame while a cell runs, when its payload is {}. None: the frame is legal. A type that
+# is not in the table is unknown. This is the test's own table, not that of the broker.
 WHILE_RUNNING = {
     0x01: "EXEC frame (0x01), which a worker may not send",
     0x02: "RETURN frame (0x02), which a worker may not send",
@@ -151,12 +151,12 @@ class Torture(rawmcp.ServerCase):
             self.assertEqual((cell["status"], cell.get("exit_code")), ("exit", 7), cell)
 
     def test_a_frame_that_never_ends(self):
-        """89. Of which bytes go on coming. The control is the next test: one that is complete in time."""
+        """89. Its bytes never stop arriving. The control is the next test: a frame that is complete in time."""
         code = "import threading, time\nchannel.sendall(call(1 << 40, x='y' * 1000)[:20])\ndef drip():\n    while True: channel.sendall(b'y'); time.sleep(0.5)\nthreading.Thread(target=drip, daemon=True).start()"
         self.ends(code, "CALL frame was not complete after 10 s")
 
     def test_byte_by_byte(self):
-        """89. A frame in pieces of one byte is a frame; nobody waits for it meanwhile."""
+        """89. A frame in pieces of one byte is accepted. No other session waits for it."""
         code = "import time\nfor byte in call(1 << 40, tool='sleep', seconds=0):\n    channel.sendall(bytes([byte]))\n    time.sleep(0.005)\ntime.sleep(0.2)"
         slow = self.server.start_call(CHANNEL + code, session=self.session)
         for _ in range(5):

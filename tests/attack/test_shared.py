@@ -73,7 +73,7 @@ class Shared(rawmcp.ServerCase):
         started = time.monotonic()
         self.assertEqual(self.value("len((await tools['s2.text'](n=1))['a'])"), 1 << 20)
         self.assertLess(time.monotonic() - started, 8 * harness.SANITIZED * harness.SLOW)
-        # One of the two has ended, and its session knows why.
+        # One of the two servers has ended, and its session gets the reason.
         ended = [call.result(harness.PATIENCE)["structuredContent"] for call in stalled]
         why = [cell["error"]["message"] for cell in ended if cell["status"] == "error"]
         self.assertEqual(len(why), 1, ended)
@@ -100,7 +100,7 @@ class Shared(rawmcp.ServerCase):
         self.assertTrue(harness.wait_until(lambda: self.cell("_ = await tools['s1.text'](n=62)")["status"] == "ok", harness.PATIENCE))
 
     def test_output_of_many(self):
-        """94. What sessions print is kept for all of them together up to a bound; a small output is whole."""
+        """94. The output of all sessions together is kept up to a limit. A small output is complete."""
         code = "import os, time\nfor fd in (1, 2):\n    for _ in range(40): os.write(fd, b'x' * (1 << 20))\nprint('end')\ntime.sleep(1)"
         calls = [self.server.start_call(code, session=f"loud-{i}") for i in range(8)]
         before = most = self.broker("VmRSS")
@@ -109,7 +109,7 @@ class Shared(rawmcp.ServerCase):
             time.sleep(0.1)
             cell = self.ok("print('y' * 200000)", session="small", max_output=400000)
             self.assertEqual(len(cell["stdout"]), 200001)
-        # Freed memory that the allocator keeps, and what is on its way, come on top of 224 MiB.
+        # Freed memory that the allocator keeps, and output in transit, are added to 224 MiB.
         self.assertLess(most - before, 270 * harness.SANITIZED)
         ends = [call.result(harness.PATIENCE)["structuredContent"] for call in calls]
         self.assertEqual([cell["truncated"]["stdout_bytes"] for cell in ends], [(40 << 20) + 4] * 8)

@@ -412,7 +412,7 @@ class Limits(Template):
         self.assertLess(processes, before + 128 + 50)
         self.assertTrue(harness.wait_until(lambda: not self.named(server, "evil-child")))
         self.others_go_on(server)
-        # The control: fewer than the limit may be made, and are gone before the first session.
+        # The control: fewer processes than the limit may be started, and they have ended before the first session.
         self.assertEqual(self.ok(server, "import evil; len(evil.taken)", profile="some_processes", session="b"), 20)
         self.assertEqual(self.named(server, "evil-child"), [])
 
@@ -520,8 +520,8 @@ class Hostile(Template):
             return 0
 
     def test_a_flood_of_messages(self):
-        """610 MB: the log gets a bounded part, and the monitor's loop stays free: each call is answered before the flood has gone on by
-        a fortieth, also one that needs the monitor for a new session."""
+        """610 MB: the log gets a limited part, and the monitor's loop stays responsive: each call is answered before another fortieth of
+        the flood has been written, also a call that needs the monitor for a new session."""
         server = self.serve("flood")
         call = server.start_call("1", profile="flood", session="a")
         self.assertTrue(harness.wait_until(lambda: "template: flood" in server.log()), "the control")
@@ -554,7 +554,7 @@ class Hostile(Template):
         self.assertEqual([note for note in found["trace"] if note.startswith("sees")], [])
         self.assertIn("traceme 1", found["trace"])
         self.assertFalse(any(note.startswith("write") and note.endswith(" 0") for note in found["mounts"]), found["mounts"])
-        # Its own sessions have what it mounted, others have not.
+        # Sessions of the template have its mounts; other sessions do not have them.
         self.assertEqual(self.ok(server, "import os; os.listdir('/usr/share')", profile="mounts", session="mounts"), [])
         self.assertNotEqual(self.ok(server, "import os; os.listdir('/usr/share')", profile="good", session="good"), [])
         self.others_go_on(server)

@@ -30,7 +30,7 @@ CHARACTER, FIFO = 0o020600, 0o010600
 # With these arguments no call has an effect, even without the filter: {errno: {name: (call, arguments…)}}.
 REFUSED = {
     errno.EPERM: {
-        # What is mounted can be neither changed nor removed, nor another root taken.
+        # Mounts can be neither changed nor removed, and the root directory cannot be changed.
         "remount": ("mount", BAD, BAD, BAD, 0x1020, BAD), "bind": ("mount", BAD, BAD, BAD, 0x1000, BAD),
         "move": ("mount", BAD, BAD, BAD, 0x2000, BAD), "new": ("mount", BAD, BAD, BAD, 0, BAD),
         "shared": ("mount", BAD, BAD, BAD, 0x104000, BAD), "umount2": ("umount2", BAD, 2),

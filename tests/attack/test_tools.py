@@ -38,7 +38,7 @@ class Credentials(rawmcp.ServerCase):
     def test_not_in_arguments_or_environments_of_others(self):
         self.ok("await mcp_one.echo(a=1), await mcp_two.echo(a=1)")
         held = self.holders("environ", "cmdline")
-        # The control: the server's own environment, and nothing else; command lines are for everybody to read.
+        # The control: the token is found only in the server's own environment. Every user can read command lines.
         self.assertEqual({file for _, file in held}, {"environ"}, held)
         self.assertEqual(len(held), 1, held)
 
@@ -153,7 +153,7 @@ value = [attempt(2, 3, 1), attempt(10, 3, 58), attempt(17, 3, 0), attempt(2, 2, 
         outside = subprocess.run([sys.executable, "-c", code + "print(value)"], capture_output=True, text=True, check=True).stdout
         self.assertEqual(inside[-1], 0)
         self.assertTrue(all(inside[:-1]), inside)
-        # AF_NETLINK is open to everybody outside.
+        # Outside, every process may use AF_NETLINK.
         self.assertEqual(outside.strip("[]\n").split(", ")[-2:], ["0", "0"])
 
 

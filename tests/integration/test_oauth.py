@@ -305,7 +305,7 @@ class Refresh(Login):
         self.assertIn("token", self.token())
 
     def test_a_renewal_is_not_cut_off(self):
-        """The server has taken the old refresh token when the process is asked to end: the new one must not be lost."""
+        """The server has used up the old refresh token when the process gets SIGTERM: the new token must not be lost."""
         self.logged_in()
         now = int(time.time())
         self.change(obtained=now - 3600, expires=now - 1)

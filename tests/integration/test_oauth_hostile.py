@@ -1,4 +1,4 @@
-"""Authorization servers that lie, other users of this machine, and what stands in the place of a token file."""
+"""Authorization servers that send false data, other users of this machine, and objects that replace a token file."""
 
 import glob
 import json
@@ -74,7 +74,7 @@ class Hostile(Login):
             self.refused("PKCE")
 
     def test_addresses_that_documents_may_not_name(self):
-        """Loopback is allowed here, because the server itself is there; nothing else is."""
+        """Loopback addresses are allowed here, because the server itself has one. All other local addresses are refused."""
         for evil in ("http://169.254.169.254", "https://169.254.169.254", "https://10.0.0.1", "http://10.0.0.1", "https://192.168.0.1",
                      "https://[::ffff:10.0.0.1]", "https://[fe80::1]", "https://0.0.0.0", "https://[64:ff9b::a00:1]",
                      "https://2852039166", "https://0xa9fea9fe"):
@@ -95,7 +95,7 @@ class Hostile(Login):
                 self.world.metadata[endpoint] = evil
                 self.entry()
                 status, _, err = self.login()
-                # An endpoint that is no text of one line counts as missing.
+                # An endpoint that is not a string of one line counts as missing.
                 self.assertEqual((status, bool(self.asked)), (1, False), f"{endpoint} {evil[:40]} {err}")
                 self.assertNotIn("HTTP status 404", err.replace("the registration endpoint", ""))
             self.world.metadata[endpoint] = good
@@ -267,7 +267,7 @@ class Neighbours(Login):
 
 
 class Files(Login):
-    """What others could put in the place of a token file."""
+    """Objects with which others could replace a token file."""
 
     def setUp(self):
         super().setUp()

@@ -238,7 +238,7 @@ class Exec(OwnerCase):
                 self.assertEqual((done.returncode, done.stdout), (0, b"1\n"), done.stderr)
 
     def test_many_at_once(self):
-        """More than the server takes: each is run, or refused with the reason; the server goes on."""
+        """More clients than the server accepts: each command is run, or refused with the reason. The server continues."""
         self.ok("n = 0")
         processes = [self.start("exec", self.session, "-c", "n += 1", "--wait", "30") for _ in range(1000 if harness.WHOLE else 30)]
         ends = [(p.communicate(timeout=10 * harness.PATIENCE)[1], p.returncode) for p in processes]
@@ -487,12 +487,12 @@ class Copy(OwnerCase):
             self.assertNotEqual(self.cp("secret", f"{self.session}:{path}/x").returncode, 0, path)
         self.assertEqual(self.cp("-r", f"{self.session}:out", "got").returncode, 0)
         self.assertEqual(self.here(), ["got/ok", "secret"])
-        # A link in the place of the file is replaced, not followed.
+        # A link that has the name of the file is replaced, not followed.
         self.assertEqual(self.cp("secret", f"{self.session}:p").returncode, 0)
         self.assertEqual(self.cell("(os.path.islink('p'), open('p').read())")["value"]["repr"], "(False, 'mine')")
 
     def test_links_of_the_host(self):
-        """A link in the place of the file or directory here is replaced or refused: nothing is written through it."""
+        """A link on the host that has the name of the file or directory is replaced or refused: nothing is written through it."""
         self.ok("import os\nopen('f', 'w').write('new')\nos.makedirs('d/sub')\nopen('d/sub/f', 'w').write('new')")
         self.put("outside/f", b"old")
         os.symlink("outside/f", self.path("f"))

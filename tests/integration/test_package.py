@@ -24,7 +24,7 @@ class Package(harness.Case):
         mirror = subprocess.run(["sh", "-c", MIRROR], capture_output=True, text=True, check=True).stdout.strip()
         with open("/etc/os-release", encoding="utf-8") as f:
             suite = dict(line.rstrip().split("=", 1) for line in f if "=" in line)["VERSION_CODENAME"]
-        # What the package needs comes first: the comparison then sees the package alone, and the root needs no lists of packages.
+        # The dependencies are installed first. The comparison then contains only the package, and the root needs no package lists.
         cls.deb = cls.made("deb", "cloister_*.deb")
         needs = subprocess.run(["dpkg-deb", "-f", cls.deb, "Depends"], timeout=60, **QUIET).stdout
         names = ",".join(["python3", "python3-venv", *(need.split()[0] for need in needs.split(","))])

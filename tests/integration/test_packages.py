@@ -157,8 +157,8 @@ import numpy
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_tables_that_survive(self):
-        """A DataFrame in a branch of a session and of its checkpoint, after a death, a rollback and a restore: equal, and of use for
-        new computations."""
+        """A DataFrame in a branch of a session and of its checkpoint, after the interpreter ended, a rollback and a restore: it is
+        equal and can be used for new computations."""
         self.done("image", "build", "--with", "pandas", "--name", "tables")
         config = self.config(image="tables", limits={"memory": "1G"}, profiles={"default": {"agent": True}})
         make = (
@@ -265,7 +265,7 @@ class Wheelhouse(Case):
         (name,) = self.names()
         self.assertEqual(self.done("run", "--image", name, "-c", "import greeting; print(greeting.WORD)"), "hello you\n")
         self.assertEqual([(p["name"], p["version"]) for p in self.show(name)["packages"]], [("greeting", "1.2"), ("name-of", "1.0")])
-        # What it is called depends on what is in it, and on nothing else.
+        # The name of an image depends only on its contents.
         self.store += "2"
         self.build("--with", "greeting")
         self.assertEqual(self.names(), [name])

@@ -21,7 +21,7 @@ FRESH = [False, ["out"], [], 0]
 
 
 class Pool(harness.Case):
-    """Each test has a server of its own."""
+    """Each test has its own server."""
 
     def serve(self, *args, **config):
         # Copies of workers (docs/cells.md) would be counted as sandboxes here.
@@ -52,7 +52,7 @@ class Pool(harness.Case):
         return cell["value"]["json"]
 
     def requests(self, server):
-        """Sandboxes that the monitor was asked for."""
+        """Returns the number of sandboxes that were requested from the monitor."""
         return server.log().count("SESSION_CREATE")
 
     def sandboxes(self, server):
@@ -115,7 +115,7 @@ class Pool(harness.Case):
         self.assertEqual(server.close(60), 0)
 
     def test_each_has_namespaces_of_its_own(self):
-        """Four sessions each from the pool, without the pool, and with a network of their own making (loopback)."""
+        """Four sessions each from the pool, without the pool, and with the loopback network, which each sandbox creates itself."""
         server = self.serve(pool=1, profiles={"waiting": {"agent": True, "pool": 0},
                                               "loopback": {"agent": True, "pool": 0, "network": "loopback"}})
         code = "import os\n{n: os.readlink('/proc/self/ns/' + n) for n in ('net', 'mnt', 'pid', 'user', 'ipc', 'uts', 'cgroup')}"
@@ -150,7 +150,7 @@ class Pool(harness.Case):
             self.assertTrue(harness.wait_until(
                 lambda pid=worker: {pid} != set(self.sandboxes(server)) and len(self.sandboxes(server)) == 1
                 and self.ready(server) == 1))
-        # A call never gets a dead one, even right after its death.
+        # A call never gets a sandbox that has ended, even immediately after its end.
         for i in range(5):
             self.wait_ready(server, 1)
             spare = max(self.sandboxes(server))
@@ -178,7 +178,7 @@ class Pool(harness.Case):
         for i in range(4):
             self.wait_ready(server, 2)
             stubs = [pid for pid, name in harness.descendants(server.process.pid).items() if name == "cloister-stub"]
-            # Nobody reads until then. SIGKILL ends what is stopped.
+            # No worker reads while it is stopped. SIGKILL also ends stopped processes.
             for worker in self.sandboxes(server):
                 os.kill(worker, signal.SIGSTOP)
             call = server.start_call("6 * 7", session=f"s{i}")
@@ -252,7 +252,7 @@ class Pool(harness.Case):
             self.assertEqual(server.close(), 0, delay)
 
     def test_no_image(self):
-        """A sandbox that cannot be made is not tried for ever, and the call gets the reason."""
+        """If a sandbox cannot be created, the server does not repeat the attempt endlessly, and the call gets the reason."""
         server = self.serve(image="no-such-image")
         time.sleep(1)
         self.assertEqual(self.requests(server), 1)

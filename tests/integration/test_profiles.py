@@ -393,7 +393,7 @@ class Choice(Profiles):
         legacy = server.ask("tools/list")["tools"]
         for name in ("other", "claude-code", "raw"):
             listed[name] = server.ask("tools/list", {"_meta": meta(name)})["tools"]
-            # What the name of a client says, it says for the connection that began with it.
+            # The client name in one request does not change the profile of the connection.
             self.assertEqual(server.ask("tools/list")["tools"], legacy)
         self.assertEqual(listed["other"], listed["claude-code"])
         self.assertEqual(listed["other"], listed["raw"])

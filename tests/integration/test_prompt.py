@@ -20,7 +20,7 @@ SEQUENCE = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\(B")
 
 
 class Prompt:
-    """A prompt on a pseudo-terminal, with a home of its own."""
+    """A prompt on a pseudo-terminal, with its own home directory."""
 
     def __init__(self, home, *args):
         self.pid, self.fd = pty.fork()

@@ -168,7 +168,7 @@ class Tools(harness.Case):
         self.assertEqual(texts(self.call("plain", x=[1, None, {"é": 1.5}])), ["printed\n", '{"x":[1,null,{"é":1.5}]}'])
         parts = self.call("parts")["content"]
         self.assertEqual([p["type"] for p in parts], ["text", "image", "resource", "text"])
-        # Each call has an interpreter of its own, and run_python another one.
+        # Each call has its own interpreter, and run_python has another one.
         self.assertEqual([texts(self.call("counter")) for _ in range(2)], [["1"], ["1"]])
         self.assertTrue(self.call("run_python", code="n")["isError"])
 
@@ -338,7 +338,7 @@ class ModernQuestions(harness.Case):
         self.assertEqual(first["resultType"], "input_required")
         self.assertEqual({k: q["method"] for k, q in first["inputRequests"].items()}, {"who": "elicitation/create", "where": "roots/list"})
         who = {"who": {"action": "accept", "content": {"name": "me"}}}
-        # One of two answers: the other is asked for again.
+        # The client sends one of two answers: the other one is requested again.
         second = self.ask("both", who, first["requestState"])
         self.assertEqual(list(second["inputRequests"]), ["where"])
         self.assertNotEqual(first["requestState"], second["requestState"])

@@ -52,7 +52,7 @@ TOOLS = {
     "page": {"description": "Opens a page", "code": "await elicit('Open', url='https://example.com/', key='page')"},
 }
 
-# What a client may answer instead, and what the error says: key, answer, text.
+# Invalid answers of a client, and the text of the error: key, answer, text.
 WRONG = [
     ("who", {"action": "accept", "content": {"name": 5}}, "name"),
     ("who", {"action": "accept", "content": {"name": "A"}}, "name"),
@@ -114,7 +114,7 @@ class ModernAnswers(Case):
             with self.subTest(answer=answer):
                 self.refused("all", {**good, key: answer}, None, text)
         self.assertEqual(json.loads(texts(self.call("all", {**good, "other": {"x": 1}}))[0]), [ADA, HERE["roots"], SAID])
-        # Of several, those that are missing are asked for.
+        # If some of the answers are missing, only those are requested.
         asked = self.call("all", {"who": ADA})
         self.assertEqual(sorted(asked["inputRequests"]), ["said", "where"])
         self.assertEqual(json.loads(texts(self.call("all", {"where": HERE, "said": SAID}, asked["requestState"]))[0])[0], ADA)
@@ -138,12 +138,12 @@ class Servers(Case):
         self.c = self.client(self.MODERN)
 
     def answered(self, method, params, asked, answers=None):
-        """Calls again with answers to all that was asked."""
+        """Calls again with an answer to each question."""
         given = {key: (answers or ANSWERS)[request["method"]] for key, request in asked["inputRequests"].items()}
         return self.c.ask(method, {**params, "inputResponses": given, "requestState": asked["requestState"]})
 
     def rounds(self, name):
-        """Calls until there is an answer: that, and what was asked each time."""
+        """Calls until the tool returns a result. Returns the result, and the questions of each round."""
         params, asked = {"name": name, "arguments": {}}, []
         got = self.c.ask("tools/call", params)
         while got["resultType"] == "input_required":
@@ -224,8 +224,8 @@ class ModernServers(Servers):
         self.assertEqual(json.loads(texts(get()["result"])[0]), ADA)
 
 
-# What code that speaks on the channel itself sends in place of its result: frames as [type, added to the number of the
-# cell, payload], and what the client is told. A payload ["x", n] is n bytes.
+# Frames that code writes directly to the channel instead of its result, as [type, offset added to the number of the cell,
+# payload], and the text that the client receives. A payload ["x", n] is n bytes.
 RESULT, DISPLAY, PROGRESS, LOG, EXEC, RETURN, INPUT = 0x41, 0x43, 0x44, 0x45, 0x01, 0x02, 0x08
 
 
@@ -269,7 +269,7 @@ FORGED = [
     ([[INPUT, 0, {"kind": "tool", "answers": {"k": ADA}}]], "broke"),
     ([[INPUT, 1, {"kind": "tool", "answers": {"k": ADA}}]], "broke"),
 ]
-# The same, with what comes after: only the first counts.
+# Valid questions followed by further frames: only the first frame counts.
 LATE = [
     asks({"k": question()}) + asks({"k2": question()}),
     asks({"k": question()}) + [[PROGRESS, 0, {"progress": 1}]],
@@ -338,7 +338,7 @@ class Forgeries(Case):
         self.assertEqual((got["resultType"], got["structuredContent"]["status"]), ("complete", "ok"))
 
     def test_clients(self):
-        """What a client sends in place of answers and states: the next call is as before."""
+        """Values that a client sends instead of answers and states: they do not affect the next call."""
         asked = self.c.call("wait")
         state, deep = asked["requestState"], "[" * 50000 + "]" * 50000
         for responses in ("[]", "5", "null", '"x"', '{"k":[]}', '{"k":"x"}', '{"k":{"action":"accept","content":%s}}' % deep,

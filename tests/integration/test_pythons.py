@@ -29,9 +29,9 @@ PLACES = (
 ASK = ("import sys, sysconfig as s; print('%d.%d.%d %s %s' % (*sys.version_info[:3], sys.implementation.name,"
        " s.get_config_var('Py_GIL_DISABLED') or 0))")
 
-# What a process of another libc, or of another linker, may trip over. Each interpreter gets both of them whole ...
+# Tests that may fail with another libc or another linker. Each interpreter runs these two classes completely ...
 WHOLE = (test_cells.Cells, test_cells.Channel)
-# ... and these of the rest.
+# ... and these tests of the other classes.
 SOME = {
     test_cells.BadInput: ("test_endless_loop_is_interrupted_and_state_kept", "test_uninterruptible_c_code_is_killed",
                           "test_endless_await_is_interrupted_and_state_kept", "test_os_exit", "test_kill_of_itself",
@@ -41,7 +41,7 @@ SOME = {
                          "test_sixteen_mebibytes_unchanged_both_ways", "test_is_error_raises"),
 }
 
-# Of interpreters beside the system's own, unless all is asked for (CLOISTER_TEST_WHOLE, suite slow).
+# Interpreters other than the system's own run only these tests, unless CLOISTER_TEST_WHOLE is set (suite slow).
 FEW = {
     test_cells.Cells: ("test_variables_persist", "test_top_level_await", "test_background_task_goes_on_between_cells",
                        "test_traceback_shows_source_of_an_earlier_cell", "test_stdin_is_at_its_end",
@@ -116,7 +116,7 @@ def interpreters():
 
 
 class Subject:
-    """An interpreter with one link: an image in a store of its own."""
+    """An interpreter with one link: an image in its own store."""
 
     def __init__(self, store, name, link):
         self.store, self.image, self.link = store, name, link

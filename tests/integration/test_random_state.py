@@ -68,7 +68,7 @@ class RandomState(State):
         return (self.seed, self.step, self.log[-8:], cell)
 
     def kept(self, code, **arguments):
-        """A branch goes on with the numbers of cells of the other session."""
+        """Runs a cell and waits for the copy of its state. A branch continues the cell numbers of its origin."""
         cell = self.ok(code, **arguments)
         listed = {}
 
@@ -159,7 +159,7 @@ class RandomState(State):
         self.end_session(to)
 
     def beside_a_cell(self, session, model):
-        """A branch of a checkpoint while the session runs a cell, which may die."""
+        """Creates a branch of a checkpoint while the session runs a cell that ends the interpreter."""
         if not model.checkpoints:
             return
         name = self.rng.choice(sorted(model.checkpoints))

@@ -58,12 +58,12 @@ class Files(Looks):
         files, receipt = self.changed("os.rename('a.csv', 'd/e'); os.replace('d/c', 'b')")
         self.assertEqual(files, {"a.csv": ("deleted", 9), "d/e": ("new", 9), "d/c": ("deleted", 1), "b": ("changed", 1)})
         self.assertEqual(self.numbers(receipt), (1, 1, 2))
-        # What is read, or is there only while the cell runs, is no change.
+        # Reading a file is not a change, and neither is a file that exists only while the cell runs.
         files, _ = self.changed("open('d/e').read(); open('t', 'w').write('t'); os.unlink('t'); os.listdir('d')")
         self.assertEqual(files, {})
 
     def test_code_cannot_hide_a_change(self):
-        """Same size and times, another name's content, an open file without a name, a link in the place of a directory."""
+        """Same size and times, another name's content, an open file without a name, a link that replaces a directory."""
         self.changed("open('a', 'w').write('one'); os.mkdir('d'); open('d/x', 'w').write('1')")
         files, _ = self.changed("before = os.stat('a'); open('a', 'w').write('two'); os.utime('a', ns=(before.st_atime_ns, before.st_mtime_ns))")
         self.assertEqual(files, {"a": ("changed", 3)})

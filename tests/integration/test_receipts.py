@@ -79,7 +79,7 @@ class Receipts(rawmcp.ServerCase):
                 self.session = session.rsplit("-", 1)[0]
 
     def test_code_cannot_forge_the_number(self):
-        """It writes wherever the number could be, asks for a number of its own choice, and says that it has made none."""
+        """The code writes to every file that could hold the number, requests a pid of its choice, and reports that it created no tasks."""
         tried = self.value(PAUSE + """
 import ctypes, glob, os
 libc = ctypes.CDLL(None, use_errno=True)

@@ -52,7 +52,7 @@ def modules_without_compiled_file(root, tag):
 
 
 class Rootfs(harness.Case):
-    """Each test has a store of its own; those that only look share one image."""
+    """Each test has its own store. The tests that only read share one image."""
 
     shared_place = None
 

@@ -455,7 +455,7 @@ class Json(RunCase):
 
 
 class OverMcp(rawmcp.ServerCase):
-    """There is no standard input, and one line says so."""
+    """Standard input is empty, and one line on standard error explains it."""
 
     def test_reads(self):
         why = "cloister: this code has no standard input: put the value into the code\n"
@@ -481,7 +481,7 @@ def read(length, number=1 << 40):
 
 
 class Hostile(RunCase):
-    """A worker that asks for more than it may loses its sandbox; nothing of the input is lost to another one."""
+    """A worker that requests more than the protocol allows loses its sandbox. No input is lost for another worker."""
 
     def test_what_is_not_allowed(self):
         for code, why in (

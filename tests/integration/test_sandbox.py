@@ -15,7 +15,7 @@ import time
 import harness
 import rawmcp
 
-# A pointer that cannot be read, and a number that is no flag, command or process.
+# A pointer that cannot be read, and a number that is not a flag, command or process.
 BAD, NO = 1, -2
 # Arguments that the kernel itself refuses with an error other than EPERM, also without privileges.
 DANGEROUS = {
@@ -38,7 +38,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 def errno_of(number, *arguments):
     return ctypes.get_errno() if libc.syscall(number, *map(ctypes.c_long, arguments)) == -1 else 0
 """
-# Each in a child of its own; a clone that succeeds makes one more.
+# Each call runs in its own child process. A clone that succeeds creates one more process.
 NAMESPACES = ERRNO_OF + """
 def in_child(number, *arguments):
     pid = os.fork()
@@ -110,7 +110,7 @@ class Sandbox(rawmcp.ServerCase):
     def test_not_root_inside(self):
         *ids, groups = self.value("import os; [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()]")
         self.assertEqual(ids, [1000, 1000, 1000])
-        # An ordinary user without subordinate ids cannot give up the groups that he has; inside all but his own are nobody's.
+        # Without subordinate ids an ordinary user keeps all groups. Inside, every other group has the overflow gid 65534.
         kept = os.getgroups() if not harness.ROOT and self.has_own_id() else []
         self.assertEqual(groups, [1000 if group == os.getegid() else 65534 for group in kept])
 
@@ -446,7 +446,7 @@ class HostProcesses(rawmcp.ServerCase):
 
     def template(self):
         """The child of the monitor that runs the interpreter: sessions have an init between."""
-        for pid in sorted(harness.descendants(self.server.process.pid)):  # a session looks like it until its init is there
+        for pid in sorted(harness.descendants(self.server.process.pid)):  # a session looks the same until its init runs
             stat = harness.stat_of(pid)
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 arguments = f.read().split(b"\0")

@@ -139,7 +139,7 @@ class Serve(harness.Case):
         return process
 
     def wait_serving(self, process, log, sockets=1):
-        """Returns when it serves at so many."""
+        """Returns when the process serves at the given number of sockets."""
         serves = lambda: re.search(r"(serving MCP at [^\n]*\n.*){%d}" % sockets, log.text(), re.DOTALL)
         harness.wait_until(lambda: serves() or process.poll() is not None, step=0.005)
         self.assertTrue(serves(), log.text())
@@ -217,7 +217,7 @@ class Eras(Serve):
         messages = [message for _, message in answer.events()]
         self.assertEqual(messages[-1]["result"]["structuredContent"]["value"]["json"], 7)
         self.assertIn("notifications/message", {m.get("method") for m in messages[:-1]})
-        # The connection goes on.
+        # The connection stays usable.
         self.assertEqual(c.call("1", session="p").response().status, 200)
         # Closing it cancels.
         gone = self.connect().call("done = 1\nimport time\ntime.sleep(50)\ndone = 2", session="p")
@@ -254,7 +254,7 @@ class Eras(Serve):
         for i, other in enumerate(others):
             call(other, f"{i}", id=70 + i, progressToken=i)
         self.assertEqual([o.response().json()["result"]["structuredContent"]["value"]["json"] for o in others], [0, 1, 2])
-        # The end of a connection is no cancellation, and the answer can be fetched.
+        # The end of a connection does not cancel the call, and the answer can be fetched later.
         gone = self.connect()
         answer = call(gone, "import time\nprint('a')\ntime.sleep(1.5)\nx + 1", id=9, progressToken=1).response()
         number = next(answer.events())[0]
@@ -385,7 +385,7 @@ class Tokens(Serve):
         self.assertEqual(self.status(), 200)
         metadata = self.connect().request("GET", "/.well-known/oauth-protected-resource").response().json()
         self.assertTrue(metadata["resource"].endswith("/mcp"))
-        # The same name is another session for another principal, and nobody reads another's output.
+        # Two principals that use the same name have different sessions. A principal cannot read another principal's output.
         alice = self.result(self.ALICE, "secret = 1\nprint('z' * 50000)", session="work")
         self.assertEqual(alice["status"], "ok")
         self.assertEqual(self.result(self.BOB, "secret", session="work")["status"], "error")

@@ -186,7 +186,7 @@ class Users(Serve):
 
     @unittest.skipUnless(harness.ROOT, "needs other uids")
     def test_control_tcp(self):
-        """On TCP nobody tells the users of a machine apart: they are one principal."""
+        """On TCP the server cannot distinguish the users of a machine: they are one principal."""
         self.start("--listen", "127.0.0.1:0")
         address = self.address
         self.assertEqual(self.value(self.connect_as(4301, address).call("x = 7\nx", session="work")), 7)
@@ -306,7 +306,7 @@ class Tokens(Serve):
         self.logged("bob: the token is gone")
         self.assertEqual(self.status_of(self.BOB), 401)
         self.assertEqual(self.status_of(self.LATER), 200)
-        # What bob had open has ended; alice's goes on.
+        # Bob's connections were closed; alice's connection stays open.
         for c in (bob.stream, running.file, half.file):
             with contextlib.suppress(ConnectionError):
                 self.assertEqual(c.read(), b"")
@@ -315,7 +315,7 @@ class Tokens(Serve):
         self.assertEqual(self.value(self.call(self.ALICE, "x", session="work")), 2)
         self.assertTrue(harness.wait_until(lambda: [n for n in sessions(self) if n.startswith("bob:")] == []), sessions(self))
         self.assertIn("alice:work", sessions(self))
-        # Another bob has nothing of the first one.
+        # A new principal named bob has no access to the first bob's sessions.
         self.put(f"alice {self.ALICE}\nbob {self.LATER}\n")
         self.assertTrue(harness.wait_until(lambda: self.status_of(self.BOB) == 401 and self.status_of(self.LATER) == 200))
         self.assertEqual(value(self.call(self.LATER, "x", session="work").response())["status"], "error")

@@ -59,7 +59,7 @@ class Asks(test_serve.Serve):
         events = self.call(alice, CODE).response().events()
         asked = self.until_asked(events)
         self.assertEqual(asked["params"]["message"], "faulty: who?")
-        # Nobody else can answer: another principal, another session of the same one.
+        # No other session can answer: neither one of another principal nor another one of the same principal.
         for other in (bob, self.session("alice")):
             self.reply(other, asked["id"], {"action": "accept", "content": {"name": "Mallory"}})
         self.reply(alice, asked["id"] + 1)
@@ -81,7 +81,7 @@ class Asks(test_serve.Serve):
         alice, bob = self.session("alice"), self.session("bob")
         hold = self.call(bob, "await mcp_faulty.hold()")
         code = f"(await mcp_faulty.ask(method='elicitation/create', params={FORM}))['error']['message']"
-        # Until the server works on both; before, alice herself is asked.
+        # Repeat until the server works on both calls. Before that, its request reaches alice.
         end = time.monotonic() + harness.PATIENCE
         while (answer := self.call(alice, code).response()).chunked:
             self.assertLess(time.monotonic(), end)
@@ -111,7 +111,7 @@ class Asks(test_serve.Serve):
         events = self.call(alice, CODE).response().events()
         self.until_asked(events)
         self.assertEqual(self.connect().request("DELETE", "/mcp", {k.replace("_", "-"): v for k, v in alice.items()}).response().status, 204)
-        # The server's other calls are answered, and ask whom they are of.
+        # The server's other calls are answered, and their questions go to the principal that sent the call.
         bob = self.session("bob")
         events = self.call(bob, CODE).response().events()
         self.reply(bob, self.until_asked(events)["id"])

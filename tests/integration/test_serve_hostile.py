@@ -70,7 +70,7 @@ class Hostile(Serve):
         refused = [c for c in clients if select.select([c.socket], [], [], 0.2)[0]]
         self.assertGreater(len(refused), 6)
         self.assertEqual({c.response().status for c in refused}, {503})
-        # A small request goes on, and when the others have gone, so does a large one.
+        # A small request is still served. After the other clients disconnected, a large request is served too.
         self.assertEqual(self.value(self.connect().call("1 + 1")), 2)
         for c in clients:
             c.close()

@@ -14,7 +14,7 @@ SESSIONS, PINGS, ROUNDS = 8, 400, 8
 # Below this, in seconds, the ratio says nothing: another process of the machine takes the processor for longer.
 FLOOR = 0.001 * harness.SLOW * harness.SANITIZED
 SPIN = "import time\nend = time.time() + {}\nwhile time.time() < end: pass"
-# Each child in a session of its own, where the kernel gives each session a share of the processor (sched(7)).
+# Each child has its own session (setsid): with autogroups, the kernel divides processor time between sessions (sched(7)).
 SPIN_SETSID = """
 import os, time
 end = time.time() + {}
@@ -54,7 +54,7 @@ class Spin(harness.Case):
         self.server.stdin.flush()
 
     def answer(self):
-        """The next result that is there."""
+        """Returns the next result."""
         while True:
             message = harness.message_of(self.server.stdout.readline())
             if "method" not in message:

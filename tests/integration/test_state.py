@@ -1,4 +1,4 @@
-"""State that survives: each way in which code can end its interpreter, and the state that the session goes on with."""
+"""State that survives: each way in which code can end its interpreter, and the state in which the session continues."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ DEATHS = {
     "exec": ("import os\nos.execv('/bin/sh', ['sh', '-c', 'exit 4'])", "exit"),
     "stop": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "timeout"),
 }
-# What the broker and the worker say to each other does not depend on who runs them.
+# The messages between broker and worker do not depend on the user that runs them.
 once = unittest.skipUnless(harness.ROOT or harness.WHOLE, "with one user only")
 
 
@@ -67,7 +67,7 @@ class State(rawmcp.ServerCase):
         return result
 
     def each_death(self, memory, names, **arguments):
-        """All of them at once, each in a session of its own. Returns {name: seconds until the next call was answered}."""
+        """Ends all interpreters at once, each in its own session. Returns {name: seconds until the next call was answered}."""
         start = "import random\nrandom.seed(7)\ndef f(): return x\nx = ['state']\nblock = bytearray(%d)\nblock[-1] = 9\nNone" % memory
         sessions = {name: f"{self.session[-20:]}-{name}-{next(self.numbers)}" for name in names}
         took = {}
@@ -94,14 +94,14 @@ class State(rawmcp.ServerCase):
         return took
 
     def test_each_death_with_little_memory(self):
-        # Without a control group a process that wants too much gets a MemoryError, which is no death.
+        # Without a control group a process that allocates too much gets a MemoryError, which does not end it.
         took = self.each_death(20 * MB, [name for name in DEATHS if name != "oom" or harness.BOUNDED])
         self.assertLess(max(took.values()), harness.AT_ONCE if harness.WHOLE else harness.PATIENCE / 2, took)
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_the_next_call_after_each_death(self):
-        """The time from the result of a death until the next one: the best of three, because other work of the machine
-        is in it."""
+        """Measures the time from the result of the cell that ended the interpreter to the next result: the best of three,
+        because other load of the machine adds to it."""
         for memory, limit in (20 * MB, 0.05), (300 * MB, 0.05), (1024 * MB, 0.2):
             for name in DEATHS:
                 if name == "oom" and (not harness.BOUNDED or memory > 300 * MB) or memory > 300 * MB and harness.SLOW > 1:
@@ -160,7 +160,7 @@ class State(rawmcp.ServerCase):
         self.assertEqual(got, ["/tmp", "b", False, -9, ["a.csv", "old", "out"]])
 
     def test_each_row_of_what_survives(self):
-        """In one session: a cell that makes them all, one that changes them and dies, and one for each question."""
+        """In one session: a cell that creates all objects, a cell that changes them and ends the interpreter, and one cell per question."""
         self.ok(state_rows.IMPORTS)
         self.kept("\n".join(row[1] for row in state_rows.ROWS) + "\nNone")
         cell = self.cell("\n".join(row[2] for row in state_rows.ROWS) + "\nos._exit(3)")
@@ -201,7 +201,7 @@ class State(rawmcp.ServerCase):
         self.assertEqual((cell["status"], cell["state"]), ("exit", "lost"), cell)
 
     def test_code_that_kills_all(self):
-        """Linux does not signal the caller: the cell goes on, and gets another copy. A child of it ends both."""
+        """kill(-1) does not signal the caller: the cell continues, and gets another copy. The same call by a child process ends both."""
         self.kept("import os\nx = 1")
         self.assertEqual(self.kept("os.kill(-1, 9)\nx")["value"]["json"], 1)
         self.assertEqual(self.dies("exit")["state"], "restored")
@@ -210,7 +210,7 @@ class State(rawmcp.ServerCase):
         self.assertEqual((cell["status"], cell["state"]), ("killed", "lost"), cell)
 
     def test_the_score_of_the_copy_is_not_the_guests(self):
-        """The OOM killer goes by it. The control is the same write outside."""
+        """The OOM killer uses this score. The control is the same write outside the sandbox."""
         self.kept("x = 1")
         write = "def write(pid):\n    try:\n        with open(f'/proc/{pid}/oom_score_adj', 'r+') as f: f.write('999')\n    except OSError as e: return type(e).__name__\n"
         self.assertEqual(self.value(self.FIND + write + "write(copy), write(os.getpid())"), "('PermissionError', 'PermissionError')")
@@ -245,7 +245,7 @@ class State(rawmcp.ServerCase):
         self.ok("import os, subprocess, threading, time\nclass Meta(type):\n" + meta.replace("    def mro(*_): time.sleep(100)", "    pass"))
         self.kept("things = [Meta.__call__(type.__new__(Meta, 'T', (), {}))]\nmany = [[] for _ in range(500000)]\nthreading.Thread(target=threading.Event().wait).start()")
         self.assertEqual(self.dies("exit")["state"], "restored")
-        # What code overrides itself may hold up its own session: then its state is lost, and the next cell runs.
+        # A method that code overrides may delay its own session: then its state is lost, and the next cell runs.
         holds_up = "import subprocess, time\nclass P(subprocess.Popen):\n    def __setattr__(self, name, value):\n        if name == 'returncode' and value == -9: time.sleep(100)\n        super().__setattr__(name, value)\np = P(['sleep', '100'])"
         self.kept(holds_up)
         self.assertEqual(self.dies("exit")["state"], "lost")
@@ -267,7 +267,7 @@ class State(rawmcp.ServerCase):
         return found
 
     def mark(self):
-        """Code that gives the interpreter, and so its copies, a name of their own."""
+        """Returns code that gives the interpreter, and therefore its copies, a unique process name."""
         return f"import ctypes\n_ = ctypes.CDLL(None).prctl(15, b'{self.session[-15:]}', 0, 0, 0)  # PR_SET_NAME\n"
 
     def copies(self):
@@ -282,7 +282,7 @@ class State(rawmcp.ServerCase):
         self.end_session(self.session)
         self.assertTrue(harness.wait_until(lambda: not harness.alive(copy)))
 
-    # What the worker does: the channel is the highest socket that it has.
+    # Finds and uses the channel as the worker does: it is the socket with the highest descriptor.
     CHANNEL = """
 import os, struct, socket
 def is_socket(n):
@@ -305,7 +305,7 @@ def frame(kind, number, payload):
     @once
     def test_a_process_that_answers_for_the_next_cell(self):
         self.kept(self.CHANNEL + "x = 1")
-        # It has the channel open, in a session of its own, and says that every later cell has ended.
+        # The process has the channel open, runs in its own session (setsid), and reports that every later cell has ended.
         code = (
             "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        while True:\n"
             "            for n in range(1, 20): os.write(channel, frame(0x41, n, b'{\"status\": \"ok\", \"value\": {\"repr\": \"forged\"}}'))\n"
@@ -330,7 +330,7 @@ def frame(kind, number, payload):
 
     @once
     def test_a_worker_that_names_another_process(self):
-        """Its pid is a number that code has chosen. Taken is only a stopped child of init, and if that is no copy, the state is lost."""
+        """The code chooses the reported pid. Only a stopped child of init is accepted. If it is not a copy, the state is lost."""
         lie = (
             "import sys\nframe = sys._getframe()\nwhile type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back\n"
             "copies = frame.f_locals['self']._copies\nanswer = copies._answer\n"
@@ -393,7 +393,7 @@ def frame(kind, number, payload):
         self.assertEqual(self.value("children"), [])
 
     def test_the_worker_is_ended_before_its_copy(self):
-        """By the OOM killer, which goes by these numbers."""
+        """The OOM killer selects the process by these scores."""
         self.kept(self.mark() + "import os")
         for _ in range(2):
             worker = str(self.value("os.getpid()"))
@@ -404,7 +404,7 @@ def frame(kind, number, payload):
 
     @once
     def test_random_cells_and_deaths(self):
-        """Against a model: a cell that dies changes nothing, and each is run once."""
+        """Compares with a model: a cell that ends the interpreter changes nothing, and each cell runs once."""
         seed = random.randrange(1 << 32)
         print(f"seed {seed}", flush=True)
         rng, model = random.Random(seed), {"a": 0}
@@ -434,7 +434,7 @@ def frame(kind, number, payload):
 
     @once
     def test_a_call_under_way(self):
-        """It is listed and never repeated; its late answer is for nobody."""
+        """The call is listed and never repeated. Its late answer is dropped."""
         self.kept("import asyncio, os\nx = 1\nwaiting = asyncio.create_task(mcp_demo.sleep(seconds=0.6))\nawait asyncio.sleep(0.2)")
         cell = self.cell("task = asyncio.create_task(mcp_demo.sleep(seconds=3))\nawait asyncio.sleep(0.1)\nos._exit(1)")
         self.assertEqual(cell["state"], "restored")

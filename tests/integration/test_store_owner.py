@@ -211,7 +211,7 @@ class Owner(harness.Case):
 
 
 class Packages(harness.Case):
-    """What an installation would meet, as config check and doctor say it: once, and nothing of it without `packages`."""
+    """Problems that an installation would have, as config check and doctor report them: each once, and none without `packages`."""
 
     def setUp(self):
         super().setUp()
@@ -234,7 +234,7 @@ class Packages(harness.Case):
         if harness.ROOT:
             root = self.config(name="root.json", packages=install)
             self.check(root, 'packages are never installed by root: name a "user"')
-            # The doctor says it in a row of its own, and what does not concern sandboxes does not stop it.
+            # The doctor reports the problem in a separate row. The machine still counts as usable.
             for config, count in ((root, 1), (self.config(name="without.json"), 0)):
                 report = json.loads(self.run_cloister("doctor", "--json", "--config", config).stdout)
                 rows = [layer for layer in report["layers"] if layer["name"] == "packages"]

@@ -378,7 +378,7 @@ class Many(Templates):
 
 
 class Children(harness.Case):
-    """Only processes that no template was asked for are killed."""
+    """Only processes that do not belong to a requested template are killed."""
 
     def test_several_templates_at_once(self):
         profiles = {name: {"agent": True} for name in "abc"}

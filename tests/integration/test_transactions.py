@@ -105,7 +105,7 @@ class Transactions(rawmcp.ServerCase):
         self.assertEqual((cell["status"], cell["state"], cell["value"]["json"]), ("ok", "kept", 2))
         self.assertNotIn("notice", cell)
         self.assertEqual(self.value("x, y, open('/workspace/new/file').read()"), "(['state', 'changed'], 2, 'new')")
-        # And a death after it takes nothing of it back.
+        # If the interpreter ends afterwards, these changes are kept.
         self.cell("os._exit(1)")
         self.assertEqual(self.value("open('/workspace/new/file').read()"), "new")
 
@@ -210,7 +210,7 @@ class Transactions(rawmcp.ServerCase):
         self.assertEqual(self.value("x"), 1)
 
     def test_code_ends_its_copies(self):
-        """The interpreter goes on with what it has, also if a copy is about to end as it is to wake."""
+        """The interpreter continues with its state, also if a copy is about to end when it is woken."""
         self.ok("import os, signal\nx = 0\nballast = [bytes([1]) * 4096 for _ in range(5000)]\ndef end_copies():\n    for p in os.listdir('/proc'):\n        if p.isdigit() and int(p) not in (1, os.getpid()): os.kill(int(p), signal.SIGKILL)")
         for i in range(1, 4):
             cell = self.cell("x += 1; end_copies(); 1 / 0", on_error="rollback")

@@ -105,7 +105,7 @@ class Trees(harness.Case):
         self.assertEqual(os.listdir(outside), [])
 
     def test_a_python_that_is_hostile(self):
-        """It reaches nothing of the machine, and can change nothing."""
+        """It can neither read nor change anything on the host."""
         mark = f"{self.work}/mark"
         with open(mark, "w", encoding="ascii") as f:
             f.write("secret\n")

@@ -13,7 +13,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
 }
-# Goes on when a file is there, so that a test decides when.
+# Waits until a file exists, so that the test controls when the cell ends.
 UNTIL = "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.01)\nprint('gone on')\n6 * 7"
 
 
@@ -28,7 +28,7 @@ class Waiting(rawmcp.ServerCase):
         return self.start(**arguments).result(harness.PATIENCE)["structuredContent"]
 
     def begin(self, code, text):
-        """Starts code that goes on, and waits until it has printed a text, however busy the machine is. Returns the output."""
+        """Starts code that keeps running, and waits until it has printed a text, however busy the machine is. Returns the output."""
         cell = self.take(code=code, wait=0.3, timeout=600)
         out = cell.get("stdout", "")
         while cell["status"] == "running" and text not in out:
