@@ -34,7 +34,7 @@ class Battery(harness.Case):
         return rows
 
     def test_nothing_is_open_in_the_default_profile(self):
-        """What the processor leaves to each process is known, whichever processor it is."""
+        """Speculation features that the processor leaves to each process have the verdict "known", on every processor."""
         report = self.attack("--config", self.config())
         self.assertEqual(not_held(report), [])
         self.assertEqual((report["open"], report["profile"]), (0, "default"))
@@ -164,7 +164,7 @@ class Mutations(Replaced):
 
     @unittest.skipUnless(harness.ROOT, "once is enough")
     def test_a_listener_is_found(self):
-        """In a profile that has none: by the probe, and from the host, which sees who holds it."""
+        """The profile has no listener. The probe finds the added one, and so does the check from the host, which finds the process that holds it."""
         listen = "s/^rows = 0$/rows = 0; open_one = socket.create_server((PROXY[0], PROXY[1]))/"
         change = f'sed {listen!r} > "$0.script"; exec {harness.CLOISTER} "$@" < "$0.script"'
         report = self.attack_with(change, profiles={"default": {"network": "loopback"}})
@@ -179,7 +179,7 @@ class Mutations(Replaced):
 
     @unittest.skipUnless(shutil.which("bwrap") and os.path.exists(os.path.join(harness.SOURCE, "supervisor", "doctor", "probe.py")), "needs bubblewrap")
     def test_another_sandbox_has_open_rows(self):
-        """The same probe, where no filter and no limit hold it."""
+        """Runs the same probe in a sandbox without a filter and without limits."""
         done = subprocess.run([self.PEERS, "--only", "bubblewrap"], env=harness.environment(), capture_output=True, text=True, timeout=120, check=False)
         found = re.search(r"^\| \*\*open, of (\d+)\*\* \| \| (\d+) \|$", done.stdout, re.M)
         self.assertTrue(found, (done.stdout[-300:], done.stderr))

@@ -99,7 +99,7 @@ class Copies(rawmcp.ServerCase):
         )
 
     def seen(self):
-        """What it has found out of each new process (copies, the writer), and its end."""
+        """Returns what the watcher found out about each new process (copies, the writer), and ends the watcher."""
         code = "end = time.monotonic() + 10\nwhile not os.path.exists('/workspace/seen') and time.monotonic() < end: time.sleep(0.01)\nwatcher.kill(); _ = watcher.wait()\njson.load(open('/workspace/seen'))"
         return self.value(code)
 
@@ -121,7 +121,7 @@ class Copies(rawmcp.ServerCase):
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_bytes_in_the_middle(self):
-        """Of a true stream: the branch fails or is whole, and nothing else happens. The control is the branch afterwards."""
+        """Writes bytes into a valid stream: the branch fails or is complete, and nothing else changes. The control is the next branch."""
         self.ok(self.BEGIN, checkpoint="a")
         self.watch("write")
         cell = self.cell("[secret.raw.decode(), len(block)]", session=self.session + "-b", wait=60 * harness.SLOW, **{"from": self.session + "@a"})
@@ -134,7 +134,7 @@ class Copies(rawmcp.ServerCase):
         self.assertEqual(cell["status"], "ok", cell)
 
     def test_the_control(self):
-        """The same outside, against a child."""
+        """Runs the same attempts outside, against a child process."""
         code = TRIES + "secret = ctypes.create_string_buffer(b'the true', 8)\nlibc.prctl(0x59616d61, -1, 0, 0, 0)\nprint('here', ctypes.addressof(secret), flush=True)\ntime.sleep(100)"
         with subprocess.Popen([harness.PYTHON, "-c", code], stdout=subprocess.PIPE) as child:
             try:
@@ -148,7 +148,7 @@ class Copies(rawmcp.ServerCase):
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_writers_that_are_stopped(self):
-        """Of a branch of the session, for which its worker waits, and of its checkpoint: no call takes longer than its limit."""
+        """Stops the writers of a branch of the session, for which its worker waits, and of its checkpoint: no call exceeds its limit."""
         self.ok(self.BEGIN, checkpoint="a")
         self.ok(
             "stopper = subprocess.Popen([sys.executable, '-c', \"import os, signal, sys, time\\nknown = {1, os.getpid(), *map(int, sys.argv[1:])}\\nwhile True:\\n"

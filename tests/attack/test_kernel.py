@@ -53,7 +53,7 @@ def outside(code, *, prefix=("unshare", "--user")):
 
 
 class Kernel(rawmcp.ServerCase):
-    """What a sandbox without settings may ask of the kernel."""
+    """System calls that the kernel allows or refuses in a sandbox without settings."""
 
     def both(self, code):
         """(inside, outside)"""
@@ -69,7 +69,7 @@ class Kernel(rawmcp.ServerCase):
         return {name: (inside[name], control[name]) for name in table}
 
     def check_refused(self, table, code, absent=()):
-        """All get this error inside, and another one, or none, outside; `absent`: where this kernel may lack them."""
+        """Inside, all calls fail with this error. Outside, they fail with another error or succeed. `absent`: calls that this kernel may lack."""
         for name, (inside, control) in self.calls(table).items():
             self.assertEqual(inside, code, name)
             if name not in absent or control != errno.ENOSYS:

@@ -41,7 +41,7 @@ for line in sys.stdin:
     out.flush()
 """
 
-# All of it is in one result: what is shown, printed and returned.
+# One result contains all displayed, printed and returned values.
 SHOWN = {
     "text": "class T:\n    def _repr_html_(self):\n        return '\\u20ac' * (3 << 20)\ndisplay(T())",
     "pictures": "from base64 import b64decode\nclass P:\n    def _repr_mimebundle_(self, *_):\n        return {'image/png': bytes(3 << 20)}\n"
@@ -134,7 +134,7 @@ class Unread(harness.Case):
         self.assertIn("standard output: the client does not read, and 64 MiB wait for it: the server ends", self.log())
 
     def test_control_late(self):
-        """The same calls, and a client that reads after a while: it gets all that is below the bound."""
+        """The same calls with a client that reads later: it gets all messages if their size is below the limit."""
         server = self.start(3)
         time.sleep(1)
         self.assertEqual([json.loads(server.stdout.readline()).get("id") for _ in range(4)], [0, 1, 2, 3])

@@ -1,4 +1,4 @@
-"""Classes 25 and 27: a directory of the host that is to be mounted is exchanged for a link while sessions start."""
+"""Classes 25 and 27: a host directory that will be mounted is exchanged for a link while sessions start."""
 
 import os
 import shutil
@@ -58,7 +58,7 @@ class HostileSources(harness.Case):
         self.assertLessEqual(self.outcomes(self.link, *options), {(GOOD, 0), (OTHER, 0), (b"", REFUSAL)})
 
     def test_a_source_that_is_exchanged_for_one_that_is_refused(self):
-        """What was checked is what is mounted."""
+        """The directory that was checked is the directory that is mounted."""
         for options in (("--mount", f"{self.good}:/data"), ("--config", self.profile(), "--profile", "with")):
             with self.subTest(options=options):
                 self.assertEqual(self.outcome(*options), (GOOD, 0))
@@ -66,7 +66,7 @@ class HostileSources(harness.Case):
         self.assertEqual(self.outcome("--mount", f"{self.ours}:/data"), (b"", REFUSAL))
 
     def test_an_exchanged_source_of_a_server(self):
-        """All sessions of a template have the folder that it has opened."""
+        """All sessions of a template have the folder that the template opened."""
         with rawmcp.RawServer("--config", self.profile(), "--profile", "with", env=self.env) as server:
             server.initialize()
             listing = lambda name: server.cell(LIST, session=name)["stdout"]

@@ -88,7 +88,7 @@ class Store(StoreCase):
         with holding(OTHER, "exclusive", *paths) as taken:
             self.assertEqual(set(taken), {"Bad file descriptor"}, "an exclusive lock needs a descriptor for writing")
             self.assertEqual(self.run_code().stdout, b"42\n")
-        # Its shared lock is what anybody who uses the image has: it prevents the removal and nothing else.
+        # Every user of the image holds such a shared lock: it only prevents the removal of the image.
         with holding(OTHER, "read", f"{self.image}/lock") as taken:
             self.assertEqual(taken, ["lock"])
             self.assertEqual(self.run_code().stdout, b"42\n")
@@ -200,7 +200,7 @@ except (OSError, TypeError):
 
 
 class Sessions(rawmcp.ServerCase):
-    """What sessions share: the inodes of the image."""
+    """Sessions share the inodes of the image."""
 
     def test_no_session_watches_or_delays_what_another_reads(self):
         """41, and side channels between sessions. In the control the same code runs outside, on the same kind of files."""
@@ -476,7 +476,7 @@ nodes = [attempt(os.mknod, "/workspace/node", stat.S_IFCHR | 0o666, os.makedev(1
         done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", harness.PYTHON, "-c", f"{code.rsplit('paths = ', 1)[0]}\nprint(calls)"],
                               capture_output=True, text=True, timeout=60, check=True)
         self.assertIn("'fsopen': 'done'", done.stdout)
-        # Before Linux 6.11 this call asks for a privilege of the host's first, so that only root has this control.
+        # Before Linux 6.11 the kernel first checks for a host capability, so that only root has this control.
         done = subprocess.run([harness.PYTHON, "-c", f"{REFUSED}\nprint(call({numbers['open_by_handle_at']}, -1, 0, 0))"],
                               capture_output=True, text=True, timeout=60, check=True)
         self.assertIn(done.stdout.strip(), ("EFAULT", "EBADF") if harness.ROOT else ("EFAULT", "EBADF", "EPERM"))

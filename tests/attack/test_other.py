@@ -34,7 +34,7 @@ class Other(rawmcp.ServerCase):
         self.assertEqual([text for _, text in inside if text == "unknown"], [])
 
     def test_pages_are_not_merged(self):
-        """129. A process cannot request merging. The control runs outside, where the kernel supports KSM or reports that it does not."""
+        """129. A process cannot request merging. The control runs outside, where the kernel supports KSM or reports that KSM is missing."""
         code = CALLS + """
 import mmap
 page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

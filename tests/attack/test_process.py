@@ -16,7 +16,7 @@ import harness
 import rawmcp
 
 PROGRAMS = ("cloister", "cloister-broker", "cloister-monitor", "cloister-access", "cloister-doctor", "cloister-init", "cloister-worker")
-# A number that tells which of a sandbox's processes, and what was found.
+# links() returns the descriptors of one process of the sandbox; all_links() returns those of all processes.
 LINKS = """
 import os
 def links(pid):
@@ -191,7 +191,7 @@ control = [send(own, n) for n in (1, 253)]
 
 
 class Launched(harness.Case):
-    """What the one who starts Cloister has, and code must not get."""
+    """Objects of the process that starts Cloister, which code must not get."""
 
     def run_code(self, code, **options):
         done = self.run_cloister("run", "--config", self.config(), "-c", code, **options)

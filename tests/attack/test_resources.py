@@ -183,7 +183,7 @@ time.sleep(1)
 """, ends=("oom",))
 
     def test_memory_handed_from_child_to_child(self):
-        """Each process lives for a moment only."""
+        """Each process runs only for a short time."""
         if self.is_counted():
             self.skipTest("a control group counts")
         self.held("""
@@ -269,7 +269,7 @@ class Files(Case):
     """69 to 71, 87."""
 
     def test_bytes(self):
-        """69, 71. All that is written together is at most half of the memory limit, and the session lives."""
+        """69, 71. All files together have at most half of the memory limit, and the session continues."""
         written = self.value("""
 import os
 sizes = {}

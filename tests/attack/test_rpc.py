@@ -39,7 +39,7 @@ class Forged(rawmcp.ServerCase):
         self.assertNotIn("tool_calls", self.cell(code))
 
     def test_control_a_call_that_was_sent_is_recorded(self):
-        """Also when the code drops it, or ends before its answer."""
+        """The call is also recorded when the code drops it, or ends before its answer."""
         self.ok("_ = await tools['add'](a=1, b=2)")
         code = CHANNEL + "channel.sendall(call(1 << 40, tool='sleep', seconds=1) + frame(DROP, 1 << 40, {}))"
         self.assertEqual([c["tool"] for c in self.ok(code)["tool_calls"]], ["sleep"])
@@ -235,7 +235,7 @@ def broker_mib(server):
     raise AssertionError("there is no broker")
 
 
-# A server whose results are what the caller asks for: n values, or a text of n MiB; or whose list has many tools.
+# A server that returns n values or a text of n MiB, as the caller requests, or that lists many tools.
 SERVER = r"""
 import json, sys
 tools = [{"name": n, "inputSchema": {"type": "object"}} for n in ("array", "text", "object", "nested", "half")]

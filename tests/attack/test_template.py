@@ -319,7 +319,7 @@ ENVIRONMENT = harness.environment(CLOISTER_IMAGE_STORE=f"{PLACE}/images")
 
 
 def setUpModule():
-    """One image for all."""
+    """Builds one image for all tests."""
     unittest.addModuleCleanup(shutil.rmtree, PLACE, ignore_errors=True)
     os.mkdir(f"{PLACE}/wheels")
     wheel(f"{PLACE}/wheels")
@@ -417,7 +417,7 @@ class Limits(Template):
         self.assertEqual(self.named(server, "evil-child"), [])
 
     def test_it_cannot_raise_them(self):
-        """Nor those of its sessions."""
+        """A template can raise neither its own limits nor those of its sessions."""
         server = self.serve("limits")
         code = "import resource, evil\n[list(resource.getrlimit(which)) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)]"
         same = self.ok(server, code.replace(", evil", ""), profile="good", session="good")
@@ -489,7 +489,7 @@ class Hostile(Template):
         self.assertEqual(server.close(), 0)
 
     def test_a_failure_that_says_that_it_has_ended(self):
-        """No request waits for another template while this one lives."""
+        """No request waits for another template while this one runs."""
         server = self.serve("stale")
         call = server.start_call("1", profile="stale", session="a")
         cell = call.result(harness.PATIENCE)["structuredContent"]
@@ -543,7 +543,7 @@ class Hostile(Template):
         self.assertFalse(call.done() and call.result()["structuredContent"]["status"] == "ok")
 
     def test_what_it_cannot_do(self):
-        """And what it can, to itself. The control is what is noted with 0."""
+        """The template can change its own mounts. The control: notes with 0 are calls that succeeded."""
         server = self.serve("stub", "mounts", "enter", "trace")
         found = {way: self.ok(server, "import evil; evil.notes", profile=way, session=way) for way in ("stub", "mounts", "enter", "trace")}
         self.assertIn("ptrace 1", found["stub"])

@@ -73,7 +73,7 @@ ALLOWED = {
     "PR_SET_SECUREBITS": ("prctl", 28, 0xFFFF, 0, 0, 0), "PR_CAP_AMBIENT": ("prctl", 47, 99, 0, 0, 0), "landlock": ("landlock_create_ruleset", 0, 0, 1),
     "own limits": ("prlimit64", 0, 7, 0, 0), "F_GETFL": ("fcntl", NO, 3, 0), "sendto": ("sendto", NO, BAD, 1, 0, 0, 0), "keep": ("read", NO, BAD, 1),
 }
-# uretprobe and uprobe of x86-64: kernels since 6.13 do not ask filters about them, and end a process that makes them itself (SIGILL).
+# uretprobe and uprobe of x86-64: kernels since 6.13 do not pass them to filters, and kill a process that makes them itself (SIGILL).
 UNFILTERED = (335, 336)
 # Not in every kernel: there both answers are ENOSYS.
 ABSENT = {"io_uring", "userfaultfd", "process_madvise"}
@@ -146,7 +146,7 @@ class Filter(harness.Case):
         self.server.initialize()
 
     def found(self, profile):
-        """What the module has found, in the template of this profile."""
+        """Returns the module's results from the template of this profile."""
         cell = self.server.cell("import listen; print(listen.found)", profile=profile, wait=harness.patient(60))
         self.assertEqual(cell["status"], "ok", cell)
         return json.loads(cell["stdout"])
@@ -184,7 +184,7 @@ class Filter(harness.Case):
         self.assertEqual({int(n): code for n, code in found["sweep"].items()}, expected)
 
     def test_the_variant_with_loopback(self):
-        """It may bring lo up and make internet sockets, and nothing else."""
+        """In addition, it may only bring lo up and create internet sockets."""
         self.check(self.found("loopback"), but=("SIOCSIFFLAGS", "AF_INET", "AF_INET, bit 32"))
 
 

@@ -98,7 +98,7 @@ class NoListener(rawmcp.ServerCase):
     SERVERS = {"one": harness.fixture()}
 
     def inet_sockets(self, root):
-        """Sockets of the processes below root that /proc/net knows as TCP, UDP or raw."""
+        """Returns the sockets of the processes below root that /proc/net lists as TCP, UDP or raw."""
         known = set()
         for table in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
             try:

@@ -97,7 +97,7 @@ os.environ.update(PYTHONPATH='/workspace', LD_PRELOAD='/workspace/x.so', PYTHONS
         self.assertEqual(self.value("import json, traceback\njson.dumps(1)", session="other"), "1")
 
     def test_a_session_ends_with_its_server(self):
-        """125. Also when the monitor is killed; the control is that the processes live before."""
+        """125. Also when the monitor is killed. The control: the processes exist before that."""
         with rawmcp.RawServer("--config", os.path.join(self.class_dir, "config.json"), cwd=self.class_dir) as server:
             server.initialize()
             server.cell("import subprocess, os\nfor _ in range(3): subprocess.Popen(['sleep', '1000'], start_new_session=True)")

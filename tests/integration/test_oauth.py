@@ -394,7 +394,7 @@ class Refresh(Login):
 
 
 class Product(Login):
-    """Code in a sandbox calls the tools of a server that asks for a login."""
+    """Code in a sandbox calls the tools of a server that requires a login."""
 
     def setUp(self):
         super().setUp()
@@ -418,7 +418,7 @@ class Product(Login):
         before = self.world.count("/token")
         log = self.path("log")
         self.assertEqual(self.call("--log-level", "debug", "--log-file", log)[0], 0)
-        # The token is stored as valid, and the server does not know it any more.
+        # The token is stored as valid, but the server no longer accepts it.
         self.world.access.clear()
         self.change(obtained=int(time.time()) - 100)
         status, text = self.call("--log-level", "debug", "--log-file", log)
@@ -434,7 +434,7 @@ class Product(Login):
             self.assertNotIn(secret, text)
 
     def test_a_token_is_renewed_before_its_end(self):
-        """Of 20 s there are 6 left: it is renewed when 5 are left, so that no call is refused."""
+        """6 s of 20 s remain: the token is renewed when 5 s remain, so that no call is refused."""
         self.logged_in()
         now, before = int(time.time()), self.world.count("/token")
         self.change(obtained=now - 14, expires=now + 6)

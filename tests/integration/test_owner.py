@@ -1,4 +1,4 @@
-"""What the owner of a server does in its sessions: `cloister exec` and `cloister cp`."""
+"""Commands that the owner of a server runs in its sessions: `cloister exec` and `cloister cp`."""
 
 import json
 import os
@@ -349,7 +349,7 @@ class Exec(OwnerCase):
                 self.assertIn("script: ", result["error"]["message"])
                 done = self.exec("-c", "import sys; print(sys.argv, 6 * 7)", session=f"scripted-{i}")
                 self.assertEqual((done.stdout, done.returncode), (b"[''] 42\n", 0), done.stderr)
-        # No text at all makes no session.
+        # Empty code does not create a session.
         self.assertIn("script", run("none", 7)["error"]["message"])
         self.assertNotIn("scripted-none", self.listed())
         # The control: what `cloister run` sends, with bytes that are no UTF-8.
@@ -473,7 +473,7 @@ class Copy(OwnerCase):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual([n for n in self.here() if n.startswith("place")],
                          ["place/tree/.hidden", "place/tree/a", "place/tree/b/.git/config", "place/tree/b/c"])
-        # One file that is named is wanted.
+        # A file that is named explicitly is copied.
         self.assertEqual(self.cp(f"{self.session}:tree/.hidden", ".").returncode, 0)
         self.assertEqual(self.get(".hidden"), b"tree/.hidden")
 

@@ -58,7 +58,7 @@ class Package(harness.Case):
         return {path for path in found.splitlines() if not path.startswith(("/var/lib/dpkg", "/var/lib/apt", "/var/cache", "/var/log"))}
 
     def works(self, program):
-        """As root, and as an ordinary user of the root."""
+        """Runs the program as root, and as an ordinary user in the root directory."""
         self.assertEqual(self.ok(self.inside(program, "run", "-c", "print(6 * 7)")), "42\n")
         os.makedirs(f"{self.place}/root/home/u", exist_ok=True)
         os.chown(f"{self.place}/root/home/u", 4242, 4242)

@@ -57,7 +57,7 @@ def sources(folder, name, mark):
 
 
 class Case(harness.Case):
-    """A store of one's own, below the test's home: not in /tmp, and gone afterwards."""
+    """Each test has its own store below its home directory: not in /tmp, and removed afterwards."""
 
     def setUp(self):
         super().setUp()
@@ -96,7 +96,7 @@ class Case(harness.Case):
 
 
 class Index(Case):
-    """With the real index behind pip and uv."""
+    """Uses pip and uv with the real package index."""
 
     def test_numpy_and_six(self):
         self.done("image", "build", "--with", "numpy", "--with", "six", "--name", "data")
@@ -112,13 +112,13 @@ class Index(Case):
                 self.assertEqual(hashlib.sha256(f.read()).hexdigest(), package["sha256"])
         self.only_plain_files(f"{self.store}/data/root")
         self.sessions_draw_differently("data")
-        # The same set again, by another name: no network is needed. Another set is the control.
+        # Build the same set under another name: no network is needed. The control is a different set.
         self.done("image", "build", "--with", "six,numpy", "--name", "again", **NO_NETWORK)
         self.assertEqual(self.show("again")["packages"], shown["packages"])
         self.assertIn("the index can't be reached", self.fails("image", "build", "--with", "idna", **NO_NETWORK))
 
     def sessions_draw_differently(self, image):
-        """What numpy has seeded when it was preloaded, in sessions from the pool and made on demand."""
+        """Generators that numpy seeded during the preload differ between sessions, from the pool and created on demand."""
         config = self.config(image=image, preload=["numpy.random", "uuid", "ssl", "secrets"], pool=2)
         with rawmcp.RawServer("--config", config, env=self.env()) as server:
             server.initialize()
@@ -140,7 +140,7 @@ import numpy
 
     @unittest.skipUnless(harness.WHOLE, "in suite slow")
     def test_branches_with_arrays(self):
-        """Of a session and of its checkpoint: OpenBLAS starts threads, which a fork of the session lacks."""
+        """Branches of a session and of its checkpoint: OpenBLAS starts threads, which a fork of the session lacks."""
         self.done("image", "build", "--with", "numpy", "--name", "data")
         config = self.config(image="data", limits={"memory": "1G"})
         with rawmcp.RawServer("--config", config, env=self.env()) as server:
@@ -352,7 +352,7 @@ class Wheelhouse(Case):
         self.assertIn("needs Python >=3.99", self.fails("run", script))
 
     def test_a_script_gets_what_it_needs(self):
-        """As `uv run` would: packages into an image, once."""
+        """As with `uv run`: the packages are installed into an image, once."""
         wheel(self.house, "one", "1.5", {"one.py": "A = 5"})
         wheel(self.house, "two", "1.0", {"two.py": "import one\nA = one.A + 1"}, needs=["one>=1"])
         script = self.write("report.py", '# /// script\n# requires-python = ">=3.9"\n# dependencies = [\n#   "two>=1,<2", # why\n'

@@ -7,7 +7,7 @@ import rawmcp
 
 
 class Hostile(rawmcp.ServerCase):
-    """What breaks their bridge to a server: two of the same name, much on stderr, long lines, pages, changes, our secrets."""
+    """Conditions that break other bridges: two tools of the same name, much output on stderr, long lines, pages, changes, secrets."""
 
     SERVERS = {
         "one": harness.fixture("--name", "one", "--stderr-flood", str(2 << 20)),
@@ -39,7 +39,7 @@ class Hostile(rawmcp.ServerCase):
 
 
 class Peers(rawmcp.ServerCase):
-    """One test a defect, in the order of the list."""
+    """One test per defect, in the order of the list."""
 
     SERVERS = {"calendar": harness.fixture("--name", "calendar"), "late": harness.fixture("--slow-start", "1", "--tool", "only_late"),
                "one": harness.fixture("--tool", "twice"), "two": harness.fixture("--tool", "twice")}

@@ -103,7 +103,7 @@ class Pool(harness.Case):
             self.assertEqual(found, FRESH)
             seen += rest
         self.assertEqual(len(set(seen)), 800)
-        # All live, so that no pid was used twice.
+        # All are still running, therefore no pid was used twice.
         workers = self.sandboxes(server)
         self.assertGreaterEqual(len(workers), 200)
         for pid in workers:
@@ -164,7 +164,7 @@ class Pool(harness.Case):
         size = "import os\ns = os.statvfs('/workspace')\ns.f_blocks * s.f_frsize >> 20"
         self.settle(server)
         self.assertEqual(self.value(server, size, session="a", profile="big"), 8)
-        # One of each from now on.
+        # From now on the pool has one sandbox of each profile.
         self.wait_ready(server, 2)
         self.assertEqual(self.value(server, size, session="b", profile="default"), 128)
         self.wait_ready(server, 2)

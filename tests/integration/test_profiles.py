@@ -48,7 +48,7 @@ class Profiles(harness.Case):
         return self.run_cloister("run", "--config", config, *(["--profile", profile] if profile else []), "-c", code)
 
     def value(self, code, **rest):
-        """What the code's last print() says, as JSON."""
+        """Returns the output of the code's last print(), parsed as JSON."""
         ran = self.execute(code, **rest)
         self.assertEqual(ran.returncode, 0, ran.stderr.decode())
         return json.loads(ran.stdout.decode().splitlines()[-1])
@@ -58,7 +58,7 @@ class Profiles(harness.Case):
         self.assertEqual(ran.returncode, 125, (ran.stdout, ran.stderr))
         said = ran.stderr.decode()
         self.assertIn(text, said)
-        # The log has it too where the template was made before the code asked for it.
+        # The log contains the line too if the template was created before the code needed it.
         lines = {line.replace("cloister: error: ", "cloister: ") for line in said.splitlines() if text in line}
         self.assertEqual(len(lines), 1, said)
         return said
@@ -340,7 +340,7 @@ import random, uuid, os, secrets, ssl, tempfile
 
 
     def test_random_state_of_the_template_is_reseeded(self):
-        # OpenSSL tells a fork by the process id, and a session's worker may have its template's.
+        # OpenSSL detects a fork by the process id, and a session's worker may have its template's.
         package = self.share("drawing")
         with open(os.path.join(package, "__init__.py"), "w") as f:
             f.write("import multiprocessing, random, ssl, tempfile\nfirst = [random.random(), ssl.RAND_bytes(8), tempfile.mktemp()]\n")

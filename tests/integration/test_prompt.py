@@ -43,7 +43,7 @@ class Prompt:
         return SEQUENCE.sub(b"", self.out).decode(errors="replace")
 
     def until(self, text):
-        """Waits for the text, and forgets what came before and it."""
+        """Waits for the text, and discards the output up to its end."""
         end = time.monotonic() + harness.PATIENCE
         while text not in self.text():
             self.read(0.1)
@@ -252,7 +252,7 @@ class Run(harness.Case):
             self.assertIn(why, lines[0])
 
     def lines(self, *words, lines, status=0, env=None):
-        """What `run -i` prints, with its lines from a pipe."""
+        """Returns the output of `run -i`, whose lines come from a pipe."""
         done = subprocess.run([harness.CLOISTER, "run", "-i", "--config", self.config(), *words], input="".join(line + "\n" for line in lines).encode(),
                               env={**harness.environment(), **(env or {})}, capture_output=True, check=False)
         self.assertEqual(done.returncode, status, done)

@@ -44,7 +44,7 @@ class Tls(Connection):
 
 
 class Proxy:
-    """What both proxies have to do."""
+    """Tests that both proxies must pass."""
     program = None
 
     def setUp(self):

@@ -540,7 +540,7 @@ class Files(harness.Case):
 
 
 class OverHttp(Serve):
-    """What differs over HTTP."""
+    """Behaviour that differs over HTTP."""
 
     TOKENS = {"one": "1" * 32, "two": "2" * 32}
 
@@ -568,7 +568,7 @@ class OverHttp(Serve):
         given = {"requestState": state, "inputResponses": {"who": {"action": "decline"}}}
         self.assertEqual(self.call("ask", "two", more=given).json()["error"]["code"], -32602)
         self.assertEqual(self.call("ask", "one", more=given).json()["result"]["resultType"], "complete")
-        # And so is what code shows.
+        # Tools that code publishes also belong to their principal.
         self.call("show", name="spare")
         self.assertEqual(self.call("spare", "two").json()["error"]["code"], -32602)
         self.assertEqual(texts(self.call("spare").json()["result"]), ["spare"])

@@ -160,11 +160,11 @@ class ModernServers(Servers):
         self.assertEqual(self.rounds("echo"), ({"n": 1}, []))
 
     def test_its_own_questions_too(self):
-        """One after another: the code runs again after its own, and in place after its servers'."""
+        """Questions come one after another: the code runs again after its own questions, and continues after its servers' questions."""
         self.assertEqual(self.rounds("first"), ([ADA, ADA], [["first: Me?"], ["faulty: who?"]]))
         self.assertEqual(self.rounds("then"), ([ADA, ADA], [["faulty: who?"], ["then: Me?"], ["faulty: who?"]]))
         value, asked = self.rounds("together")
-        # A server that is fast has asked before the run has ended; it asks again in the next one.
+        # A fast server sends its question before the run ends, and sends it again in the next run.
         self.assertEqual((value, asked[-2:]), ([ADA, ADA], [["together: Me?"], ["faulty: who?"]]))
         self.assertIn(asked[:-2], ([], [["faulty: who?"]]))
 

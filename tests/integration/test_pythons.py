@@ -52,7 +52,7 @@ FEW = {
     test_bridge.Bridge: ("test_by_subscript", "test_sync_in_threads", "test_is_error_raises"),
 }
 
-# Of a process as its code finds it. Paths below /proc/self/fd, sockets and addresses differ from run to run.
+# Properties of a process as its code finds them. Paths below /proc/self/fd, sockets and addresses differ from run to run.
 LOOK = r"""
 import _signal, builtins, codecs, locale, os, resource, signal, site, sys, sysconfig, threading, time
 fds = {}
@@ -206,7 +206,7 @@ def world():
 
 
 class Links(harness.Case):
-    """What the two ways of linking promise."""
+    """Properties that each of the two ways of linking guarantees."""
 
     @property
     def world(self):

@@ -1,4 +1,4 @@
-"""What receipts say of files: by init, which looks at /workspace, whatever the code says and tries."""
+"""Files in receipts: init finds them by scanning /workspace, independent of what the code reports or tries."""
 
 import json
 import os
@@ -123,7 +123,7 @@ for name in [b'\xff\xfe', b'a\nb', b'"\\', b'x' * 255, '\u202e\U0001f600'.encode
 
     @once
     def test_many_files(self):
-        """All count; the list has a limit. A look that takes long is made when the session rests."""
+        """All files are counted; the list has a limit. A scan that takes long is done while the session is idle."""
         files, receipt = self.changed("for i in range(5000): open(f'file-with-a-name-{i:05}', 'w').close()")
         self.assertEqual(self.numbers(receipt), (5000, 0, 0))
         self.assertGreater(len(files), 500)

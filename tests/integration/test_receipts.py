@@ -1,4 +1,4 @@
-"""What receipts say of processes, threads and memory: by the kernel, whatever the code says and tries."""
+"""Processes, threads and memory in receipts: the kernel counts them, independent of what the code reports or tries."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ class Receipts(rawmcp.ServerCase):
         self.assertEqual(self.made(FORKS.format(4)), 4)
         self.assertEqual(self.made("import threading\nfor _ in range(5):\n    t = threading.Thread(target=int); t.start(); t.join()"), 5)
         self.assertEqual(self.made("import subprocess\nfor _ in range(3): subprocess.run(['/bin/sh', '-c', ':'])"), 3)
-        # Those of a process that lives on.
+        # Tasks of a process that keeps running are counted too.
         self.assertEqual(self.made("r, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    os.fork(); os.write(w, b'x'); time.sleep(60); os._exit(0)\n_ = os.read(r, 1)"), 2)
         self.assertEqual(self.listed()["tasks_made"], 14)
 

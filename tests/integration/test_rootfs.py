@@ -1,4 +1,4 @@
-"""What is in an image, and how its builder behaves when it is disturbed (`cloister image-builder`)."""
+"""The contents of an image, and the behaviour of its builder when it is disturbed (`cloister image-builder`)."""
 
 import glob
 import json
@@ -91,7 +91,7 @@ class Rootfs(harness.Case):
         return self.only_image()
 
     def only_image(self):
-        """The one image of the store, of which nothing else may be there."""
+        """Returns the only image of the store, which may contain nothing else except lock files and parts."""
         names = [n for n in os.listdir(self.store) if not n.startswith((".lock-", ".parts-"))]
         self.assertEqual(len(names), 1, names)
         with open(f"{self.store}/{names[0]}/image.json", encoding="utf-8") as f:
@@ -376,7 +376,7 @@ class Rootfs(harness.Case):
         self.built()
 
     def timed(self, *args):
-        """What the command prints. It takes little processor time, however deep the tree is."""
+        """Returns the output of the command. The command takes little processor time, however deep the tree is."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = self.run_cloister(*args, env=harness.environment(CLOISTER_IMAGE_STORE=self.store), timeout=harness.patient(600))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -44,7 +44,7 @@ class RunCase(harness.Case):
 
 
 class Arguments(RunCase):
-    """What follows the script is the script's."""
+    """Arguments after the name of the script belong to the script."""
 
     def test_of_a_file(self):
         self.write("script.py", "import sys; print(sys.argv)")
@@ -182,7 +182,7 @@ for name in ("linked", "secret", "pipe", "evil", "hidden"):
 
 
 class Input(RunCase):
-    """What is piped into the run."""
+    """Input that is piped into the run."""
 
     def test_ways_to_read(self):
         for code, want in (
@@ -290,7 +290,7 @@ class Input(RunCase):
         self.assertEqual(process.stdout.read(), b"True\nname: ['x', 'y\\n', '']\n", process.stderr.read())
 
     def test_in_the_background_it_is_not_read(self):
-        """What is typed for the shell is not for the code."""
+        """The code does not read input that was typed for the shell."""
         shell = """
 import os, pty, sys, signal, subprocess, time
 main, terminal = pty.openpty()

@@ -1,4 +1,4 @@
-"""What code in a sandbox can see and do of the machine. Each refusal has a control that succeeds without the rule."""
+"""The access that code in a sandbox has to the machine. Each refusal has a control that succeeds without the rule."""
 
 import base64
 import ctypes
@@ -29,7 +29,7 @@ DANGEROUS = {
 }
 if os.uname().machine == "x86_64":
     DANGEROUS |= {"iopl": (4,), "ioperm": (1, 0, 1), "modify_ldt": (99, 0, 0)}
-# These the kernel refuses with EPERM for lack of a capability before it looks at the arguments.
+# The kernel refuses these calls with EPERM for lack of a capability before it reads the arguments.
 PRIVILEGED = ("pivot_root", "init_module", "finit_module", "delete_module", "kexec_load", "fanotify_init", "sethostname", "swapon", "reboot")
 
 ERRNO_OF = """
@@ -126,7 +126,7 @@ class Sandbox(rawmcp.ServerCase):
             self.assertNotIn(0, uids)
 
     def host_uids(self):
-        """The workers' uids as this machine sees them."""
+        """Returns the workers' uids on the host."""
         uids = set()
         for pid in harness.descendants(self.server.process.pid):
             try:
@@ -258,7 +258,7 @@ def attempt(address):
         self.assertEqual(self.value("os.environ['HOME']"), "/workspace")
 
     def test_no_nested_namespaces(self):
-        # With a new user namespace the others need no capability.
+        # Together with a new user namespace, the other namespaces need no capability.
         flags = {name: flag | extra for extra in (0, NEW["user"]) for name, flag in [(f"{n}+{extra:x}", f) for n, f in NEW.items()]}
         code = f"{NAMESPACES}value = {{name: in_child({number_of('unshare')}, flag) for name, flag in {flags}.items()}}"
         self.assertEqual(set(without_filter(code, "--map-root-user").values()), {0})
@@ -336,7 +336,7 @@ fds
         self.assertEqual(self.value("import resource; resource.getrlimit(resource.RLIMIT_CORE)[0]"), 1)
         with open("/proc/sys/kernel/core_pattern", encoding="utf-8") as f:
             pattern = f.read()
-        # The kernel tells in a wait status whether it wrote a core, to a file or to a handler. The control: it does outside.
+        # The wait status shows whether the kernel wrote a core, to a file or to a handler. The control: it does outside.
         with tempfile.TemporaryDirectory(prefix="cloister-test-") as folder:
             status = self.crash_outside(folder)
             self.assertTrue(os.WIFSIGNALED(status) and (os.WCOREDUMP(status) or pattern.startswith("/")), (status, pattern))
@@ -490,7 +490,7 @@ class HostProcesses(rawmcp.ServerCase):
             return
         for fd in (0, 1):
             self.assertEqual(os.readlink(f"/proc/{template}/fd/{fd}"), "/dev/null")
-        # Nor is the server's standard error, whose other end (or file) is ours.
+        # Standard error is not the server's, whose other end (or file) belongs to this test.
         ours = {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")}
         messages = os.readlink(f"/proc/{template}/fd/2")
         self.assertTrue(messages.startswith("pipe:"), messages)

@@ -1,4 +1,4 @@
-"""`cloister serve` over raw sockets: both eras, and who may ask."""
+"""`cloister serve` over raw sockets: both protocol eras, and the clients that may send requests."""
 
 import contextlib
 import errno
@@ -106,7 +106,7 @@ class Connection:
         return self.modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}})
 
     def size(self):
-        """Of the body of a response, as far as it comes."""
+        """Returns the size of the body of a response, as far as it arrives."""
         with contextlib.suppress(ConnectionError):
             answer = self.response()
             return len(answer.body or b"".join(iter(answer.chunk, b"")))
@@ -162,7 +162,7 @@ class Serve(harness.Case):
 
     @staticmethod
     def value(sent):
-        """Of the last expression of a call."""
+        """Returns the value of the last expression of a call."""
         return sent.response().json()["result"]["structuredContent"]["value"]["json"]
 
     def status(self, method="GET", path="/healthz", headers=(), body=None, host="localhost"):
@@ -333,13 +333,13 @@ class Signals(Serve):
 
     @staticmethod
     def has(pid, field):
-        """Whether SIGTERM is in these sets of /proc/PID/status, at one moment."""
+        """Returns whether SIGTERM is in one of these sets of /proc/PID/status, all read at the same time."""
         sets = re.findall(rf"(?:{field}):\t(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())
         return any(int(of, 16) >> signal.SIGTERM - 1 & 1 for of in sets)
 
     @staticmethod
     def broker_of(pid):
-        """As soon as it exists: the first child in a pid namespace of its own."""
+        """Waits for the broker, and returns its pid: it is the first child with its own pid namespace."""
         end = time.monotonic() + harness.PATIENCE
         while time.monotonic() < end:
             for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
@@ -389,7 +389,7 @@ class Tokens(Serve):
         alice = self.result(self.ALICE, "secret = 1\nprint('z' * 50000)", session="work")
         self.assertEqual(alice["status"], "ok")
         self.assertEqual(self.result(self.BOB, "secret", session="work")["status"], "error")
-        # Nor may it be branched.
+        # A principal cannot branch another principal's session.
         self.result(self.ALICE, "secret = 2", session="hers")
         self.assertIn('no live session is called \\"hers\\"', json.dumps(self.result(self.BOB, "secret", session="work", **{"from": "hers"})))
         self.assertEqual(self.result(self.ALICE, "secret", session="branch", **{"from": "hers"})["value"]["json"], 2)
@@ -399,7 +399,7 @@ class Tokens(Serve):
         self.assertIn("error", read(self.BOB))
         listed = self.connect().modern("resources/list", Authorization=f"Bearer {self.BOB}").response().json()
         self.assertEqual(listed["result"]["resources"], [])
-        # Nor another's HTTP session.
+        # A principal cannot use another principal's HTTP session.
         c = self.connect()
         session = self.initialize(c, Authorization=f"Bearer {self.ALICE}")
         answer = c.post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, Mcp_Session_Id=session, Authorization=f"Bearer {self.BOB}").response()

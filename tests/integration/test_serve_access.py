@@ -1,4 +1,4 @@
-"""Who may use `cloister serve`: hosts and origins that are allowed, sockets of systemd, users of a unix socket, tokens that change,
+"""Access to `cloister serve`: hosts and origins that are allowed, sockets of systemd, users of a unix socket, tokens that change,
 --attest."""
 
 import contextlib
@@ -178,7 +178,7 @@ class Users(Serve):
         uri = whole["truncated"]["resource"]
         self.assertIn("result", self.connect_as(4301).modern("resources/read", {"uri": uri}).response().json())
         self.assertIn("error", second.modern("resources/read", {"uri": uri}).response().json())
-        # Nor a session of the legacy protocol.
+        # The second user cannot use the first user's session of the legacy protocol either.
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         session = self.initialize(first)
         self.assertEqual(second.post(ping, Mcp_Session_Id=session).response().status, 404)
@@ -194,7 +194,7 @@ class Users(Serve):
 
     @unittest.skipUnless(harness.ROOT, "needs other uids")
     def test_unknown_users(self):
-        """All uids that a user namespace does not have are one number there: such a client is refused."""
+        """All uids without a mapping have the same number in a user namespace: such a client is refused."""
         os.chmod(self.socket, 0o666)
         c = self.connect_as(65534)
         with contextlib.suppress(ConnectionError):
@@ -224,7 +224,7 @@ class Users(Serve):
         self.assertEqual(self.connect(path).modern("tools/list", Authorization="Bearer alice-alice-alice-1").response().status, 200)
 
     def test_the_helper_ends(self):
-        """With its server, and the server with it."""
+        """The helper ends with its server, and the server ends with the helper."""
         helper = next(pid for pid, name in harness.descendants(self.server.pid).items() if name == "cloister")
         os.kill(helper, signal.SIGKILL)
         self.assertEqual(self.server.wait(harness.PATIENCE), 1)
@@ -254,7 +254,7 @@ class Tokens(Serve):
         self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--log-file", self.log, "--log-level", "info")
 
     def put(self, text, mode=0o600):
-        """As editors do: another file in its place."""
+        """Replaces the file by a new one, as editors do."""
         new = self.write("new", text)
         os.chmod(new, mode)
         os.rename(new, self.tokens)

@@ -1,4 +1,4 @@
-"""What servers ask of clients over HTTP: on whose stream, and who may answer."""
+"""Requests from servers to clients over HTTP: the stream that carries them, and the sessions that may answer."""
 
 import os
 import time

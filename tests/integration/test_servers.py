@@ -23,7 +23,7 @@ def supergateway(*args):
 
 
 class Stdio(rawmcp.ServerCase):
-    """All of them behind one Cloister, as people have them."""
+    """All servers behind one Cloister, as in a typical config."""
 
     @classmethod
     def servers(cls):
@@ -83,7 +83,7 @@ r = await asyncio.gather(*(mcp_calc.math(action='eval', expression=f'{i} * {i}')
 
     def test_modern_server_of_the_official_sdk(self):
         self.assertEqual(self.value("await mcp_modern.add(a=2, b=3)"), {"sum": 5})
-        # It wants to ask a person, and gets an immediate refusal.
+        # The tool requests elicitation, and gets an immediate refusal.
         kind, text = self.raised("mcp_modern.deploy()")
         self.assertEqual(kind, "ToolProtocolError")
         self.assertIn("elicitation/create", text)

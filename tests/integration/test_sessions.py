@@ -16,7 +16,7 @@ OTHER_UID = 65000
 
 
 class Sessions(ServerCase):
-    """One server, seen by its owner."""
+    """One server, as its owner lists it."""
 
     def run_sessions(self, *args):
         return self.run_cloister("sessions", *args, "--server", str(self.server.process.pid), cwd="/")
@@ -137,7 +137,7 @@ class Sessions(ServerCase):
 
 
 class Ends(harness.Case):
-    """Of sessions, and of servers that listen."""
+    """The ends of sessions, and of servers that listen."""
 
     def server(self, **config):
         server = RawServer("--config", self.config(**config), cwd=self.dir)

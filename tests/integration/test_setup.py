@@ -1,4 +1,4 @@
-"""`cloister setup`: the entry in the config of a client, and nothing else in it."""
+"""`cloister setup`: it changes only its entry in the config of a client."""
 
 import json
 import os

@@ -85,7 +85,7 @@ class State(rawmcp.ServerCase):
             took[name] = time.monotonic() - started
             self.assertEqual(after["state"], "kept")
             self.assertEqual(after["value"]["repr"], "(['state'], %d, 9, 0.32383276483316237)" % memory, name)
-            # And from the copy of the copy, which is not waited for longer than 500 ms by itself.
+            # The state also comes back from the copy of the copy. The broker waits at most 500 ms for it.
             self.assertTrue(harness.wait_until(lambda session=sessions[name]: "copy_of_cell" in self.listed(session)))
             self.assertEqual(self.dies("exit", session=sessions[name])["state"], "restored")
             self.assertEqual(self.ok("x", session=sessions[name])["value"]["json"], ["state"])

@@ -1,4 +1,4 @@
-"""Who the image store belongs to, when the config's user changes: it is given away whole, or refused in one line."""
+"""The owner of the image store when the config's user changes: the whole store gets the new owner, or one line refuses it."""
 
 import fcntl
 import glob

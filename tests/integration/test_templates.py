@@ -99,7 +99,7 @@ class Templates(harness.Case):
 
     @staticmethod
     def templates(server):
-        """Of a template's namespaces the first process is the stub; a session is one namespace deeper."""
+        """The stub is the first process in a template's namespaces; a session is one namespace deeper."""
         found = []
         for pid in harness.descendants(server.process.pid):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="utf-8") as f:
@@ -338,7 +338,7 @@ class Hooks(Templates):
                 for name in "fileno", "read", "send":
                     self.assertEqual(len(init[name]), 1, found)
                     self.assertIn("only the session's first process can talk", init[name][0])
-                # Refused by Landlock since Linux 6.12; the first process of a namespace takes none that it did not ask for.
+                # Refused by Landlock since Linux 6.12; the first process of a namespace gets only signals for which it has a handler.
                 for name in "SIGKILL", "SIGSTOP", "SIGINT":
                     self.assertLessEqual(set(init[name]), {"done", "EPERM"}, found)
                 # They still run; a stopped one would stay stopped.
@@ -371,7 +371,7 @@ class Many(Templates):
             self.assertEqual(self.ok(server, "x = 5; x", session=name, profile=name), 5)
             self.assertLessEqual(len(self.templates(server)), 5, "the usual one, and four others")
         self.assertGreaterEqual(len(self.templates(server)), 4)
-        # The least recently used one was ended: its sessions live, and it is started again.
+        # The least recently used one was ended: its sessions continue, and it is started again.
         self.assertEqual([self.ok(server, "x", session=n) for n in names], [5] * 8)
         self.assertEqual(self.ok(server, "7", session="again", profile="p0"), 7)
         self.assertLessEqual(len(self.templates(server)), 5)

@@ -179,7 +179,7 @@ class Transactions(rawmcp.ServerCase):
         self.assertEqual(self.cell("x = 1", on_error="everything")["error"]["message"], 'on_error must be "keep" or "rollback"')
 
     def test_a_full_disk(self):
-        """What was there fits again: the new is deleted first."""
+        """The old files fit on the disk again, because the new files are deleted first."""
         self.ok("import os\nopen('/workspace/a', 'wb').write(b'a' * (3 << 20))\nopen('/workspace/b', 'wb').write(b'b' * 900000)\nNone", profile="small")
         fill = "os.remove('/workspace/a')\nf = open('/workspace/c', 'wb')\ntry:\n    while True: _ = f.write(b'c' * 65536), f.flush()\nexcept OSError: pass\n"
         names = "i = 0\ntry:\n    while True:\n        os.mkdir(f'/workspace/d{i}')\n        i += 1\nexcept OSError: pass\n"

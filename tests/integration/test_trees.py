@@ -59,7 +59,7 @@ class Trees(harness.Case):
         self.assertIn(info["link"], ("embed", "module"))
 
     def test_a_deep_tree(self):
-        """What lies too deep is left out."""
+        """Files below too many directories are left out."""
         self.deep_tree(f"{self.tree}/srv")
         done = self.build()
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -77,7 +77,7 @@ class Waits(Waiting):
         ended = self.take(interrupt=True)
         self.assertEqual((ended["status"], ended["state"]), ("cancelled", "kept"))
         self.assertIn("another call of the session interrupted it", ended["notice"])
-        # With code, and one that a request waits for.
+        # Interrupt with code, while a request waits for the running cell.
         waits = self.start(code="import time\ntime.sleep(600)", timeout=600)
         self.wait_running()
         cell = self.take(code="x", interrupt=True)
@@ -124,7 +124,7 @@ class Waits(Waiting):
         self.assertEqual(calls[-1].result()["structuredContent"]["status"], "running")
 
     def test_without_end_and_without_a_listener(self):
-        """What is kept is bounded, the session is usable, and the whole has a name."""
+        """The kept output has a limit, the session is usable, and the full output has a resource URI."""
         self.take(code="while True: print('x' * 1000)", wait=0, timeout=600)
         time.sleep(0.4)
         self.assertEqual(self.take(wait=0)["status"], "running")

@@ -37,7 +37,7 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, seconds):
-        """Whether something came."""
+        """Returns whether output arrived."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return False
         with contextlib.suppress(OSError):

@@ -175,7 +175,7 @@ class Policy(unittest.TestCase):
                 self.assertIn(answer, (KILL, ENOSYS), (variant, arch, n))
 
     def test_actions(self):
-        """No filter asks anyone (a supervisor would read memory that another thread changes), traces, traps or only logs."""
+        """No filter uses a listener (a supervisor would read memory that another thread changes), traces, traps or only logs."""
         for (variant, arch), code in programs().items():
             returned = {k for op, _, _, k in code if op == 0x06}
             self.assertEqual({k for k in returned if k & 0xFFFF0000 != ERRNO}, {ALLOW, KILL}, (variant, arch))

@@ -245,7 +245,7 @@ class Arguments(Rig):
         self.assertIn("17,825,792", self.tool_refuses(x="a" * (17 * 1024 * 1024)))
 
     def test_too_many_values(self):
-        """What separates values counts, but not in a text."""
+        """Separators of values are counted, except inside strings."""
         self.assertIn("more than 1,000,000 values", self.tool_refuses(x=[0] * 1000001))
         self.assertIn("more than 1,000,000 values", self.tool_refuses(x=[[]] * 500001, y=','))
         self.tools["calendar.echo"].sync(x=',"\\' * 1000001)

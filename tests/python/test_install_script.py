@@ -1,4 +1,4 @@
-"""The program that installs packages for sessions: what it refuses before an installer or a file system sees it."""
+"""The program that installs packages for sessions: input that it refuses before it uses an installer or the file system."""
 
 import http.server
 import os

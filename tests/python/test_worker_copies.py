@@ -49,7 +49,7 @@ class Copies(WorkerTest):
         status = self.status(answer["pid"])
         self.assertEqual((answer["threads"], status["State"][0], status["Threads"]), (0, "T", "1"))
         self.assertNotEqual(int(status["PPid"]), self.worker.pid)
-        # All that can be blocked.
+        # All signals that can be blocked.
         self.assertEqual(status["SigBlk"], "fffffffffffbfeff")
         self.assertEqual(self.value("import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    x += 1\nx"), 2)
 
@@ -197,7 +197,7 @@ class Copies(WorkerTest):
             self.assertEqual(self.worker.finish()["error"]["type"], "KeyboardInterrupt")
 
     def test_what_a_failing_block_says_of_interrupts(self):
-        """Only what the signal has raised stands for it: else the copy gets the signal again."""
+        """Only an exception that the signal raised replaces the signal: otherwise the copy gets the signal again."""
         said = []
         for code, expected in (("1 / 0", False), ("raise KeyboardInterrupt", False), ("os.kill(os.getpid(), 2)", True),
                                ("try: os.kill(os.getpid(), 2)\n    except KeyboardInterrupt: 1 / 0", False)):  # fmt: skip

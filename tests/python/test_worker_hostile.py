@@ -159,7 +159,7 @@ class Boot(unittest.TestCase):
     @unittest.skipUnless(worker_rig.STUB and worker_rig.find_libpython(), "needs the built worker and a libpython")
     def test_no_standard_library(self):
         template = worker_rig.Template(worker_rig.find_libpython(), "/nonexistent/bin/python3")
-        self.assertRegex(template.first_word, "^failed|^ready")  # a libpython may know its own prefix
+        self.assertRegex(template.first_word, "^failed|^ready")  # a libpython may contain its own prefix
         template.close()
 
 

@@ -1,4 +1,4 @@
-"""What a worker prepares before its first cell and keeps between cells: code cannot see it, and it does not grow."""
+"""Objects that a worker prepares before its first cell and keeps between cells: code cannot find them, and they do not grow."""
 
 import os
 import time

@@ -116,7 +116,7 @@ def memory(pid):
 
 
 def kernel():
-    """What the kernel holds for the whole machine; other programs of the machine change it too."""
+    """Returns the memory that the kernel uses for the whole machine. Other programs of the machine change it too."""
     found = {}
     for line in residue.read("/proc/meminfo").splitlines():
         name, value = line.split(":")
@@ -156,7 +156,7 @@ def settled(server, sessions, cells):
 
 
 def slope(points):
-    """Of the line through (x, y) with the least squares."""
+    """Returns the slope of the least-squares line through the points (x, y)."""
     xs, ys = zip(*points)
     mean_x, mean_y = statistics.fmean(xs), statistics.fmean(ys)
     spread = sum((x - mean_x) ** 2 for x in xs)
