@@ -1,4 +1,4 @@
-"""`cloister doctor --attack`: what it finds in each kind of profile, and that it finds what is open."""
+"""`cloister doctor --attack`: its findings in each kind of profile. It must find everything that is open."""
 
 import json
 import os
@@ -240,7 +240,7 @@ class Attest(harness.Case):
             self.assertRaises(rawmcp.RpcError, server.ask, "resources/read", {"uri": self.URI})
 
     def refused(self, doctor, status=1, command=("mcp",)):
-        """What `cloister mcp --attest` says, with this doctor beside it."""
+        """Returns the message of `cloister mcp --attest`, run with this doctor program."""
         folder = self.path("programs")
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)

@@ -1,6 +1,6 @@
-"""Class 4, against the processes that keep a session's state: a checkpoint that sleeps, and the writer of a branch.
+"""Class 4, attacks on the processes that keep a session's state: a stopped checkpoint, and the writer of a branch.
 
-What code may do to them stops or slows them, which ends a branch; nothing changes what a branch contains."""
+Code can stop or slow these processes, which ends a branch. Code cannot change the contents of a branch."""
 
 import ctypes
 import errno
@@ -55,7 +55,7 @@ def tried(pid, at):
 """
 REFUSED = ("write its memory", "process_vm_writev", "process_vm_readv", "clear_refs", "oom_score_adj", "kcmp", "limits", "ioprio_set", "ptrace", "a descriptor")
 
-# It waits for processes that are neither of these, does all that it may to each, and writes down what the kernel refused.
+# Waits for processes other than the given ones, attempts each action on each of them, and records which actions the kernel refused.
 WATCHER = TRIES + r"""
 import sys, json
 known, at, mode = {int(p) for p in sys.argv[1].split(',')} | {1, os.getpid()}, int(sys.argv[2]), sys.argv[3]

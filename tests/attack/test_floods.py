@@ -25,7 +25,7 @@ class Floods(Case):
             self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
             slowest = max(slowest, time.monotonic() - start)
         cell = pending.result(60)["structuredContent"]
-        # A bound for what would be a stall: test_spin.py measures.
+        # This limit only detects a stall: test_spin.py measures the delay.
         self.assertLess(slowest, harness.PATIENCE / 4)
         return cell
 
@@ -154,7 +154,7 @@ except OSError as e:
         self.assertEqual(self.value("len([os.close(fd) for fd in kept])"), n)
 
     def test_output(self):
-        """80. At the speed of a pipe: what is kept of it is bounded."""
+        """80. Output at the speed of a pipe: the part of it that is kept has a limit."""
         before = self.memory()
         cell = self.beside("""
 end, line = time.monotonic() + 0.5, b'x' * 65535 + b'\\n'
@@ -245,7 +245,7 @@ class Loopback(Case):
     CONFIG = {**Case.CONFIG, "profiles": {"default": {"network": "loopback"}}}
 
     def test_a_flood_over_loopback(self):
-        """86. The control: it arrives, and in this session's network only."""
+        """86. The control: the packets arrive, but only in this session's network."""
         received = self.value(INSIDE + """
 a, b = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in 'ab')
 a.bind(('127.0.0.1', 0))

@@ -113,7 +113,7 @@ value = {{kind: in_child(join, kind) for kind in {kinds} if os.path.exists(f"/pr
                 self.assertEqual(outside(f"value = errno_of({number('bpf')}, 0, 0, 8192)", prefix=()), errno.E2BIG)
 
     def test_what_only_root_may(self):
-        """50. The kernel refuses them without a capability, too: which answer is the filter's, the policy's table says."""
+        """50. The kernel also refuses these calls without a capability. The policy's table tells which refusals come from the filter."""
         table = {name: (name, BAD, NO, NO, NO) for name in (
             "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "swapon", "swapoff", "reboot", "acct", "quotactl",
             "syslog", "settimeofday", "clock_settime", "adjtimex", "sethostname", "setdomainname", "pivot_root", "chroot", "mount", "umount2")}
@@ -218,7 +218,7 @@ value = [in_child(f) for f in (int80, lambda: errno_of({0x40000000 | number("get
         self.assertNotIn(-signal.SIGSYS, control)
 
     def test_high_bits(self):
-        """58. The kernel reads 32 bits of these arguments; the refused and the allowed stay what they are with other bits."""
+        """58. The kernel reads 32 bits of these arguments: the upper bits do not change which values are refused."""
         refused = {"ioctl TIOCSTI": ("ioctl", NO, 0x5412, 0), "setsockopt TCP_ULP": ("setsockopt", NO, 6, 31, 0, 0),
                    "prctl SET_DUMPABLE": ("prctl", 4, 99, 0, 0, 0), "sendto MSG_OOB": ("sendto", NO, 0, 0, 1, 0, 0)}
         allowed = {"ioctl FIONREAD": ("ioctl", NO, 0x541B, 0), "setsockopt SO_REUSEADDR": ("setsockopt", NO, 1, 2, 0, 0),

@@ -1,6 +1,6 @@
-"""Classes 90 to 94 where they are about time: what the broker's loop spends at once on what a peer sent.
+"""Classes 90 to 94, processor time: the time that one turn of the broker's loop spends on a peer's messages.
 
-At level debug the broker logs each turn of its loop that took more than 5 ms of processor time. While one takes long,
+At level debug the broker logs each turn of its loop that took more than 5 ms of processor time. While a turn takes long,
 every other session waits.
 """
 
@@ -77,7 +77,7 @@ class Turns(rawmcp.ServerCase):
 
         # The lists were requested after the handshake.
         self.assertLess(self.longest(attack, since=0), MOST_MS)
-        # Each has what fits, and the small one is not among those that are left out.
+        # Each list is shortened to its limits, and the small list is not shortened.
         self.assertIn("only 10,000 tools of 5 MiB and 200,000 values together are taken of a server", self.server.log())
 
     def test_what_a_cell_shows(self):
@@ -93,7 +93,7 @@ class Turns(rawmcp.ServerCase):
         self.assertLess(min(turns), 5 * harness.SANITIZED * harness.SLOW)
 
     def test_the_answer_is_whole(self):
-        """A large answer is the same as a small one, and what follows it too."""
+        """A large answer arrives unchanged, and so do the messages after it."""
         result = self.call("class T:\n    def _repr_html_(self):\n        return 'x' * 1000000\ndisplay(T())\nprint('y' * 500000)\n'z' * 300000", max_output=2000000)
         cell = result["structuredContent"]
         self.assertEqual((len(cell["stdout"]), cell["displays"][0]["bytes"], len(cell["value"]["repr"])), (500001, 1000000, 262171))

@@ -297,7 +297,7 @@ class HostileImages(StoreCase):
         self.hostile(None)
 
     def test_a_mount_point_that_is_a_link(self):
-        """24 and 21: absolute, with "..", dangling, to itself; 22 and 23 are the same for what is mounted on /dev and /proc."""
+        """24 and 21: absolute, with "..", dangling, to itself; 22 and 23 do this for the mounts on /dev and /proc."""
         targets = (self.sentinel, "../" * 30 + self.sentinel[1:], "usr", "/nowhere", None)
         for name in ("dev", "proc", "tmp", "workspace"):
             os.rmdir(os.path.join(self.root, name))
@@ -362,12 +362,12 @@ print(6 * 7, True)
         with exchanging(link, os.path.join(self.root, "tmp")):
             for _ in range(STARTS):
                 done = self.run_cloister("run", "--image", "hostile", "-c", "open('/tmp/x', 'w').write('1')", env=self.env)
-                # 1: the mount moved with the folder below it, so that /tmp is a link to what no sandbox has.
+                # 1: the mount moved with the folder below it, so that /tmp is a link to a path that does not exist in the sandbox.
                 self.assertIn(done.returncode, (0, 1, REFUSAL), done)
                 self.assertEqual(snapshot(self.sentinel), self.before, done)
 
     def test_a_folder_that_was_exchanged_after_the_template_had_started(self):
-        """25: the next session fails and says why. The machine is not at fault: the server's exit status stays 0."""
+        """25: the next session fails with the reason. The machine is not the cause: the server's exit status stays 0."""
         with rawmcp.RawServer("--config", self.config(image="hostile", pool=0), env=self.env) as server:
             server.initialize()
             self.assertEqual(server.cell("1", session="before")["status"], "ok")
@@ -451,7 +451,7 @@ ids = subprocess.run(["/workspace/sh", "-p", "-c", "grep -E '^(Uid|Gid|CapEff)' 
         self.assertTrue(any(os.stat(path).st_mode & 0o4000 for path in setuid) or not setuid, "the control")
 
     def test_files_of_the_kernel_and_of_devices(self):
-        """30, 31, 33, 34, 35, 38, 39, 43: the same attempts outside show what the refusal is due to."""
+        """30, 31, 33, 34, 35, 38, 39, 43: the same attempts outside show which rule refuses them."""
         numbers = {name: ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name(name.encode())
                    for name in ("open_by_handle_at", "name_to_handle_at", "fsopen", "mount", "quotactl", "mount_setattr")}
         code = REFUSED + f"""
@@ -472,7 +472,7 @@ nodes = [attempt(os.mknod, "/workspace/node", stat.S_IFCHR | 0o666, os.makedev(1
         self.assertEqual(nodes, ["EPERM", "done"])
         there = [path for path in paths if os.path.exists(path)]
         self.assertGreater(len(there), 5, "outside, these are there")
-        # Outside, without the filter, the same calls say what is wrong with their arguments.
+        # Outside, without the filter, the same calls fail because of their arguments.
         done = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", harness.PYTHON, "-c", f"{code.rsplit('paths = ', 1)[0]}\nprint(calls)"],
                               capture_output=True, text=True, timeout=60, check=True)
         self.assertIn("'fsopen': 'done'", done.stdout)
@@ -482,7 +482,7 @@ nodes = [attempt(os.mknod, "/workspace/node", stat.S_IFCHR | 0o666, os.makedev(1
         self.assertIn(done.stdout.strip(), ("EFAULT", "EBADF") if harness.ROOT else ("EFAULT", "EBADF", "EPERM"))
 
     def test_programs_run_from_writable_places(self):
-        """44 is not promised: code maps what it likes. Such a program has the same permissions as the interpreter."""
+        """44 is not guaranteed: code can map any file as executable. Such a program has the same permissions as the interpreter."""
         code = """
 import os, shutil, subprocess
 shutil.copy("/bin/sh", "/tmp/sh")
@@ -503,7 +503,7 @@ subprocess.run(["/tmp/sh", "-c", "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/
         self.assertEqual(optional, [], "no mount inside has a peer or a master")
 
     def test_names_and_kinds_of_files_for_the_client_do_not_stall(self):
-        """41 and 28: what may stand where a file is expected. Another session answers meanwhile."""
+        """41 and 28: objects of other types where a file is expected. Another session answers meanwhile."""
         code = """
 import fcntl, os, socket, threading
 os.chdir("/workspace/out")

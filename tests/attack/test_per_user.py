@@ -1,4 +1,4 @@
-"""Class 79, and others of it: kernel objects that are counted for a user."""
+"""Class 79 and related classes: kernel objects that are counted per user."""
 
 import json
 import subprocess
@@ -158,7 +158,7 @@ def processes():
 
 
 class PerUser(Case):
-    """79. Objects that the kernel counts for a user: of a session, several sessions, and the host's own processes."""
+    """79. Objects that the kernel counts per user: those of a session, several sessions, and the host's own processes."""
 
     def outside(self):
         done = subprocess.run([sys.executable, "-c", OUTSIDE], capture_output=True, text=True, timeout=30, check=False)
@@ -174,7 +174,7 @@ class PerUser(Case):
         self.outside()
 
     def test_every_limit_of_this_kernel_is_set(self):
-        """The limits of the session's own user namespace, read in it from outside, beside those of the host."""
+        """Compares the limits of the session's user namespace, read from outside, with those of the host."""
         worker = self.worker()
         code = """
 import ctypes, json, os, sys
@@ -242,7 +242,7 @@ n * 253
         self.outside()
 
     def test_sizes_of_pipes(self):
-        """Those of output are the monitor's: 32 sessions that make theirs larger left its user pipes of 8 KiB."""
+        """The output pipes belong to the monitor: when 32 sessions enlarged them, the monitor's user got only pipes of 8 KiB."""
         code = """
 import fcntl, os
 def size(fd):

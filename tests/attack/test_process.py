@@ -48,7 +48,7 @@ def digests():
 
 class Inside(rawmcp.ServerCase):
     def test_programs_cannot_be_overwritten(self):
-        """1. The controls: a file of the session's can be opened so, and outside the refusal is that the program runs."""
+        """1. The controls: a file of the session can be opened for writing. Outside, the open fails because the program is running."""
         before = digests()
         code = """
 import errno, os
@@ -152,7 +152,7 @@ found
 
 
     def broker_descriptors(self):
-        """How many of what the attack sends the broker has, or None where this user may not look."""
+        """Returns how many of the attack's descriptors the broker has, or None if this user may not read them."""
         for pid, name in harness.descendants(self.server.process.pid).items():
             if name == "cloister-broker":
                 try:
@@ -297,7 +297,7 @@ print(os.getsid(0), os.getpgrp() > 0)
         self.assertTrue(all(flags["child"]), flags)
 
     def on_terminal(self, command):
-        """Runs a command as the leader of a session on a new terminal. Returns (output, what it left to be read as input)."""
+        """Runs a command as the leader of a session on a new terminal. Returns (output, input that it did not read)."""
         pid, terminal = pty.fork()
         if pid == 0:
             try:
@@ -354,9 +354,9 @@ print('found', sorted(set(found)))
 
 
 class ReusedPids(harness.Case):
-    """8. In a pid namespace that begins with low pids again and again, so that each is reused all the time."""
+    """8. In a pid namespace that restarts at low pids repeatedly, so that each pid is soon reused."""
 
-    # Children come and go beside Cloister; each must end by itself, with status 7. The control ends one by a signal.
+    # Children start and end beside Cloister. Each must exit by itself, with status 7. The control kills one by a signal.
     CHURN = """
 import os, subprocess, sys, threading, time
 bad, pids, stop = [], [], [False]

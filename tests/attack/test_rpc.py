@@ -145,7 +145,7 @@ class Torture(rawmcp.ServerCase):
         self.ends("channel.sendall(b'GET / HTTP/1.1\\r\\nHost: x\\r\\n')", "frame of unknown type 0x2f", "header")
 
     def test_a_truncated_frame(self):
-        """88. Its worker ends; what was received of it is dropped."""
+        """88. The worker exits in the middle of a frame: the received part of the frame is dropped."""
         for length in (5, 16, 100):
             cell = self.send(f"channel.sendall(call(1 << 40, x='y' * 100)[:{length}])\nos._exit(7)", "truncated")
             self.assertEqual((cell["status"], cell.get("exit_code")), ("exit", 7), cell)
@@ -189,7 +189,7 @@ class Torture(rawmcp.ServerCase):
         self.ends("channel.sendall(frame(CALL, 1 << 40, b'[' * (4 << 20)))", "JSON of more than 1000000 values", "deep")
 
     def test_many_values(self):
-        """91, 94. A million values are the bound, and no memory is taken beyond it. Control: half of them."""
+        """91, 94. A million values are the limit, and no memory is allocated beyond it. The control sends half as many."""
         code = "body = b'[' + b'0,' * %d + b'0]'\nchannel.sendall(frame(CALL, 1 << 40, b'{\"server\":\"none\",\"tool\":\"t\",\"arguments\":{\"a\":' + body + b'}}'))"
         self.lives(code % 500000 + "\nimport time; time.sleep(1)", "values")
         self.ends(code % 1000000, "JSON of more than 1000000 values", "values")
@@ -208,7 +208,7 @@ class Torture(rawmcp.ServerCase):
         self.assertEqual(self.value(f"r = await tools['echo'](**{numbers!r})\nr == {numbers!r}", session="odd"), True)
 
     def test_colliding_keys(self):
-        """93. Lookups go through the members, which are few; in arguments there is no lookup."""
+        """93. Lookups scan the members of the message, which are few. No lookup is done in arguments."""
         code = "keys = {('%%08d' %% i)[::-1]: 0 for i in range(%d)}\nchannel.sendall(frame(CALL, 1 << 40, %s))\nimport time; time.sleep(0.5)"
         self.lives(code % (200000, "{'server': 'none', 'tool': 't', 'arguments': keys}"), "keys")
         self.ends(code % (200000, "keys"), "CALL: an object of 200000 members, at most 64 are allowed", "keys")

@@ -1,4 +1,4 @@
-"""Classes 89 and 94 where peers share memory of the broker: none can take what another one needs, and the sum has a bound."""
+"""Classes 89 and 94 where peers share memory of the broker: no peer can use up what another one needs, and the sum has a limit."""
 
 import sys
 import time
@@ -80,7 +80,7 @@ class Shared(rawmcp.ServerCase):
         self.assertIn("it was not complete after 30 s, or a second while other servers waited", why[0])
 
     def test_answers_that_nobody_reads(self):
-        """94. Sessions that keep what they can leave the others their part, not all."""
+        """94. Sessions that keep as much as they can leave memory for the others."""
         largest = "len((await tools['s1.text'](n=62))['a'])"
         self.ok("_ = await tools['s0.text'](n=0)")
         hogs = []

@@ -14,8 +14,8 @@ import harness
 import rawmcp
 import test_packages
 
-# A wheel whose .pth file imports it, as any package may have one: it runs in the template before anything of ours that
-# is Python. The profile's preload says what it does.
+# A wheel whose .pth file imports it, as any package may have one: it runs in the template before all Python code of
+# Cloister. The profile's preload selects its attack.
 EVIL = '''
 import array, ctypes, errno, os, signal, socket, sys, time
 import _cloister
@@ -432,7 +432,7 @@ class Leftovers(Template):
     KEPT = "import time\nfor _ in range(20):\n    time.sleep(0.05)\nbytes(mark[:19]) + bytes(mark[-19:]) == b'mark-of-the-session' * 2"
 
     def test_nothing_of_it_is_left_beside_a_session(self):
-        """It finds no worker and writes to none, in this mode whatever its ids are."""
+        """The process finds no worker and writes to no worker, whatever its ids are."""
         server = self.serve("leave", "harmless")
         for way in "leave", "harmless":
             self.ok(server, self.MARK, profile=way, session=way)
@@ -452,11 +452,11 @@ class Leftovers(Template):
         server = self.serve("alarm")
         self.ok(server, "1", profile="alarm", session="a")
         if "no control group: " in server.log():
-            # Without a control group it and its sessions are ended soon, with a line that says why.
+            # Without a control group the template and its sessions are ended soon, and the log contains the reason.
             self.assertTrue(harness.wait_until(lambda: "has left a process (\"evil-later\")" in server.log()), server.log())
             self.assertTrue(harness.wait_until(lambda: not self.named(server, "evil-later")))
         else:
-            # With one it cannot fork. The session continues.
+            # With a control group it cannot fork. The session continues.
             time.sleep(1)
             self.assertEqual(self.named(server, "evil-later"), [])
             self.ok(server, "1", profile="alarm", session="a")
@@ -476,7 +476,7 @@ class Leftovers(Template):
 
 
 class Hostile(Template):
-    """Each ends only itself."""
+    """Each hostile template ends only itself."""
 
     def test_what_it_sends(self):
         ways = "garbage", "long_garbage", "lie", "claim", "foreign", "twice", "close"

@@ -60,7 +60,7 @@ class Credentials(rawmcp.ServerCase):
         self.assertGreater(len(self.holders("environ")), 0)
 
     def test_not_in_the_sandbox(self):
-        """Not in any file and not in the process's own memory; the control is a string that the code has made."""
+        """The token is not in any file and not in the process's memory. The control is a string that the code created."""
         halves = [TOKEN[:14], TOKEN[14:]]
         code = f"""
 import os

@@ -1,4 +1,4 @@
-"""Classes 119 to 126: code that will not stop, and what a session leaves for the next."""
+"""Classes 119 to 126: code that does not stop, and objects that a session leaves for the next one."""
 
 import os
 
@@ -26,7 +26,7 @@ class Stubborn(rawmcp.ServerCase):
         for name, call in calls.items():
             cell = call.result(harness.PATIENCE)["structuredContent"]
             self.assertEqual((cell["status"], cell["state"] == "kept"), ("timeout", False), (name, cell))
-        # Beside eight others an emulated processor may not get to it in the time that an interrupt has.
+        # Beside eight other sessions an emulated processor may be too slow to interrupt it within the time limit.
         cell = self.cell("while True: pass", session="control", timeout=1)
         self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
         self.assertEqual(self.value("x", session="control"), 1)
@@ -80,7 +80,7 @@ for path in ('/etc/shadow', '/proc/1/environ', '/proc/kcore'):
         self.assertEqual(self.value(code), [[True] * 6, [True] * 3])
 
     def test_modules_in_writable_places(self):
-        """124. They are the code's own to import; Cloister's part of the interpreter does not take them."""
+        """124. Code can import these modules, but Cloister's part of the interpreter does not import them."""
         write = """
 import os
 for name in ('json', 'asyncio', 'cloister', 'selectors', 'sitecustomize', 'usercustomize', '_cloister', 'traceback', 'ast', 'attack_module'):
@@ -93,7 +93,7 @@ os.environ.update(PYTHONPATH='/workspace', LD_PRELOAD='/workspace/x.so', PYTHONS
         self.assertEqual(self.cell("1/0")["error"]["type"], "ZeroDivisionError")
         self.assertEqual(self.value("await __import__('asyncio').sleep(0, {'a': [1]})"), {"a": [1]})
         self.assertEqual(self.cell("import attack_module")["status"], "exit")
-        # Another session, made by the same template, has none of it.
+        # Another session of the same template has none of these modules.
         self.assertEqual(self.value("import json, traceback\njson.dumps(1)", session="other"), "1")
 
     def test_a_session_ends_with_its_server(self):

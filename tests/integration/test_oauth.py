@@ -173,7 +173,7 @@ class Flow(Login):
         self.assertEqual(w.count("/register"), 2)
 
     def test_paste(self):
-        """Without a browser on this machine: the URL that it ends at is pasted."""
+        """Without a browser on this machine: the user pastes the URL at which the browser ends."""
         self.entry()
         process = self.start("--no-browser")
         url = self.authorization_url(process)
@@ -204,7 +204,7 @@ class Flow(Login):
         self.assertIn("answers invalid_grant", err, out)
 
     def test_no_login_is_possible(self):
-        """Errors before the browser step: what failed, why, and what to do."""
+        """Errors before the browser step contain the failure, its cause and the remedy."""
         self.world.challenge, self.world.prm, self.world.metadata = None, None, None
         self.entry()
         for status, words in ((200, "does not ask for a login .* needs none$"), (400, "does not ask for a login"),
@@ -270,7 +270,7 @@ class Refresh(Login):
         self.assertNotEqual(self.token(status=401)["token"], first)
 
     def test_one_refresh_for_many(self):
-        """A server takes a refresh token once: those that wait use what the first one got."""
+        """A server accepts a refresh token once: waiting processes use the token that the first process got."""
         self.logged_in()
         now = int(time.time())
         self.change(obtained=now - 3600, expires=now - 5)
@@ -347,7 +347,7 @@ class Refresh(Login):
         self.assertEqual(self.world.count("/token"), 1)
 
     def test_a_scope_is_no_command(self):
-        """The message shows a command to type: what the server says is one literal word of it."""
+        """The message shows a command to type. The server's text is one literal word of it."""
         self.logged_in()
         answer = self.token(status=403, challenge="Bearer scope=\"x;$(touch${IFS}owned) 'y\"")
         command = answer["error"].split(": ", 1)[1].replace("cloister login", "printf %s\\\\n")

@@ -17,7 +17,7 @@ from oauth_case import Login, browse
 
 
 class Hostile(Login):
-    """Documents and answers that lie. Each test has its control in Flow: the same world without the lie."""
+    """Documents and answers with false data. The control of each test is in Flow: the same setup with correct data."""
 
     def test_the_answer_of_another_issuer(self):
         for supported, iss, good in ((True, self.world.origin, True), (True, None, False), (True, self.world.origin + "/", False),
@@ -281,7 +281,7 @@ class Files(Login):
         os.unlink(self.file)
         os.symlink(self.path("elsewhere"), self.file)
         self.assertIn("open", self.token()["error"])
-        # A login replaces the link, not what it leads to.
+        # A login replaces the link, not its target.
         with open(self.path("elsewhere"), encoding="utf-8") as f:
             before = f.read()
         self.logged_in()

@@ -47,7 +47,7 @@ class OwnerCase(ServerCase):
         self.assertTrue(harness.wait_until(lambda: "copy_of_cell" in self.listed()[self.session]))
 
     def busy(self, code="import asyncio, os\nwhile not os.path.exists('go'):\n    await asyncio.sleep(0.01)"):
-        """A call of the agent's that runs now."""
+        """Starts a call of the agent that keeps running."""
         call = self.server.start_call(code, session=self.session)
         self.assertTrue(harness.wait_until(lambda: self.listed().get(self.session, {}).get("state") == "running"))
         return call
@@ -187,7 +187,7 @@ class Exec(OwnerCase):
         self.ok("x = 1")
         client = self.ask("sessions/exec", name=self.session, code="while True: print('x' * 1000)", stream=True, timeout_ms=1500)
         self.assertTrue(harness.wait_until(lambda: self.state() != "running"))
-        # The output stopped at what pipes and buffers hold.
+        # The output stopped when the pipes and buffers were full.
         self.assertLess(self.listed()[self.session]["memory_bytes"], 200 << 20)
         client.close()
         self.assertEqual(self.value("x"), 1)
@@ -205,7 +205,7 @@ class Exec(OwnerCase):
         self.assertEqual(self.exec("-c", "x").stdout, b"1\n")
 
     def test_it_ends_before_the_code_runs(self):
-        """Code of a person is for the variables of the session, and is not run in another sandbox. A call of the agent's is."""
+        """The owner's code needs the session's variables, therefore it is not run in another sandbox. A call of the agent is run there."""
         self.ok("x = 1")
         running = self.busy()
         waiting = self.start("exec", self.session, "-c", "print('x' in globals())", "--wait", "60")
@@ -331,7 +331,7 @@ class Exec(OwnerCase):
         self.assertEqual(self.value("x"), 1)
 
     def test_what_the_code_gets_is_checked(self):
-        """`script` is the owner's, but one that is not as agreed must not leave a session whose cells all fail."""
+        """Only the owner may send `script`. An invalid one must not leave a session in which every cell fails."""
         def run(i, script):
             client = self.ask("sessions/exec", name=f"scripted-{i}", create=True, script=script,
                               code="import os, sys; [sys.argv, os.environ.get('A'), globals().get('__file__'), sys.path[0]]")
@@ -352,7 +352,7 @@ class Exec(OwnerCase):
         # Empty code does not create a session.
         self.assertIn("script", run("none", 7)["error"]["message"])
         self.assertNotIn("scripted-none", self.listed())
-        # The control: what `cloister run` sends, with bytes that are no UTF-8.
+        # The control: a script as `cloister run` sends it, with bytes that are not UTF-8.
         value = run("fine", json.dumps({**given, "arguments": ["x", "\udcff"], "file": "/f/x.py"}))["value"]
         self.assertEqual(value["repr"], "[['x', '\\udcff'], '1', '/f/x.py', '/f']")
 
@@ -506,7 +506,7 @@ class Copy(OwnerCase):
         self.assertEqual([n for n in self.here() if ".part" in n], [])
 
     def test_a_race(self):
-        """Code swaps files and directories for links while they are copied: what arrives is below /workspace, or nothing."""
+        """Code swaps files and directories for links while they are copied: only files below /workspace are copied, or none."""
         self.ok("import os, threading\nos.makedirs('r/d')\nopen('r/d/passwd', 'w').write('decoy')\n"
                 "def swap():\n    while go:\n        os.rename('r/d', 'r/x'); os.symlink('/etc', 'r/d'); os.unlink('r/d'); os.rename('r/x', 'r/d')\n"
                 "go = True\nthread = threading.Thread(target=swap, daemon=True); thread.start()")
@@ -519,7 +519,7 @@ class Copy(OwnerCase):
         self.ok("go = False; thread.join()")
 
     def test_a_forged_list(self):
-        """The worker says what it likes about its files; what it says is checked twice."""
+        """The worker can send false data about its files; the data are checked twice."""
         names = ["../evil", "/evil", "a/../../evil", "ok/./x", "", "x" * 300, ".ssh/key", "line\nbreak", "tab\there", "fine"]
         self.ok("import sys\nf = next(m for n, m in sys.modules.items() if n == 'cloister.files')\n"
                 f"names = {names!r}\nimport base64\n"

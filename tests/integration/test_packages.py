@@ -80,7 +80,7 @@ class Case(harness.Case):
         return done.stdout.decode()
 
     def fails(self, *args, status=None, **more):
-        """The one line that says why."""
+        """Returns the line with the reason, which must be the only one."""
         done = self.cloister(*args, **more)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(status, (None, done.returncode))
@@ -429,7 +429,7 @@ class Wheelhouse(Case):
 
 
 class Housekeeping(Case):
-    """Which images are removed, and that one in use is kept."""
+    """The images that are removed. An image in use is kept."""
 
     def venv(self):
         venv = f"{self.place}/venv"

@@ -116,7 +116,7 @@ class Peers(rawmcp.ServerCase):
         self.assertEqual((cell["status"], cell["exit_code"], cell["stdout"], cell["stderr"]), ("exit", 7, "before\n", "why\n"))
 
     def test_read_whatever_is_printed_the_pipe_has_messages_only(self):
-        # The reader of this test ends at a line that is no JSON.
+        # The reader of this test stops at a line that is not JSON.
         self.ok("import os, sys\nfor fd in range(16):\n    try:\n        os.write(fd, b'None\\n')\n    except OSError:\n        pass", session="noise")
         self.assertEqual(self.server.ask("ping"), {})
 

@@ -75,7 +75,7 @@ class Pool(harness.Case):
         (before,) = self.sandboxes(server)
         self.assertEqual(self.value(server, "1+1"), 2)
         self.assertIn(before, self.sandboxes(server))
-        # Another takes its place, and nothing but one.
+        # Exactly one other sandbox replaces it.
         self.wait_ready(server, 1)
         self.assertEqual(self.requests(server), 3)
         self.assertEqual(len(self.sandboxes(server)), 2)
@@ -203,7 +203,7 @@ class Pool(harness.Case):
     def test_they_give_way(self):
         server = self.serve(sessions=3, pool=2, profiles={"other": {"agent": True, "pool": 0}})
         self.settle(server, 2)
-        # Two places of three are the spares': all three are the sessions' when they need them.
+        # Ready sandboxes take two of three places. Sessions can use all three when they need them.
         for name in "abc":
             self.assertEqual(self.value(server, MARK, session=name, profile="other")[0], FRESH)
         self.assertEqual(self.ready(server), 0)

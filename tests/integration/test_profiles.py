@@ -1,4 +1,4 @@
-"""Profiles: networks, host directories, preloaded modules, and who gets which."""
+"""Profiles: networks, host directories, preloaded modules, and the profile that each client gets."""
 
 import json
 import os
@@ -72,7 +72,7 @@ class Profiles(harness.Case):
         return server
 
     def ready(self, server):
-        """How many sandboxes the pool has."""
+        """Returns the number of sandboxes in the pool."""
         done = self.run_cloister("sessions", "--json", "--server", str(server.process.pid))
         (told,) = harness.message_of(done.stdout)
         return told["ready"]

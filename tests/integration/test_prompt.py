@@ -61,7 +61,7 @@ class Prompt:
         os.write(self.fd, data)
 
     def passes_keys(self):
-        """Whether the terminal passes each key on, and does not edit lines itself."""
+        """Returns whether the terminal passes each key on, and does not edit lines itself."""
         return not termios.tcgetattr(self.fd)[3] & termios.ICANON
 
     def end(self):

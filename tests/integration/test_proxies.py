@@ -44,7 +44,7 @@ class Tls(Connection):
 
 
 class Proxy:
-    """Tests that both proxies must pass."""
+    """Tests for both proxies."""
     program = None
 
     def setUp(self):

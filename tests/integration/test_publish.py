@@ -563,7 +563,7 @@ class OverHttp(Serve):
         self.assertEqual(texts(self.call("greet", name="you").json()["result"]), ["hello you "])
         lacks = self.call("model", can={})
         self.assertEqual((lacks.status, lacks.json()["error"]["code"]), (400, -32021))
-        # A state is its principal's.
+        # A state belongs to its principal.
         state = self.call("ask").json()["result"]["requestState"]
         given = {"requestState": state, "inputResponses": {"who": {"action": "decline"}}}
         self.assertEqual(self.call("ask", "two", more=given).json()["error"]["code"], -32602)

@@ -1,5 +1,5 @@
 """Questions of published code, and of the servers that it calls: answers are checked before code sees them, states cannot be
-used for anything else, and what clients and code send that they should not ends their own call only."""
+used for other calls, and invalid messages of clients or code end only their own call."""
 
 import json
 import os
@@ -322,7 +322,7 @@ class Forgeries(Case):
                 asked = self.c.call("raw", frames=frames)
                 self.assertEqual(list(asked["inputRequests"]), ["k"])
         self.check_others(beside)
-        # A question whose form is right goes out: what is refused above is refused for its reason.
+        # The control: a valid question is sent. The questions above are therefore refused for the stated reason.
         self.assertEqual(list(self.c.call("raw", frames=asks({"k" * 64: question()}))["inputRequests"]), ["k" * 64])
 
     def test_too_many(self):

@@ -1,4 +1,4 @@
-"""Published tools: what `config check` says of them, and `cloister publish`."""
+"""Published tools: the output of `config check` about them, and `cloister publish`."""
 
 import os
 

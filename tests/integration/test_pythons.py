@@ -1,6 +1,6 @@
-"""Every CPython that this machine has, by both links: cells, descriptors and ends, and that both start it alike.
+"""Every CPython of this machine, with both ways of linking: cells, descriptors and ends. Both must start it alike.
 
-What was found is printed. The system's own interpreter is there in any case, by the module and, where it has a
+The list of interpreters is printed. The system's own interpreter is there in any case, by the module and, where it has a
 libpython, embedded; trees with another libc are those of tests/pythons/make, in CLOISTER_PYTHONS.
 """
 
@@ -140,7 +140,7 @@ class Subject:
 
 
 class World:
-    """All subjects of this machine, made once."""
+    """All subjects of this machine, created once."""
 
     def __init__(self):
         self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
@@ -291,7 +291,7 @@ class Links(harness.Case):
                 self.assertEqual(self.world.chosen[python], "embed" if "libpython" in needs else "module")
 
     def test_no_byte_of_an_image_runs_unfiltered(self):
-        """site-packages are the image's: what they run at the start already finds the belts on."""
+        """site-packages belong to the image: their code that runs at the start is already filtered."""
         venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
         self.addCleanup(shutil.rmtree, venv)
         subprocess.run([harness.PYTHON, "-m", "venv", "--without-pip", venv], check=True)

@@ -1,4 +1,4 @@
-"""Random cells with deaths, rollbacks, undo(), checkpoints, restores and branches, against a model of what each must leave."""
+"""Random cells with deaths, rollbacks, undo(), checkpoints, restores and branches, compared with a model of the expected state."""
 
 import copy
 import os
@@ -40,7 +40,7 @@ class RandomState(State):
         self.step, self.log, self.branches = 0, [], 0
 
     def change(self, model):
-        """Code that changes something, and what it leaves: (code, variables, files)."""
+        """Returns code that changes something, and the expected result: (code, variables, files)."""
         variables, files = copy.deepcopy(model.variables), dict(model.files)
         name, value, file = self.rng.choice(NAMES), self.rng.randrange(1000), self.rng.choice(FILES)
         code = ""
@@ -143,7 +143,7 @@ class RandomState(State):
         model.variables, model.files = variables, files
 
     def branch(self, session, model):
-        """It is changed, and may end, beside the other one."""
+        """The branch is changed, and may end, while the other session continues."""
         origin, variables = session, model.variables
         if model.checkpoints and self.rng.random() < 0.5:
             name = self.rng.choice(sorted(model.checkpoints))

@@ -87,7 +87,7 @@ open('hidden', 'w').write('x'); print('{"files_new": 0}'); worked""")
 
     @once
     def test_a_directory_that_is_exchanged_with_a_link(self):
-        """init looks while code swaps the two: it never follows the link."""
+        """init scans while code swaps the two: it never follows the link."""
         self.ok("""
 import ctypes, os, threading, time
 for i in range(100): os.mkdir(f'd{i}'); open(f'd{i}/mine', 'w').close(); os.symlink('/etc', f'l{i}')
@@ -160,7 +160,7 @@ for name in [b'\xff\xfe', b'a\nb', b'"\\', b'x' * 255, '\u202e\U0001f600'.encode
         files, receipt = self.changed("os.chmod('d', 0o700)")
         self.assertNotIn("directories_unreadable", receipt)
         self.assertLessEqual({"d/a", "d/new"}, files.keys())
-        # Its names can be read, but not what they are.
+        # The names in it can be read, but not the types of the files.
         files, receipt = self.changed("os.chmod('d', 0o400); os.unlink('c')")
         self.assertEqual((files, receipt["directories_unreadable"]), ({"d": ("changed", "directory")}, 1))
         _, receipt = self.changed("os.chmod('.', 0)\ntry: os.listdir('.')\nexcept OSError as e: print(e)")
@@ -204,7 +204,7 @@ HOST = tempfile.mkdtemp(prefix="cloister-test-host-", dir="/var/tmp")
 
 
 class Mounts(Looks):
-    """Host directories in /workspace are not looked at, whatever code makes of their place."""
+    """Host directories in /workspace are not scanned, whatever code creates at their path."""
 
     CONFIG = {"mounts": [{"source": HOST, "target": "/workspace/in/data", "mode": "ro"}]}
 

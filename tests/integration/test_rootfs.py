@@ -73,7 +73,7 @@ class Rootfs(harness.Case):
 
     def setUp(self):
         super().setUp()
-        # Not below /tmp: a sandbox has a /tmp of its own, so that images can't be made from there.
+        # Not below /tmp: a sandbox has its own /tmp, so that images can't be made from there.
         self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
         self.store = os.path.join(self.place, "store")

@@ -88,7 +88,7 @@ print(open(__file__).read().count("importlib"), sorted(n for n in os.listdir() i
                               "3 ['helper.py', 'lazy.py', 'pkg', 'script.py', 'second.py']\n")
 
     def test_a_script_without_modules_is_one_cell(self):
-        """It is in /workspace, byte by byte, and no other cell made its sandbox."""
+        """The file is in /workspace, byte by byte, and no other cell created its sandbox."""
         code = "# \u00e4\r\nimport os\r\nprint([open(__file__, 'rb').read(), os.stat(__file__).st_mode & 0o777])\n"
         path = self.path("alone.py")
         with open(path, "wb") as file:
@@ -337,7 +337,7 @@ class Variables(RunCase):
     def test_odd_ones(self):
         odd = 'a\nb"\\\u2028' + "\udcff"
         self.assertEqual(self.good("--env", "A=" + odd, "-c", "import os; print(ascii(os.environ['A']))"), "%a\n" % odd)
-        # They concern programs that the code starts, inside.
+        # These variables affect programs that the code starts inside the sandbox.
         self.assertEqual(self.good("--env", "LD_PRELOAD=/x", "--env", "PYTHONPATH=/y", "--env", "PATH=/z", "-c",
                                    "import os, sys; print(os.environ['LD_PRELOAD'], '/y' in sys.path)"), "/x False\n")
 

@@ -317,7 +317,7 @@ fds
         self.assertEqual(others & set(names.values()), set())
 
     def held_outside(self):
-        """{file: names of the processes} of what the server's processes outside of sandboxes hold, as far as may be read."""
+        """Returns {file: names of the processes} of the open files of the server's processes outside of sandboxes, as far as they may be read."""
         held = {}
         for pid, name in {**harness.descendants(self.server.process.pid), self.server.process.pid: "cloister-monitor"}.items():
             try:
@@ -481,11 +481,11 @@ class HostProcesses(rawmcp.ServerCase):
         self.assertEqual(waiting.result()["structuredContent"]["value"]["json"], 42)
 
     def test_the_client_is_out_of_the_templates_reach(self):
-        # Its standard streams are not the server's: what an image runs at start can't speak MCP.
+        # Its standard streams are not the server's: code that an image runs at start can't send MCP messages.
         self.ok("1")
         template = self.next_template()
         if not os.access(f"/proc/{template}/fd", os.X_OK):
-            # It has a subordinate id, and not even its user may look: the same code runs as root and with the user's own id.
+            # It has a subordinate id, and not even its user may read it. The same code runs as root and with the user's own id.
             self.assertNotEqual(os.stat(f"/proc/{template}").st_uid, os.geteuid())
             return
         for fd in (0, 1):

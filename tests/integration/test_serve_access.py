@@ -333,7 +333,7 @@ class Tokens(Serve):
         self.assertEqual(self.value(self.call(self.LATER, "x", session="work")), 1)
 
     def test_a_profile_that_the_config_does_not_have(self):
-        """Its token is of no use: with the default profile it would have more rights than its line says."""
+        """Its token is refused: with the default profile it would have more rights than its line allows."""
         self.put(f"alice {self.ALICE} profile=none\nbob {self.BOB}\n")
         self.logged('alice is refused: there is no profile \\"none\\"')
         self.assertEqual((self.status_of(self.ALICE), self.status_of(self.BOB)), (403, 200))
@@ -367,7 +367,7 @@ class Attest(Serve):
     ARGUMENTS = ("--listen", "127.0.0.1:0", "--attest")
 
     def config(self, *args, **entries):
-        """On some processors code shares speculation: a server is attested only if the config says that it may."""
+        """On some processors code shares speculation: a server is attested only if the config allows that."""
         return super().config(*args, **{"speculation": "shared", **entries})
 
     def test_the_report_is_a_resource(self):

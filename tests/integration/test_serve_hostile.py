@@ -1,4 +1,4 @@
-"""Hostile clients of `cloister serve`, and what all clients together may hold; test_http_torture.py has more forms of requests."""
+"""Hostile clients of `cloister serve`, and the limits for all clients together; test_http_torture.py has more forms of requests."""
 
 import contextlib
 import select
@@ -56,7 +56,7 @@ class Hostile(Serve):
         self.assertLess(time.monotonic() - began, 14 * harness.SLOW)
 
     def broker_memory(self):
-        """The most that the broker has had so far, in MiB."""
+        """Returns the peak memory of the broker so far, in MiB."""
         broker = next(pid for pid, name in harness.descendants(self.server.pid).items() if name == "cloister-broker")
         with open(f"/proc/{broker}/status", encoding="ascii") as f:
             return int(next(line for line in f if line.startswith("VmHWM:")).split()[1]) >> 10
@@ -82,7 +82,7 @@ class Hostile(Serve):
         # The kernel takes little for them, whatever its limits are.
         clients = [self.connect(window=64 << 10).call(code, session="s") for _ in range(12)]
         self.assertEqual(self.value(self.connect().call("1 + 1", session="s")), 2)  # behind all of them
-        # Those that are still there have their whole answer.
+        # Clients that are still connected get their complete answer.
         sizes = [c.size() for c in clients]
         self.assertLess(sum(size > 14 << 20 for size in sizes), 10, sizes)
         self.assertGreater(sum(size > 14 << 20 for size in sizes), 3, sizes)

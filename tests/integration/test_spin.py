@@ -82,7 +82,7 @@ class Spin(harness.Case):
         return busy
 
     def check(self, code, most):
-        """In one of some rounds, since other processes of the machine disturb them; each is beside its control."""
+        """The ratio must hold in one of several rounds, since other processes of the machine disturb them. Each round has its own control."""
         told = []
         for _ in range(ROUNDS):
             calm, busy = self.p99(), self.spin(code)

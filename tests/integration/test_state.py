@@ -139,7 +139,7 @@ class State(rawmcp.ServerCase):
         self.kept("x = 5\nevent = threading.Event()\nthreading.Thread(target=event.wait).start()")
         self.assertTrue(harness.wait_until(lambda: len(self.copies()) == 1))
         (copy,) = self.copies()
-        # It ends the interpreter as soon as there is another process: while the next copy is made, or just after.
+        # The thread ends the interpreter as soon as another process exists: while the next copy is made, or just after.
         self.ok("x = 6\nbefore = set(os.listdir('/proc'))\ndef end():\n    while set(os.listdir('/proc')) <= before: pass\n    os._exit(1)\nthreading.Thread(target=end).start()")
         self.assertTrue(harness.wait_until(lambda: self.copies() and copy not in self.copies()))
         cell = self.ok("x")

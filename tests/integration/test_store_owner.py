@@ -124,7 +124,7 @@ class Owner(harness.Case):
         self.assertEqual(owners(self.store), {nobody})
 
     def test_what_is_in_a_users_store_is_not_given_to_him(self):
-        """He may have put it there: a name that he gave to a file of root's."""
+        """The user may have created the name himself: a hard link to a file of root."""
         self.with_image()
         os.chown(self.store, self.uid, -1)
         self.refuses(self.user_config(), "in it belongs to root and images are made as", f"chown -Rh {NAME}:", build=False)
@@ -155,7 +155,7 @@ class Owner(harness.Case):
                 self.assertIn(says[name].encode(), done.stderr)
                 self.assertEqual((os.stat(self.store).st_uid, os.stat(secret).st_uid, os.stat(outside).st_uid), (0, 0, 0))
                 shutil.rmtree(self.store)
-        # Links within an image are given, and not what they lead to. The control.
+        # The control: the owner of links within an image changes, but not that of their targets.
         self.with_image()
         self.addCleanup(os.unlink, f"{self.store}/{self.image}/root/workspace/link")
         os.symlink(secret, f"{self.store}/{self.image}/root/workspace/link")

@@ -12,8 +12,8 @@ import rawmcp
 
 SLOW = "import time\ntime.sleep(%s)\n"
 
-# Code of an image in a worker that is being made: its hooks run beside an init that is just starting. It tries each for
-# as long as that may take, and the same where it is allowed.
+# Code of an image in a worker that is being created: its hooks run while init starts. It attempts each attack for as long
+# as init may take to start, and the same actions where they are allowed.
 HOOK = """
 import ctypes, errno, os, signal, time
 import _cloister
@@ -263,7 +263,7 @@ class WarmUp(Templates):
 
     def test_that_loses_its_cell_ends_the_template(self):
         server = self.serve(pool=0, **self.preloading(LOSES_CELLS))
-        # Looked for before the answer: afterwards it may have ended already.
+        # Search before the answer: afterwards the process may have ended already.
         call = server.start_call("6 * 7", session="a")
         template = self.template(server)
         self.assertEqual(call.result()["structuredContent"]["value"]["json"], 42)
@@ -285,7 +285,7 @@ class WarmUp(Templates):
 
     @staticmethod
     def sessions(server):
-        """How many there are: each has one process 1 of its own."""
+        """Returns the number of sandboxes: each has its own process 1."""
         return len(Hooks.inits(server))
 
 

@@ -1,4 +1,4 @@
-"""Calls with on_error="rollback": what a failed call leaves, and what it says."""
+"""Calls with on_error="rollback": the state after a failed call, and its message."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import rawmcp
 
 MB = 1 << 20
 
-# A state of the session and of /workspace, and what must be the same of it after a rollback.
+# A state of the session and of /workspace, and the parts of it that must be equal after a rollback.
 BEFORE = """
 import os, stat, mmap
 def write(name, text):
@@ -118,7 +118,7 @@ class Transactions(rawmcp.ServerCase):
         self.assertEqual(self.value("x, open('/workspace/new').read()"), "(['state', 1, 1], '1')")
 
     def test_undo(self):
-        """It takes both back, as without on_error it takes back variables only."""
+        """undo() restores variables and files. Without on_error it restores only variables."""
         self.ok("import os\nx = 1\nopen('/workspace/a', 'w').write('1')")
         code = "x = 2; _ = open('/workspace/a', 'w').write('2'); undo()"
         cell = self.cell(code, on_error="rollback")

@@ -11,7 +11,7 @@ import harness
 
 
 class Trees(harness.Case):
-    """Each tree is made of this machine's files: the root of an image, with something of its own."""
+    """Each tree consists of this machine's files: the root of an image, with some additions."""
 
     place = None
 

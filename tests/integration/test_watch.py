@@ -62,7 +62,7 @@ class Terminal:
         return OWN.sub(b"", whole[-1]).decode().split("\r\n") if whole else []
 
     def end(self):
-        """Its exit status; reads what it prints to the end."""
+        """Returns the exit status of the program; reads its output to the end."""
         deadline = time.monotonic() + harness.PATIENCE
         while time.monotonic() < deadline:
             self.read(0.05)
@@ -147,7 +147,7 @@ class Watch(ServerCase):
 
 
 class Hostile(harness.Case):
-    """A server whose broker is broken says what it likes."""
+    """A server whose broker is compromised can send any data."""
 
     SESSIONS = 64
 

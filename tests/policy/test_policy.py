@@ -77,7 +77,7 @@ def variations(value):
 
 
 def vectors(lines):
-    """Arguments: what each line names, with one argument varied, and all combinations of what the lines name."""
+    """Arguments: those that each line names, with one argument varied, and all combinations of the named values."""
     named = {}
     for line in lines:
         for c in line.conditions:

@@ -1,4 +1,4 @@
-"""Calls of tools are checked before a cell runs, and what is not certain to fail is not reported."""
+"""Calls of tools are checked before a cell runs, and only calls that are certain to fail are reported."""
 
 import asyncio
 import os

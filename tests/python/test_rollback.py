@@ -1,4 +1,4 @@
-"""Snapshots of a directory and rollbacks: what is there after a rollback, against what was there before."""
+"""Snapshots of a directory and rollbacks: the files after a rollback, compared with the files before."""
 
 import contextlib
 import errno

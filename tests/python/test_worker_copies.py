@@ -1,4 +1,4 @@
-"""KEEP and KEPT: what making a copy does to the worker. init, which would wake it, is missing here."""
+"""KEEP and KEPT: the effects of a copy on the worker. init, which would wake the copy, is missing here."""
 
 import contextlib
 import ctypes

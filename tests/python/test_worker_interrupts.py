@@ -109,7 +109,7 @@ class Reminded(WorkerTest):
         self.assertIn("Exception ignored in", result["stderr"])
 
     def test_in_code_of_cloister(self):
-        """It is not raised there, and what comes next does not look."""
+        """The interrupt is not raised there, and the code after it does not check for it."""
         ours = "from time import monotonic\ndef wait():\n    end = monotonic() + 0.2\n    while monotonic() < end:\n        pass\n"
         self.run_cell("names = {}\nexec(compile(%r, '<cloister>/ours.py', 'exec'), names)\nNone" % ours)
         self.interrupted("names['wait'](), time.sleep(5)")

@@ -107,7 +107,7 @@ class Server:
 
 
 def memory(pid):
-    """Bytes of a process: what is its own alone (Pss needs the right to trace it), or VmRSS where that may not be read."""
+    """Returns the memory of a process in bytes: Pss, which needs the right to trace it, or VmRSS if Pss may not be read."""
     for path, name in ((f"/proc/{pid}/smaps_rollup", "Pss:"), (f"/proc/{pid}/status", "VmRSS:")):
         for line in residue.read(path).splitlines():
             if line.startswith(name):
