@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/log.h"
 

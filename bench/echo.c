@@ -1,9 +1,7 @@
 /* A minimal MCP server over standard input and output with one tool, `echo`. It parses each
  * request. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 #include <yyjson.h>
 
 #include "base/cleanup.h"

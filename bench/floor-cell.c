@@ -8,9 +8,6 @@
  * state and reads no limit.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
 #include <yyjson.h>
 
 #include "base/cleanup.h"

@@ -6,14 +6,11 @@
  * clone3 makes user, pid, mount, net, ipc, uts and cgroup namespaces and nothing in them. The two
  * alternate. "clone3" is null where the kernel refuses.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <linux/sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>

@@ -16,7 +16,6 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,6 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/filter-load.h"
 #include "base/mount.h"
 #include "bench/libpython.h"

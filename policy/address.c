@@ -2,7 +2,6 @@
 #include "policy/address.h"
 
 #include <netinet/in.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 

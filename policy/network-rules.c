@@ -2,7 +2,6 @@
 #include "policy/network-rules.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <string.h>
 
 #include "policy/address.h"

@@ -1,12 +1,10 @@
 /* Names and URI templates of what is published. */
 #include "policy/published-name.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/file-path.h"
 #include "base/json-out.h"
-#include "base/utf8.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS  "0123456789"

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/cleanup.h"
 #include "base/json.h"
 
 struct unit {

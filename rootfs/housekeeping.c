@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/json.h"
 #include "rootfs/parts.h"
 #include "rootfs/sets.h"
 #include "rootfs/store.h"

@@ -27,7 +27,6 @@ enum {
 };
 
 static const char script[] = {
-#include "rootfs/packages.inc"
 };
 
 struct packages {

@@ -2,7 +2,6 @@
 #include "rootfs/sets.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

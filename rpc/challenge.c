@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/cleanup.h"
 
 enum { VALUE_MAX = 4096 };
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "policy/config/keys.h"
 #include "policy/did-you-mean.h"
 

@@ -1,7 +1,6 @@
 /* The keys at the top level of a config file. */
 #include "policy/config/file-keys.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

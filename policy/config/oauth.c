@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
 
 enum { TEXT_MAX = 2048 };
 

@@ -1,7 +1,6 @@
 /* The keys of a profile that need code: network, mounts, preload, servers, pool, freeze. */
 #include "policy/config/profile-keys.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* A server of a config. */
 #include "policy/config/server.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

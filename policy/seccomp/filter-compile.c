@@ -2,7 +2,6 @@
 #include "policy/seccomp/filter-compile.h"
 
 #include <errno.h>
-#include <linux/audit.h>
 #include <seccomp.h>
 #include <sys/mman.h>
 

@@ -1,6 +1,5 @@
 /* Compiles and checks the filters, and writes them as a C table (filter-ready.h). Run by meson:
  * filter-embed > FILE */
-#include <errno.h>
 #include <inttypes.h>
 #include <seccomp.h>
 #include <stdio.h>

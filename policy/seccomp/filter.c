@@ -10,7 +10,6 @@
  */
 #include "policy/seccomp/filter.h"
 
-#include <errno.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"

@@ -8,12 +8,10 @@
  */
 #include "policy/seccomp/rules-guest.h"
 
-#include <asm/ioctls.h>
 #include <linux/fs.h>
 #include <linux/memfd.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
-#include <linux/sockios.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>

@@ -1,7 +1,6 @@
 /* Writes heads of responses, chunks and events. */
 #include "rpc/http/response.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/cleanup.h"

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "sandbox-init/raw.h"
 
 static int last_error;

@@ -27,7 +27,6 @@
 
 #include "base/cleanup.h"
 #include "base/mount.h"
-#include "sandbox-init/setup/layout.h"
 
 enum {
         STACK_SIZE = 64 * 1024,

@@ -21,7 +21,6 @@
 #include "sandbox-init/worker/copy.h"
 #include "sandbox-init/worker/memory/dump.h"
 #include "sandbox-init/worker/memory/load.h"
-#include "sandbox-init/worker/owner.h"
 #include "sandbox-init/worker/thread-id.h"
 
 enum {

@@ -5,7 +5,6 @@
 #include <linux/magic.h>
 #include <linux/stat.h>
 #include <poll.h>
-#include <stddef.h>
 #include <sys/vfs.h>
 
 #include "sandbox-init/raw.h"

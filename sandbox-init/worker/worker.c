@@ -10,7 +10,6 @@
 #include "sandbox-init/worker/worker.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

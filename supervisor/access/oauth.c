@@ -11,7 +11,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/path.h"
 #include "base/program.h"

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 
-#include "base/cleanup.h"
 #include "base/json-out.h"
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/control-files.h"

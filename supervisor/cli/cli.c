@@ -3,9 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/help.h"

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json-out.h"
@@ -27,7 +26,6 @@
 enum { TEXT_MAX = 16 * 1024 * 1024 };
 
 static const unsigned char program[] = {
-#include "supervisor/cli/publish.inc"
 };
 
 /* ---- the entry ---- */

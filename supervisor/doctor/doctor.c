@@ -2,13 +2,11 @@
 #include "supervisor/doctor/doctor.h"
 
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/exit-status.h"
 #include "base/log.h"
 #include "supervisor/doctor/attempt.h"
-#include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/host.h"
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/doctor/profiles.h"

@@ -24,7 +24,6 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/process/child.h"
-#include "supervisor/monitor/upstream/upstream.h"
 
 enum { PYTHON_TIMEOUT_S = 10, PYTHON_ANSWER_MAX = 4096 };
 

@@ -1,10 +1,8 @@
 /* The doctor's checks of the kernel: version, ids, namespaces, proc, filters, memfd, core dumps. */
 #include "supervisor/doctor/kernel.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>

@@ -6,13 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "policy/config/add.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/monitor/image/image-reader.h"
-#include "supervisor/monitor/upstream/upstream.h"
 
 /* No more are tried, and none is after this time. */
 enum { PROFILES_MAX = 24, PROFILES_SECONDS = 30 };

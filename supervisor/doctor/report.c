@@ -2,7 +2,6 @@
 #include "supervisor/doctor/report.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,11 +4,9 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/http/exchange.h"
 #include "supervisor/http/response.h"

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/json-out.h"
-#include "base/log.h"
 #include "rpc/http/response.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/memory-reservation.h"

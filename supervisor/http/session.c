@@ -1,7 +1,6 @@
 /* Sessions of legacy clients. */
 #include "supervisor/http/session.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,8 @@
 /* Streams of messages. */
 #include "supervisor/http/stream.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "rpc/http/response.h"

@@ -7,14 +7,12 @@
  */
 #include "supervisor/hub/hub.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "rpc/background.h"
 #include "supervisor/hub/access.h"

@@ -1,13 +1,11 @@
 /* Notes about requests to legacy clients. */
 #include "supervisor/mcp/notified-clients.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json-out.h"
 #include "base/log.h"
-#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/state.h"
 
 enum note_kind { NOTE_PAGE, NOTE_ROOTS };

@@ -1,7 +1,6 @@
 /* Description, schemas and annotations of run_python. */
 #include "supervisor/mcp/tool.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,14 +1,11 @@
 /* The requests that the broker may send: a table. */
 #include "supervisor/monitor/monitor-requests.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-installers.h"
@@ -16,7 +13,6 @@
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-upstreams.h"
-#include "supervisor/monitor/process/child.h"
 
 /* NULL: monitor_session_request(). */
 static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,

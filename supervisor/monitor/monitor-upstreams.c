@@ -9,12 +9,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "policy/config/expand.h"
 #include "policy/config/server.h"
 #include "supervisor/monitor/monitor-link.h"

@@ -45,7 +45,6 @@
 #include "base/program.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/broker-launch.h"
-#include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/monitor-config.h"
 #include "supervisor/monitor/monitor-limits.h"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <openssl/ec.h>
-#include <openssl/ecdsa.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <string.h>

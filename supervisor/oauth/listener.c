@@ -13,7 +13,6 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fd.h"
 
 enum { READ_AT_ONCE = 4096, READS_MAX = 16 };
 

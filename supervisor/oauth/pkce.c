@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "base/cleanup.h"
 
 /* base64url without padding (RFC 4648, section 5) of 32 bytes. */
 static int encode(const unsigned char bytes[32], char ret[PKCE_LENGTH + 1], struct error *err)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json-out.h"
 #include "supervisor/oauth/fetch.h"
 

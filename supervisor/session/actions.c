@@ -3,14 +3,12 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/end.h"
 #include "supervisor/session/machine/catalogue.h"
-#include "supervisor/session/machine/cell-time.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/owner.h"
 #include "supervisor/session/machine/profile.h"

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "policy/image.h"
 #include "supervisor/session/pool-size.h"
 
 enum {

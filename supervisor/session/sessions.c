@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/catalogue.h"
 #include "supervisor/session/machine/machine.h"

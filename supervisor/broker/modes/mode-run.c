@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
@@ -23,7 +22,6 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/calls/input.h"
-#include "supervisor/session/cell/cell-client.h"
 #include "supervisor/session/machine/cell-time.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"

@@ -14,7 +14,6 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/program.h"
-#include "cloister-config.h"
 #include "supervisor/cli/command/fail.h"
 
 int monitor_command_absolute(const char *path, char **ret, struct error *err)

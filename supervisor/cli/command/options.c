@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "policy/did-you-mean.h"
 #include "policy/image.h"
 

@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/printable.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"

@@ -12,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "policy/config/config.h"
 #include "supervisor/config/config-files.h"
 
 int config_target_path(const struct options *o, const char *name, char ret[PATH_MAX],

@@ -4,12 +4,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/printable.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "policy/config/lines.h"
 
 static size_t count_keys(const struct entry_text *file)

@@ -7,7 +7,6 @@
 #include "supervisor/cli/config/import-toml.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "supervisor/cli/command/python-program.h"

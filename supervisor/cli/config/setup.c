@@ -17,7 +17,6 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/path.h"
-#include "base/printable.h"
 #include "policy/did-you-mean.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-target.h"

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 
 enum { BACKLOG = 1024, FIRST_PASSED = 3 };
 

@@ -4,10 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/serve/attest.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/base64.h"
-#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/terminal.h"

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
 #include "rpc/file-stream.h"
 #include "supervisor/cli/sessions/receiver.h"
 

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/base64.h"
-#include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/json-out.h"

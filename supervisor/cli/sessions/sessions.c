@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
 #include "base/printable.h"

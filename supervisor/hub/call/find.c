@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "rpc/lines.h"
 #include "supervisor/hub/call/task.h"
 

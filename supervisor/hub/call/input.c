@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json-out.h"
 
 enum { URL_ELICITATION_REQUIRED = -32042, WHAT_MAX = CLIENT_URL_MAX + 64, MESSAGE_SHOWN = 400 };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "rpc/client-answer.h"
 #include "rpc/jsonrpc.h"

@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/json-out.h"
-#include "base/log.h"
 #include "base/mask.h"
 #include "supervisor/hub/http/session.h"
 

@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/json-out.h"
-#include "base/log.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/hub/http/access.h"
 #include "supervisor/hub/http/headers.h"

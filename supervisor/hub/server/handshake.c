@@ -17,7 +17,6 @@
  */
 #include "supervisor/hub/server/handshake.h"
 
-#include <assert.h>
 #include <event2/event_struct.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "supervisor/hub/call/find.h"
 #include "supervisor/hub/call/input.h"
 

@@ -8,7 +8,6 @@
 #include <strings.h>
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
 
 enum { DEPTH_MAX = 100, POINTER_MAX = 64 * 1024 };
 

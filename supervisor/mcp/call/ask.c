@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "supervisor/mcp/notified-clients.h"
-#include "supervisor/session/cell/cell-client.h"
 #include "supervisor/session/machine/cell-time.h"
 
 enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };

@@ -10,7 +10,6 @@
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/tasks/task-reply.h"
-#include "supervisor/session/actions.h"
 #include "supervisor/session/machine/queue.h"
 
 void mcp_call_free(struct mcp_call *call)

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/tasks/task.h"
 

@@ -1,7 +1,6 @@
 /* Displays and files -> content blocks, a line of text, members of structuredContent. */
 #include "supervisor/mcp/call/result-content.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

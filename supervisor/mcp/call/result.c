@@ -2,7 +2,6 @@
 #include "supervisor/mcp/call/result.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

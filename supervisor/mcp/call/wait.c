@@ -1,7 +1,6 @@
 /* Calls without a request. */
 #include "supervisor/mcp/call/wait.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +11,6 @@
 #include "supervisor/mcp/call/input.h"
 #include "supervisor/mcp/call/whole.h"
 #include "supervisor/mcp/tasks/task.h"
-#include "supervisor/session/actions.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/status.h"

@@ -1,7 +1,6 @@
 /* The ends of runs. */
 #include "supervisor/mcp/publish/published-ask.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

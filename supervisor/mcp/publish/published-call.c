@@ -7,7 +7,6 @@
 
 #include "base/json-out.h"
 #include "base/log.h"
-#include "policy/published-name.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/call.h"
 #include "supervisor/mcp/call/input.h"

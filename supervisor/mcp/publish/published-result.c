@@ -8,7 +8,6 @@
 #include "base/json-out.h"
 #include "base/utf8.h"
 #include "supervisor/mcp/call/result-content.h"
-#include "supervisor/mcp/call/result.h"
 #include "supervisor/session/cell/content-block.h"
 #include "supervisor/session/cell/output.h"
 

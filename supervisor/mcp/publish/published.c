@@ -1,12 +1,10 @@
 /* Lists of what the config publishes. */
 #include "supervisor/mcp/publish/published.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "policy/published-name.h"
-#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/state.h"
 
 static_assert((int)PUBLISHED_URI_MAX <= (int)RESOURCE_PATH_MAX, "a URI that is subscribed to");

@@ -13,7 +13,6 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tool-list.h"
 #include "supervisor/session/cell/receipts.h"
-#include "supervisor/session/session.h"
 #include "supervisor/session/status.h"
 
 #define ATTESTATION_URI "cloister://attestation"

@@ -1,7 +1,6 @@
 /* Requests about tasks. */
 #include "supervisor/mcp/tasks/task-methods.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "rpc/jsonrpc.h"
 #include "supervisor/mcp/state.h"
 
 enum { TIME_SIZE = 40 };

@@ -13,7 +13,6 @@
  */
 #include "supervisor/monitor/cgroup/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -6,7 +6,6 @@
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -14,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "supervisor/monitor/process/child.h"
 
 enum { OUTPUT_MAX = 256, HELPER_SECONDS = 5, HELPER_MS = HELPER_SECONDS * 1000 };

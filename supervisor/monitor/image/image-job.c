@@ -10,7 +10,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
 /* The builder's own steps have deadlines that are shorter in all. This one covers a file system that

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,7 +15,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "supervisor/monitor/cgroup/cgroup-members.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
 #include "supervisor/monitor/template/sandbox-memory.h"

@@ -40,7 +40,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "supervisor/monitor/cgroup/cgroup-members.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/template/family.h"

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/cleanup.h"
 #include "base/json-out.h"
 
 /* execve() takes no longer string (MAX_ARG_STRLEN). */

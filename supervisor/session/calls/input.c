@@ -2,11 +2,9 @@
 #include "supervisor/session/calls/input.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/base64.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "supervisor/session/channel/answer.h"
 #include "supervisor/session/machine/machine.h"
 

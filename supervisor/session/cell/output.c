@@ -2,7 +2,6 @@
 #include "supervisor/session/cell/output.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,11 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/copies.h"

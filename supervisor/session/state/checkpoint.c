@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "supervisor/session/channel/answer.h"
 #include "supervisor/session/machine/queue.h"

@@ -2,7 +2,6 @@
 #include "supervisor/session/state/transaction.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/machine/queue.h"
