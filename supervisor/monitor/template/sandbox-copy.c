@@ -22,6 +22,7 @@
 enum {
         CHILDREN_TEXT = 64 * 1024,
         CHILDREN_LOOKED_AT = 32, /* of init, the youngest: the copy has just become one */
+        FIND_ATTEMPTS = 4,
         STATUS_TEXT = 4096,
         SCORE_TIMEOUT_MS = 5000,
         RESERVE_LEAST = 4 << 20, /* pages that a fork writes to, or has made for itself */
@@ -80,14 +81,14 @@ static int look_at(long host_pid, pid_t pid, struct sandbox_copy *ret)
         return 1;
 }
 
-/* init's children, the youngest last. */
-static int find_child(const struct sandbox *s, pid_t pid, struct sandbox_copy *ret)
+/* The youngest child is the last in the list. */
+static int find_in_list(pid_t init, pid_t pid, struct sandbox_copy *ret)
 {
         _cleanup_free_ char *list = NULL;
         char path[64];
         size_t n = 0;
 
-        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)s->pid, (int)s->pid);
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)init, (int)init);
         _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0 || fd_read_whole(fd, CHILDREN_TEXT, &list, &n, NULL) < 0)
                 return -ESRCH;
@@ -100,6 +101,17 @@ static int find_child(const struct sandbox *s, pid_t pid, struct sandbox_copy *r
                         return 0;
         }
         return -ESRCH;
+}
+
+/* The kernel omits a child from the list when another child is reaped while it writes the list (get_children_pid() in
+ * fs/proc/array.c): one of 1,800 lists where children end all the time. */
+int sandbox_find_child(pid_t init, pid_t pid, struct sandbox_copy *ret)
+{
+        int r = -ESRCH;
+
+        for (int i = 0; i < FIND_ATTEMPTS && r < 0; i++)
+                r = find_in_list(init, pid, ret);
+        return r;
 }
 
 /* ---- the OOM killer's choice ---- */
@@ -279,7 +291,7 @@ int sandbox_keep(struct sandbox *s, pid_t pid, bool is_aside, const pid_t instea
 
         if (s->keep_serial != 0)
                 return -EBUSY;
-        int r = find_child(s, pid, &found);
+        int r = sandbox_find_child(s->pid, pid, &found);
         if (r < 0)
                 return r;
         found.is_aside = is_aside;

@@ -8,6 +8,12 @@
  * same memory as the fork. */
 uint64_t sandbox_reserve(const struct sandbox *sandbox);
 
+struct sandbox_copy;
+
+/* Finds the child of init that has this pid in its own pid namespace, and opens its directory of /proc. Returns 0, or -ESRCH:
+ * no such child. */
+int sandbox_find_child(pid_t init, pid_t pid, struct sandbox_copy *ret);
+
 /*
  * Takes a child of init, of this pid in the sandbox, for a copy of the worker that replaces the copies
  * `instead` (0: none), and counts its memory (docs/cells.md). Returns 0: host->kept() follows; -EBUSY: an
