@@ -16,6 +16,7 @@
 enum { ANSWER_MAX = 256 * 1024, ERRORS_MAX = 8 * 1024, ANSWER_MS = 20 * 1000 };
 
 static const char script[] = {
+#include "rootfs/interpreter.inc"
 };
 
 /* The last line that is not empty: sitecustomize may print before our script. */

@@ -27,6 +27,7 @@ enum {
 };
 
 static const char script[] = {
+#include "rootfs/packages.inc"
 };
 
 struct packages {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json-out.h"
@@ -26,6 +27,7 @@
 enum { TEXT_MAX = 16 * 1024 * 1024 };
 
 static const unsigned char program[] = {
+#include "supervisor/cli/publish.inc"
 };
 
 /* ---- the entry ---- */

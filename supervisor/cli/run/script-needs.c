@@ -25,6 +25,7 @@
 enum { PACKAGES_MAX = 64 * 1024 };
 
 static const unsigned char program[] = {
+#include "supervisor/cli/run/script-needs.inc"
 };
 
 /* A line that begins a block. */
