@@ -1,15 +1,7 @@
 /*
  * Messages of fixed size between the monitor and the processes of a sandbox, over the template's
- * control socket, a SOCK_SEQPACKET pair: the set-up of the template (struct template_plan) and of
- * each session (struct session_plan). Monitor, cloister-init and cloister-worker are of one build.
- *
- *     monitor                    template
- *       TEMPLATE_PLAN + fds  ->             mounts the image, loads its filter, boots CPython
- *                            <-  TEMPLATE_READY | TEMPLATE_FAILED
- *       SESSION_CREATE + fds ->             clone3, into its cgroup where it can
- *                            <-  SESSION_HERE, from the new PID 1, its pid in SCM_CREDENTIALS
- *       SESSION_GO           ->             for PID 1: the monitor has checked it and put it into its cgroup
- *                            <-  SESSION_MADE | SESSION_FAILED, once PID 1 exec'd
+ * control socket, a SOCK_SEQPACKET pair, and between the monitor and init. The table is
+ * rpc/sandbox-messages.def. Monitor, cloister-init and cloister-worker are of one build.
  */
 #pragma once
 
@@ -62,32 +54,25 @@ enum {
 };
 
 enum template_message_kind {
-        TEMPLATE_PLAN = 1,
-        TEMPLATE_READY,
-        TEMPLATE_FAILED,
-        SESSION_CREATE,
-        SESSION_HERE,
-        SESSION_GO,
-        SESSION_MADE,
-        SESSION_FAILED,
+        TEMPLATE_MESSAGE_NONE,
+#define TEMPLATE_MESSAGE(name, ...) name,
+#include "rpc/sandbox-messages.def"
+        TEMPLATE_MESSAGE_MAX,
 };
 
 /* Requests to init and its reports (docs/cells.md). Each is written and read whole: pipe(7), PIPE_BUF.
  * Pids are those of the sandbox's pid namespace. */
 enum init_verb {
-        INIT_INTERRUPT = 1, /* SIGINT to the worker; pid: 1: WORKER_REMIND instead */
-        INIT_KEEP,    /* pid: a stopped child is the newest copy from now on and replaces the copies
-                         `instead`, which are killed. -> KEPT or REFUSED */
-        INIT_DROP,    /* pid: kills such a child, or a copy */
-        INIT_RESTORE, /* kills the worker; the copy pid takes its place, 0: the newest. -> CLEARED or
-                         ENDED; GONE of the copy pid: it has ended before, and the worker continues.
-                         Ignored if there is no such copy: GONE was reported */
-        INIT_WAKE, /* after CLEARED: the chosen copy is the worker from now on. pid: 0, or 1: it rolls
-                         files back first */
-        INIT_KEEP_ASIDE, /* as KEEP, but the copy takes the worker's place only if RESTORE names it, and
-                            ends with the worker otherwise */
-        INIT_COUNT, /* writes which files have changed: pid 0: unless that takes long; 1: in any case.
-                       -> COUNTED */
+        INIT_VERB_NONE,
+#define INIT_REQUEST(name, ...) INIT_##name,
+#include "rpc/sandbox-messages.def"
+        INIT_VERB_MAX,
+};
+
+enum init_report_kind {
+        INIT_REPORT_NONE,
+#define INIT_REPORT(name, ...) INIT_##name,
+#include "rpc/sandbox-messages.def"
 };
 
 enum {
@@ -98,17 +83,7 @@ enum {
 struct init_request {
         uint32_t verb;
         int32_t pid;
-        int32_t instead[INIT_INSTEAD_MAX]; /* of KEEP; 0: none */
-};
-
-enum init_report_kind {
-        INIT_ENDED = 1, /* value: wait status of the worker. init ends */
-        INIT_KEPT,      /* value: pid */
-        INIT_REFUSED,   /* value: pid */
-        INIT_CLEARED,   /* value: wait status of the worker, pid: the chosen copy. All processes but
-                           the copies have ended */
-        INIT_GONE,      /* pid: a copy ended although it was not dropped */
-        INIT_COUNTED,
+        int32_t instead[INIT_INSTEAD_MAX]; /* 0: none */
 };
 
 struct init_report {

@@ -157,7 +157,7 @@ static void keep(const struct init_request *request)
 
 static void drop(pid_t pid)
 {
-        if (init.state == RUNNING && is_copy(pid))
+        if (is_copy(pid))
                 drop_copy(pid);
         else if (may_be_copy(pid))
                 kill(pid, SIGKILL);
@@ -385,20 +385,33 @@ static void count(bool scans)
         report(INIT_COUNTED, 0, 0);
 }
 
+/* The states in which a request has an effect, by its verb. */
+static const struct {
+        enum state first, last;
+} legal[INIT_VERB_MAX] = {
+#define INIT_REQUEST(name, pid, instead, first, last, text) [INIT_##name] = {first, last},
+#include "rpc/sandbox-messages.def"
+};
+
 static void handle(const struct init_request *request)
 {
+        bool flag = request->pid == 1;
+
+        if (request->verb >= INIT_VERB_MAX || init.state < legal[request->verb].first ||
+            init.state > legal[request->verb].last)
+                return;
         if (request->verb == INIT_KEEP || request->verb == INIT_KEEP_ASIDE)
                 keep(request);
         else if (request->verb == INIT_DROP)
                 drop(request->pid);
-        else if (request->verb == INIT_INTERRUPT && init.state == RUNNING)
-                kill(init.worker, request->pid == 1 ? WORKER_REMIND : SIGINT);
-        else if (request->verb == INIT_RESTORE && init.state <= STOPPING)
+        else if (request->verb == INIT_INTERRUPT)
+                kill(init.worker, flag ? WORKER_REMIND : SIGINT);
+        else if (request->verb == INIT_RESTORE)
                 restore(request->pid);
-        else if (request->verb == INIT_WAKE && init.state == CLEARED)
-                wake(request->pid == 1);
+        else if (request->verb == INIT_WAKE)
+                wake(flag);
         else if (request->verb == INIT_COUNT)
-                count(request->pid == 1);
+                count(flag);
 }
 
 /* Returns 1 when the monitor has closed the control pipe. */

@@ -15,6 +15,9 @@ PAGE = os.path.join(ROOT, "docs/rpc.md")
 ROW = re.compile(r'^([A-Z]+_[A-Z]+)\((.*?), "(.*)"\)$', re.M)
 COLUMNS = {
     "MONITOR_REQUEST": ("request", "to", "target", "number", "pids instead", "answer", "effect"),
+    "TEMPLATE_MESSAGE": ("message", "from", "first state", "last state", "answers", "member", "meaning"),
+    "INIT_REQUEST": ("request", "pid", "pids instead", "first state", "last state", "effect"),
+    "INIT_REPORT": ("report", "answers", "value", "pid", "meaning"),
     "MONITOR_EVENT": ("event", "legal", "for", "target", "descriptors", "member", "meaning"),
 }
 
@@ -57,7 +60,8 @@ class Messages(unittest.TestCase):
     def test_the_page_has_each_row(self):
         with open(PAGE, encoding="utf-8") as f:
             text = f.read()
-        self.assertIn("<!-- made from rpc/monitor-messages.def -->", text)
+        for name in ("monitor", "sandbox"):
+            self.assertIn(f"<!-- made from rpc/{name}-messages.def -->", text)
         self.assertEqual(text, page_with_tables(text), "run tests/tree/test_messages.py --write")
 
     def test_the_corpus_names_each_row(self):

@@ -1,16 +1,11 @@
 /*
  * A template in the monitor.
  *
- * Theory of operation. The template makes one session at a time:
- *
- *     state      message           does                                          next
- *     starting   TEMPLATE_READY    verifies that nothing else was left running   idle
- *     starting   TEMPLATE_FAILED   fails all sessions in the queue                ended
- *     idle       -                 verifies it again, sends SESSION_CREATE for    asked
- *                                  the first in queue
- *     asked      SESSION_HERE      verifies the pid, control group, SESSION_GO   here
- *     asked|here SESSION_FAILED    calls made() with the error                   idle
- *     here       SESSION_MADE      verifies it again, calls made()                idle
+ * Theory of operation. The template makes one session at a time: it becomes idle with TEMPLATE_READY,
+ * asked with SESSION_CREATE for the first in the queue, here with SESSION_HERE, whose sender is verified
+ * and moved into its control group before SESSION_GO, and idle again with SESSION_MADE or SESSION_FAILED.
+ * In idle, before and after each session, it is verified that nothing else was left running. The legal
+ * messages of each state are in rpc/sandbox-messages.def.
  *
  * Any other message, the end of the socket or a passed deadline ends the template: it is killed, and
  * the next request starts a new one with new namespaces. The old namespaces end with their last
@@ -325,45 +320,47 @@ static int handle_session_end(struct template *t, const struct error *error)
         return 0;
 }
 
+/* The states in which the monitor takes a message. */
+static const struct {
+        enum { FROM_MONITOR, FROM_TEMPLATE, FROM_INIT } from;
+        enum template_state first, last;
+} legal[TEMPLATE_MESSAGE_MAX] = {
+#define TEMPLATE_MESSAGE(name, from, first, last, answers, member, text)                           \
+        [name] = {FROM_##from, TEMPLATE_##first, TEMPLATE_##last},
+#include "rpc/sandbox-messages.def"
+};
+
+static bool is_legal(const struct template *t, uint32_t kind)
+{
+        return kind < TEMPLATE_MESSAGE_MAX && legal[kind].from != FROM_MONITOR &&
+               t->state >= legal[kind].first && t->state <= legal[kind].last;
+}
+
 static int handle(struct template *t, struct template_message *message, pid_t pid)
 {
-        int r;
+        struct error *error = &message->error;
 
-        if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED)
-                template_error_sanitize(&message->error);
-
-        switch (message->kind) {
-        case TEMPLATE_READY:
-                if (t->state != TEMPLATE_STARTING)
-                        break;
-                r = handle_ready(t);
-                if (r >= 0)
-                        next(t);
-                return r;
-        case TEMPLATE_FAILED:
-                if (t->state != TEMPLATE_STARTING)
-                        break;
-                t->error = message->error;
-                template_error_mark(&t->error);
-                return -EIO;
-        case SESSION_HERE:
-                if (t->state != TEMPLATE_ASKED)
-                        break;
-                return handle_here(t, pid);
-        case SESSION_MADE:
-                if (t->state != TEMPLATE_HERE)
-                        break;
-                return handle_session_end(t, NULL);
-        case SESSION_FAILED:
-                if (t->state != TEMPLATE_ASKED && t->state != TEMPLATE_HERE)
-                        break;
-                template_error_mark(&message->error);
-                return handle_session_end(t, &message->error);
-        default:
-                break;
+        if (!is_legal(t, message->kind))
+                return error_set(&t->error, EPROTO, "the template sent message %u while %s",
+                                 message->kind, state_names[t->state]);
+        if (message->kind == TEMPLATE_FAILED || message->kind == SESSION_FAILED) {
+                template_error_sanitize(error);
+                template_error_mark(error);
         }
-        return error_set(&t->error, EPROTO, "the template sent message %u while %s", message->kind,
-                         state_names[t->state]);
+        if (message->kind == SESSION_HERE)
+                return handle_here(t, pid);
+        if (message->kind == SESSION_MADE)
+                return handle_session_end(t, NULL);
+        if (message->kind == SESSION_FAILED)
+                return handle_session_end(t, error);
+        if (message->kind == TEMPLATE_FAILED) {
+                t->error = *error;
+                return -EIO;
+        }
+        int r = handle_ready(t);
+        if (r >= 0)
+                next(t);
+        return r;
 }
 
 /* Whether SIGKILL ended it: from outside, or by the OOM killer. A process that has closed its socket
