@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <linux/time_types.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 
@@ -43,6 +44,13 @@ static inline long raw_call(long number, long a, long b, long c, long d, long e,
 static inline long raw_pointer(const void *p)
 {
         return (long)(uintptr_t)p;
+}
+
+static inline void raw_sleep(long nanoseconds)
+{
+        const struct __kernel_timespec time = {.tv_nsec = nanoseconds};
+
+        raw_call(SYS_ppoll, 0, 0, raw_pointer(&time), 0, 0, 0);
 }
 
 /* The address from which a libc counts what belongs to the thread. */

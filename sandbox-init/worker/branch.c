@@ -5,7 +5,7 @@
  * of robust futexes, the area of rseq. Both processes are forks of one template by the same libc, so that
  * these addresses are the same. The bytes there are another matter:
  *
- *   - the thread id, which glibc and musl keep, is that of the fork that wrote the dump (thread-id.h);
+ *   - the thread id, which glibc and musl keep, is that of the fork that wrote the dump (copy.c);
  *   - the area of rseq has the number of a processor, which the kernel writes when it schedules the process
  *     after a sleep.
  */
@@ -21,7 +21,6 @@
 #include "sandbox-init/worker/copy.h"
 #include "sandbox-init/worker/memory/dump.h"
 #include "sandbox-init/worker/memory/load.h"
-#include "sandbox-init/worker/thread-id.h"
 
 enum {
         SIGNALS = 64,
@@ -66,21 +65,12 @@ static void restore_signals(void)
 
 /* ---- both ways ---- */
 
-static void nap(void)
-{
-        struct {
-                int64_t seconds, nanoseconds;
-        } time = {.nanoseconds = NAP_NS};
-
-        raw_call(SYS_ppoll, 0, 0, raw_pointer(&time), 0, 0, 0);
-}
-
 static void resume(void)
 {
         load_done();
         thread_id_renew();
         restore_signals();
-        nap();
+        raw_sleep(NAP_NS);
         channel_branch();
 }
 

@@ -17,7 +17,7 @@ PyObject *branch_make(PyObject *has_threads, int fd, int *is_copy, int64_t *numb
 
 /*
  * write() of the module: (fd, signal mask of the branch). The same in a fork of a checkpoint's process, which is itself
- * the writer (writer-socket.h); thread_id_find() was called before that fork. Returns in the branch only, an int: what load() was
+ * the writer (copy.c); thread_id_find() was called before that fork. Returns in the branch only, an int: what load() was
  * given there.
  */
 PyObject *branch_write(PyObject *self, PyObject *args);

@@ -3,16 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/time_types.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "sandbox-init/worker/lock.h"
-#include "sandbox-init/worker/owner.h"
-
 enum {
+        PAGE = 4096,
         READ_MIN =
                 32 *
                 1024, /* the buffer keeps that much when empty: no allocation for a small frame */
@@ -23,6 +21,80 @@ enum {
 };
 
 #define SEALS (F_SEAL_GROW | F_SEAL_WRITE)
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+/* Tells the worker from its children, however they were made. Needs no system call where the kernel
+ * can wipe a page in forked processes (MADV_WIPEONFORK, Linux 4.14). */
+static struct {
+        pid_t pid;
+        volatile uint8_t *mark; /* not 0 in the owner; NULL: ask for the pid */
+} owner;
+
+static uint8_t *wiped_page(void)
+{
+        long at = raw_call(SYS_mmap, 0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                           -1, 0);
+
+        if (at < 0 && at >= -4095)
+                return NULL;
+        if (raw_call(SYS_madvise, at, PAGE, MADV_WIPEONFORK, 0, 0, 0) < 0) {
+                raw_call(SYS_munmap, at, PAGE, 0, 0, 0, 0);
+                return NULL;
+        }
+        return (uint8_t *)(uintptr_t)at;
+}
+
+static pid_t own_pid(void)
+{
+        return (pid_t)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+static void owner_set(void)
+{
+        /* In a fork of an owner the page exists, and is wiped. */
+        if (!owner.mark)
+                owner.mark = wiped_page();
+        if (owner.mark)
+                *owner.mark = 1;
+        owner.pid = own_pid();
+}
+
+/* The kernel wipes pages of the mapping, not of the address. */
+static void owner_renew(void)
+{
+        owner.mark = NULL;
+        owner_set();
+}
+
+bool channel_is_ours(void)
+{
+        return owner.mark ? *owner.mark != 0 : owner.pid != 0 && owner.pid == own_pid();
+}
+
+/* A lock between threads that needs no libc: 0 free, 1 taken, 2 taken and waited for. */
+struct lock {
+        uint32_t state;
+};
+
+static void lock_take(struct lock *lock)
+{
+        uint32_t state = 0;
+
+        if (__atomic_compare_exchange_n(&lock->state, &state, 1, 0, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+                return;
+        while (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) != 0)
+                raw_call(SYS_futex, raw_pointer(&lock->state), FUTEX_WAIT_PRIVATE, 2, 0, 0, 0);
+}
+
+static void lock_release(struct lock *lock)
+{
+        if (__atomic_exchange_n(&lock->state, 0, __ATOMIC_RELEASE) == 2)
+                raw_call(SYS_futex, raw_pointer(&lock->state), FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
 
 static struct {
         int fd;
@@ -130,7 +202,7 @@ void channel_restore(void)
 int channel_fd(void)
 {
         /* A child made by C code has not run channel_forget(). */
-        return owner_is_us() ? channel.fd : -1;
+        return channel_is_ours() ? channel.fd : -1;
 }
 
 static size_t missing(void)

@@ -26,6 +26,9 @@ void channel_branch(void);
 /* The descriptor that came with the frame at the front; negative errno: it was lost. */
 int channel_take_fd(void);
 int channel_fd(void); /* -1 when there is none, or in a child */
+/* Whether this process opened the channel, and is not a child of that one; also true in a child that shares the memory
+ * (vfork), until it execs. */
+bool channel_is_ours(void);
 /* In a fork of the worker that is the worker now: takes the channel over, and drops what has arrived. */
 void channel_adopt(void);
 

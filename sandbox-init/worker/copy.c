@@ -14,7 +14,7 @@
  *   1. stops itself, once its parent has ended. init takes it as a copy and continues it;
  *   2. waits for COPY_CLEAR from PID 1, which has killed all processes except init and the copies. The
  *      kernel sets the sender's pid of a signal that was sent with kill(), and lets no process forge an
- *      si_code of SI_USER. The copy of a checkpoint forks a writer meanwhile for each branch (writer-socket.h);
+ *      si_code of SI_USER. The copy of a checkpoint forks a writer meanwhile for each branch (below);
  *   3. drops what others have sent to it, and makes a process group of its own, which tells init that
  *      it is awake: no other process could;
  *   4. waits for COPY_WAKE or COPY_ROLL_BACK, which init sends when the broker has emptied the channel,
@@ -25,20 +25,193 @@
 #include "sandbox-init/worker/copy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/raw.h"
+#include "sandbox-init/setup/layout.h"
 #include "sandbox-init/worker/channel.h"
-#include "sandbox-init/worker/thread-id.h"
-#include "sandbox-init/worker/transaction.h"
-#include "sandbox-init/worker/writer-socket.h"
+#include "sandbox-init/worker/memory/mappings.h"
+#include "sandbox-init/worker/rollback/rollback.h"
 
-enum { POLL_NS = 100000 };
+enum {
+        THREAD_BYTES = 0x900, /* of libc's struct of a thread, if that much is mapped */
+        IDS_MAX = 8,
+        WAIT_S = SNAPSHOT_TIME_MS / 1000 + 1,
+        POLL_NS = 100000,
+};
+
+/*
+ * Where libc keeps the id of its thread: the word of its struct that has the worker's id before a fork and the fork's
+ * id after it. glibc and musl have such a word; nothing else is known of their structs.
+ */
+static uint32_t *ids[IDS_MAX];
+static unsigned n_ids;
+
+static bool is_mapped(uintptr_t page, uint64_t size)
+{
+        uint8_t resident;
+
+        return raw_call(SYS_mincore, (long)page, (long)size, raw_pointer(&resident), 0, 0, 0) == 0;
+}
+
+/* From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,
+ * variants II and I). */
+void thread_id_find(void)
+{
+        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+        const uint64_t page = mapping_page_size();
+        const uintptr_t thread = raw_thread_pointer(), mask = page - 1;
+
+        n_ids = 0;
+        for (uintptr_t i = 0; i < THREAD_BYTES && n_ids < IDS_MAX; i += sizeof(id)) {
+#if defined(__aarch64__)
+                uintptr_t at = thread - sizeof(id) - i;
+#else
+                uintptr_t at = thread + i;
+#endif
+                if ((at & ~mask) != (thread & ~mask) && !is_mapped(at & ~mask, page))
+                        return;
+                if (*(uint32_t *)at == id)
+                        ids[n_ids++] = (uint32_t *)at;
+        }
+}
+
+void thread_id_confirm(void)
+{
+        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+        unsigned n = 0;
+
+        for (unsigned i = 0; i < n_ids; i++) {
+                if (*ids[i] == id)
+                        ids[n++] = ids[i];
+        }
+        n_ids = n;
+}
+
+void thread_id_renew(void)
+{
+        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+
+        for (unsigned i = 0; i < n_ids; i++)
+                *ids[i] = id;
+}
+
+/* ---- the files of a transaction ---- */
+
+/*
+ * The copy that is made before a cell holds a snapshot of /workspace, and rolls it back when it takes the worker's place.
+ * The copy takes the snapshot, and not the worker, so that the memory for it is the copy's, and a lack of
+ * memory ends only the copy. It tells the worker through a pipe how that went.
+ */
+struct transaction {
+        int64_t bytes_max; /* of contents; -1: there is none, and all functions do nothing */
+        int pipe[2];
+};
+
+/* Of the copy. */
+static struct snapshot snapshot;
+static struct rollback_report report;
+static bool has_rolled_back;
+
+/* In the worker, before the fork. Returns 0 or negative errno. */
+static long transaction_begin(struct transaction *t, int64_t bytes_max)
+{
+        *t = (struct transaction){.bytes_max = bytes_max, .pipe = {-1, -1}};
+        return bytes_max < 0 ? 0 : raw_call(SYS_pipe2, raw_pointer(t->pipe), O_CLOEXEC, 0, 0, 0, 0);
+}
+
+/* In the copy, after the fork. Without a snapshot the process ends. */
+static void transaction_take(const struct transaction *t)
+{
+        if (t->bytes_max < 0)
+                return;
+        raw_call(SYS_close, t->pipe[0], 0, 0, 0, 0, 0);
+        int32_t r = snapshot_take(&snapshot, LAYOUT_WORKSPACE, (uint64_t)t->bytes_max);
+        raw_call(SYS_write, t->pipe[1], raw_pointer(&r), sizeof(r), 0, 0, 0);
+        raw_call(SYS_close, t->pipe[1], 0, 0, 0, 0, 0);
+        if (r < 0)
+                raw_call(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+}
+
+static long read_result(int fd)
+{
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct __kernel_timespec left = {.tv_sec = WAIT_S};
+        int32_t said = -ENOMEM;
+        long n;
+
+        /* The kernel writes into `left` how much of it is left. */
+        while ((n = raw_call(SYS_ppoll, raw_pointer(&p), 1, raw_pointer(&left), 0, 0, 0)) == -EINTR)
+                ;
+        if (n <= 0)
+                return n < 0 ? n : -ETIMEDOUT;
+        n = raw_call(SYS_read, fd, raw_pointer(&said), sizeof(said), 0, 0, 0);
+        return n < 0 ? n : said; /* it has ended without a word: most likely the OOM killer */
+}
+
+/* In the worker, after the fork. pid: of the copy, or a negative errno. Returns it if there is a snapshot;
+ * else kills the copy and returns the errno of snapshot_take(). */
+static long transaction_await(const struct transaction *t, long pid)
+{
+        if (t->bytes_max < 0)
+                return pid;
+        raw_call(SYS_close, t->pipe[1], 0, 0, 0, 0, 0);
+        if (pid > 0) {
+                long r = read_result(t->pipe[0]);
+                if (r < 0) {
+                        raw_call(SYS_kill, pid, SIGKILL, 0, 0, 0, 0);
+                        pid = r;
+                }
+        }
+        raw_call(SYS_close, t->pipe[0], 0, 0, 0, 0, 0);
+        return pid;
+}
+
+/* When all others have ended. */
+static void transaction_roll_back(const struct transaction *t)
+{
+        if (t->bytes_max < 0)
+                return;
+        rollback_run(&snapshot, &report);
+        has_rolled_back = true;
+}
+
+static PyObject *list_of(const struct rollback_names *names)
+{
+        PyObject *list = py.Py_BuildValue("[]");
+
+        for (uint32_t i = 0; list && i < names->n; i++) {
+                const char *name = names->names[i];
+                PyObject *bytes = py.PyBytes_FromStringAndSize(name, (Py_ssize_t)strlen(name));
+                int r = bytes ? py.PyList_Append(list, bytes) : -1;
+                py.Py_DecRef(bytes);
+                if (r < 0) {
+                        py.Py_DecRef(list);
+                        return NULL;
+                }
+        }
+        return list;
+}
+
+PyObject *transaction_report(PyObject *self, PyObject *args)
+{
+        if (!has_rolled_back)
+                return py.Py_BuildValue("");
+        has_rolled_back = false;
+        return py.Py_BuildValue("(IIIINN)", report.changed, report.returned, report.removed,
+                                report.failed.total, list_of(&report.named),
+                                list_of(&report.failed));
+}
 
 /* Of the kernel's struct rseq: its size at the registration, whatever has been added since, and what
  * glibc and the kernel agree on as a signature of handlers. */
@@ -59,14 +232,6 @@ extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));
 
 static const raw_signals all_signals = ~0ULL;
-
-/* The state of a sleeping copy. */
-struct sleeper {
-        struct transaction transaction;
-        struct writer_socket socket;
-        int writes_to;    /* in a writer: the descriptor; else -1 */
-        raw_signals mask; /* of the worker */
-};
 
 /* Returns in the copy only. The fork() of an interpreter with its own libc sets the errno of that
  * libc: EAGAIN is the most likely cause. */
@@ -94,24 +259,6 @@ static long fork_beside(struct copy_fork *made)
                               made);
 }
 
-static long make_writer(void)
-{
-        struct copy_fork made = {0};
-
-        thread_id_find();
-        long r = fork_beside(&made);
-        return r <= 0 ? r : made.pid;
-}
-
-static void pause_a_moment(void)
-{
-        struct {
-                int64_t seconds, nanoseconds;
-        } time = {.nanoseconds = POLL_NS};
-
-        raw_call(SYS_ppoll, 0, 0, raw_pointer(&time), 0, 0, 0);
-}
-
 static void stop(void)
 {
         raw_call(SYS_kill, raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0), SIGSTOP, 0, 0, 0, 0);
@@ -120,9 +267,7 @@ static void stop(void)
 /* Takes a pending signal of the set, or waits for one. wait: else returns -EAGAIN. */
 static long take_signal(raw_signals set, siginfo_t *info, bool wait)
 {
-        struct {
-                int64_t seconds, nanoseconds;
-        } now = {0};
+        struct __kernel_timespec now = {0};
 
         return raw_call(SYS_rt_sigtimedwait, raw_pointer(&set), raw_pointer(info),
                         wait ? 0 : raw_pointer(&now), sizeof(set), 0, 0);
@@ -153,6 +298,187 @@ static bool was_cleared(void)
         return false;
 }
 
+/* ---- the writer socket of a checkpoint ---- */
+
+/*
+ * The broker requests on it that the sleeping process writes itself for a branch (docs/branches.md). Only the broker has
+ * the other end. The session may run cells meanwhile. The copy waits in ppoll() for the socket and a signalfd. All signals stay blocked, and are
+ * taken by rt_sigtimedwait() as in every copy. A signal from init is handled before any request, and ends
+ * a writer, so that the copy is alone when it becomes the worker.
+ *
+ * A request is one byte with a descriptor. The writer is made as a copy is: libc has its thread id,
+ * which its dump must contain (branch.c), and it is a child of init, which reaps it also while this process is stopped:
+ * init waits until no process is left but copies.
+ */
+struct writer_socket {
+        int fd;      /* -1: there is none */
+        int signals; /* a signalfd: signals from init */
+        int writer;  /* a pidfd: a fork that writes; -1: none */
+};
+
+static void close_both(struct writer_socket *socket)
+{
+        if (socket->fd >= 0)
+                raw_call(SYS_close, socket->fd, 0, 0, 0, 0, 0);
+        if (socket->signals >= 0)
+                raw_call(SYS_close, socket->signals, 0, 0, 0, 0, 0);
+        socket->fd = socket->signals = -1;
+}
+
+/* Returns a descriptor, -EPIPE at the end, -EAGAIN: nothing has come, or its descriptor was lost. */
+static int take_request(const struct writer_socket *socket)
+{
+        union {
+                char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(3 * sizeof(int))];
+                struct cmsghdr align;
+        } control;
+        char byte;
+        struct iovec part = {.iov_base = &byte, .iov_len = 1};
+        struct msghdr message = {.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.bytes,
+                                 .msg_controllen = sizeof(control.bytes)};
+        int fd = -EAGAIN;
+
+        long n = raw_call(SYS_recvmsg, socket->fd, raw_pointer(&message),
+                          MSG_DONTWAIT | MSG_CMSG_CLOEXEC, 0, 0, 0);
+        if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR))
+                return -EPIPE;
+        if (n < 0)
+                return -EAGAIN;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+                        __builtin_memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+        }
+        return fd;
+}
+
+static void close_writer(struct writer_socket *socket)
+{
+        if (socket->writer >= 0)
+                raw_call(SYS_close, socket->writer, 0, 0, 0, 0, 0);
+        socket->writer = -1;
+}
+
+/* init reaps it. */
+static bool has_ended(const struct writer_socket *socket, const void *time)
+{
+        struct pollfd p = {.fd = socket->writer, .events = POLLIN};
+
+        return raw_call(SYS_ppoll, raw_pointer(&p), 1, raw_pointer(time), 0, 0, 0) == 1;
+}
+
+static bool has_writer(struct writer_socket *socket)
+{
+        struct __kernel_timespec now = {0};
+
+        if (socket->writer >= 0 && has_ended(socket, &now))
+                close_writer(socket);
+        return socket->writer >= 0;
+}
+
+static void end_writer(struct writer_socket *socket)
+{
+        if (socket->writer < 0)
+                return;
+        raw_call(SYS_pidfd_send_signal, socket->writer, SIGKILL, 0, 0, 0, 0);
+        while (!has_ended(socket, NULL))
+                ;
+        close_writer(socket);
+}
+
+static void wait_for_something(const struct writer_socket *socket)
+{
+        struct pollfd p[] = {
+                {.fd = socket->signals, .events = POLLIN},
+                {.fd = socket->writer >= 0 ? socket->writer : socket->fd, .events = POLLIN},
+        };
+
+        raw_call(SYS_ppoll, raw_pointer(p), 2, 0, 0, 0, 0);
+}
+
+/* In place of files (archive.py): why there is no branch. */
+static void refuse(int fd, const char *why)
+{
+        struct __attribute__((packed)) {
+                uint64_t device, inode;
+                char kind;
+                uint16_t length;
+                uint32_t mode;
+                uint64_t size;
+                int64_t time;
+                uint64_t number;
+        } head = {.kind = 'x', .length = (uint16_t)strlen(why)};
+
+        raw_call(SYS_write, fd, raw_pointer(&head), sizeof(head), 0, 0, 0);
+        raw_call(SYS_write, fd, raw_pointer(why), head.length, 0, 0, 0);
+}
+
+/* Returns whether this is the writer. Without a pidfd it could not be ended in time. */
+static bool fork_writer(struct writer_socket *socket, int to)
+{
+        struct copy_fork made = {0};
+
+        thread_id_find();
+        long pid = fork_beside(&made);
+        if (pid > 0)
+                pid = made.pid;
+        if (pid == 0)
+                return true;
+        if (pid > 0)
+                socket->writer = (int)raw_call(SYS_pidfd_open, pid, 0, 0, 0, 0, 0);
+        if (pid > 0 && socket->writer < 0)
+                raw_call(SYS_kill, pid, SIGKILL, 0, 0, 0, 0);
+        if (socket->writer < 0)
+                refuse(to, "limits.pids allows no more processes");
+        return false;
+}
+
+/* Returns the descriptor in the writer, else -1. */
+static int serve(struct writer_socket *socket)
+{
+        int to = take_request(socket);
+
+        if (to == -EPIPE) {
+                raw_call(SYS_close, socket->fd, 0, 0, 0, 0, 0);
+                socket->fd = -1;
+        }
+        if (to < 0)
+                return -1;
+        if (fork_writer(socket, to)) {
+                close_both(socket);
+                return to;
+        }
+        raw_call(SYS_close, to, 0, 0, 0, 0, 0);
+        return -1;
+}
+
+/* Until init sends COPY_CLEAR. Forks a writer for each request, one at a time. Returns -1 in the copy, when no writer
+ * is left. Returns the descriptor to write to in each writer. The socket is closed in both. */
+static int writer_socket_wait(struct writer_socket *socket)
+{
+        const raw_signals set = 1ULL << (COPY_CLEAR - 1);
+
+        socket->writer = -1;
+        socket->signals = (int)raw_call(SYS_signalfd4, -1, raw_pointer(&set), sizeof(set),
+                                        SFD_CLOEXEC | SFD_NONBLOCK, 0, 0);
+        if (socket->signals < 0)
+                close_both(socket);
+        while (!was_cleared()) {
+                if (socket->fd >= 0 && !has_writer(socket)) {
+                        int to = serve(socket);
+                        if (to >= 0)
+                                return to;
+                }
+                wait_for_something(socket);
+        }
+        end_writer(socket);
+        close_both(socket);
+        return -1;
+}
+
+/* ---- the sleep ---- */
+
 /* Signals that others have sent to the copy are not for the worker, and would hide those of init. */
 static void drop_signals(void)
 {
@@ -175,22 +501,27 @@ static void register_rseq(void)
                 *(volatile uint32_t *)(at + RSEQ_CPU_ID) = RSEQ_CPU_ID_FAILED;
 }
 
+/* The state of a sleeping copy. */
+struct sleeper {
+        struct transaction transaction;
+        struct writer_socket socket;
+        int writes_to;    /* in a writer: the descriptor; else -1 */
+        raw_signals mask; /* of the worker */
+};
+
 /* As in_copy of copy_make(): stops, then sleeps until init has woken it and all others have ended. */
 static void sleep_as_copy(void *data, struct copy_fork *made)
 {
         struct sleeper *sleeper = data;
         const struct transaction *transaction = &sleeper->transaction;
-        const struct writer_socket_hooks hooks = {.is_over = was_cleared,
-                                                  .make_writer = make_writer};
 
         while (raw_call(SYS_getppid, 0, 0, 0, 0, 0, 0) == made->helper)
-                pause_a_moment();
+                raw_sleep(POLL_NS);
         transaction_take(transaction);
         stop();
         if (sleeper->socket.fd < 0)
                 wait_for_init(COPY_CLEAR, COPY_CLEAR);
-        else if ((sleeper->writes_to = writer_socket_wait(&sleeper->socket, COPY_CLEAR, &hooks)) >=
-                 0) {
+        else if ((sleeper->writes_to = writer_socket_wait(&sleeper->socket)) >= 0) {
                 /* No signal that code sends to this process runs a handler. */
                 sleeper->mask = made->mask;
                 made->mask = all_signals;
@@ -200,7 +531,7 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         raw_call(SYS_setpgid, 0, 0, 0, 0, 0, 0);
         if (wait_for_init(COPY_WAKE, COPY_ROLL_BACK) == COPY_ROLL_BACK)
                 transaction_roll_back(transaction);
-        transaction_end();
+        snapshot_free(&snapshot);
         /* All others are copies, which init has stopped. A checkpoint answers on its writer socket, now that files are restored. */
         raw_call(SYS_kill, -1, SIGCONT, 0, 0, 0, 0);
         drop_signals();

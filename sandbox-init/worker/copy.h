@@ -22,8 +22,19 @@ PyObject *copy_make(PyObject *has_threads, void (*in_copy)(void *data, struct co
 
 /*
  * Makes a copy that sleeps until init puts it in the worker's place. args: whether other threads run Python;
- * -1, or how many bytes of contents of /workspace the copy may hold to roll it back (transaction.h); its writer socket (writer-socket.h),
+ * -1, or how many bytes of contents of /workspace the copy may hold to roll it back; its writer socket,
  * or -1. Returns as copy_make(), and also a negative errno of snapshot_take(). In a fork of the copy that will write
  * a branch, whose signals are all blocked: (descriptor to write to, that of the channel, signal mask of the worker).
  */
 PyObject *copy_keep(PyObject *args, int *is_copy);
+
+/* Finds where libc keeps the id of its thread. Before the fork. */
+void thread_id_find(void);
+/* In the fork: keeps those that libc has changed. */
+void thread_id_confirm(void);
+/* In the branch, whose id is another one. */
+void thread_id_renew(void);
+
+/* In a copy that has become the worker, once: (changed, returned, removed, failed, [names], [names that
+ * failed]) of rollback.h, or None if it has rolled nothing back. */
+PyObject *transaction_report(PyObject *self, PyObject *args);

@@ -30,7 +30,7 @@
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
  *     directory_size(path)  of a directory, not of a link to one, otherwise -1; the path is bytes
  *     is_tmpfs(path)
- *     copy(threads, bytes, socket), rolled_back(): copy.h and transaction.h; copy() returns 0 in the copy
+ *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, number): branch.h; dump() returns (number,) in the branch
  *     forked()          in a child of Python's fork: the channel is not its own
  *
@@ -39,25 +39,30 @@
 #include "sandbox-init/worker/module.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/stat.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "sandbox-init/raw.h"
 #include "sandbox-init/setup/template.h"
 #include "sandbox-init/worker/branch.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
-#include "sandbox-init/worker/owner.h"
-#include "sandbox-init/worker/quick-check.h"
 #include "sandbox-init/worker/sources.h"
-#include "sandbox-init/worker/transaction.h"
-#include "sandbox-init/worker/warm-up.h"
 
 /* METH_FASTCALL: supported since CPython 3.7, in the limited API since 3.10. The functions that each
  * cell calls use this or METH_O, because PyArg_ParseTuple is slow. */
-enum { CALL_FAST = 0x0080 };
+enum { CALL_FAST = 0x0080, WARM_UP_CELL_MAX = 256 };
 
 static bool reported; /* template_ready() or template_failed() was called */
 static int in_wait;   /* wait() checks for signals */
@@ -142,9 +147,18 @@ static void exception_text(char *text, size_t n)
         py.Py_DecRef(value_bytes);
 }
 
+/* The source of this name, or NULL. */
+static const struct guest_source *find_source(const char *name)
+{
+        for (size_t i = 0; i < guest_sources_count; i++)
+                if (strcmp(guest_sources[i].name, name) == 0)
+                        return &guest_sources[i];
+        return NULL;
+}
+
 static PyObject *run_source(const char *name)
 {
-        const struct guest_source *source = guest_source_find(name);
+        const struct guest_source *source = find_source(name);
         char filename[64];
 
         if (!source)
@@ -183,7 +197,7 @@ static PyObject *cloister_source(PyObject *self, PyObject *args)
 
         if (!py.PyArg_ParseTuple(args, "s", &name))
                 return NULL;
-        const struct guest_source *source = guest_source_find(name);
+        const struct guest_source *source = find_source(name);
         if (!source)
                 return none();
         return py.PyBytes_FromStringAndSize(source->bytes, (Py_ssize_t)source->length);
@@ -199,10 +213,13 @@ static PyObject *cloister_compiled(PyObject *self, PyObject *args)
         if (!py.PyArg_ParseTuple(args, "sO", &name, &bytes) ||
             py.PyBytes_AsStringAndSize(bytes, &magic, &n) < 0)
                 return NULL;
-        const struct guest_code *code = n == GUEST_MAGIC_SIZE ? guest_code_find(name, magic) : NULL;
-        if (!code)
-                return none();
-        return py.PyBytes_FromStringAndSize(code->bytes, (Py_ssize_t)code->length);
+        for (size_t i = 0; n == GUEST_MAGIC_SIZE && i < guest_codes_count; i++) {
+                const struct guest_code *code = &guest_codes[i];
+                if (strcmp(code->name, name) == 0 &&
+                    memcmp(code->magic, magic, GUEST_MAGIC_SIZE) == 0)
+                        return py.PyBytes_FromStringAndSize(code->bytes, (Py_ssize_t)code->length);
+        }
+        return none();
 }
 
 static PyObject *cloister_preload(PyObject *self, PyObject *args)
@@ -227,9 +244,51 @@ static bool call_idle(void)
         return r == 1;
 }
 
+/* Sends the cell and then the end of the stream: if the cell does not arrive, the reader ends
+ * instead of waiting forever. */
+static int send_cell(int channel, const char *cell, size_t n)
+{
+        struct frame_header header = {.length = (uint32_t)n, .type = FRAME_EXEC, .id = 1};
+        uint8_t frame[FRAME_HEADER_SIZE + WARM_UP_CELL_MAX];
+
+        if (n > WARM_UP_CELL_MAX)
+                return -EMSGSIZE;
+        frame_header_encode(&header, frame);
+        memcpy(frame + FRAME_HEADER_SIZE, cell, n);
+        int r = fd_write_all(channel, frame, FRAME_HEADER_SIZE + n);
+        if (r >= 0 && syscall(SYS_shutdown, channel, SHUT_WR) < 0)
+                r = -errno;
+        return r;
+}
+
+/* A dummy cell that runs through the same code as a cell of the broker. An idle template runs it several times, so
+ * that CPython's specialized code and caches are shared by its workers. A worker that finds no cell at its start runs it
+ * once, so that the pages that a cell writes to are already its own. Only before the channel has been read: no code of
+ * the guest runs earlier. */
 static PyObject *cloister_warm_up(PyObject *self, PyObject *args)
 {
-        return warm_up_run(args);
+        PyObject *bytes, *turn;
+        char *cell;
+        Py_ssize_t n;
+        int pair[2];
+
+        if (!py.PyArg_ParseTuple(args, "OO", &bytes, &turn) ||
+            py.PyBytes_AsStringAndSize(bytes, &cell, &n) < 0)
+                return NULL;
+        if (syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+                return py.PyErr_Format(*py.PyExc_RuntimeError, "socketpair: errno %d", errno);
+        PyObject *result = NULL;
+        int r = send_cell(pair[0], cell, (size_t)n);
+        if (r < 0) {
+                py.PyErr_Format(*py.PyExc_RuntimeError, "send a cell: errno %d", -r);
+        } else if (channel_divert(pair[1]) < 0) {
+                py.PyErr_Format(*py.PyExc_RuntimeError, "the channel was read already");
+        } else {
+                result = py.PyObject_CallObject(turn, NULL);
+                channel_restore();
+        }
+        fd_close_many(pair, 2);
+        return result;
 }
 
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
@@ -490,7 +549,19 @@ static PyObject *cloister_poll(PyObject *self, PyObject *const *args, Py_ssize_t
 
 static PyObject *cloister_ours(PyObject *self, PyObject *args)
 {
-        return py.PyBool_FromLong(owner_is_us());
+        return py.PyBool_FromLong(channel_is_ours());
+}
+
+/* Quick checks after a cell, one system call each. Nearly always they find that there is nothing to
+ * do; otherwise the Python code does a full check. */
+static PyObject *are_standard_open(void)
+{
+        struct pollfd p[] = {{.fd = 0}, {.fd = 1}, {.fd = 2}};
+        struct __kernel_timespec now = {0};
+
+        long r = raw_call(SYS_ppoll, raw_pointer(p), 3, raw_pointer(&now), 0, 0, 0);
+        return py.PyBool_FromLong(r >= 0 &&
+                                  !((p[0].revents | p[1].revents | p[2].revents) & POLLNVAL));
 }
 
 static PyObject *cloister_begin(PyObject *self, PyObject *args)
@@ -498,31 +569,38 @@ static PyObject *cloister_begin(PyObject *self, PyObject *args)
         raw_signals interrupt = 1U << (SIGINT - 1);
 
         raw_signal_mask(SIG_UNBLOCK, &interrupt, NULL);
-        return py.PyBool_FromLong(quick_check_standard());
+        return are_standard_open();
 }
 
 static PyObject *cloister_flush(PyObject *self, PyObject *args)
 {
         fflush(stdout);
-        return py.PyBool_FromLong(quick_check_standard());
+        return are_standard_open();
 }
 
 static PyObject *cloister_directory_size(PyObject *self, PyObject *bytes)
 {
+        struct statx about;
         char *path;
 
         if (py.PyBytes_AsStringAndSize(bytes, &path, NULL) < 0)
                 return NULL;
-        return py.PyLong_FromLong((long)quick_check_directory(path));
+        long r = raw_call(SYS_statx, AT_FDCWD, raw_pointer(path), AT_SYMLINK_NOFOLLOW,
+                          STATX_TYPE | STATX_SIZE, raw_pointer(&about), 0);
+        bool is_directory = r >= 0 && (about.stx_mode & 0170000) == 0040000;
+        return py.PyLong_FromLong(is_directory ? (long)about.stx_size : -1);
 }
 
+/* There, the size of a directory depends on its entries. */
 static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
 {
+        struct statfs about;
         const char *path;
 
         if (!py.PyArg_ParseTuple(args, "s", &path))
                 return NULL;
-        return py.PyBool_FromLong(quick_check_is_tmpfs(path));
+        long r = raw_call(SYS_statfs, raw_pointer(path), raw_pointer(&about), 0, 0, 0, 0);
+        return py.PyBool_FromLong(r == 0 && about.f_type == TMPFS_MAGIC);
 }
 
 static PyObject *cloister_copy(PyObject *self, PyObject *args)

@@ -2,6 +2,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "sandbox-init/worker/python-api.h"
 
 /* For PyImport_AppendInittab(). */

@@ -11,8 +11,6 @@
 #define Py_LIMITED_API 0x03090000
 #include <Python.h>
 
-#include "base/error.h"
-
 #define PYTHON_API(X)                                                                              \
         X(PyBytes_AsStringAndSize)                                                                 \
         X(PyBytes_FromStringAndSize)                                                               \
@@ -21,7 +19,6 @@
         X(PyErr_Clear)                                                                             \
         X(PyErr_Fetch)                                                                             \
         X(PyErr_Format)                                                                            \
-        X(PyErr_NoMemory)                                                                          \
         X(PyErr_NormalizeException)                                                                \
         X(PyErr_Occurred)                                                                          \
         X(PyEval_EvalCode)                                                                         \
@@ -53,8 +50,7 @@
         X(Py_DecRef)                                                                               \
         X(PyArg_ParseTuple)                                                                        \
         X(PyExc_RuntimeError)                                                                      \
-        X(PyExc_ValueError)                                                                        \
-        X(PyExc_OSError)
+        X(PyExc_ValueError)
 
 struct python_api {
 #define X(name) __typeof__(name) *name;
@@ -63,7 +59,3 @@ struct python_api {
 };
 
 extern struct python_api py;
-
-/* Loads libpython with its symbols open to extension modules and fills `py`. Returns 0 or negative
- * errno. */
-int python_api_load(const char *libpython, struct error *err);

@@ -23,9 +23,3 @@ extern const struct guest_source guest_sources[];
 extern const size_t guest_sources_count;
 extern const struct guest_code guest_codes[];
 extern const size_t guest_codes_count;
-
-/* The source of this name, or NULL. */
-const struct guest_source *guest_source_find(const char *name);
-
-/* The code of this name for this bytecode, or NULL. */
-const struct guest_code *guest_code_find(const char *name, const char magic[GUEST_MAGIC_SIZE]);
