@@ -14,7 +14,6 @@
 
 #include "rpc/file-changes.h"
 #include "rpc/sandbox-messages.h"
-#include "sandbox-init/init/directory.h"
 
 enum {
         FILES_MAX = FILE_CHANGES_FILES_MAX,
@@ -162,21 +161,21 @@ static int enter(int dir, const struct file *directory, const char *name, int de
 
 static int walk(int dir, const struct file *directory, int depth)
 {
-        _Alignas(struct directory_entry) char list[LIST_SIZE];
+        _Alignas(struct dirent64) char list[LIST_SIZE];
         bool denied = false;
         long size;
 
         while ((size = syscall(SYS_getdents64, dir, list, sizeof(list))) > 0) {
                 for (long at = 0; at < size;) {
-                        const struct directory_entry *entry = (const void *)(list + at);
-                        at += entry->length;
-                        if (strcmp(entry->name, ".") == 0 || strcmp(entry->name, "..") == 0)
+                        const struct dirent64 *entry = (const void *)(list + at);
+                        at += entry->d_reclen;
+                        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
                                 continue;
-                        const struct file *file = add(dir, directory, entry->name, &denied);
+                        const struct file *file = add(dir, directory, entry->d_name, &denied);
                         if (changes.now->limit != FILE_CHANGES_WHOLE)
                                 return -1;
                         if (file && file->type == DT_DIR &&
-                            enter(dir, file, entry->name, depth) < 0)
+                            enter(dir, file, entry->d_name, depth) < 0)
                                 return -1;
                 }
         }

@@ -10,12 +10,15 @@
  */
 #include "sandbox-init/init/init.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +26,6 @@
 #include "base/filter-load.h"
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/init/changes.h"
-#include "sandbox-init/init/processes.h"
 
 enum {
         FIRST_WORKER = 2, /* the first process forked in a pid namespace. A pid is not reused before
@@ -32,6 +34,7 @@ enum {
         TICKS_MAX = 10000, /* 2 s: until only copies must be left */
         STOP_TICKS_MAX =
                 2500, /* 0.5 s: until the worker must have stopped; else it is killed anyway */
+        LIST_SIZE = 16 * 1024,
 };
 
 enum state {
@@ -76,10 +79,24 @@ static int watch_children(sigset_t *while_waiting)
         return 0;
 }
 
+/* The number that the kernel has given to the newest process or thread, also if that has ended. 0: unknown. */
+static pid_t last_pid(void)
+{
+        char text[16];
+
+        if (lseek(INIT_LAST_PID_FD, 0, SEEK_SET) < 0)
+                return 0;
+        ssize_t n = read(INIT_LAST_PID_FD, text, sizeof(text) - 1);
+        if (n <= 0)
+                return 0;
+        text[n] = '\0';
+        return (pid_t)strtol(text, NULL, 10);
+}
+
 static void report(enum init_report_kind kind, int32_t value, pid_t pid)
 {
         const struct init_report message = {
-                .kind = kind, .value = value, .pid = pid, .last = processes_last()};
+                .kind = kind, .value = value, .pid = pid, .last = last_pid()};
 
         fd_write_all(INIT_REPORT_FD, &message, sizeof(message));
 }
@@ -261,16 +278,34 @@ static int reap(void)
         return 0;
 }
 
+/* pid 0: the name is not a number. */
+static bool is_spared(pid_t pid)
+{
+        return pid <= 1 || is_copy(pid) || (init.state == STOPPING && pid == init.worker);
+}
+
+/* Returns how many there were; 1 if the list cannot be read. */
 static size_t kill_others(void)
 {
-        pid_t spared[INIT_COPIES_MAX + 1];
-        size_t n = 0;
+        _Alignas(struct dirent64) char list[LIST_SIZE];
+        size_t found = 0;
+        long size;
 
-        for (size_t i = 0; i < init.n_copies; i++)
-                spared[n++] = init.copies[i].pid;
-        if (init.state == STOPPING)
-                spared[n++] = init.worker;
-        return processes_kill_others(spared, n);
+        if (lseek(INIT_PROC_FD, 0, SEEK_SET) < 0)
+                return 1;
+        while ((size = syscall(SYS_getdents64, INIT_PROC_FD, list, sizeof(list))) > 0) {
+                for (long at = 0; at < size;) {
+                        const struct dirent64 *entry = (const void *)(list + at);
+                        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+                        at += entry->d_reclen;
+                        if (is_spared(pid))
+                                continue;
+                        kill(pid, SIGKILL);
+                        found++;
+                }
+        }
+        return size < 0 ? 1 : found;
 }
 
 /* Reads a list and kills what is on it. Returns whether none was found. In STOPPING, children of the worker
@@ -280,10 +315,10 @@ static bool find_none(void)
 {
         pid_t before_last = init.last;
 
-        init.last = processes_last();
+        init.last = last_pid();
         if (kill_others() == 0)
                 return true;
-        return init.state == STOPPING && before_last != 0 && processes_last() == before_last;
+        return init.state == STOPPING && before_last != 0 && last_pid() == before_last;
 }
 
 /* Kills all processes except the copies, and in STOPPING except the worker. Returns true if none was found, twice:

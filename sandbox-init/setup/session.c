@@ -34,7 +34,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/sched.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -56,7 +58,119 @@
 #include "base/mount.h"
 #include "sandbox-init/raw.h"
 #include "sandbox-init/setup/layout.h"
-#include "sandbox-init/setup/session-bounds.h"
+
+/* ---- resource limits, capabilities and ids ---- */
+
+/* Never above the current hard limit: raising it needs CAP_SYS_RESOURCE on the host. */
+static int set_limit(int resource, rlim_t most, struct error *err)
+{
+        struct rlimit now;
+
+        if (getrlimit((__rlimit_resource_t)resource, &now) < 0)
+                return error_errno(err, errno, "getrlimit %d", resource);
+        if (most > now.rlim_max)
+                most = now.rlim_max;
+        struct rlimit want = {most, most};
+        if (setrlimit((__rlimit_resource_t)resource, &want) < 0)
+                return error_errno(err, errno, "setrlimit %d", resource);
+        return 0;
+}
+
+/* For the process and its descendants. Hard limits are only lowered. */
+static int bounds_set_limits(const struct session_plan *plan, struct error *err)
+{
+        const struct limits *l = &plan->limits;
+        struct {
+                int resource;
+                rlim_t most;
+        } list[] = {
+                {RLIMIT_NOFILE, l->open_files},
+                {RLIMIT_MEMLOCK, 8UL * 1024 * 1024},
+                {RLIMIT_MSGQUEUE, 0},
+                {RLIMIT_SIGPENDING, 256},
+                {RLIMIT_NICE, 0},
+                {RLIMIT_RTPRIO, 0},
+                {RLIMIT_NPROC, plan->rlimits ? l->pids : RLIM_INFINITY},
+                {RLIMIT_DATA, plan->rlimits ? l->memory : RLIM_INFINITY},
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(list); i++)
+                r = set_limit(list[i].resource, list[i].most, err);
+        return r;
+}
+
+/* Set to 0: all of /proc/sys/user but max_mnt_namespaces; a test compares them with the kernel's. */
+static const struct {
+        const char *name;
+        bool is_optional; /* kernels without inotify or fanotify have no such file */
+} user_limits[] = {
+        {"max_user_namespaces", false},   {"max_pid_namespaces", false},
+        {"max_net_namespaces", false},    {"max_ipc_namespaces", false},
+        {"max_uts_namespaces", false},    {"max_time_namespaces", false},
+        {"max_cgroup_namespaces", false}, {"max_inotify_instances", true},
+        {"max_inotify_watches", true},    {"max_fanotify_groups", true},
+        {"max_fanotify_marks", true},
+};
+
+/* In the session's own user namespace: no further namespaces, and no objects of inotify and
+ * fanotify: the kernel charges them to the host uid as well, and with them a session could observe what
+ * others read of the image that they share. *mounts is the limit of mount namespaces, open
+ * for writing, to be set to 0 after the last mount: a detached mount counts as one. */
+static int bounds_limit_user(int *mounts, struct error *err)
+{
+        _cleanup_close_ int user = open("/proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (user < 0)
+                return error_errno(err, errno, "open /proc/sys/user");
+        for (size_t i = 0; i < ARRAY_SIZE(user_limits); i++) {
+                _cleanup_close_ int fd = openat(user, user_limits[i].name, O_WRONLY | O_CLOEXEC);
+                if (fd < 0 && errno == ENOENT && user_limits[i].is_optional)
+                        continue;
+                if (fd < 0 || write(fd, "0", 1) != 1)
+                        return error_errno(err, errno, "set %s", user_limits[i].name);
+        }
+        *mounts = openat(user, "max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
+        return *mounts < 0 ? error_errno(err, errno, "open max_mnt_namespaces") : 0;
+}
+
+/* Empties the capability bounding set and locks the securebits. */
+static int bounds_drop_capabilities(struct error *err)
+{
+        const unsigned long locked = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                                     SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                                     SECBIT_NO_CAP_AMBIENT_RAISE |
+                                     SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+
+        if (prctl(PR_SET_SECUREBITS, locked) < 0)
+                return error_errno(err, errno, "lock securebits");
+        int capability = 0;
+        while (prctl(PR_CAPBSET_DROP, capability) == 0)
+                capability++;
+        /* EINVAL: the kernel's last capability was dropped. */
+        if (errno != EINVAL || capability == 0)
+                return error_errno(err, errno, "drop capability %d", capability);
+        return 0;
+}
+
+/* Irrevocably and without capabilities. Raw system calls: libc's functions would signal the other
+ * threads, and there are none. */
+static int bounds_become_user(struct error *err)
+{
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct none[2] = {};
+
+        if (syscall(SYS_setresgid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
+            syscall(SYS_setresuid, SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
+                return error_errno(err, errno, "become uid %d", SANDBOX_UID);
+        if (syscall(SYS_capset, &header, none) < 0)
+                return error_errno(err, errno, "capset");
+        /* The change of ids cleared it. A worker that is not dumpable cannot open /dev/stdout. */
+        if (prctl(PR_SET_DUMPABLE, 1) < 0)
+                return error_errno(err, errno, "stay dumpable");
+        return 0;
+}
+
+/* ---- the session ---- */
 
 /* Broker and monitor come first where workers share a cgroup with them. RLIMIT_NICE keeps it. */
 enum { WORKER_NICE = 5 };
