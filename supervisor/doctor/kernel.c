@@ -14,7 +14,7 @@
 #include "policy/limits.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/trial.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/ids/ids.h"
 
 /* mount_setattr(2) came with 5.12, cgroup.kill with 5.14. */

@@ -27,7 +27,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/process/process-memory.h"
-#include "supervisor/monitor/process/process-rest.h"
 #include "supervisor/monitor/template/sandbox-memory.h"
 
 enum {

@@ -11,11 +11,9 @@
 
 #include "base/fd.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
-#include "supervisor/monitor/cgroup/cgroup-members.h"
 #include "supervisor/monitor/cgroup/cgroup-place.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
-#include "supervisor/monitor/cgroup/cgroup2.h"
+#include "supervisor/monitor/cgroup/cgroup-versions.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "tests/unit/test.h"
 

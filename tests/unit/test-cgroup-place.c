@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "tests/unit/test.h"
 
 static void test_places_hybrid(void)

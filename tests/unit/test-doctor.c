@@ -20,7 +20,7 @@
 #include "supervisor/doctor/speculation.h"
 #include "supervisor/doctor/system.h"
 #include "supervisor/doctor/trial.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "tests/unit/test.h"
 
 /* Runs fn in a child and returns its standard output. */

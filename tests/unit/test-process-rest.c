@@ -1,5 +1,5 @@
 /* Whether processes have run: real ones, to which a directory of links leads. */
-#include "supervisor/monitor/process/process-rest.h"
+#include "supervisor/monitor/process/process-memory.h"
 
 #include <fcntl.h>
 #include <pthread.h>

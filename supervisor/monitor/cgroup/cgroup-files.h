@@ -1,15 +1,34 @@
-/* The control group of a sandbox as files: our directory in each hierarchy, and the leaf in it. cgroup1.c, cgroup2.c and cgroup.c
+/* The control group of a sandbox as files: our directory in each hierarchy, and the leaf in it. cgroup-versions.c and cgroup.c
  * are above it. */
 #pragma once
 
 #include <event2/event.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
 #include "policy/limits.h"
 #include "supervisor/monitor/cgroup/cgroup-place.h"
+
+/* Writes one attribute file of a cgroup directory in one write. Returns 0 or negative errno. */
+int cgroup_write(int dir_fd, const char *file, const char *text);
+int cgroup_write_number(int dir_fd, const char *file, uint64_t value);
+
+/* Reads one, NUL-terminated and cut at size - 1. Returns its length or negative errno. */
+int cgroup_read(int dir_fd, const char *file, char *text, size_t size);
+uint64_t cgroup_read_number(int dir_fd, const char *file); /* 0 on failure */
+
+/* The number after "key " at the start of a line; 0 when there is none. */
+uint64_t cgroup_read_key(int dir_fd, const char *file, const char *key);
+
+/*
+ * Kills all processes in a tree, with cgroup.kill where the kernel has it, and removes it, leaves
+ * first. Repeats for timeout_ms while processes end. Returns 0 when it was removed, -EBUSY when
+ * processes or groups are left, -EACCES when only its topmost directory may not be removed.
+ */
+int cgroup_tree_remove(int parent_fd, const char *name, int timeout_ms);
 
 enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
@@ -39,13 +58,13 @@ struct cgroup_operations {
         const char *cpu_limit_file; /* in a leaf of cpu_limit_controller; absent without that
                                      * controller */
         enum cgroup_controller cpu_limit_controller;
-        const char *cpu_file;    /* CPU time used, in cpu_controller's leaf */
+        const char *cpu_file; /* CPU time used, in cpu_controller's leaf */
+        const char *cpu_key;  /* of it: microseconds; NULL: the file is a number of nanoseconds */
         const char *memory_file; /* the highest memory use */
         const char *memory_now_file;
         const char *anonymous_key; /* of memory.stat */
+        const char *oom_file;      /* has the key oom_kill */
         enum cgroup_controller cpu_controller, memory_controller;
-        uint64_t (*cpu_usec)(const struct cgroup *cgroup);
-        uint32_t (*oom_kills)(const struct cgroup *cgroup);
 };
 
 struct cgroups {

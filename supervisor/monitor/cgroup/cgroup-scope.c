@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cloister-config.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 

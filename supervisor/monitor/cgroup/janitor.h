@@ -3,11 +3,11 @@
  * kills what is left in the monitor's control groups and removes their directories and the control
  * socket.
  *
- * When it starts, it removes what earlier monitors left whose janitors were killed as well
- * (stale.h).
+ * When it starts, it removes the control groups and sockets that earlier monitors left whose janitors were killed as well.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -27,3 +27,12 @@ pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int 
 /* At the monitor's own end, after cgroups_free(): closes the pipe and waits for the janitor, 1 s at
  * most, and kills it then: the janitor of the next monitor removes what is left. */
 void janitor_finish(pid_t pid, int pipe_fd);
+
+/* The pid and start time in the name of a monitor's group: cloister-PID-START. Fails rather than give
+ * a name without the start time: the janitor would look for another one. */
+int stale_group_name(char *ret, size_t size, struct error *err);
+
+/* Removes from this cgroup directory every group of a monitor that has ended, with all processes
+ * in it. A monitor lives while the process of that pid and start time exists, or, in another pid
+ * namespace, while the group's directory is locked with flock(). */
+void stale_groups_remove(const char *directory);

@@ -4,7 +4,7 @@
 #include <event2/event.h>
 
 #include "base/error.h"
-#include "supervisor/monitor/image/image-choice.h"
+#include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/upstream/upstream-user.h"
 

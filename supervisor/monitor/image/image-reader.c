@@ -21,22 +21,99 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/filter-load.h"
+#include "policy/package-set.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-store.h"
-#include "supervisor/monitor/image/package-place.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
+
+/* ---- the directory of a profile's packages in the store ---- */
+
+/*
+ * The directory of the store in which a profile's sessions find the packages that were installed for
+ * them: STORE/.installed/PROFILE/sets (docs/packages.md). It is mounted in every session of the
+ * profile, so that what is added later is there at once. It can be entered, not listed: a session
+ * finds only sets whose names it was told.
+ */
+
+enum { START_DOUBT_SECONDS = 60 }; /* a clock that is set back a little */
+
+/* Sandboxes enter it with their own ids, or with the owner's, who therefore cannot list it either. */
+enum { FLAGS = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, MODE_ABOVE = 0711, MODE_SETS = 0311 };
+
+/* Their paths below the store. */
+static void package_place_path(const char *profile, char *to, size_t size)
+{
+        snprintf(to, size, PACKAGES_INSTALLED "/%s/" PACKAGES_SETS, profile);
+}
+
+static void package_place_lock_path(const char *profile, char *to, size_t size)
+{
+        snprintf(to, size, PACKAGES_INSTALLED "/%s/" PACKAGES_USE, profile);
+}
+
+static int enter(int parent, const char *name, mode_t mode, struct error *err)
+{
+        if (mkdirat(parent, name, mode) < 0) {
+                if (errno != EEXIST)
+                        return error_errno(err, errno, "make %s", name);
+        } else if (fchmodat(parent, name, mode, 0) < 0) {
+                return error_errno(err, errno, "mode of %s", name); /* which the umask has cut */
+        }
+        int fd = openat(parent, name, FLAGS);
+        return fd < 0 ? error_errno(err, errno, "%s", name) : fd;
+}
+
+/* The lock belongs to the open file, and outlives this process with it. No other user can open the file. */
+static int lock_use(int own, struct error *err)
+{
+        struct flock shared = {.l_type = F_RDLCK,
+                               .l_whence = SEEK_SET,
+                               .l_start = time(NULL) - START_DOUBT_SECONDS,
+                               .l_len = 1};
+        struct stat st;
+
+        _cleanup_close_ int fd = openat(
+                own, PACKAGES_USE, O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return error_errno(err, errno, PACKAGES_USE);
+        if (!S_ISREG(st.st_mode))
+                return error_set(err, EINVAL, PACKAGES_USE ": not a regular file");
+        if (fcntl(fd, F_OFD_SETLK, &shared) < 0)
+                return error_errno(err, errno, PACKAGES_USE ": lock");
+        return take_fd(fd);
+}
+
+/* Makes what is missing of it. Runs as the store's owner. store: a directory, O_PATH. Returns an
+ * O_PATH descriptor. *lock: while it is open, no set is removed that is asked for from now on. */
+static int package_place_open(int store, const char *profile, int *lock, struct error *err)
+{
+        _cleanup_close_ int all = enter(store, PACKAGES_INSTALLED, MODE_ABOVE, err);
+        if (all < 0)
+                return error_context(err, "image store");
+        _cleanup_close_ int own = enter(all, profile, MODE_ABOVE, err);
+        if (own < 0)
+                return error_context(err, "image store: " PACKAGES_INSTALLED);
+        _cleanup_close_ int sets = enter(own, PACKAGES_SETS, MODE_SETS, err);
+        int used = sets < 0 ? sets : lock_use(own, err);
+        if (used < 0)
+                return error_context(err, "packages of profile \"%s\"", profile);
+        *lock = used;
+        return take_fd(sets);
+}
 
 /* An image that was made by hand may have no lock. */
 enum { LOCKS_MAX = 128, FD_ROOT = 0, FD_LOCK = 1, FDS_MIN = 1 };

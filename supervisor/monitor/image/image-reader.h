@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "policy/image.h"
-#include "supervisor/monitor/image/image-choice.h"
+#include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/process/child-task.h"
 
 enum { IMAGE_READ_MS = 10000 };
@@ -20,7 +20,7 @@ struct image_found {
         char name[IMAGE_NAME_SIZE];
         struct image_info info; /* without packages */
         int root;               /* O_PATH directory */
-        int packages; /* the same, of the profile's packages (package-place.h); -1: none */
+        int packages; /* the same, of the profile's packages (docs/packages.md); -1: none */
 };
 
 struct image_reader;

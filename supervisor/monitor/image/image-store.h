@@ -8,9 +8,39 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
-#include "supervisor/monitor/image/image-choice.h"
+#include "policy/image.h"
+#include "policy/package-set.h"
 #include "supervisor/monitor/upstream/upstream-user.h"
+
+struct image_choice {
+        char store[512];
+        char python[512];
+        char name[IMAGE_NAME_SIZE];    /* "" until the store was read, unless a name was chosen */
+        bool is_default;               /* built when it is missing; a named one is not */
+        const char *link;              /* for the build: "embed", "module" or NULL */
+        const char *rootfs;            /* a directory that it is built from, or NULL (borrowed) */
+        const struct package_set *set; /* packages that it contains, or NULL (borrowed) */
+        char packages
+                [IMAGE_NAME_SIZE]; /* profile whose sessions may have packages installed, or "" */
+};
+
+/* name and python may be NULL: the default image of the default interpreter. */
+int image_choose(const char *name, const char *python, struct image_choice *ret, struct error *err);
+
+/* The image that has a set of packages, on top of the default one. */
+int image_choose_set(const struct package_set *set, const char *python, struct image_choice *ret,
+                     struct error *err);
+
+/* The name of the default image of choice->python as of now (policy/image.h). parts: contents of the
+ * store's .parts file, or NULL. */
+int image_choice_default_name(const struct image_choice *choice, const char *parts,
+                              char ret[IMAGE_NAME_SIZE], struct error *err);
+
+/* An error when an image that is built when it is missing has no interpreter to be built from. */
+int image_choice_check(const struct image_choice *choice, struct error *err);
 
 /* Creates the store where it is missing, and gives it to the user. Not for the rootless mode. */
 int image_store_create(const struct image_choice *choice, const struct upstream_user *user,

@@ -55,3 +55,10 @@ struct process_memory process_memory_exact(int proc, uint64_t most);
  */
 uint64_t process_memory_held(int proc, bool (*counts)(const void *data, long pid),
                              const void *data);
+
+/*
+ * A number for the processes that a procfs shows: as long as it is the same, none of them has run, and
+ * none was added. 0: one of them runs now, or they have too many threads for a look of less than a
+ * millisecond.
+ */
+uint64_t process_rest(int proc);

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup/cgroup-members.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
 #include "supervisor/monitor/template/sandbox-memory.h"
 #include "supervisor/monitor/template/sandbox-process.h"

@@ -35,7 +35,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup/cgroup-members.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"

@@ -1,13 +1,13 @@
 /*
- * Version 2: one tree.
+ * The two versions of control groups.
  *
- * A group that has processes cannot give controllers to its children (cgroups(7), "no internal
+ * Version 2 is one tree. A group that has processes cannot give controllers to its children (cgroups(7), "no internal
  * processes"), and a group that systemd manages must not be changed unless it was delegated. So we
  * use our own group where it was delegated and contains only our processes, which move into a leaf
  * "supervisor". Otherwise, root without systemd uses the root of the mount, and with systemd a scope
  * is requested (cgroup-scope.h).
  */
-#include "supervisor/monitor/cgroup/cgroup2.h"
+#include "supervisor/monitor/cgroup/cgroup-versions.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 
 enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };
 
@@ -63,17 +63,6 @@ static int set_limits(const struct cgroup *cgroup, const struct limits *limits, 
         return 0;
 }
 
-static uint64_t cpu_usec(const struct cgroup *cgroup)
-{
-        return cgroup_read_key(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "cpu.stat", "usage_usec");
-}
-
-static uint32_t oom_kills(const struct cgroup *cgroup)
-{
-        return (uint32_t)cgroup_read_key(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "memory.events",
-                                         "oom_kill");
-}
-
 const struct cgroup_operations cgroup2_operations = {
         .version = CGROUP_V2,
         .set_limits = set_limits,
@@ -86,8 +75,8 @@ const struct cgroup_operations cgroup2_operations = {
         .memory_now_file = "memory.current",
         .anonymous_key = "anon",
         .memory_controller = CGROUP_UNIFIED,
-        .cpu_usec = cpu_usec,
-        .oom_kills = oom_kills,
+        .cpu_key = "usage_usec",
+        .oom_file = "memory.events",
 };
 
 /* ---- where our parent goes ---- */
@@ -273,4 +262,81 @@ int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, st
         return error_set(why, EACCES,
                          "cgroup %s was not delegated to uid %u, or holds other processes",
                          place->own, geteuid());
+}
+
+/* ---- version 1: one hierarchy for each controller, and a version 2 leaf, which can kill ---- */
+
+/* A limit for memory and swap together that equals the one for memory: no swap. Absent where the
+ * kernel does not count swap. */
+static int set_swap(const struct cgroup *cgroup, uint64_t bytes, struct error *err)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_MEMORY);
+        int r = cgroup_write_number(fd, "memory.memsw.limit_in_bytes", bytes);
+
+        if (r < 0 && r != -ENOENT && r != -EOPNOTSUPP)
+                return error_errno(err, -r, "cgroup: write memory.memsw.limit_in_bytes");
+        (void)cgroup_write(fd, "memory.swappiness", "0");
+        return 0;
+}
+
+/* The kernel refuses a limit of both that is below the one of memory: the higher one is changed first. */
+static int set_memory_v1(const struct cgroup *cgroup, uint64_t bytes, struct error *err)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_MEMORY);
+
+        (void)cgroup_write_number(fd, "memory.memsw.limit_in_bytes", bytes);
+        int r = cgroup_set_number(cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", bytes, err);
+        return r < 0 ? r : set_swap(cgroup, bytes, err);
+}
+
+static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limits,
+                         struct error *err)
+{
+        int r = cgroup_set_number(cgroup, CGROUP_MEMORY, "memory.limit_in_bytes", limits->memory,
+                                  err);
+        if (r >= 0)
+                r = set_swap(cgroup, limits->memory, err);
+        if (r >= 0)
+                r = cgroup_set_number(cgroup, CGROUP_PIDS, "pids.max", limits->pids, err);
+        if (r >= 0 && limits->cpu_milli > 0 && cgroup_leaf_fd(cgroup, CGROUP_CPU) >= 0) {
+                uint64_t quota = (uint64_t)limits->cpu_milli * (PERIOD_US / 1000);
+                r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_period_us", PERIOD_US, err);
+                if (r >= 0)
+                        r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_quota_us", quota, err);
+        }
+        return r < 0 ? r : 0;
+}
+
+const struct cgroup_operations cgroup1_operations = {
+        .version = CGROUP_V1,
+        .set_limits = set_limits_v1,
+        .set_memory = set_memory_v1,
+        .cpu_limit_file = "cpu.cfs_quota_us",
+        .cpu_limit_controller = CGROUP_CPU,
+        .cpu_file = "cpuacct.usage",
+        .cpu_controller = CGROUP_CPUACCT,
+        .memory_file = "memory.max_usage_in_bytes",
+        .memory_now_file = "memory.usage_in_bytes",
+        .anonymous_key = "total_rss",
+        .memory_controller = CGROUP_MEMORY,
+        .oom_file = "memory.oom_control",
+};
+
+int cgroup1_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why)
+{
+        const unsigned required[] = {CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPUACCT};
+
+        for (size_t i = 0; i < ARRAY_SIZE(required); i++) {
+                if (!cgroup_place_of(places, required[i]))
+                        return -EOPNOTSUPP;
+        }
+        for (size_t i = 0; i < places->count; i++) {
+                const struct cgroup_place *place = &places->items[i];
+                int r = cgroup_add_hierarchy(cgroups, place->controllers, place->own, why);
+                /* Without the version 2 leaf only PID 1 of a sandbox is killed, which ends the
+                 * others. */
+                if (r < 0 && place->controllers != CGROUP_UNIFIED)
+                        return r;
+        }
+        return 0;
 }

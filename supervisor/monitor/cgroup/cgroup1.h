@@ -1,9 +1,0 @@
-/* Version 1 of control groups. */
-#pragma once
-
-#include "supervisor/monitor/cgroup/cgroup-files.h"
-
-extern const struct cgroup_operations cgroup1_operations;
-
-/* Returns 0; -EOPNOTSUPP: not mounted here; another error: mounted, but we may not use it (*why). */
-int cgroup1_open(struct cgroups *cgroups, const struct cgroup_places *places, struct error *why);
