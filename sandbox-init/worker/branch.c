@@ -77,8 +77,6 @@ static void resume(void)
 static void write_dump(void *data, struct copy_fork *made)
 {
         const int fd = *(int *)data;
-
-        (void)made;
         if (cloister_context_save(&branch.context) != 0) {
                 resume();
                 return;
@@ -112,8 +110,6 @@ PyObject *branch_write(PyObject *self, PyObject *args)
 {
         unsigned long long mask;
         int fd;
-
-        (void)self;
         if (!py.PyArg_ParseTuple(args, "iK", &fd, &mask))
                 return NULL;
         write_dump(&fd, NULL);
@@ -127,8 +123,6 @@ PyObject *branch_load(PyObject *self, PyObject *args)
         long long number;
         long r = -ESTALE;
         int fd;
-
-        (void)self;
         if (!py.PyArg_ParseTuple(args, "iL", &fd, &number))
                 return NULL;
         if (branch.has_id)

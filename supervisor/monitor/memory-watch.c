@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/process/process-memory.h"
-#include "supervisor/monitor/template/sandbox-memory.h"
+#include "supervisor/monitor/template/sandbox.h"
 
 enum {
         ACTIVE_MS = 20,

@@ -211,7 +211,6 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
 /* Returns 0 or negative errno. */
 static int pass(struct sandbox *sandbox, const struct monitor_request *request)
 {
-        bool flag = request->number == 1;
         pid_t pid = (pid_t)request->number;
         pid_t instead[INIT_INSTEAD_MAX];
 
@@ -219,14 +218,13 @@ static int pass(struct sandbox *sandbox, const struct monitor_request *request)
                 instead[i] = (pid_t)request->instead[i];
         switch ((enum monitor_verb)request->verb) {
         case MONITOR_SESSION_INTERRUPT:
-                return sandbox_interrupt(sandbox, flag);
+                return sandbox_ask_init(sandbox, INIT_INTERRUPT, pid);
         case MONITOR_SESSION_KILL:
                 sandbox_kill(sandbox);
                 return 0;
         case MONITOR_SESSION_FREEZE:
-                return sandbox_freeze(sandbox);
         case MONITOR_SESSION_THAW:
-                return sandbox_thaw(sandbox);
+                return sandbox_freeze(sandbox, request->verb == MONITOR_SESSION_FREEZE);
         case MONITOR_SESSION_KEEP:
         case MONITOR_SESSION_KEEP_ASIDE:
                 return sandbox_keep(sandbox, pid, request->verb == MONITOR_SESSION_KEEP_ASIDE,
@@ -234,9 +232,9 @@ static int pass(struct sandbox *sandbox, const struct monitor_request *request)
         case MONITOR_SESSION_RESTORE:
                 return sandbox_restore(sandbox, pid);
         case MONITOR_SESSION_WAKE:
-                return sandbox_wake(sandbox, flag);
+                return sandbox_ask_init(sandbox, INIT_WAKE, pid);
         case MONITOR_SESSION_COUNT:
-                return sandbox_ask_count(sandbox, flag);
+                return sandbox_ask_init(sandbox, INIT_COUNT, pid);
         case MONITOR_SESSION_DROP:
                 return sandbox_drop(sandbox, pid);
         default:

@@ -14,7 +14,6 @@
 #include "supervisor/monitor/template-files.h"
 #include "supervisor/monitor/template/network-check.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
-#include "supervisor/monitor/template/sandbox-memory.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/template/template.h"
 #include "supervisor/monitor/upstream/upstream.h"
@@ -128,11 +127,6 @@ void sandbox_kill_for_memory(struct sandbox *s)
         abort();
 }
 
-int sandbox_interrupt(struct sandbox *s, bool reminds)
-{
-        return s->handle % 2 ? 0 : -EPIPE;
-}
-
 void sandbox_kill(struct sandbox *s)
 {
         assert(s->handle > 0);
@@ -162,16 +156,13 @@ int sandbox_restore(struct sandbox *s, pid_t pid)
         return s->handle % 2 ? 0 : -EPIPE;
 }
 
-int sandbox_wake(struct sandbox *s, bool rolls_back)
-{
-        return s->handle % 2 ? 0 : -EPIPE;
-}
-
-int sandbox_ask_count(struct sandbox *s, bool looks)
+int sandbox_ask_init(struct sandbox *s, enum init_verb verb, pid_t pid)
 {
         if (s->handle % 2 == 0)
                 return -EPIPE;
-        s->host->counted(s->host->data, s, &(struct monitor_counted){.last_pid = s->handle});
+        if (verb == INIT_COUNT)
+                s->host->counted(s->host->data, s,
+                                 &(struct monitor_counted){.last_pid = s->handle});
         return 0;
 }
 
@@ -180,12 +171,7 @@ bool sandbox_is_copy(const struct sandbox *s, pid_t pid)
         return pid % 2 != 0;
 }
 
-int sandbox_freeze(struct sandbox *s)
-{
-        return s->handle % 2 ? 0 : -EOPNOTSUPP;
-}
-
-int sandbox_thaw(struct sandbox *s)
+int sandbox_freeze(struct sandbox *s, bool frozen)
 {
         return s->handle % 2 ? 0 : -EOPNOTSUPP;
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/template/sandbox-process.h"
+#include "supervisor/monitor/template/sandbox-internal.h"
 #include "tests/unit/test.h"
 
 enum {

@@ -387,7 +387,6 @@ static bool make_staging(struct rollback *r)
 
 static int remove_staged(void *data, int directory, const char *text)
 {
-        (void)data;
         call_unlink(directory, text, 0);
         return 0;
 }

@@ -79,7 +79,7 @@ struct cgroups {
         uint32_t serial;
         uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */
         bool is_lent;
-        int mount;        /* detached mount of our parent directory, see cgroup-members.h; or -1 */
+        int mount;        /* detached mount of our parent directory, see cgroup.c; or -1 */
         bool mount_tried; /* making the mount was tried */
         char **leftovers; /* names of leaves to remove once their processes have ended */
         size_t n_leftovers;

@@ -276,8 +276,6 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
 
 int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
 {
-        (void)pid;
-        (void)answer;
         return error_set(why, EOPNOTSUPP,
                          "built without libsystemd, so that no scope can be requested");
 }

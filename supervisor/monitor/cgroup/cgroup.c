@@ -413,8 +413,6 @@ static void retry_leftovers(struct cgroups *cgroups)
 
 static void on_retry(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         retry_leftovers(data);
         plan_retry(data);
 }

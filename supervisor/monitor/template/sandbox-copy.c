@@ -9,15 +9,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/template/sandbox-held.h"
+#include "supervisor/monitor/process/process-memory.h"
+#include "supervisor/monitor/template/sandbox-internal.h"
 
 enum {
         CHILDREN_TEXT = 64 * 1024,
@@ -25,6 +28,7 @@ enum {
         FIND_ATTEMPTS = 4,
         STATUS_TEXT = 4096,
         SCORE_TIMEOUT_MS = 5000,
+        EXACT_TIMEOUT_MS = 2000,
         RESERVE_LEAST = 4 << 20, /* pages that a fork writes to, or has made for itself */
         RESERVE_PART = 128,      /* of limits.memory: page tables of two forks are a 256th of it */
 };
@@ -32,6 +36,130 @@ enum {
 /* oom_score_adj: the kernel ends a worker before its copy. */
 #define SCORE_WORKER "1000"
 #define SCORE_COPY   "500"
+
+/* ---- its processes ---- */
+
+void sandbox_kill(struct sandbox *s)
+{
+        if (s->pidfd >= 0)
+                syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
+        if (s->cgroup)
+                cgroup_kill(s->cgroup);
+}
+
+int sandbox_freeze(struct sandbox *s, bool frozen)
+{
+        return s->cgroup ? cgroup_freeze(s->cgroup, frozen) : -EOPNOTSUPP;
+}
+
+bool sandbox_is_copy(const struct sandbox *s, pid_t pid)
+{
+        for (size_t i = 0; i < s->n_copies; i++) {
+                if (s->copies[i].pid == pid)
+                        return true;
+        }
+        return s->keep_serial != 0 && s->candidate.pid == pid;
+}
+
+/* Writes to the pipe that init reads. 0 or negative errno. */
+static int sandbox_send_init(struct sandbox *s, const struct init_request *request)
+{
+        ssize_t n = write(s->control, request, sizeof(*request));
+
+        return n == sizeof(*request) ? 0 : n < 0 ? -errno : -EIO;
+}
+
+int sandbox_ask_init(struct sandbox *s, enum init_verb verb, pid_t pid)
+{
+        return sandbox_send_init(s, &(struct init_request){.verb = verb, .pid = pid});
+}
+
+struct sandbox_copy *sandbox_find_copy(struct sandbox *s, pid_t pid)
+{
+        for (size_t i = 0; i < s->n_copies; i++) {
+                if (s->copies[i].pid == pid)
+                        return &s->copies[i];
+        }
+        return NULL;
+}
+
+/* ---- how much memory the copies hold ---- */
+
+/*
+ * A copy is taken only if all of them together hold no more than the limit. Two
+ * figures are known at once, and neither is too small: the sum of each copy's private memory, in which
+ * pages that copies share count in each, and the anonymous memory of the control group, which has each
+ * page once, those of the worker and of replaced copies too. Where both are above the limit, a child
+ * takes the exact figure: walking the pages of all processes takes milliseconds.
+ *
+ * A copy can be a process of the guest that runs and grows. The control group, or memory-watch.c, counts
+ * it in any case, against a limit that is never above twice s->limit and the reserve.
+ */
+static bool is_replaced(const struct sandbox *s, pid_t pid)
+{
+        for (size_t i = 0; i < INIT_INSTEAD_MAX; i++) {
+                if (s->instead[i] == pid)
+                        return true;
+        }
+        return false;
+}
+
+/* Where the control group's figure is taken the page tables count beside it, because many copies of the same
+ * pages have many of them. */
+static uint64_t sandbox_held_at_most(const struct sandbox *s)
+{
+        uint64_t sum = s->candidate.bytes, tables = s->candidate.tables;
+
+        for (size_t i = 0; i < s->n_copies; i++) {
+                if (is_replaced(s, s->copies[i].pid))
+                        continue;
+                sum += s->copies[i].bytes;
+                tables += s->copies[i].tables;
+        }
+        if (sum <= s->limit || !s->cgroup)
+                return sum;
+        uint64_t anonymous = cgroup_anonymous(s->cgroup);
+        return anonymous < sum ? anonymous + tables : sum;
+}
+
+static bool is_held(const void *data, long pid)
+{
+        const struct sandbox *s = data;
+
+        return sandbox_is_copy(s, (pid_t)pid) && !is_replaced(s, (pid_t)pid);
+}
+
+/* In a child, which has the monitor's memory as it was. */
+static size_t run_exact(void *argument, void *reply, int fds[CHILD_TASK_FDS])
+{
+        const struct sandbox *s = argument;
+        char path[64];
+        uint64_t held = UINT64_MAX;
+        snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)s->pid);
+        _cleanup_close_ int proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (proc >= 0)
+                held = process_memory_held(proc, is_held, s);
+        memcpy(reply, &held, sizeof(held));
+        return 0;
+}
+
+/* Asks a child for the exact figure. done() gets the sandbox and a reply of 8 bytes: UINT64_MAX if it is not known. */
+static int sandbox_ask_held(struct sandbox *s, child_task_done *done)
+{
+        const struct child_task_spec spec = {.name = "cloister-copies",
+                                             .reply_size = sizeof(uint64_t),
+                                             .timeout_ms = EXACT_TIMEOUT_MS,
+                                             .run = run_exact,
+                                             .argument = s};
+        struct error error = {};
+
+        if (!s->host->tasks)
+                return -EOPNOTSUPP;
+        int r = child_task_start(s->host->tasks, &spec, done, s, &s->counting, &error);
+        if (r < 0)
+                log_warning("memory of the copies of session %u: %s", s->handle, error.text);
+        return r;
+}
 
 /* ---- finding it ---- */
 
@@ -136,8 +264,6 @@ static size_t run_score(void *argument, void *reply, int fds[CHILD_TASK_FDS])
         int32_t r = setns(score->user_namespace, CLONE_NEWUSER) < 0
                             ? -errno
                             : write_score(score->dir, score->value);
-
-        (void)fds;
         memcpy(reply, &r, sizeof(r));
         return 0;
 }
@@ -146,10 +272,6 @@ static void on_score(void *data, const struct error *error, void *reply, int fds
                      size_t n_fds)
 {
         int32_t r = 0;
-
-        (void)data;
-        (void)fds;
-        (void)n_fds;
         if (!error)
                 memcpy(&r, reply, sizeof(r));
         if (error || r < 0)
@@ -271,9 +393,6 @@ static void on_held(void *data, const struct error *error, void *reply, int fds[
 {
         struct sandbox *s = data;
         uint64_t held = UINT64_MAX;
-
-        (void)fds;
-        (void)n_fds;
         s->counting = NULL;
         if (error)
                 log_warning("memory of the copies of session %u: %s", s->handle, error->text);
@@ -349,9 +468,4 @@ int sandbox_restore(struct sandbox *s, pid_t pid)
         if (pid != 0 && !sandbox_find_copy(s, pid))
                 return -ESRCH;
         return sandbox_ask_init(s, INIT_RESTORE, pid);
-}
-
-int sandbox_wake(struct sandbox *s, bool rolls_back)
-{
-        return sandbox_ask_init(s, INIT_WAKE, rolls_back);
 }

@@ -4,8 +4,47 @@
  */
 #pragma once
 
-#include "supervisor/monitor/template/sandbox-control.h"
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "rpc/monitor-messages.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/process/child-task.h"
+#include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/stub.h"
+
+struct sandbox;
+
+/* The parts of the monitor that a sandbox needs; borrowed. */
+struct sandbox_host {
+        struct event_base *base;
+        struct children *children;
+        struct cgroups *cgroups;
+        /* PID 1 has been reaped. The callee frees the sandbox. */
+        void (*ended)(void *data, struct sandbox *sandbox, const struct monitor_ended *how);
+        void *data;
+        struct child_tasks *tasks; /* NULL: oom_score_adj of copies is left as it is */
+        /* The answer to sandbox_keep(): 0 or negative errno. */
+        void (*kept)(void *data, struct sandbox *sandbox, uint32_t serial, int r);
+        /* A copy has ended by itself. */
+        void (*gone)(void *data, struct sandbox *sandbox, pid_t pid);
+        /* The worker has ended, and only init and copies are left; how->copy takes its place. fds: its
+         * counters, owned by the callee. */
+        void (*cleared)(void *data, struct sandbox *sandbox, const struct monitor_ended *how,
+                        int fds[SESSION_COUNTERS]);
+        /* The answer to INIT_COUNT. Also comes before kept() if init has answered. */
+        void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
+};
+
+/* Where no control group counts its memory: what the monitor counts it with. */
+struct sandbox_memory {
+        int proc;     /* its /proc: all processes of its pid namespace; -1: none can be read */
+        int sockets;  /* /proc/net/sockstat of its network namespace, or -1 */
+        uint64_t max; /* bytes */
+};
 
 /* Makes the pipes, the socketpair and the control group. handle: its number for the broker. id: its
  * uid in the template's user namespace. serial: of the request. */
@@ -40,9 +79,21 @@ int sandbox_take_listener(struct sandbox *sandbox);
  * for the end. */
 int sandbox_open_outer(struct sandbox *sandbox, int fds[SESSION_FDS], struct error *err);
 
-/* Asks for the number of its newest process or thread, and for the files that have changed; looks: also if that
- * takes long. */
-int sandbox_ask_count(struct sandbox *sandbox, bool looks);
+/* Sends a request to init (rpc/sandbox-messages.def). 0 or negative errno. */
+int sandbox_ask_init(struct sandbox *sandbox, enum init_verb verb, pid_t pid);
 
-/* reminds: of the interrupt before (WORKER_REMIND). */
-int sandbox_interrupt(struct sandbox *sandbox, bool reminds);
+/* NULL: a control group counts it, or the session has not started. */
+const struct sandbox_memory *sandbox_memory(const struct sandbox *sandbox);
+
+/* Kills it, or restores it if there is a copy, and reports that it was out of memory. */
+void sandbox_kill_for_memory(struct sandbox *sandbox);
+
+bool sandbox_is_out_of_memory(const struct sandbox *sandbox); /* until that is reported */
+
+/* Whether the process with this pid in the sandbox sleeps as a copy of its worker. */
+bool sandbox_is_copy(const struct sandbox *sandbox, pid_t pid);
+void sandbox_kill(struct sandbox *sandbox);
+
+/* Stops all of its processes, or lets them run again. -EOPNOTSUPP where no control group can
+ * freeze. SIGKILL ends frozen ones. */
+int sandbox_freeze(struct sandbox *sandbox, bool frozen);

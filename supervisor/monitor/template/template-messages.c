@@ -62,9 +62,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 {
         struct template_messages *m = data;
         uint64_t now = clock_ms();
-
-        (void)fd;
-        (void)what;
         if (now >= m->period_ms + TEMPLATE_MESSAGES_PERIOD_MS) {
                 report_dropped(m);
                 m->period_ms = now;
@@ -79,9 +76,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 static void on_pause_end(evutil_socket_t fd, short what, void *data)
 {
         struct template_messages *m = data;
-
-        (void)fd;
-        (void)what;
         event_add(m->readable, NULL);
 }
 

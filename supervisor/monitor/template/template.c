@@ -218,9 +218,6 @@ static void on_measure(evutil_socket_t fd, short what, void *data)
         uint64_t began_us = clock_us();
         struct family_usage usage;
         int r = 0;
-
-        (void)fd;
-        (void)what;
         family_measure(stub_pid(t->stub), t->pid, t->limits.pids, &usage);
         t->n_over = usage.memory > t->limits.memory ? t->n_over + 1 : 0;
         if (usage.processes > t->limits.pids)
@@ -394,8 +391,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         struct template *t = data;
         struct template_message message;
         struct ucred sender;
-
-        (void)what;
         ssize_t n = fd_receive(fd, &message, sizeof(message), NULL, NULL, &sender, MSG_DONTWAIT);
         /* It ended without having read all messages. The kernel tells that before it gives out what
          * the template sent last. */
@@ -417,9 +412,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct template *t = data;
-
-        (void)fd;
-        (void)what;
         error_set(&t->error, ETIMEDOUT, "the template did not answer in time while %s",
                   state_names[t->state]);
         give_up(t);

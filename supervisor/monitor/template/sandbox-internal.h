@@ -1,13 +1,9 @@
 /*
- * A sandbox as an object: its descriptors, its copies, and what acts on its processes. The files sandbox-*.c write it;
- * others use sandbox-control.h and sandbox.h.
+ * A sandbox as an object: its descriptors, its copies, and what acts on its processes. sandbox.c and sandbox-copy.c write it.
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include "supervisor/monitor/template/sandbox-control.h"
-#include "supervisor/monitor/template/stub.h"
+#include "supervisor/monitor/template/sandbox.h"
 
 /* A process that is, or may become, a copy of the worker. */
 struct sandbox_copy {
@@ -47,8 +43,18 @@ struct sandbox {
         uint32_t keep_serial; /* 0: none */
 };
 
-/* Writes to the pipe that init reads. 0 or negative errno. */
-int sandbox_send_init(struct sandbox *sandbox, const struct init_request *request);
-int sandbox_ask_init(struct sandbox *sandbox, enum init_verb verb, pid_t pid);
 /* NULL: no copy has this pid. */
 struct sandbox_copy *sandbox_find_copy(struct sandbox *sandbox, pid_t pid);
+
+/* Adds to the memory limit of a control group: page tables and first pages of the forks that Cloister makes of a worker for a
+ * copy or a branch. Without it the OOM killer would end the worker of a session that is just below its limit: that has the
+ * same memory as the fork. */
+uint64_t sandbox_reserve(const struct sandbox *sandbox);
+
+/* Answers sandbox_keep(), if it is unanswered: 0, init has taken the copy, or negative errno. */
+void sandbox_end_keep(struct sandbox *sandbox, int r);
+/* Init reported that a process has ended. Calls host->gone() if it was a copy. */
+void sandbox_note_gone(struct sandbox *sandbox, pid_t pid);
+/* This copy has become the worker: it and those that are aside leave the list. */
+void sandbox_promote_copy(struct sandbox *sandbox, pid_t pid);
+void sandbox_forget_copies(struct sandbox *sandbox);
