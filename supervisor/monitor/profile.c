@@ -37,7 +37,7 @@
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/profile-sources.h"
 #include "supervisor/monitor/template/network-gate.h"
-#include "supervisor/monitor/template/template-limits.h"
+#include "supervisor/monitor/template/template.h"
 
 /* A template that ends TEMPLATE_DEATHS_MAX times without a session in between is not started again for the same
  * requests. */

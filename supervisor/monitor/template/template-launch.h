@@ -4,7 +4,14 @@
 #include "base/error.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/stub.h"
-#include "supervisor/monitor/template/template-limits.h"
+
+/* Limits of its process; UINT64_MAX: none. Sessions inherit them, and may only lower them. */
+struct template_rlimits {
+        uint64_t files;     /* open ones */
+        uint64_t data;      /* bytes */
+        uint64_t file_size; /* bytes */
+        uint64_t processes; /* of its id, and of sessions with that id */
+};
 
 /* Descriptors, all borrowed. */
 struct template_launch {

@@ -35,15 +35,193 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/mount.h"
+#include "policy/package-set.h"
+#include "rpc/monitor-messages.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"
-#include "supervisor/monitor/template/template-errors.h"
 #include "supervisor/monitor/template/template-launch.h"
-#include "supervisor/monitor/template/template-limits.h"
 #include "supervisor/monitor/template/template-messages.h"
-#include "supervisor/monitor/template/template-plan.h"
+
+/* ---- codes of its errors ---- */
+
+/* Sets MONITOR_CODE_NO_SANDBOX if this machine always refuses a step. It does not if something is
+ * lacking at the moment, or if the tree of the image or of a mounted directory is at fault. */
+static void template_error_mark(struct error *error)
+{
+        static const int others[] = {EAGAIN, ENOMEM, EMFILE,          ENFILE,  ECANCELED,
+                                     EINTR,  ELOOP,  MOUNT_CODE_TREE, ENOTDIR, EXDEV};
+
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                if (error->code == others[i])
+                        return;
+        error->code = MONITOR_CODE_NO_SANDBOX;
+}
+
+/* Of an error that a template has sent. ESTALE would tell the owner that this template has ended. */
+static void template_error_sanitize(struct error *error)
+{
+        error_sanitize(error);
+        if (error->code == ESTALE || error->code == 0)
+                error->code = EIO;
+}
+
+/* ---- its limits ---- */
+
+enum {
+        PIDS_MIN = 16,        /* for the start of a template */
+        CPU_MIN_MILLI = 1000, /* it makes the sessions of all */
+        FILES_MIN = 256,
+        SHARED_ID_FACTOR = 32, /* RLIMIT_NPROC of a template counts all of its sessions' processes
+                                * where they have its id */
+};
+
+bool template_is_held(const struct cgroups *cgroups, const struct ids *ids)
+{
+        return cgroups_version(cgroups) != CGROUP_NONE &&
+               (ids->first != geteuid() || cgroups_hold_owner(cgroups));
+}
+
+/* Those of a profile's sessions (NULL: the default ones), but enough to start and to make sessions. */
+static struct limits template_limits_fit(const struct limits *limits)
+{
+        struct limits l;
+
+        if (limits)
+                l = *limits;
+        else
+                limits_default(&l);
+        if (l.pids < PIDS_MIN)
+                l.pids = PIDS_MIN;
+        if (l.cpu_milli > 0 && l.cpu_milli < CPU_MIN_MILLI)
+                l.cpu_milli = CPU_MIN_MILLI;
+        return l;
+}
+
+/* A session may write large files there, and inherits the limit of file sizes. */
+static bool writes_to_host(const struct config_profile *profile)
+{
+        for (size_t i = 0; profile && i < profile->n_mounts; i++) {
+                if (profile->mounts[i].writable)
+                        return true;
+        }
+        return false;
+}
+
+/* has_group: a control group bounds memory and processes. shares_id: its sessions have its id. profile:
+ * may be NULL. */
+static struct template_rlimits template_rlimits_choose(const struct limits *limits, bool has_group,
+                                                       bool shares_id,
+                                                       const struct config_profile *profile)
+{
+        struct template_rlimits ret = {
+                .files = limits->open_files < FILES_MIN ? FILES_MIN : limits->open_files,
+                .data = UINT64_MAX,
+                .file_size = UINT64_MAX,
+                .processes = UINT64_MAX,
+        };
+
+        if (has_group)
+                return ret;
+        ret.data = limits->memory;
+        ret.processes = (uint64_t)limits->pids * (shares_id ? SHARED_ID_FACTOR : 1);
+        if (!writes_to_host(profile))
+                ret.file_size = limits->memory;
+        return ret;
+}
+
+/* ---- its plan ---- */
+
+/* The packages that are installed for sessions (docs/packages.md). */
+static int plan_packages(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                         struct error *err)
+{
+        struct template_mount *planned = &plan->mounts[plan->n_mounts];
+
+        for (uint32_t i = 0; i < plan->n_mounts; i++) {
+                const char *target = plan->mounts[i].target;
+                size_t n = strlen(target);
+                if ((strncmp(PACKAGES_TARGET, target, n) == 0 && strchr("/", PACKAGES_TARGET[n])) ||
+                    strncmp(target, PACKAGES_TARGET "/", sizeof(PACKAGES_TARGET)) == 0)
+                        return error_set(err, EINVAL,
+                                         "mount on %s: packages.install needs " PACKAGES_TARGET
+                                         ": mount it elsewhere",
+                                         target);
+        }
+        snprintf(planned->target, sizeof(planned->target), "%s", PACKAGES_TARGET);
+        fds[plan->n_mounts++] = parts->packages_fd;
+        return 0;
+}
+
+static int plan_mounts(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                       struct error *err)
+{
+        const struct config_profile *profile = parts->profile;
+
+        static_assert(TEMPLATE_MOUNTS_MAX > (int)CONFIG_MOUNTS_MAX, "room for all mounts");
+        for (size_t i = 0; i < profile->n_mounts; i++) {
+                const struct config_mount *mount = &profile->mounts[i];
+                struct template_mount *planned = &plan->mounts[i];
+                if ((size_t)snprintf(planned->target, sizeof(planned->target), "%s",
+                                     mount->target) >= sizeof(planned->target))
+                        return error_errno(err, ENAMETOOLONG, "mount on %s", mount->target);
+                planned->writable = mount->writable;
+                fds[i] = parts->sources[i];
+        }
+        plan->n_mounts = (uint32_t)profile->n_mounts;
+        return parts->packages_fd >= 0 ? plan_packages(parts, plan, fds, err) : 0;
+}
+
+static int plan_profile(const struct template_parts *parts, struct template_plan *plan, int *fds,
+                        struct error *err)
+{
+        const struct config_profile *profile = parts->profile;
+        size_t n = 0;
+
+        if (!profile)
+                return 0;
+        for (char *const *name = profile->preload; name && *name; name++) {
+                n += (size_t)snprintf(plan->preload + n, sizeof(plan->preload) - n, "%s\n", *name);
+                if (n >= sizeof(plan->preload))
+                        return error_errno(err, E2BIG, "the names in preload");
+        }
+        plan->no_speculation = profile->speculation_disabled;
+        plan->loopback = profile->network != CONFIG_NETWORK_NONE;
+        plan->proxy = profile->network == CONFIG_NETWORK_ALLOW;
+        return plan_mounts(parts, plan, fds, err);
+}
+
+/* control: the monitor's end of the socket. */
+static int template_plan_send(int control, enum sandbox_mode mode,
+                              const struct template_parts *parts, struct error *err)
+{
+        struct template_message message = {.kind = TEMPLATE_PLAN};
+        int fds[TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX] = {
+                [TEMPLATE_FD_IMAGE] = parts->image_fd,
+                [TEMPLATE_FD_WORKER] = parts->worker_fd,
+                [TEMPLATE_FD_INIT] = parts->init_fd,
+                [TEMPLATE_FD_TEMPLATE_FILTER] = parts->template_filter_fd,
+                [TEMPLATE_FD_WORKER_FILTER] = parts->worker_filter_fd,
+                [TEMPLATE_FD_INIT_FILTER] = parts->init_filter_fd,
+        };
+
+        message.plan.mode = mode;
+        message.plan.link = parts->image->link;
+        message.plan.rlimits = parts->rlimits;
+        static_assert(sizeof(message.plan.python) == sizeof(parts->image->python), "same size");
+        memcpy(message.plan.python, parts->image->python, sizeof(message.plan.python));
+        memcpy(message.plan.libpython, parts->image->libpython, sizeof(message.plan.libpython));
+        int r = plan_profile(parts, &message.plan, fds + TEMPLATE_FD_COUNT, err);
+        if (r < 0)
+                return r;
+        r = fd_send(control, &message, sizeof(message), fds,
+                    TEMPLATE_FD_COUNT + message.plan.n_mounts, 0);
+        return r < 0 ? error_errno(err, -r, "send the template its plan") : 0;
+}
+
+/* ---- the template ---- */
 
 enum template_state {
         TEMPLATE_STARTING,

@@ -9,15 +9,32 @@
 
 #include <event2/event.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
 #include "policy/config/config.h"
+#include "policy/image.h"
+#include "policy/limits.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/template/sandbox.h"
-#include "supervisor/monitor/template/template-plan.h"
 
 struct template;
+
+/* The parts of a template; descriptors are borrowed. */
+struct template_parts {
+        const struct image_info *image;
+        int image_fd;  /* O_PATH directory of the image's root */
+        int worker_fd; /* by the image's link: cloister-worker or cloister-module */
+        int init_fd;
+        const struct config_profile *profile; /* preload, network and mounts; NULL: none */
+        const struct limits *limits;          /* of the template itself; NULL: the default ones */
+        const int *sources;                   /* O_PATH directories, in the order of its mounts */
+        int packages_fd;                      /* O_PATH directory for PACKAGES_TARGET; -1: none */
+        bool rlimits; /* no control group bounds it for sure: stricter filter and /dev, rlimits */
+        int template_filter_fd, worker_filter_fd, init_filter_fd, stub_filter_fd;
+};
 
 struct template_host {
         struct event_base *base;
@@ -47,3 +64,7 @@ struct template *template_free(struct template *template);
  * control group. */
 int template_make(struct template *template, struct sandbox *sandbox, const struct limits *limits,
                   bool rlimits, struct error *err);
+
+/* Whether a control group bounds a template with these ids for sure. Code of the image that has our own
+ * id may be able to change the limits of its group. */
+bool template_is_held(const struct cgroups *cgroups, const struct ids *ids);
