@@ -135,7 +135,7 @@ static int add_guards(void *data, struct mount_guards *guards, struct error *err
         return r < 0 ? r : guard_config_files(m, guards, err);
 }
 
-/* ---- What profiles need (profile.h) ---- */
+/* ---- What profiles need (profiles.h) ---- */
 
 static bool bounds_known(void *data)
 {

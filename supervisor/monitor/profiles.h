@@ -10,7 +10,65 @@
  */
 #pragma once
 
-#include "supervisor/monitor/profile.h"
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "policy/config/config.h"
+#include "policy/package-set.h"
+#include "rpc/monitor-messages.h"
+#include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/process/child-task.h"
+#include "supervisor/monitor/template-files.h"
+#include "supervisor/monitor/template/mount-source.h"
+#include "supervisor/monitor/template/sandbox.h"
+#include "supervisor/monitor/template/template.h"
+#include "supervisor/monitor/upstream/upstream-user.h"
+
+/* A session to be made. */
+struct profile_session {
+        uint32_t serial; /* of the request */
+        struct template *template;
+        const struct ids *ids;
+        const struct limits *limits;
+};
+
+/* The monitor's objects and functions that a profile uses; borrowed. */
+struct profile_host {
+        struct event_base *base;
+        struct children *children;
+        struct child_tasks *tasks;
+        struct cgroups *const *cgroups;
+        const struct ids *ids;
+        struct template_files *files;
+        const struct upstream_user *user; /* images are built and read as this user */
+        const char *builder;              /* path of `cloister` */
+        bool quiet;                       /* the builder shows no progress */
+        bool for_one; /* one session, which is requested at once: it gets the error
+                                           * of the early start, and the log does not */
+        uint32_t sessions_max;
+
+        void *data;
+        /* False: it is not known yet what bounds sessions; profiles_bounds_known() follows. */
+        bool (*bounds_known)(void *data);
+        /* Asks the template for a session in a free slot. */
+        int (*make)(void *data, const struct profile_session *session, struct error *err);
+        /* A session has started: descriptors of MONITOR_SESSION_STARTED (borrowed). */
+        void (*started)(void *data, struct sandbox *sandbox, const int fds[SESSION_FDS]);
+        void (*failed)(void *data, uint32_t serial, const struct error *error);
+        /* Frees a sandbox that will not be a session. */
+        void (*release)(void *data, struct sandbox *sandbox);
+        /* Adds the paths that no sandbox may mount. */
+        int (*guards)(void *data, struct mount_guards *guards, struct error *err);
+};
+
+/* Choices of the command line, which override the config's; all NULL: none. */
+struct profile_choice {
+        const char *image, *python;
+        const struct package_set *set;
+};
 
 enum { PROFILES_IDLE_TEMPLATES_MAX = 4 };
 
