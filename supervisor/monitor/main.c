@@ -6,6 +6,7 @@
 
 #include "base/fd.h"
 #include "base/log-file.h"
+#include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/monitor/monitor-installers.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"

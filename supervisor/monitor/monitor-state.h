@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/exit-status.h"
 #include "policy/config/config.h"
 #include "policy/seccomp/rules.h"
 #include "rpc/monitor-messages.h"
@@ -19,12 +20,12 @@
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/log-relay.h"
 #include "supervisor/monitor/memory-watch.h"
-#include "supervisor/monitor/monitor-options.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/profiles.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/options/options.h"
 
 enum {
         MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX,
@@ -95,3 +96,21 @@ struct monitor {
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + MONITOR_INSTALLERS_MAX];
         uint32_t last_instance;
 };
+
+/* Whether the broker serves clients (mcp, serve): it gets a control socket. */
+static inline bool monitor_is_server(const struct options *options)
+{
+        return options->mode == MODE_MCP || options->mode == MODE_SERVE;
+}
+
+/* Whether the broker runs one script (run). */
+static inline bool monitor_is_for_one(const struct options *options)
+{
+        return options->mode == MODE_RUN;
+}
+
+/* The exit status of `run` tells a failure of ours from an exception of the code. */
+static inline int monitor_failure(const struct options *options)
+{
+        return monitor_is_for_one(options) ? EXIT_CLOISTER : 1;
+}

@@ -8,15 +8,77 @@
 #include "supervisor/monitor/monitor-upstreams.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "policy/config/expand.h"
 #include "policy/config/server.h"
+#include "policy/package-set.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
-#include "supervisor/monitor/upstream/upstream-access.h"
+
+/*
+ * A server that is reached by HTTP: the process that the monitor starts for it is cloister-access,
+ * which tells the broker the url, the headers and the token. They are in the environment of that
+ * process, because its arguments could be read by every process of the machine.
+ */
+
+/* execve() takes no longer string (MAX_ARG_STRLEN, 128 KiB). */
+enum { ENTRY_MAX = 120 * 1024 };
+
+static void write_list(struct json_out *out, const char *key, char *const *list)
+{
+        if (!list)
+                return;
+        json_out_begin(out, key, '[');
+        for (; *list; list++)
+                json_out_text(out, NULL, *list);
+        json_out_end(out, ']');
+}
+
+static int write_entry(struct buffer *b, const struct config_server *server)
+{
+        struct json_out out = {.to = b};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "name", server->name);
+        json_out_text(&out, "url", server->url);
+        write_list(&out, "headers", server->headers);
+        if (server->token_file)
+                json_out_text(&out, "token_file", server->token_file);
+        write_list(&out, "token_command", server->token_command);
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append(b, "", 1);
+}
+
+/* Makes an expanded config (with a url) one that runs cloister-access, whose path is program. */
+static int upstream_access_prepare(struct config_server *server, const char *program,
+                                   struct error *err)
+{
+        _cleanup_buffer_ struct buffer entry = BUFFER_INIT(ENTRY_MAX);
+        char **env = reallocarray(server->env, server->n_env + 2, sizeof(char *));
+        char *variable = NULL;
+
+        if (!env)
+                return error_errno(err, ENOMEM, "start");
+        server->env = env;
+        env[server->n_env] = NULL;
+        int r = write_entry(&entry, server);
+        if (r == -EMSGSIZE)
+                return error_set(err, EMSGSIZE, "its url, headers and token are longer than %d KiB",
+                                 ENTRY_MAX / 1024);
+        if (r < 0 || asprintf(&variable, "CLOISTER_ACCESS=%s", buffer_bytes(&entry)) < 0)
+                return error_errno(err, ENOMEM, "start");
+        env[server->n_env++] = variable;
+        env[server->n_env] = NULL;
+        server->command = strdup(program);
+        return server->command ? 0 : error_errno(err, ENOMEM, "start");
+}
 
 static struct monitor_upstream *find_free_slot(struct monitor *m, size_t first, size_t n)
 {
@@ -162,8 +224,9 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
         return r < 0 ? r : follow(u, err);
 }
 
-int monitor_upstream_start_installer(struct monitor *m, const struct config_server *program,
-                                     uint32_t serial, struct error *err)
+/* Starts a program of ours in a slot of installers; its config needs no expansion. */
+static int start_program(struct monitor *m, const struct config_server *program, uint32_t serial,
+                         struct error *err)
 {
         struct monitor_upstream *u = find_free_slot(m, MONITOR_UPSTREAMS_MAX,
                                                     MONITOR_INSTALLERS_MAX);
@@ -205,4 +268,87 @@ void monitor_upstreams_done(struct monitor *m)
                 event_free(u->exec);
                 event_free(u->end);
         }
+}
+
+/* ---- the program that installs packages for sessions ---- */
+
+/*
+ * It runs as the user that images belong to, as an upstream server would. The broker, which talks to
+ * it, names a profile only: what may be installed, from where and how much comes from the config that
+ * the monitor has read. The index may have credentials: it is in the program's environment, not in
+ * its arguments, which every process of the machine can read.
+ */
+/* The variable of struct config_packages, without the index. */
+static int write_settings(struct buffer *b, const struct config_profile *profile)
+{
+        const struct config_packages *p = &profile->packages;
+        struct json_out out = {.to = b};
+
+        int r = buffer_append_text(b, PACKAGES_VARIABLE "=");
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "profile", profile->name);
+        write_list(&out, "allow", p->allow);
+        if (p->exclude_newer)
+                json_out_text(&out, "exclude_newer", p->exclude_newer);
+        json_out_int(&out, "max_bytes", (int64_t)p->max_bytes);
+        json_out_int(&out, "timeout_ms", (int64_t)p->timeout_ms);
+        json_out_end(&out, '}');
+        if (r >= 0)
+                r = out.error;
+        return r < 0 ? r : buffer_append(b, "", 1);
+}
+
+static int start_installer(struct monitor *m, const struct config_profile *profile, uint32_t serial,
+                           struct error *err)
+{
+        _cleanup_buffer_ struct buffer settings = BUFFER_INIT(ENTRY_MAX);
+        _cleanup_free_ char *index = NULL, *variable = NULL, *libraries = NULL;
+        const char *path = getenv("LD_LIBRARY_PATH");
+        const char *python = profile->python ? profile->python : m->image.python;
+        const char *arguments[] = {"package-installer", "--store", m->image.store,
+                                   "--python",          python,    NULL};
+        char *environment[4] = {};
+        struct config_server program = {
+                .name = (char *)"package installer",
+                .command = m->program,
+                .args = (char **)arguments,
+                .n_args = ARRAY_SIZE(arguments) - 1,
+                .env = environment,
+        };
+
+        int r = config_packages_index(&profile->packages, lookup, &index, err);
+        if (r < 0)
+                return r;
+        r = write_settings(&settings, profile);
+        if (r >= 0 && index && asprintf(&variable, PACKAGES_INDEX_VARIABLE "=%s", index) < 0)
+                r = -ENOMEM;
+        /* Some interpreters find their libraries only with it. */
+        if (r >= 0 && path && asprintf(&libraries, "LD_LIBRARY_PATH=%s", path) < 0)
+                r = -ENOMEM;
+        if (r < 0)
+                return error_errno(err, -r, "settings");
+        environment[program.n_env++] = buffer_bytes(&settings);
+        if (variable)
+                environment[program.n_env++] = variable;
+        if (libraries)
+                environment[program.n_env++] = libraries;
+        return start_program(m, &program, serial, err);
+}
+
+void monitor_installer_start(struct monitor *m, const struct monitor_request *request)
+{
+        struct error error = {};
+        int r;
+
+        if (request->target >= m->config->n_profiles)
+                r = error_set(&error, EINVAL, "there is no profile %u", request->target);
+        else if (!m->config->profiles[request->target].packages.install)
+                r = error_set(&error, EPERM, "the profile does not allow it");
+        else
+                r = start_installer(m, &m->config->profiles[request->target], request->serial,
+                                    &error);
+        if (r >= 0)
+                return;
+        error_context(&error, "install packages");
+        monitor_send_failed(m, request->serial, &error);
 }

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "supervisor/monitor/monitor-options.h"
+#include "supervisor/options/options.h"
 
 /* Serves until the broker ends. Returns the exit status of the program. */
 int monitor_serve(const struct options *options);
