@@ -66,7 +66,7 @@ WHILE_RUNNING = {
     0x43: "DISPLAY for cell",
     0x44: "PROGRESS for cell",
     0x45: "LOG for cell",
-    0x46: "ASK frame (0x46), which a worker may not send",
+    0x46: "frame of unknown type 0x46",
     0x47: "QUERY for something unknown",
     0x4A: "which no KEEP asked for",
     0x4B: "RESTORED frame while the session is running",

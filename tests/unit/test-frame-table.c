@@ -53,7 +53,7 @@ static void test_table(void)
                 {0x05, false, false},         {FRAME_RESULT, false, true},
                 {FRAME_CALL, true, true},     {FRAME_DISPLAY, true, true},
                 {FRAME_PROGRESS, true, true}, {FRAME_LOG, true, true},
-                {FRAME_ASK, false, false},    {FRAME_QUERY, true, true},
+                {0x46, false, false},         {FRAME_QUERY, true, true},
                 {FRAME_DROP, true, true},     {FRAME_DATA, true, true},
                 {FRAME_FETCH, false, false},  {FRAME_PUT, false, false},
                 {FRAME_INPUT, false, false},  {FRAME_KEEP, false, false},
