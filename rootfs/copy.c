@@ -1,6 +1,12 @@
-/* Copies what a plan lists. */
+/*
+ * Copies what a plan lists, or an imported root file system.
+ *
+ * A root file system is untrusted: no symbolic link in it is followed, neither when it is read (O_NOFOLLOW, by
+ * descriptors) nor when Cloister's own files are written to the copy.
+ */
 #include "rootfs/copy.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,9 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
+#include "rootfs/contents.h"
 
-enum { CHUNK = 128 * 1024 };
+enum {
+        CHUNK = 128 * 1024,
+        DEPTH_MAX = 128,
+        FILES_MAX = 4 * 1000 * 1000,
+        DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+};
 
 /* Copies in the kernel (copy_file_range) if both file systems support it. Blocks may be shared,
  * inodes and pages are not. Returns 1 when done, 0 when the caller has to read and write, or
@@ -52,41 +65,45 @@ static int copy_bytes(int from, int to, uint64_t size, char *chunk)
         }
 }
 
-static int create(int root, const struct plan_entry *entry)
+static int create(int root, const char *path, bool executable)
 {
-        int fd = openat(root, entry->path + 1, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                        entry->executable ? 0755 : 0644);
+        int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                        executable ? 0755 : 0644);
         return fd < 0 ? -errno : fd;
 }
 
-static int copy_file(int root, const struct plan_entry *entry, char *chunk)
+/* *size (may be NULL) is that of the file. */
+static int copy_regular(int source_root, const char *source, int root, const char *path,
+                        char *chunk, uint64_t *size)
 {
         struct stat st;
-        _cleanup_close_ int from = open(entry->path,
-                                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        _cleanup_close_ int from = openat(
+                source_root, source, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
         if (from < 0 || fstat(from, &st) < 0)
                 return -errno;
         if (!S_ISREG(st.st_mode))
                 return -EINVAL;
-        _cleanup_close_ int to = create(root, entry);
+        _cleanup_close_ int to = create(root, path, st.st_mode & 0111);
         if (to < 0)
                 return to;
         int r = copy_bytes(from, to, (uint64_t)st.st_size, chunk);
         if (r < 0)
                 return r;
         struct timespec times[2] = {st.st_mtim, st.st_mtim};
+        if (size)
+                *size = (uint64_t)st.st_size;
         return futimens(to, times) < 0 ? -errno : 0;
 }
 
 static int write_text(int root, const struct plan_entry *entry)
 {
-        _cleanup_close_ int fd = create(root, entry);
+        _cleanup_close_ int fd = create(root, entry->path + 1, entry->executable);
 
         return fd < 0 ? fd : fd_write_all(fd, entry->text, strlen(entry->text));
 }
 
-static int copy_entry(int root, const struct plan_entry *entry, char *chunk)
+static int copy_planned(int root, const struct plan_entry *entry, char *chunk)
 {
         switch (entry->kind) {
         case PLAN_DIRECTORY:
@@ -97,13 +114,13 @@ static int copy_entry(int root, const struct plan_entry *entry, char *chunk)
         case PLAN_TEXT:
                 return write_text(root, entry);
         case PLAN_FILE:
-                return copy_file(root, entry, chunk);
+                return copy_regular(AT_FDCWD, entry->path, root, entry->path + 1, chunk, NULL);
         }
         return -EINVAL;
 }
 
 /* A file of the host that was removed or became unreadable meanwhile. */
-static bool may_be_left_out(const struct plan_entry *entry, int r)
+static bool may_be_missing(const struct plan_entry *entry, int r)
 {
         return entry->kind == PLAN_FILE && !entry->required &&
                (r == -EACCES || r == -ENOENT || r == -EPERM || r == -ELOOP || r == -EINVAL);
@@ -117,19 +134,174 @@ int copy_plan(int root, const struct plan *plan, struct progress *progress, stru
                 return error_errno(err, ENOMEM, "copy");
         for (size_t i = 0; i < plan->n; i++) {
                 const struct plan_entry *entry = &plan->entries[i];
-                int r = copy_entry(root, entry, chunk);
+                int r = copy_planned(root, entry, chunk);
                 if (r == -ENOSPC || r == -EDQUOT)
                         return r;
-                if (r < 0 && !may_be_left_out(entry, r))
+                if (r < 0 && !may_be_missing(entry, r))
                         return error_errno(err, -r, "copy %s", entry->path);
                 progress_count(progress, "copying file", i + 1, plan->n);
         }
         return 0;
 }
 
-int copy_content(int from, int to, uint64_t size)
+/* ---- a root file system ---- */
+
+struct tree {
+        struct tree_totals totals;
+        struct progress *progress;
+        struct error *err;
+        char *chunk;
+        int depth;
+};
+
+/* Directories that a sandbox mounts over, and caches of package managers. */
+static bool is_left_out(int depth, const char *name)
+{
+        static const char *const names[] = {"proc",      "sys", "dev",        "tmp",
+                                            "workspace", "run", "lost+found", "boot"};
+
+        for (size_t i = 0; depth == 0 && i < ARRAY_SIZE(names); i++)
+                if (strcmp(name, names[i]) == 0)
+                        return true;
+        return false;
+}
+
+static int copy_link(int from, int to, const char *name)
+{
+        char target[4096];
+
+        ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
+        if (n < 0)
+                return -errno;
+        target[n] = '\0';
+        return symlinkat(target, to, name) < 0 ? -errno : 0;
+}
+
+static int copy_file(struct tree *t, int from, int to, const char *name)
+{
+        uint64_t size = 0;
+
+        int r = copy_regular(from, name, to, name, t->chunk, &size);
+        if (r < 0)
+                return r;
+        t->totals.bytes += size;
+        t->totals.files++;
+        progress_count(t->progress, "copying file", t->totals.files, 0);
+        return t->totals.files > FILES_MAX ? -E2BIG : 0;
+}
+
+static int copy_directory(struct tree *t, int from, int to);
+
+static int copy_below(struct tree *t, int from, int to, const char *name)
+{
+        _cleanup_close_ int source = openat(from, name, DIRECTORY);
+
+        if (source < 0)
+                return -errno;
+        if (t->depth == DEPTH_MAX)
+                return -ELOOP;
+        if (mkdirat(to, name, 0755) < 0)
+                return -errno;
+        _cleanup_close_ int target = openat(to, name, DIRECTORY);
+        if (target < 0)
+                return -errno;
+        t->depth++;
+        int r = copy_directory(t, source, target);
+        t->depth--;
+        return r;
+}
+
+static int copy_entry(struct tree *t, int from, int to, const char *name)
+{
+        struct stat st;
+
+        if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        if (S_ISDIR(st.st_mode))
+                return copy_below(t, from, to, name);
+        if (S_ISLNK(st.st_mode))
+                return copy_link(from, to, name);
+        return S_ISREG(st.st_mode) ? copy_file(t, from, to, name) : -EINVAL;
+}
+
+static bool may_be_left_out(int r)
+{
+        return r == -EACCES || r == -EPERM || r == -EINVAL || r == -ENOENT || r == -ELOOP ||
+               r == -ENXIO;
+}
+
+static int copy_directory(struct tree *t, int from, int to)
+{
+        DIR *stream = fd_open_directory(from, ".");
+        int r = 0;
+
+        if (!stream)
+                return -errno;
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));) {
+                if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
+                    is_left_out(t->depth, d->d_name))
+                        continue;
+                r = copy_entry(t, from, to, d->d_name);
+                if (may_be_left_out(r)) {
+                        t->totals.left_out++;
+                        r = 0;
+                } else if (r < 0 && r != -ENOSPC && r != -EDQUOT && !error_is_set(t->err)) {
+                        error_errno(t->err, -r, "copy %s", d->d_name);
+                }
+        }
+        closedir(stream);
+        return r;
+}
+
+/* Replaces an entry of the tree by that of the plan. A link there must not be followed. */
+static int make_room(int root, const struct plan *plan, struct error *err)
+{
+        struct stat st;
+
+        for (size_t i = 0; i < plan->n; i++) {
+                const struct plan_entry *entry = &plan->entries[i];
+                if (fstatat(root, entry->path + 1, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                        continue;
+                if (entry->kind == PLAN_DIRECTORY && !S_ISDIR(st.st_mode))
+                        return error_set(err, ENOTDIR, "%s is not a directory there", entry->path);
+                if (entry->kind != PLAN_DIRECTORY && unlinkat(root, entry->path + 1, 0) < 0)
+                        return error_errno(err, errno, "replace %s", entry->path);
+        }
+        return 0;
+}
+
+static int put_ours(int root, struct progress *progress, struct error *err)
+{
+        _cleanup_plan_ struct plan *plan = plan_new();
+
+        if (!plan)
+                return error_errno(err, ENOMEM, "image");
+        int r = contents_plan_settings(plan, err);
+        if (r >= 0)
+                r = make_room(root, plan, err);
+        return r < 0 ? r : copy_plan(root, plan, progress, err);
+}
+
+int tree_copy(const char *from, int to, struct progress *progress, struct tree_totals *ret,
+              struct error *err)
 {
         _cleanup_free_ char *chunk = malloc(CHUNK);
+        struct tree t = {.progress = progress, .err = err, .chunk = chunk};
+        _cleanup_close_ int source = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-        return chunk ? copy_bytes(from, to, size, chunk) : -ENOMEM;
+        if (!chunk)
+                return error_errno(err, ENOMEM, "copy");
+        if (source < 0)
+                return error_errno(err, errno, "%s", from);
+        int r = copy_directory(&t, source, to);
+        if (r < 0) {
+                if (r != -ENOSPC && r != -EDQUOT)
+                        error_context(err, "%s", from);
+                return r;
+        }
+        r = put_ours(to, progress, err);
+        if (r < 0 && r != -ENOSPC && r != -EDQUOT)
+                return error_context(err, "%s", from);
+        *ret = t.totals;
+        return r;
 }

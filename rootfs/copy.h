@@ -1,4 +1,4 @@
-/* Copies what a plan lists to a directory. Each file gets its own inode. */
+/* Copies what a plan lists, or an imported root file system, to a directory. Each file gets its own inode. */
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,16 @@
  */
 int copy_plan(int root, const struct plan *plan, struct progress *progress, struct error *err);
 
-/* Copies the content of an open file to another; size is the expected size. Returns 0 or negative
- * errno.
+struct tree_totals {
+        uint64_t bytes, files, left_out;
+};
+
+/*
+ * Copies a directory into an empty one: files get inodes of their own, modes become 0755 and 0644,
+ * links stay as they are (they are followed inside the root only); devices, sockets, what cannot be
+ * read, and what lies below /proc, /sys, /dev, /tmp, /run and /workspace are left out. Then the
+ * mount points and Cloister's own files (passwd, hosts, ...) are written.
+ * -ENOSPC and -EDQUOT set no error text.
  */
-int copy_content(int from, int to, uint64_t size);
+int tree_copy(const char *from, int to, struct progress *progress, struct tree_totals *ret,
+              struct error *err);

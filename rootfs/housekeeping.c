@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
-#include "rootfs/parts.h"
-#include "rootfs/sets.h"
+#include "base/json.h"
+#include "policy/package-set.h"
 #include "rootfs/store.h"
+
+enum { YOUNG_SECONDS = 24 * 3600, NOTE_MAX = 1024 * 1024 };
 
 static bool has_prefix(const char *text, const char *prefix)
 {
@@ -29,7 +33,7 @@ bool housekeeping_is_stale(int store, const struct image_info *info)
         if (info->source[0] != '/')
                 return false;
         const char *made_on = has_prefix(info->name, "default-") ? info->name : info->base;
-        return parts_default_name(store, info->source, now, NULL) < 0 || strcmp(now, made_on) != 0;
+        return store_default_name(store, info->source, now, NULL) < 0 || strcmp(now, made_on) != 0;
 }
 
 void housekeeping_remove_older(int store, const struct image_info *made)
@@ -108,6 +112,88 @@ static void prune_notes(int store)
         closedir(stream);
 }
 
+/* ---- packages that were installed for sessions ---- */
+
+static uint64_t size_of(int index, const char *note)
+{
+        _cleanup_close_ int fd = openat(index, note,
+                                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        _cleanup_free_ char *text = NULL;
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        int64_t bytes = 0;
+        size_t n = 0;
+
+        if (fd < 0 || fd_read_whole(fd, NOTE_MAX, &text, &n, NULL) < 0 ||
+            json_parse(text, n, &doc, NULL) < 0)
+                return 0;
+        json_int64(yyjson_obj_get(yyjson_doc_get_root(doc), "bytes"), &bytes);
+        return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* Its directory can be entered, not listed. */
+static void prune_set(int profile, int index, const char *note, size_t n, uint64_t *bytes)
+{
+        _cleanup_close_ int sets = openat(profile, PACKAGES_SETS,
+                                          O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        char name[IMAGE_NAME_SIZE];
+
+        if (sets < 0 || n >= sizeof(name))
+                return;
+        snprintf(name, sizeof(name), "%.*s", (int)n, note);
+        *bytes += size_of(index, note);
+        unlinkat(index, note, 0);
+        store_clear(sets, name);
+}
+
+/* Whether a server runs that had started when the set was last asked for (PACKAGES_USE). Where that cannot be
+ * told, one does. */
+static bool is_used(int use, time_t asked)
+{
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = asked + 1};
+
+        return use >= 0 && (fcntl(use, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK);
+}
+
+static void prune_profile(int profile, uint64_t *bytes)
+{
+        DIR *stream = fd_open_directory(profile, "index");
+        /* Servers of earlier versions made none. */
+        _cleanup_close_ int use = openat(profile, PACKAGES_USE,
+                                         O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        struct stat st;
+
+        if (!stream)
+                return;
+        for (struct dirent *d; (d = readdir(stream));) {
+                size_t n = strlen(d->d_name);
+                if (n <= 5 || strcmp(d->d_name + n - 5, ".json") != 0 || d->d_name[0] == '.' ||
+                    fstatat(dirfd(stream), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+                    time(NULL) - st.st_mtime < YOUNG_SECONDS || is_used(use, st.st_mtime))
+                        continue;
+                prune_set(profile, dirfd(stream), d->d_name, n - 5, bytes);
+        }
+        closedir(stream);
+}
+
+/* Removes the sets that no session has asked for for a day, and no session of a server that runs has. Adds to
+ * *bytes what they took. */
+static void prune_sets(int store, uint64_t *bytes)
+{
+        DIR *stream = fd_open_directory(store, PACKAGES_INSTALLED);
+
+        if (!stream)
+                return;
+        for (struct dirent *d; (d = readdir(stream));) {
+                _cleanup_close_ int profile = -1;
+                if (d->d_name[0] != '.')
+                        profile = openat(dirfd(stream), d->d_name,
+                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (profile >= 0)
+                        prune_profile(profile, bytes);
+        }
+        closedir(stream);
+}
+
 int housekeeping_prune(int store, void (*report)(const struct image_info *info, bool busy),
                        uint64_t *bytes, struct error *err)
 {
@@ -133,6 +219,6 @@ int housekeeping_prune(int store, void (*report)(const struct image_info *info, 
         }
         prune_notes(store);
         prune_wheels(store, images, kept, bytes);
-        sets_prune(store, bytes);
+        prune_sets(store, bytes);
         return removed;
 }

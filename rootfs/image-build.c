@@ -11,30 +11,41 @@
  */
 #include "rootfs/image-build.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "rootfs/contents.h"
 #include "rootfs/copy.h"
 #include "rootfs/housekeeping.h"
-#include "rootfs/layer.h"
 #include "rootfs/packages.h"
-#include "rootfs/parts.h"
 #include "rootfs/process.h"
 #include "rootfs/progress.h"
 #include "rootfs/store.h"
 
-enum { COMPILE_MS = 15 * 60 * 1000, CACHE_MS = 30 * 1000, WORDS_MAX = 4096, MIB = 1024 * 1024 };
+enum {
+        COMPILE_MS = 15 * 60 * 1000,
+        CACHE_MS = 30 * 1000,
+        WORDS_MAX = 4096,
+        MIB = 1024 * 1024,
+        DEPTH_MAX = 64,
+        DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+};
 
 struct build {
         const struct image_build_options *options;
@@ -103,14 +114,19 @@ static int full(const struct build *b, int r, struct error *err)
         return no_space(b, (uint64_t)fs.f_bavail * fs.f_frsize, err);
 }
 
-static int copy(struct build *b, int directory, struct error *err)
+static int make_root(int directory, const char *path, struct error *err)
 {
         if (mkdirat(directory, "root", 0755) < 0)
-                return error_errno(err, errno, "make %s", b->root);
-        _cleanup_close_ int root = openat(directory, "root",
-                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                return error_errno(err, errno, "make %s", path);
+        int root = openat(directory, "root", DIRECTORY);
+        return root < 0 ? error_errno(err, errno, "open %s", path) : root;
+}
+
+static int copy(struct build *b, int directory, struct error *err)
+{
+        _cleanup_close_ int root = make_root(directory, b->root, err);
         if (root < 0)
-                return error_errno(err, errno, "open %s", b->root);
+                return root;
         progress_stage(&b->progress, "copying %" PRIu64 " files, %" PRIu64 " MiB", b->plan->files,
                        b->plan->bytes / MIB);
         int r = copy_plan(root, b->plan, &b->progress, err);
@@ -189,61 +205,68 @@ static void write_cache(struct build *b)
                 best_effort(argv, CACHE_MS);
 }
 
-/* The interpreter's own packages: the names of their metadata directories contain name and
+/* Writes the interpreter's own packages: the names of their metadata directories contain name and
  * version. */
-static int list_own(struct build *b)
+static void list_own(const struct build *b, struct json_out *out)
 {
-        bool first = b->list.length <= 1;
-        int r = 0;
-
-        for (size_t i = 0; i < b->plan->n && r >= 0; i++) {
+        for (size_t i = 0; i < b->plan->n; i++) {
                 const struct plan_entry *entry = &b->plan->entries[i];
                 const char *name = strrchr(entry->path, '/') + 1, *dash = strchr(name, '-');
                 size_t n = strlen(name), end = strlen(".dist-info");
                 if (entry->kind != PLAN_DIRECTORY || !dash || n <= end ||
                     strcmp(name + n - end, ".dist-info") != 0)
                         continue;
-                r = buffer_printf(&b->list, "%s{\"name\": ", first ? "" : ", ");
-                if (r >= 0)
-                        r = json_append_string(&b->list, name, (size_t)(dash - name));
-                if (r >= 0)
-                        r = buffer_printf(&b->list, ", \"version\": ");
-                if (r >= 0)
-                        r = json_append_string(&b->list, dash + 1,
-                                               n - end - (size_t)(dash + 1 - name));
-                if (r >= 0)
-                        r = buffer_append(&b->list, "}", 1);
-                first = false;
+                json_out_begin(out, NULL, '{');
+                json_out_string(out, "name", name, (size_t)(dash - name));
+                json_out_string(out, "version", dash + 1, n - end - (size_t)(dash + 1 - name));
+                json_out_end(out, '}');
         }
-        return r;
 }
 
 static int list_packages(struct build *b)
 {
-        int r = b->packages ? packages_append(&b->list, b->packages)
-                            : buffer_append(&b->list, "[]", 2);
+        struct json_out out = {.to = &b->list};
 
-        if (r < 0)
-                return r;
-        b->list.length--; /* the closing bracket */
-        r = list_own(b);
-        return r < 0 ? r : buffer_append(&b->list, "]", 2);
+        json_out_begin(&out, NULL, '[');
+        if (b->packages)
+                packages_list(b->packages, &out);
+        list_own(b, &out);
+        json_out_end(&out, ']');
+        return out.error < 0 ? out.error : buffer_append(&b->list, "", 1);
 }
 
-/* Checks that all paths can be stored in image.json, before anything is written. */
-static int describe(struct build *b, struct error *err)
+/* Fills what the interpreter and the clock tell. */
+static void take_interpreter(struct image_info *info, const struct interpreter *in,
+                             const char *source)
 {
-        const struct interpreter *in = &b->interpreter;
         time_t now = time(NULL);
         struct tm t;
 
-        snprintf(b->info.python, sizeof(b->info.python), "%s", in->executable);
-        snprintf(b->info.libpython, sizeof(b->info.libpython), "%s", in->libpython);
-        b->info.link = in->link;
-        snprintf(b->info.version, sizeof(b->info.version), "%s", in->version);
-        snprintf(b->info.source, sizeof(b->info.source), "%s", b->python);
-        strftime(b->info.created, sizeof(b->info.created), "%Y-%m-%dT%H:%M:%SZ",
-                 gmtime_r(&now, &t));
+        snprintf(info->python, sizeof(info->python), "%s", in->executable);
+        snprintf(info->libpython, sizeof(info->libpython), "%s", in->libpython);
+        info->link = in->link;
+        snprintf(info->version, sizeof(info->version), "%s", in->version);
+        snprintf(info->source, sizeof(info->source), "%s", source);
+        strftime(info->created, sizeof(info->created), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &t));
+}
+
+/* Whether all paths can be stored in image.json. */
+static bool is_storable(const struct image_info *info, const char *source, struct image_info *again,
+                        struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_JSON_MAX);
+
+        return strlen(source) < sizeof(info->source) && image_info_append(&text, info) >= 0 &&
+               image_info_parse(buffer_bytes(&text), text.length, again, err) >= 0;
+}
+
+/* Checks that all paths can be stored, before anything is written. */
+static int describe(struct build *b, struct error *err)
+{
+        const struct interpreter *in = &b->interpreter;
+        struct image_info again;
+
+        take_interpreter(&b->info, in, b->python);
         b->info.bytes = b->plan->bytes + b->layer_bytes;
         b->info.files = b->plan->files + b->layer_files;
         snprintf(b->info.base, sizeof(b->info.base), "%s", b->before);
@@ -251,11 +274,7 @@ static int describe(struct build *b, struct error *err)
         if (r < 0)
                 return error_errno(err, -r, "list of packages");
         b->info.packages = buffer_bytes(&b->list);
-
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_JSON_MAX);
-        struct image_info again;
-        if (strlen(b->python) >= sizeof(b->info.source) || image_info_append(&text, &b->info) < 0 ||
-            image_info_parse(buffer_bytes(&text), text.length, &again, err) < 0 ||
+        if (!is_storable(&b->info, b->python, &again, err) ||
             strcmp(again.source, b->python) != 0 || strcmp(again.python, in->executable) != 0 ||
             strcmp(again.libpython, in->libpython) != 0)
                 return error_set(
@@ -270,9 +289,9 @@ static int check_unchanged(const struct build *b, struct error *err)
 {
         char after[IMAGE_NAME_SIZE];
 
-        int r = image_default_name(b->python, NULL, parts_look, after, err);
+        int r = image_default_name(b->python, NULL, store_stamp, after, err);
         bool same = r >= 0 && strcmp(b->begun, after) == 0;
-        if (same && (r = parts_default_name(b->store, b->python, after, err)) >= 0)
+        if (same && (r = store_default_name(b->store, b->python, after, err)) >= 0)
                 same = strcmp(b->before, after) == 0;
         if (r >= 0 && !same)
                 return error_set(err, EAGAIN, "%s changed while it was copied: try again",
@@ -307,12 +326,90 @@ static int find(struct build *b, struct error *err)
         return 1;
 }
 
+/* ---- packages, from beside the root into it ---- */
+
+static int move(int from, int to, int depth);
+
+/* Moves by rename; directories that both have are merged. */
+static int move_entry(int from, int to, const char *name, int depth)
+{
+        if (renameat(from, name, to, name) == 0)
+                return 0;
+        if ((errno != ENOTEMPTY && errno != EEXIST) || depth == DEPTH_MAX)
+                return -errno;
+        _cleanup_close_ int below = openat(from, name, DIRECTORY);
+        _cleanup_close_ int there = below < 0 ? -1 : openat(to, name, DIRECTORY);
+        if (there < 0)
+                return -errno;
+        return move(below, there, depth + 1);
+}
+
+static int move(int from, int to, int depth)
+{
+        DIR *stream = fd_open_directory(from, ".");
+        int r = 0;
+
+        if (!stream)
+                return -errno;
+        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
+                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+                        r = move_entry(from, to, d->d_name, depth);
+        closedir(stream);
+        return r;
+}
+
+static int open_inside(int root, const char *path, uint64_t flags)
+{
+        struct open_how how = {.flags = flags | O_CLOEXEC,
+                               .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+        long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+        return fd < 0 ? -errno : (int)fd;
+}
+
+/* Moves bin/ of the packages to a directory of PATH. */
+static int move_programs(int packages, int root)
+{
+        _cleanup_close_ int bin = openat(packages, "bin", DIRECTORY);
+        if (bin < 0)
+                return errno == ENOENT ? 0 : -errno;
+        _cleanup_close_ int usr = open_inside(root, "/usr", O_RDONLY | O_DIRECTORY);
+        if (usr < 0)
+                return usr;
+        if ((mkdirat(usr, "local", 0755) < 0 && errno != EEXIST) ||
+            (mkdirat(usr, "local/bin", 0755) < 0 && errno != EEXIST))
+                return -errno;
+        _cleanup_close_ int to = open_inside(root, "/usr/local/bin", O_RDONLY | O_DIRECTORY);
+        int r = to < 0 ? to : move(bin, to, 0);
+        return r < 0 ? r : unlinkat(packages, "bin", AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+/* directory: STORE/.tmp-NAME with packages/ and root/. place: the existing site-packages inside the
+ * root. Programs go to /usr/local/bin. */
+static int merge_packages(int directory, const char *place, struct error *err)
+{
+        _cleanup_close_ int packages = openat(directory, "packages", DIRECTORY);
+        _cleanup_close_ int root = openat(directory, "root", DIRECTORY);
+
+        if (packages < 0 || root < 0)
+                return error_errno(err, errno, "packages");
+        _cleanup_close_ int to = open_inside(root, place, O_RDONLY | O_DIRECTORY);
+        int r = to < 0 ? to : move_programs(packages, root);
+        if (r >= 0)
+                r = move(packages, to, 0);
+        if (r < 0)
+                return error_errno(err, -r, "move packages to %s", place);
+        /* Only empty directories are left. */
+        return 0;
+}
+
+/* ---- the build ---- */
+
 /* Fills the empty directory and renames it. */
 static int fill(struct build *b, int directory, struct error *err)
 {
         int r = copy(b, directory, err);
         if (r >= 0 && b->packages)
-                r = layer_merge(directory, b->interpreter.place, err);
+                r = merge_packages(directory, b->interpreter.place, err);
         if (r < 0)
                 return r;
         if (b->packages && unlinkat(directory, "packages", AT_REMOVEDIR) < 0)
@@ -362,9 +459,9 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
                 return r;
         if (b->packages && (r = plan_asked_for(b, err)) < 0)
                 return r;
-        if (!b->packages && (r = parts_write(b->store, b->python, b->plan, err)) < 0)
+        if (!b->packages && (r = store_write_parts(b->store, b->python, b->plan, err)) < 0)
                 return r;
-        if ((r = parts_default_name(b->store, b->python, b->before, err)) < 0)
+        if ((r = store_default_name(b->store, b->python, b->before, err)) < 0)
                 return r;
         if (is_default(b)) {
                 memcpy(b->info.name, b->before, sizeof(b->before));
@@ -381,7 +478,7 @@ static int ask_interpreter(struct build *b, struct error *err)
         if (b->interpreter.answer)
                 return 0;
         progress_stage(&b->progress, "inspecting %s", b->python);
-        int r = image_default_name(b->python, NULL, parts_look, b->begun, err);
+        int r = image_default_name(b->python, NULL, store_stamp, b->begun, err);
         return r < 0 ? r : interpreter_ask(b->python, b->options->link, &b->interpreter, err);
 }
 
@@ -437,7 +534,7 @@ static int build_locked(struct build *b, struct error *err)
                 return lock;
         /* Another builder may have finished it meanwhile. */
         if (is_default(b))
-                r = parts_default_name(b->store, b->python, b->info.name, err);
+                r = store_default_name(b->store, b->python, b->info.name, err);
         if (r < 0 || (r = find(b, err)) != 0)
                 return r < 0 ? r : 0;
         store_sweep(b->store);
@@ -455,13 +552,13 @@ static int know_parts(struct build *b, struct error *err)
         static const struct contents_layer none = {};
         _cleanup_plan_ struct plan *plan = NULL;
 
-        if (parts_known(b->store, b->python))
+        if (store_knows_parts(b->store, b->python))
                 return 0;
         plan = plan_new();
         if (!plan)
                 return error_errno(err, ENOMEM, "image");
         int r = contents_plan(plan, &b->interpreter, &none, err);
-        return r < 0 ? r : parts_write(b->store, b->python, plan, err);
+        return r < 0 ? r : store_write_parts(b->store, b->python, plan, err);
 }
 
 /* Resolves the packages. The image's name is a hash of them and of the default image's name. */
@@ -475,7 +572,7 @@ static int resolve(struct build *b, struct error *err)
                                          .version = b->interpreter.version};
         r = packages_resolve(b->options->set, &target, b->options->store, &b->progress,
                              &b->packages, err);
-        if (r < 0 || (r = parts_default_name(b->store, b->python, b->before, err)) < 0)
+        if (r < 0 || (r = store_default_name(b->store, b->python, b->before, err)) < 0)
                 return r;
         uint64_t key = packages_key(b->packages);
         snprintf(b->info.set, sizeof(b->info.set), "%016" PRIx64, key);
@@ -503,7 +600,7 @@ static int choose_name(struct build *b, struct error *err)
                 if (r < 0)
                         return r;
         } else if (!b->options->name) {
-                int r = parts_default_name(b->store, b->python, b->info.name, err);
+                int r = store_default_name(b->store, b->python, b->info.name, err);
                 image_parts_key(b->python, key);
                 snprintf(b->slot, sizeof(b->slot), "default-%s", key);
                 return r;
@@ -569,5 +666,153 @@ int image_build(const struct image_build_options *options, struct image_info *re
         interpreter_done(&b.interpreter);
         packages_free(b.packages);
         buffer_done(&b.list);
+        return r;
+}
+
+/* ---- an imported root file system ---- */
+
+static bool is_file_inside(int root, const char *path)
+{
+        _cleanup_close_ int fd = open_inside(root, path, O_PATH);
+        struct stat st;
+
+        return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
+}
+
+static int find_python(int root, const struct image_build_options *options, const char **ret,
+                       struct error *err)
+{
+        static const char *const usual[] = {"/usr/bin/python3", "/usr/local/bin/python3",
+                                            "/bin/python3", "/opt/python/bin/python3"};
+        const char *given = options->python;
+
+        if (given && strcmp(given, IMAGE_PYTHON_DEFAULT) != 0) {
+                *ret = given;
+                return is_file_inside(root, given)
+                               ? 0
+                               : error_set(err, ENOENT, "%s contains no program %s",
+                                           options->rootfs, given);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+                *ret = usual[i];
+                if (is_file_inside(root, usual[i]))
+                        return 0;
+        }
+        return error_set(
+                err, ENOENT,
+                "%s: no python3 in it (mmdebstrap --include=python3), or name its path inside with --python",
+                options->rootfs);
+}
+
+static int describe_root(const struct image_build_options *options, int root, const char *path,
+                         struct image_info *info, struct error *err)
+{
+        _cleanup_interpreter_ struct interpreter in = {};
+        const char *python = NULL;
+        struct image_info again;
+
+        int r = find_python(root, options, &python, err);
+        if (r < 0 || (r = interpreter_ask_inside(path, root, python, options->link, &in, err)) < 0)
+                return r;
+        if (options->link != INTERPRETER_LINK_ANY && options->link != (int)in.link)
+                return error_set(err, ENOTSUP, "%s: its Python supports only --link %s",
+                                 options->rootfs, image_link_name(in.link));
+        snprintf(info->name, sizeof(info->name), "%s", options->name);
+        take_interpreter(info, &in, options->rootfs);
+        if (!is_storable(info, options->rootfs, &again, err))
+                return error_set(err, EINVAL, "%s contains a path that is too long or not UTF-8",
+                                 options->rootfs);
+        return 0;
+}
+
+static int no_room(const struct image_build_options *options, int r, struct error *err)
+{
+        return r != -ENOSPC && r != -EDQUOT
+                       ? r
+                       : error_set(
+                                 err, -r,
+                                 "image store %s: no space left for %s: make room, or set CLOISTER_IMAGE_STORE to another disk",
+                                 options->store, options->rootfs);
+}
+
+static int fill_root(const struct image_build_options *options, int store, int directory,
+                     struct progress *progress, struct image_info *info, uint64_t *left_out,
+                     struct error *err)
+{
+        struct tree_totals totals = {};
+        char path[PATH_MAX];
+
+        snprintf(path, sizeof(path), "%s/.tmp-%s/root", options->store, options->name);
+        _cleanup_close_ int root = make_root(directory, path, err);
+        if (root < 0)
+                return root;
+        progress_stage(progress, "copying %s", options->rootfs);
+        int r = tree_copy(options->rootfs, root, progress, &totals, err);
+        if (r < 0)
+                return no_room(options, r, err);
+        progress_stage(progress, "inspecting its Python, confined");
+        r = describe_root(options, root, path, info, err);
+        if (r < 0)
+                return r;
+        info->bytes = totals.bytes;
+        info->files = totals.files;
+        *left_out = totals.left_out;
+        progress_stage(progress, "writing to disk");
+        return no_room(options, store_commit(store, options->name, info, err), err);
+}
+
+static int import_locked(const struct image_build_options *options, int store,
+                         struct progress *progress, struct image_info *info, struct error *err)
+{
+        uint64_t left_out = 0;
+
+        int r = store_find(store, options->name, info, err);
+        if (r > 0)
+                return error_set(
+                        err, EEXIST,
+                        "image %s is there already: choose another name, or 'cloister image remove %s' first",
+                        options->name, options->name);
+        if (r < 0)
+                return r;
+        store_sweep(store);
+        _cleanup_close_ int directory = store_begin(store, options->name, err);
+        if (directory < 0)
+                return directory;
+        r = fill_root(options, store, directory, progress, info, &left_out, err);
+        progress_clear(progress);
+        if (r < 0) {
+                store_abandon(store, options->name);
+                return r;
+        }
+        if (!options->quiet)
+                fprintf(stderr,
+                        "cloister: image %s: Python %s, %" PRIu64 " files, %" PRIu64
+                        " MiB, %" PRIu64 " left out, in %.1f s\n",
+                        info->name, info->version, info->files, info->bytes / MIB, left_out,
+                        progress_seconds(progress));
+        return 1;
+}
+
+int image_import(const struct image_build_options *options, struct image_info *ret,
+                 struct error *err)
+{
+        struct image_info info = {};
+        struct progress progress;
+
+        if (!options->name || !image_name_valid(options->name))
+                return error_set(err, EINVAL,
+                                 "--rootfs needs --name: what the image is to be called");
+        _cleanup_close_ int store = store_open(options->store, true, err);
+        if (store < 0)
+                return store;
+        progress_begin(&progress, options->name, options->quiet);
+        _cleanup_close_ int lock = store_lock(store, options->name, true, err);
+        if (lock < 0)
+                return lock;
+        mode_t mask = umask(022);
+        int r = import_locked(options, store, &progress, &info, err);
+        umask(mask);
+        if (r >= 0 && ret)
+                *ret = info;
         return r;
 }

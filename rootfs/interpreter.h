@@ -29,13 +29,15 @@ struct interpreter {
         yyjson_val *others;   /* array of further entries of sys.path, which an image leaves out */
 };
 
-/* How the interpreter and Cloister are linked; INTERPRETER_LINK_ANY: chosen (link.h). */
+/* How the interpreter and Cloister are linked (enum template_link): cloister-worker opens its libpython, where
+ * the interpreter itself does and where cloister-worker can run at all: it is linked to the libc of this
+ * machine. Else the interpreter loads cloister-module, which needs no libc. INTERPRETER_LINK_ANY: chosen so. */
 enum { INTERPRETER_LINK_ANY = -1 };
 
 /* python: an absolute path; link: INTERPRETER_LINK_ANY or one of enum template_link. An
  * interpreter that cannot be used is refused with a line that says what to do. */
 int interpreter_ask(const char *python, int link, struct interpreter *ret, struct error *err);
-/* The same inside a root whose bytes are not trusted (confine.h). path and root name its directory;
+/* The same inside a root whose bytes are not trusted (process.h). path and root name its directory;
  * python is a path inside. */
 int interpreter_ask_inside(const char *path, int root, const char *python, int link,
                            struct interpreter *ret, struct error *err);
@@ -43,3 +45,11 @@ int interpreter_ask_inside(const char *path, int root, const char *python, int l
 void interpreter_done(struct interpreter *interpreter);
 
 #define _cleanup_interpreter_ _cleanup_(interpreter_done)
+
+/*
+ * For a root file system that was made elsewhere. root: its directory; python: the interpreter's
+ * path inside; libpython: the path of its libpython inside, NULL or "" for none. Embedded only
+ * where the root has our loader and a libc no older than ours. Links are followed inside the root.
+ */
+int link_of_root(int root, const char *python, const char *libpython, enum template_link *ret,
+                 struct error *err);

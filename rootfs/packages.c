@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/json-out.h"
 #include "policy/image.h"
 #include "rootfs/process.h"
 
@@ -92,21 +91,6 @@ static void on_line(void *data, const char *line)
         progress_stage(data, "%s", line);
 }
 
-static yyjson_doc *parse_last_line(struct buffer *output)
-{
-        yyjson_doc *doc = NULL;
-
-        if (buffer_append(output, "", 1) < 0)
-                return NULL;
-        char *text = buffer_bytes(output);
-        size_t n = strlen(text);
-        while (n > 0 && text[n - 1] == '\n')
-                text[--n] = '\0';
-        char *newline = strrchr(text, '\n');
-        char *line = newline ? newline + 1 : text;
-        return json_parse(line, strlen(line), &doc, NULL) < 0 ? NULL : doc;
-}
-
 /* Ends the request and runs packages.py. *ret is its output, which has a list of packages. */
 static int ask(const struct packages *p, struct json_out *request, struct progress *progress,
                yyjson_doc **ret, struct error *err)
@@ -126,7 +110,10 @@ static int ask(const struct packages *p, struct json_out *request, struct progre
                 r = process_follow(&process, RESOLVE_MS, &output, on_line, progress, &status, err);
         if (r < 0)
                 return error_context(err, "packages: %s", p->target.host);
-        _cleanup_json_ yyjson_doc *doc = parse_last_line(&output);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        const char *line = process_last_line(&output);
+        if (line)
+                json_parse(line, strlen(line), &doc, NULL);
         yyjson_val *root = yyjson_doc_get_root(doc);
         const char *why = json_string(root, "error", NULL);
         if (why)
@@ -206,16 +193,17 @@ int packages_unpack(const struct packages *packages, const char *directory,
         return r < 0 ? error_errno(err, -r, "packages: unpacked in %s", directory) : 0;
 }
 
+static const char *const described[] = {"name", "version", "sha256"};
+
 uint64_t packages_key(const struct packages *packages)
 {
-        static const char *const members[] = {"name", "version", "sha256"};
         uint64_t hash = IMAGE_HASH_START;
         yyjson_val *package;
         size_t i, n;
 
         yyjson_arr_foreach (packages->list, i, n, package) {
-                for (size_t k = 0; k < ARRAY_SIZE(members); k++) {
-                        const char *value = json_string(package, members[k], NULL);
+                for (size_t k = 0; k < ARRAY_SIZE(described); k++) {
+                        const char *value = json_string(package, described[k], NULL);
                         if (value)
                                 hash = image_hash(hash, value, strlen(value) + 1);
                 }
@@ -223,24 +211,19 @@ uint64_t packages_key(const struct packages *packages)
         return hash;
 }
 
-int packages_append(struct buffer *b, const struct packages *packages)
+void packages_list(const struct packages *packages, struct json_out *out)
 {
-        static const char *const members[] = {"name", "version", "sha256"};
-        struct json_out out = {.to = b};
         yyjson_val *package;
         size_t i, n;
 
-        json_out_begin(&out, NULL, '[');
         yyjson_arr_foreach (packages->list, i, n, package) {
-                json_out_begin(&out, NULL, '{');
-                for (size_t k = 0; k < ARRAY_SIZE(members); k++) {
-                        const char *value = json_string(package, members[k], NULL);
-                        json_out_text(&out, members[k], value ? value : "");
+                json_out_begin(out, NULL, '{');
+                for (size_t k = 0; k < ARRAY_SIZE(described); k++) {
+                        const char *value = json_string(package, described[k], NULL);
+                        json_out_text(out, described[k], value ? value : "");
                 }
-                json_out_end(&out, '}');
+                json_out_end(out, '}');
         }
-        json_out_end(&out, ']');
-        return out.error;
 }
 
 static int add_replaced(struct packages *p, const char *pattern)
@@ -311,6 +294,7 @@ int packages_replaced(struct packages *p, const char *directory, const char *con
 int packages_become_installer(const char *python, const char *store, struct error *err)
 {
         _cleanup_buffer_ struct buffer request = BUFFER_INIT(REQUEST_MAX);
+        struct json_out out = {.to = &request};
         char inside[PATH_MAX];
         struct stat st;
 
@@ -319,11 +303,11 @@ int packages_become_installer(const char *python, const char *store, struct erro
                 snprintf(inside, sizeof(inside), "%s/bin/python3", python);
         if (access(inside, X_OK) < 0)
                 snprintf(inside, sizeof(inside), "%s", IMAGE_PYTHON_DEFAULT);
-        int r = buffer_append_text(&request, "{\"action\": \"session\", \"store\": ");
-        if (r >= 0)
-                r = json_append_string(&request, store, strlen(store));
-        if (r >= 0)
-                r = buffer_append(&request, "}", 2);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "action", "session");
+        json_out_text(&out, "store", store);
+        json_out_end(&out, '}');
+        int r = out.error < 0 ? out.error : buffer_append(&request, "", 1);
         if (r < 0)
                 return error_errno(err, -r, "packages");
         const char *const argv[] = {inside, "-I", "-B", "-c", script, buffer_bytes(&request), NULL};

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "policy/package-set.h"
 #include "rootfs/progress.h"
@@ -48,8 +49,8 @@ int packages_become_installer(const char *python, const char *store, struct erro
 /* A hash over names, versions and hashes of wheels. */
 uint64_t packages_key(const struct packages *packages);
 
-/* JSON for image.json: [{"name", "version", "sha256"}]. */
-int packages_append(struct buffer *b, const struct packages *packages);
+/* Writes the items of a list for image.json: {"name", "version", "sha256"}. */
+void packages_list(const struct packages *packages, struct json_out *out);
 
 /* Patterns (fnmatch, relative to site-packages) of what an older copy of these packages has there:
  * NULL-terminated, owned by packages. directory: where they are unpacked. */

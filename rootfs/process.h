@@ -20,11 +20,6 @@ struct process {
  * the reason to its errors. */
 int process_start(const char *const argv[], struct process *ret, struct error *err);
 
-/* Runs a function instead of a program: it gets the write ends for output and errors, and
- * never returns. */
-typedef void process_child(const void *data, pid_t parent, const int streams[2]);
-int process_fork(process_child *child, const void *data, struct process *ret, struct error *err);
-
 /*
  * Reads both streams until they end and reaps. Text that does not fit into errors is dropped (errors may
  * be NULL); output beyond its buffer's limit gives -EMSGSIZE, the deadline -ETIMEDOUT; the process
@@ -37,3 +32,16 @@ int process_finish(struct process *process, int timeout_ms, struct buffer *outpu
 int process_follow(struct process *process, int timeout_ms, struct buffer *output,
                    void (*line)(void *data, const char *line), void *data, int *status,
                    struct error *err);
+
+/* The last line of an output that is not empty, because sitecustomize may print before a script. NULL without
+ * memory. */
+char *process_last_line(struct buffer *output);
+
+/*
+ * As process_start(), with the directory root as "/", read-only (pivot_root: nothing else is
+ * there), in user, pid, network, ipc and mount namespaces of its own, as an ordinary uid without
+ * capabilities, with no_new_privs and bounds on memory, time, files and processes, and an
+ * environment of PATH alone. If it cannot be confined, it exits with 126 and a line in its errors.
+ */
+int process_start_confined(const char *root, const char *const argv[], struct process *ret,
+                           struct error *err);

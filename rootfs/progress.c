@@ -9,18 +9,13 @@
 #include "base/clock.h"
 #include "base/printable.h"
 
-static int64_t now_ms(void)
-{
-        return (int64_t)clock_ms();
-}
-
 void progress_begin(struct progress *progress, const char *name, bool quiet)
 {
         *progress = (struct progress){
                 .quiet = quiet,
                 .terminal = isatty(STDERR_FILENO) == 1,
                 .name = name,
-                .started_ms = now_ms(),
+                .started_ms = clock_ms(),
         };
 }
 
@@ -38,14 +33,14 @@ void progress_stage(struct progress *progress, const char *format, ...)
         fprintf(stderr, "%scloister: image %s: %s%s", progress->terminal ? "\r\033[K" : "",
                 progress->name, text, progress->terminal ? " …" : "\n");
         fflush(stderr);
-        progress->shown_ms = now_ms();
+        progress->shown_ms = clock_ms();
 }
 
 void progress_count(struct progress *progress, const char *what, uint64_t done, uint64_t all)
 {
-        if (progress->quiet || !progress->terminal || now_ms() - progress->shown_ms < 100)
+        if (progress->quiet || !progress->terminal || clock_ms() - progress->shown_ms < 100)
                 return;
-        progress->shown_ms = now_ms();
+        progress->shown_ms = clock_ms();
         fprintf(stderr, "\r\033[Kcloister: image %s: %s %" PRIu64 " of %" PRIu64, progress->name,
                 what, done, all);
         fflush(stderr);
@@ -61,5 +56,5 @@ void progress_clear(struct progress *progress)
 
 double progress_seconds(const struct progress *progress)
 {
-        return (double)(now_ms() - progress->started_ms) / 1000.0;
+        return (double)(clock_ms() - progress->started_ms) / 1000.0;
 }

@@ -8,7 +8,7 @@
 struct progress {
         bool quiet, terminal;
         const char *name; /* of the image */
-        int64_t started_ms, shown_ms;
+        uint64_t started_ms, shown_ms;
 };
 
 void progress_begin(struct progress *progress, const char *name, bool quiet);

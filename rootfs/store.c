@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/fd.h"
 #include "base/owner.h"
 #include "base/path.h"
@@ -382,4 +383,65 @@ int store_list(int store, struct image_info **ret, struct error *err)
                 qsort(images, (size_t)n, sizeof(*images), by_name);
         *ret = take_ptr(images);
         return n;
+}
+
+/* ---- the parts of default images ---- */
+
+int store_stamp(const char *path, struct image_stamp *ret)
+{
+        struct stat st;
+
+        if (stat(path, &st) < 0)
+                return -errno;
+        *ret = (struct image_stamp){
+                .inode = st.st_ino,
+                .size = (uint64_t)st.st_size,
+                .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+        };
+        return 0;
+}
+
+static char *read_parts(int store, const char *python)
+{
+        char key[IMAGE_KEY_SIZE];
+
+        image_parts_key(python, key);
+        return store_read_note(store, "parts", key);
+}
+
+int store_default_name(int store, const char *python, char ret[IMAGE_NAME_SIZE], struct error *err)
+{
+        _cleanup_free_ char *parts = read_parts(store, python);
+        return image_default_name(python, parts, store_stamp, ret, err);
+}
+
+bool store_knows_parts(int store, const char *python)
+{
+        _cleanup_free_ char *parts = read_parts(store, python);
+        return parts;
+}
+
+/* Programs and libraries: they can be upgraded while Python stays the same. */
+static bool is_part(const struct plan_entry *entry)
+{
+        const char *file = strrchr(entry->path, '/');
+
+        return entry->kind == PLAN_FILE && !strchr(entry->path, '\n') &&
+               (entry->linked || strstr(file, ".so"));
+}
+
+int store_write_parts(int store, const char *python, const struct plan *plan, struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_PARTS_MAX - 1);
+        char key[IMAGE_KEY_SIZE];
+
+        /* The rest is not recorded. */
+        for (size_t i = 0; i < plan->n; i++)
+                if (is_part(&plan->entries[i]) &&
+                    buffer_printf(&text, "%s\n", plan->entries[i].path) < 0)
+                        break;
+        if (buffer_append(&text, "", 1) < 0)
+                return error_errno(err, ENOMEM, "parts of the image");
+        image_parts_key(python, key);
+        return store_write_note(store, "parts", key, buffer_bytes(&text), err);
 }

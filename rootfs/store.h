@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "policy/image.h"
+#include "rootfs/plan.h"
 
 /* Opens the store; `make`: creates it if it is missing. Returns a directory descriptor. */
 int store_open(const char *path, bool make, struct error *err);
@@ -54,3 +55,12 @@ int store_write_note(int store, const char *kind, const char *key, const char *t
 
 /* All images, sorted by name; *ret is owned by the caller. Returns their number. */
 int store_list(int store, struct image_info **ret, struct error *err);
+
+/* The files of the host that a default image contains are recorded, so that the upgrade of a shared library
+ * leads to a new one (policy/image.h). stat() for image_default_name(). */
+int store_stamp(const char *path, struct image_stamp *ret);
+/* The current name of an interpreter's default image. */
+int store_default_name(int store, const char *python, char ret[IMAGE_NAME_SIZE], struct error *err);
+bool store_knows_parts(int store, const char *python);
+/* Records the files that the plan of a default image takes from the host. */
+int store_write_parts(int store, const char *python, const struct plan *plan, struct error *err);

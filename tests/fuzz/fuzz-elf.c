@@ -1,7 +1,7 @@
 /* The interpreter and the C library of a foreign root file system. Two bytes: the size of the
  * interpreter's file, then this file; the rest is the C library. Accepted when the interpreter can be
  * used. */
-#include "rootfs/link.h"
+#include "rootfs/interpreter.h"
 
 #include <assert.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* How the interpreter of a root file system is to be linked. */
-#include "rootfs/link.h"
+#include "rootfs/interpreter.h"
 
 #include <fcntl.h>
 #include <gnu/libc-version.h>

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "rootfs/housekeeping.h"
-#include "rootfs/image-import.h"
+#include "rootfs/image-build.h"
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/command/fail.h"
