@@ -217,8 +217,6 @@ static void on_flow(evutil_socket_t fd, short what, void *data)
 {
         struct connection *c = data;
 
-        (void)fd;
-        (void)what;
         if (c->state == CLOSING)
                 drop_rest(c);
         else
@@ -453,8 +451,6 @@ static void on_client(evutil_socket_t fd, short what, void *data)
 {
         struct connection *c = data;
 
-        (void)fd;
-        (void)what;
         if (c->state == HEAD)
                 read_head(c);
         else if (c->state == CLOSING)
@@ -466,8 +462,6 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         struct connection *c = data;
         uint64_t idle = clock_ms() - c->moved_ms;
 
-        (void)fd;
-        (void)what;
         if (c->state == RESOLVING || c->state == DIALING) {
                 c->job = resolver_cancel(c->job);
                 c->dial = dial_cancel(c->dial);

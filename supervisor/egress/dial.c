@@ -153,8 +153,6 @@ static void try_next(struct dial *d)
 
 static void on_begin(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         try_next(data);
 }
 

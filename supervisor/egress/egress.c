@@ -32,7 +32,6 @@ static void on_request(evutil_socket_t socket, short what, void *data)
         int fds[EGRESS_FDS];
         size_t count = EGRESS_FDS;
 
-        (void)what;
         ssize_t n = fd_receive(socket, &request, sizeof(request), fds, &count, NULL, MSG_DONTWAIT);
         if (n == -EAGAIN || n == -EPROTO)
                 return;

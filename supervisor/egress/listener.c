@@ -39,8 +39,6 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
 {
         struct egress_session *s = data;
 
-        (void)fd;
-        (void)what;
         egress_connections_wake(s);
         event_add(s->accepting, NULL);
 }
@@ -68,7 +66,6 @@ static void on_accept(evutil_socket_t fd, short what, void *data)
 {
         struct egress_session *s = data;
 
-        (void)what;
         for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
                 if (!may_accept(s)) {
                         wait_to_accept(s);
@@ -89,8 +86,6 @@ static void on_accept(evutil_socket_t fd, short what, void *data)
 
 static void on_end(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         close_session(data);
 }
 

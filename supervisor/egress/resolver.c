@@ -143,7 +143,6 @@ static void on_ready(evutil_socket_t fd, short what, void *data)
         struct resolver *r = data;
         char bytes[256];
 
-        (void)what;
         (void)!read(fd, bytes, sizeof(bytes));
         pthread_mutex_lock(&r->mutex);
         struct resolver_job *job = take_ptr(r->ready);

@@ -118,8 +118,6 @@ static void on_due(evutil_socket_t fd, short what, void *data)
         struct hub *hub = data;
         bool gone = false;
 
-        (void)fd;
-        (void)what;
         hub->gone = &gone;
         if (!deliver_some(hub, &gone))
                 return;
@@ -133,8 +131,6 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
 {
         struct hub *hub = data;
 
-        (void)fd;
-        (void)what;
         catalogue_views_refresh(&hub->views);
         if (hub->reported == hub->views.complete.version)
                 return;
@@ -376,8 +372,6 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
 
 static void on_wait_over(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         end_wait(data);
 }
 

@@ -265,8 +265,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct hub_call *call = data;
 
-        (void)fd;
-        (void)what;
         hub_call_finish(call, EVENT_TIMED_OUT, HUB_TIMEOUT, "server \"%s\" did not %s within %g s",
                         hub_call_server(call), call->state == CALL_SENT ? "answer" : "start",
                         call->timeout_ms / 1000.0);

@@ -75,8 +75,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct question *q = data;
 
-        (void)fd;
-        (void)what;
         if (q->ask.withdraw)
                 q->ask.withdraw(&q->ask);
         on_answered(&q->ask, NULL, "no answer arrived in time");

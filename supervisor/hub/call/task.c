@@ -53,8 +53,6 @@ static void request(struct hub_call *call, enum call_step step, const char *meth
 
 static void on_poll(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         request(data, STEP_GET, "tasks/get");
 }
 

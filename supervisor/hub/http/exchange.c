@@ -346,8 +346,6 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         struct exchange_loop *loop = data;
         int running;
 
-        (void)fd;
-        (void)what;
         curl_multi_socket_action(loop->multi, CURL_SOCKET_TIMEOUT, 0, &running);
         harvest(loop);
 }
@@ -359,7 +357,6 @@ static int watch_socket(CURL *easy, curl_socket_t fd, int what, void *data, void
         struct event *event = assigned;
         short flags = EV_PERSIST;
 
-        (void)easy;
         if (event)
                 event_free(event);
         curl_multi_assign(loop->multi, fd, NULL);
@@ -380,7 +377,6 @@ static int set_timer(CURLM *multi, long ms, void *data)
 {
         struct exchange_loop *loop = data;
 
-        (void)multi;
         if (ms < 0) {
                 evtimer_del(&loop->timer);
                 return 0;
@@ -418,8 +414,6 @@ static void on_ready(evutil_socket_t fd, short what, void *data)
         struct exchange_loop *loop = data;
         int n = 0;
 
-        (void)fd;
-        (void)what;
         while (n < TOLD_MAX && tell_one(loop))
                 n++;
         /* By the timer, so that descriptors come first. */

@@ -43,8 +43,6 @@ static void on_due(evutil_socket_t fd, short what, void *data)
         struct http *h = data;
         struct http_request *r;
 
-        (void)fd;
-        (void)what;
         if (h->mode == HTTP_ASKS_ACCESS)
                 return;
         while (h->is_open && (r = next_to_send(h)))

@@ -23,8 +23,6 @@ static void on_late(evutil_socket_t fd, short what, void *data)
         struct incoming *in = data;
         const struct timeval in_time = clock_timeval_ms(INCOMING_MESSAGE_MS);
 
-        (void)fd;
-        (void)what;
         /* The delay was not the server's. */
         if (in->reservation.waits || in->large)
                 evtimer_add(&in->late, &in_time);
@@ -47,8 +45,6 @@ static void on_granted(void *data)
 
 static void on_pause_over(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         read_on(data);
 }
 

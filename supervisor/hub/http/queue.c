@@ -67,8 +67,6 @@ static void on_again(evutil_socket_t fd, short what, void *data)
 {
         struct http_request *r = data;
 
-        (void)fd;
-        (void)what;
         if (r->http->barrier == r) {
                 http_request_release(r);
         } else if (r->is_answered) {

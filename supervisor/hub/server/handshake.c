@@ -131,8 +131,6 @@ static void on_probe(evutil_socket_t fd, short what, void *data)
 {
         struct handshake *h = data;
 
-        (void)fd;
-        (void)what;
         if (h->phase == PHASE_PROBING)
                 send_initialize(h, revisions[0]);
 }
@@ -371,8 +369,6 @@ static void on_relisten(evutil_socket_t fd, short what, void *data)
 {
         struct handshake *h = data;
 
-        (void)fd;
-        (void)what;
         if (h->phase == PHASE_DONE && h->listen_id == 0) {
                 subscribe(h);
                 h->host->tools_changed(h->data);

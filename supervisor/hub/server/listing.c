@@ -146,8 +146,6 @@ static void on_again_due(evutil_socket_t fd, short what, void *data)
 {
         struct listing *l = data;
 
-        (void)fd;
-        (void)what;
         if (!is_busy(l))
                 l->host->due(l->data);
 }

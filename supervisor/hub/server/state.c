@@ -222,8 +222,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct hub_server *s = data;
 
-        (void)fd;
-        (void)what;
         if (hub_server_is_ending(s)) {
                 hub_server_conclude(s);
         } else if (s->state == SERVER_LISTING) {

@@ -80,8 +80,6 @@ static void on_pause_over(evutil_socket_t fd, short what, void *data)
 {
         struct pipes *c = data;
 
-        (void)fd;
-        (void)what;
         start_reading(c);
         if (c->fds[2] >= 0)
                 event_add(&c->stderr_readable, NULL);
@@ -238,7 +236,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         struct pipes *c = data;
         ssize_t n = lines_read(&c->lines, fd);
 
-        (void)what;
         if (n == -EAGAIN)
                 return;
         if (n == -ENOMEM) {
@@ -314,8 +311,6 @@ static void on_stderr(evutil_socket_t fd, short what, void *data)
         struct pipes *c = data;
         ssize_t n = read_stderr(c);
 
-        (void)fd;
-        (void)what;
         if (n == -EAGAIN)
                 return;
         if (n <= 0)
@@ -346,8 +341,6 @@ static void flush(struct pipes *c)
 
 static void on_writable(evutil_socket_t fd, short what, void *data)
 {
-        (void)fd;
-        (void)what;
         flush(data);
 }
 
@@ -379,8 +372,6 @@ static int prepare(struct transport *t, size_t n, struct buffer **to)
 
 static void drop_text(const void *bytes, size_t n, void *text)
 {
-        (void)bytes;
-        (void)n;
         shared_text_unref(text);
 }
 
