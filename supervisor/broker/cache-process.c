@@ -22,7 +22,6 @@
 #include "base/landlock.h"
 #include "supervisor/broker/root.h"
 #include "supervisor/hub/cache/cache.h"
-#include "supervisor/hub/cache/writer.h"
 
 enum { SOCKET_FD, DIRECTORY_FD, FILTER_FD, HIGH_FD = 100 };
 

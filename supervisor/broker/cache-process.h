@@ -1,4 +1,4 @@
-/* The process that writes the cache of tools (supervisor/hub/cache/writer.h), forked by the broker before
+/* The process that writes the cache of tools (supervisor/hub/cache/cache.h), forked by the broker before
  * it reads untrusted bytes. It has the broker's id and filter, and nothing but the cache. */
 #pragma once
 

@@ -21,8 +21,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/hub/cache/request.h"
-#include "supervisor/hub/cache/writer.h"
 #include "tests/fuzz/descriptors.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -21,7 +21,6 @@
 #include "base/fd.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/hub/cache/cache.h"
-#include "supervisor/hub/cache/request.h"
 #include "tests/unit/test.h"
 
 enum { ROOM_BYTES = 1024 * 1024, ROOM_FILES = 10 };

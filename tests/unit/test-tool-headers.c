@@ -1,5 +1,5 @@
 /* Which arguments of a tool become headers, and which schemas break the rules. */
-#include "supervisor/hub/tools/headers.h"
+#include "supervisor/hub/tools/tools.h"
 
 #include "tests/unit/test.h"
 
@@ -21,29 +21,37 @@ static yyjson_doc *parse(const char *text)
         return doc;
 }
 
+/* The tools of a server that has one, "t", with this schema. */
+static struct hub_tools *take(const char *schema)
+{
+        struct hub_tools *tools = hub_tools_new();
+        char list[512];
+
+        snprintf(list, sizeof(list), "[{\"name\":\"t\",\"inputSchema\":%s}]", schema);
+        _cleanup_json_ yyjson_doc *doc = parse(list);
+        hub_tools_use_headers(tools);
+        check_eq_int(hub_tools_add(tools, yyjson_doc_get_root(doc)), 0);
+        return tools;
+}
+
 static void check_headers(const char *schema, const char *arguments, const char *expected)
 {
-        struct tool_headers headers = {};
-        yyjson_doc *s = parse(schema), *a = parse(arguments);
+        _cleanup_hub_tools_ struct hub_tools *tools = take(schema);
+        _cleanup_json_ yyjson_doc *a = parse(arguments);
 
-        check(!tool_headers_find(yyjson_doc_get_root(s), &headers));
+        check_eq_int(hub_tools_count(tools), 1);
         seen[0] = '\0';
-        tool_headers_mirror(&headers, yyjson_doc_get_root(a), add, NULL);
+        hub_tools_mirror(tools, "t", yyjson_doc_get_root(a), add, NULL);
         check_eq_str(seen, expected);
-        tool_headers_done(&headers);
-        yyjson_doc_free(s);
-        yyjson_doc_free(a);
 }
 
 static void check_fault(const char *schema, const char *part)
 {
-        struct tool_headers headers = {};
-        yyjson_doc *s = parse(schema);
-        const char *fault = tool_headers_find(yyjson_doc_get_root(s), &headers);
+        _cleanup_hub_tools_ struct hub_tools *tools = take(schema);
+        const char *fault = NULL;
 
+        check_eq_int(hub_tools_left_out(tools, &fault), 1);
         check_has(fault, part);
-        tool_headers_done(&headers);
-        yyjson_doc_free(s);
 }
 
 #define ONE(schema) "{\"properties\":{\"a\":" schema "}}"

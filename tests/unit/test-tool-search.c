@@ -1,7 +1,6 @@
 /* The search of tools: which come first, what is a word, the bounds. */
 #include "base/json.h"
 #include "supervisor/hub/tools/tool-search.h"
-#include "supervisor/hub/tools/words.h"
 #include "tests/unit/test.h"
 
 #define TOOL(name, description, properties)                                                        \

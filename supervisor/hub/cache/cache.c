@@ -1,6 +1,7 @@
 /* The tools of each server, kept from the last run. */
 #include "supervisor/hub/cache/cache.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,11 +10,42 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/log.h"
-#include "supervisor/hub/cache/request.h"
+
+int cache_request_store(int socket, uint64_t key, const void *content, size_t n)
+{
+        const struct cache_request request = {key};
+
+        _cleanup_close_ int fd = fd_sealed("cache", content, n, NULL);
+        return fd < 0 ? fd : fd_send(socket, &request, sizeof(request), &fd, 1, MSG_DONTWAIT);
+}
+
+static const char *const era_names[] = {
+        [HUB_ERA_UNKNOWN] = "unknown",
+        [HUB_ERA_LEGACY] = "legacy",
+        [HUB_ERA_MODERN] = "modern",
+};
+static_assert(ARRAY_SIZE(era_names) == HUB_ERA_MAX, "a name for each era");
+
+const char *hub_era_name(enum hub_era era)
+{
+        return era < HUB_ERA_MAX ? era_names[era] : "?";
+}
+
+/* HUB_ERA_UNKNOWN for any other text and for NULL. */
+static enum hub_era find_era(const char *name)
+{
+        for (int i = 0; name && i < HUB_ERA_MAX; i++) {
+                if (strcmp(name, era_names[i]) == 0)
+                        return (enum hub_era)i;
+        }
+        return HUB_ERA_UNKNOWN;
+}
 
 enum {
         FORMAT = 1,     /* of the file; files of another format are ignored */
@@ -21,7 +53,7 @@ enum {
         NAME_SIZE = 32,
 };
 
-static int writer = -1; /* a socket of cache-request.h, or none */
+static int writer = -1; /* of hub_cache_use_writer(), or none */
 
 static void file_name(char to[NAME_SIZE], uint64_t key, const char *suffix)
 {
@@ -95,6 +127,15 @@ static int open_to_read(int dir, uint64_t key)
         return take_fd(fd);
 }
 
+/* The file is in use: its age counts from now. If that fails, it is only removed too early. */
+static void touch(int dir, uint64_t key)
+{
+        char name[NAME_SIZE];
+
+        file_name(name, key, "json");
+        utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
 /* Reads the entry from the document. Returns false if anything is invalid. */
 static int parse(const char *data, size_t n, uint64_t key, struct hub_cache_entry *ret)
 {
@@ -124,7 +165,7 @@ static int parse(const char *data, size_t n, uint64_t key, struct hub_cache_entr
         char *copy = instructions ? strdup(instructions) : NULL;
         if (instructions && !copy)
                 return -ENOMEM;
-        ret->era = hub_era_find(json_string(root, "era", NULL));
+        ret->era = find_era(json_string(root, "era", NULL));
         ret->instructions = copy;
         ret->tools = take_ptr(tools);
         return 0;
@@ -149,10 +190,11 @@ int hub_cache_load(int dir, uint64_t key, const char *server, struct hub_cache_e
                         server, strerrordesc_np(-r));
                 return 0;
         }
+        const struct cache_request request = {key};
         if (writer >= 0)
-                cache_request_touch(writer, key);
+                fd_send(writer, &request, sizeof(request), NULL, 0, MSG_DONTWAIT);
         else
-                hub_cache_touch(dir, key);
+                touch(dir, key);
         return 1;
 }
 
@@ -233,14 +275,6 @@ int hub_cache_store(int dir, uint64_t key, const char *content, size_t n)
         return r;
 }
 
-void hub_cache_touch(int dir, uint64_t key)
-{
-        char name[NAME_SIZE];
-
-        file_name(name, key, "json");
-        utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW);
-}
-
 void hub_cache_use_writer(int socket)
 {
         writer = socket;
@@ -258,4 +292,37 @@ int hub_cache_save(int dir, uint64_t key, const struct hub_cache_entry *entry)
         return writer >= 0
                        ? cache_request_store(writer, key, buffer_bytes(&content), content.length)
                        : hub_cache_store(dir, key, buffer_bytes(&content), content.length);
+}
+
+/* The broker is not trusted: a file that is too long, and a descriptor of another type, are not read. */
+static void take(int dir, uint64_t key, int fd)
+{
+        _cleanup_free_ char *content = NULL;
+        struct stat st;
+        size_t n = 0;
+
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > HUB_CACHE_FILE_MAX ||
+            lseek(fd, 0, SEEK_SET) != 0)
+                return;
+        if (fd_read_whole(fd, HUB_CACHE_FILE_MAX, &content, &n, NULL) >= 0)
+                hub_cache_store(dir, key, content, n);
+}
+
+void cache_writer_serve(int socket, int dir)
+{
+        for (;;) {
+                struct cache_request request;
+                int fd = -1;
+                size_t count = 1;
+
+                ssize_t n = fd_receive(socket, &request, sizeof(request), &fd, &count, NULL, 0);
+                if (n == 0 || (n < 0 && n != -EPROTO))
+                        return;
+                if (n == sizeof(request) && count == 1)
+                        take(dir, request.key, fd);
+                else if (n == sizeof(request))
+                        touch(dir, request.key);
+                if (n > 0 && count == 1)
+                        close(fd);
+        }
 }

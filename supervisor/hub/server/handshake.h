@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "rpc/jsonrpc.h"
-#include "supervisor/hub/cache/era.h"
+#include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/server/connection.h"
 
 enum {

@@ -5,9 +5,17 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buffer.h"
+
+/*
+ * Appends " word word … ": "listEvents", "list-events" and "List events" have the same words. stems:
+ * without the English endings ing, es, ed and s, if three bytes remain. Bytes that are not UTF-8 separate
+ * words. At most `most` words are appended. Returns their number, -EMSGSIZE or -ENOMEM.
+ */
+int tool_words_append(struct buffer *to, const char *text, size_t n, bool stems, int most);
 
 enum {
         TOOL_SEARCH_WORDS_MAX = 16,   /* of a query; the rest is ignored */

@@ -1,14 +1,232 @@
 /* The tools of one server. */
 #include "supervisor/hub/tools/tools.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/queue.h>
 
+#include "base/buffer.h"
 #include "base/json-out.h"
-#include "supervisor/hub/tools/headers.h"
+
+enum {
+        POINTER_MAX = 64 * 1024,
+        HEADERS_MAX = 32, /* of a tool */
+        HEADER_NAME_MAX = 128,
+};
+
+/*
+ * ---- arguments as headers ----
+ *
+ * A server of MCP 2026-07-28 may want arguments as HTTP headers: x-mcp-header in the inputSchema ("Custom Headers from
+ * Tool Parameters").
+ */
+
+struct tool_header {
+        char *pointer; /* JSON pointer of the argument */
+        char *name;    /* "Mcp-Param-…" */
+};
+
+struct tool_headers {
+        struct tool_header *items;
+        size_t n;
+};
+
+static const char annotation[] = "x-mcp-header";
+static const char no_memory[] = "its headers need more memory than there is";
+
+struct search {
+        struct tool_headers *found;
+        struct buffer pointer; /* of the property that is looked at */
+};
+
+static const char *search_schema(struct search *s, yyjson_val *schema, bool is_reachable);
+
+static bool is_token(const char *text, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (!isalnum((unsigned char)text[i]) && !strchr("!#$%&'*+-.^_`|~", text[i]))
+                        return false;
+        }
+        return n > 0 && strlen(text) == n;
+}
+
+static bool is_primitive(yyjson_val *type)
+{
+        return yyjson_equals_str(type, "string") || yyjson_equals_str(type, "integer") ||
+               yyjson_equals_str(type, "boolean");
+}
+
+/* A type, or several of which null may be one. */
+static bool may_be_mirrored(yyjson_val *type)
+{
+        size_t i, n;
+        yyjson_val *one;
+
+        if (!yyjson_is_arr(type))
+                return is_primitive(type);
+        yyjson_arr_foreach (type, i, n, one) {
+                if (!is_primitive(one) && !yyjson_equals_str(one, "null"))
+                        return false;
+        }
+        return n > 0;
+}
+
+static bool is_taken(const struct tool_headers *found, const char *name)
+{
+        for (size_t i = 0; i < found->n; i++) {
+                if (strcasecmp(found->items[i].name + strlen("Mcp-Param-"), name) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static const char *add(struct search *s, yyjson_val *schema, yyjson_val *value)
+{
+        struct tool_headers *found = s->found;
+        const char *name = yyjson_get_str(value);
+
+        if (!yyjson_is_str(value) || yyjson_get_len(value) > HEADER_NAME_MAX ||
+            !is_token(name, yyjson_get_len(value)))
+                return "an x-mcp-header of its inputSchema cannot be a header's name";
+        if (!may_be_mirrored(yyjson_obj_get(schema, "type")))
+                return "an x-mcp-header of its inputSchema is not at a string, integer or boolean";
+        if (is_taken(found, name))
+                return "two x-mcp-header of its inputSchema have the same name";
+        if (found->n == HEADERS_MAX)
+                return "its inputSchema has more than 32 x-mcp-header";
+        struct tool_header *items = reallocarray(found->items, found->n + 1, sizeof(*items));
+        if (!items)
+                return no_memory;
+        found->items = items;
+        struct tool_header *item = &items[found->n];
+        *item = (struct tool_header){
+                .pointer = strndup(buffer_bytes(&s->pointer), s->pointer.length)};
+        if (asprintf(&item->name, "Mcp-Param-%s", name) < 0)
+                item->name = NULL;
+        found->n++;
+        return item->pointer && item->name ? NULL : no_memory;
+}
+
+/* RFC 6901: ~ and / are escaped. */
+static int append_step(struct buffer *pointer, const char *name, size_t n)
+{
+        int r = buffer_append(pointer, "/", 1);
+
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                if (name[i] == '~')
+                        r = buffer_append(pointer, "~0", 2);
+                else if (name[i] == '/')
+                        r = buffer_append(pointer, "~1", 2);
+                else
+                        r = buffer_append(pointer, &name[i], 1);
+        }
+        return r;
+}
+
+/* An object whose members are schemas. */
+static const char *search_members(struct search *s, yyjson_val *members, bool are_properties)
+{
+        size_t i, n, before = s->pointer.length;
+        const char *fault = NULL;
+        yyjson_val *key, *value;
+
+        yyjson_obj_foreach (members, i, n, key, value) {
+                if (are_properties &&
+                    append_step(&s->pointer, yyjson_get_str(key), yyjson_get_len(key)) < 0)
+                        return no_memory;
+                fault = search_schema(s, value, are_properties);
+                s->pointer.length = before;
+                if (fault)
+                        return fault;
+        }
+        return NULL;
+}
+
+static const char *search_list(struct search *s, yyjson_val *list)
+{
+        size_t i, n;
+        yyjson_val *value;
+
+        yyjson_arr_foreach (list, i, n, value) {
+                const char *fault = search_schema(s, value, false);
+                if (fault)
+                        return fault;
+        }
+        return NULL;
+}
+
+static bool is_one_of(const char *key, const char *const *names)
+{
+        for (; *names; names++) {
+                if (strcmp(key, *names) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* The value of a keyword of a schema. */
+static const char *search_keyword(struct search *s, const char *key, yyjson_val *value,
+                                  bool is_reachable)
+{
+        static const char *const values[] = {"default", "const", "enum", "examples", NULL};
+        static const char *const maps[] = {"$defs", "definitions", "patternProperties",
+                                           "dependentSchemas", NULL};
+
+        if (is_one_of(key, values))
+                return NULL;
+        if (strcmp(key, "properties") == 0)
+                return search_members(s, value, is_reachable);
+        if (is_one_of(key, maps))
+                return search_members(s, value, false);
+        return yyjson_is_arr(value) ? search_list(s, value) : search_schema(s, value, false);
+}
+
+/* is_reachable: from the root by "properties" only. The depth of the tool was checked. */
+static const char *search_schema(struct search *s, yyjson_val *schema, bool is_reachable)
+{
+        yyjson_val *value = yyjson_obj_get(schema, annotation), *key;
+        const char *fault = NULL;
+        size_t i, n;
+
+        if (!yyjson_is_obj(schema))
+                return NULL;
+        if (value && (!is_reachable || s->pointer.length == 0))
+                return "an x-mcp-header of its inputSchema is not at a property that is always there";
+        if (value)
+                fault = add(s, schema, value);
+        yyjson_obj_foreach (schema, i, n, key, value) {
+                if (!fault)
+                        fault = search_keyword(s, yyjson_get_str(key), value, is_reachable);
+        }
+        return fault;
+}
+
+/* Finds those of a tool. Returns how its schema breaks the rules: then the tool must not be used; NULL for a
+ * valid schema. *ret is empty before, and must be freed in both cases. Out of memory is a reason too. */
+static const char *find_headers(yyjson_val *schema, struct tool_headers *ret)
+{
+        struct search s = {.found = ret, .pointer = BUFFER_INIT(POINTER_MAX)};
+        const char *fault = search_schema(&s, schema, true);
+
+        buffer_done(&s.pointer);
+        return fault;
+}
+
+static void tool_headers_done(struct tool_headers *headers)
+{
+        for (size_t i = 0; i < headers->n; i++) {
+                free(headers->items[i].pointer);
+                free(headers->items[i].name);
+        }
+        free(headers->items);
+}
+
+/* ---- tools ---- */
 
 struct tool {
         STAILQ_ENTRY(tool) link;
@@ -209,7 +427,7 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
         const char *fault = find_fault(tools, tool);
 
         if (!fault && tools->uses_headers)
-                fault = tool_headers_find(yyjson_obj_get(tool, "inputSchema"), &headers);
+                fault = find_headers(yyjson_obj_get(tool, "inputSchema"), &headers);
         int r = fault ? 0 : append_tool(&text, tool);
         if (r == -EMSGSIZE)
                 fault = "it is larger than 1 MiB";
@@ -282,13 +500,26 @@ void hub_tools_use_headers(struct hub_tools *tools)
 }
 
 void hub_tools_mirror(const struct hub_tools *tools, const char *name, yyjson_val *arguments,
-                      void (*add)(void *to, const char *name, const char *value, size_t n),
+                      void (*add_one)(void *to, const char *name, const char *value, size_t n),
                       void *to)
 {
         const struct tool *tool = find(tools, name);
 
-        if (tool)
-                tool_headers_mirror(&tool->headers, arguments, add, to);
+        for (size_t i = 0; tool && i < tool->headers.n; i++) {
+                const struct tool_header *item = &tool->headers.items[i];
+                yyjson_val *value = yyjson_ptr_get(arguments, item->pointer);
+                char number[32];
+                int64_t whole;
+
+                if (yyjson_is_bool(value))
+                        add_one(to, item->name, yyjson_get_bool(value) ? "true" : "false",
+                                yyjson_get_bool(value) ? 4 : 5);
+                else if (yyjson_is_str(value))
+                        add_one(to, item->name, yyjson_get_str(value), yyjson_get_len(value));
+                else if (json_is_number(value) && json_int64(value, &whole) == 0)
+                        add_one(to, item->name, number,
+                                (size_t)snprintf(number, sizeof(number), "%lld", (long long)whole));
+        }
 }
 
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)
