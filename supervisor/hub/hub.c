@@ -99,7 +99,7 @@ static bool deliver_some(struct hub *hub, const bool *gone)
         struct hub_wait *wait;
         int n = 0;
 
-        while (n++ < TURN_MAX && !call_outbox_is_empty(&hub->outbox)) {
+        while (n++ < TURN_MAX && !TAILQ_EMPTY(&hub->outbox.calls)) {
                 call_outbox_deliver(&hub->outbox);
                 if (*gone)
                         return false;
@@ -123,7 +123,7 @@ static void on_due(evutil_socket_t fd, short what, void *data)
                 return;
         hub->gone = NULL;
         /* By the timer, so that descriptors come first. */
-        if (!call_outbox_is_empty(&hub->outbox) || find_finished_wait(hub))
+        if (!TAILQ_EMPTY(&hub->outbox.calls) || find_finished_wait(hub))
                 event_add(&hub->due, &now);
 }
 
@@ -336,12 +336,12 @@ static void refuse(struct hub_call *call, const struct config_profile *profile,
 
         hub_access_name_rule(profile, server, tool, rule, sizeof(rule));
         if (hub_access_server(profile, server))
-                hub_call_fail(call, HUB_NOT_FOUND,
-                              "%s does not allow tool \"%.200s\" of server \"%s\"", rule, tool,
-                              server->name);
+                hub_call_finish(call, EVENT_FAILED, HUB_NOT_FOUND,
+                                "%s does not allow tool \"%.200s\" of server \"%s\"", rule, tool,
+                                server->name);
         else
-                hub_call_fail(call, HUB_NOT_FOUND, "%s does not allow server \"%s\"", rule,
-                              server->name);
+                hub_call_finish(call, EVENT_FAILED, HUB_NOT_FOUND,
+                                "%s does not allow server \"%s\"", rule, server->name);
 }
 
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
@@ -361,8 +361,8 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
                 return r;
         /* The rules for tools hold for other methods by their names. */
         if (!s)
-                hub_call_fail(*ret, HUB_NOT_FOUND, "there is no server \"%.200s\"",
-                              request->server);
+                hub_call_finish(*ret, EVENT_FAILED, HUB_NOT_FOUND, "there is no server \"%.200s\"",
+                                request->server);
         else if (!hub_access_tool(request->profile, hub_server_config(s), what))
                 refuse(*ret, request->profile, hub_server_config(s), what);
         else

@@ -18,8 +18,6 @@
 #include "base/json.h"
 #include "policy/config/config.h"
 #include "supervisor/hub/call/caller.h"
-#include "supervisor/hub/call/method.h"
-#include "supervisor/hub/server/host.h"
 
 struct hub;
 struct hub_call;
@@ -85,11 +83,6 @@ void hub_roots_changed(struct hub *hub, const char *server);
 /* Sends a request; the server is started when it must be. *ret is valid until the caller's done(). */
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
              struct error *err);
-
-/* Cancels the call: the server is sent notifications/cancelled, and fn is not called. */
-void hub_call_drop(struct hub_call *call);
-/* Whether the request was sent to the server. */
-bool hub_call_is_sent(const struct hub_call *call);
 
 /*
  * Searches the tools in the background. Calls fn once, unless the search is cancelled, with what

@@ -343,12 +343,12 @@ void world_begin(struct world *w, struct reply *reply, const char *server, const
 
         *reply = (struct reply){};
         check_ok(json_parse(arguments, strlen(arguments), &doc, &err));
-        const char *method = hub_method_find(tool);
+        const struct hub_method *method = hub_method_find(tool);
         bool large = strlen(arguments) > RESERVATION_MIN; /* as a session passes them */
         const struct hub_request request = {
                 .profile = w->profile,
                 .server = server,
-                .method = method,
+                .method = method ? method->name : NULL,
                 .tool = method ? NULL : tool,
                 .arguments = yyjson_doc_get_root(doc),
                 .text = large ? shared_text_new(strdup(arguments), strlen(arguments)) : NULL,

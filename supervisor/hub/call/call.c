@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "rpc/lines.h"
+#include "supervisor/hub/call/answer.h"
 
 /* The timer of a task belongs to task.c, which initialises it. */
 static void stop_poll(struct hub_call *call)
@@ -212,36 +213,17 @@ void hub_call_step(struct hub_call *call, enum call_event event)
 
 /* ---- what happens to a call ---- */
 
-static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
-                        va_list args) __attribute__((format(printf, 3, 0)));
-
-static void set_outcome(struct hub_call *call, enum hub_outcome outcome, const char *format,
-                        va_list args)
-{
-        vsnprintf(call->message, sizeof(call->message), format, args);
-        call->result.outcome = outcome;
-        call->result.message = call->message;
-}
-
 void hub_call_finish(struct hub_call *call, enum call_event event, enum hub_outcome outcome,
                      const char *format, ...)
 {
         va_list args;
 
         va_start(args, format);
-        set_outcome(call, outcome, format, args);
+        vsnprintf(call->message, sizeof(call->message), format, args);
         va_end(args);
+        call->result.outcome = outcome;
+        call->result.message = call->message;
         hub_call_step(call, event);
-}
-
-void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
-{
-        va_list args;
-
-        va_start(args, format);
-        set_outcome(call, outcome, format, args);
-        va_end(args);
-        hub_call_step(call, EVENT_FAILED);
 }
 
 const char *hub_call_server(const struct hub_call *call)
@@ -296,11 +278,6 @@ void call_outbox_done(struct call_outbox *outbox)
                 hub_call_step(call, EVENT_DROPPED);
 }
 
-bool call_outbox_is_empty(const struct call_outbox *outbox)
-{
-        return TAILQ_EMPTY(&outbox->calls);
-}
-
 void call_outbox_deliver(struct call_outbox *outbox)
 {
         struct hub_call *call = TAILQ_FIRST(&outbox->calls);
@@ -346,16 +323,6 @@ struct hub_calls *hub_calls_free(struct hub_calls *calls)
                 free_all(&calls->sent[i]);
         free(calls);
         return NULL;
-}
-
-size_t hub_calls_count(const struct hub_calls *calls)
-{
-        return calls->count;
-}
-
-bool hub_calls_any_waiting(const struct hub_calls *calls)
-{
-        return !TAILQ_EMPTY(&calls->waiting);
 }
 
 static void fail_to_send(struct hub_call *call, enum call_event event, const char *name, int r)
@@ -437,11 +404,11 @@ static bool is_known(struct hub_calls *calls, struct hub_call *call, const char 
                     : host->has_method(calls->data, call->method))
                 return true;
         if (is_tool)
-                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no tool \"%.200s\"", name,
-                              call->tool);
+                hub_call_finish(call, EVENT_FAILED, HUB_NOT_FOUND,
+                                "server \"%s\" has no tool \"%.200s\"", name, call->tool);
         else
-                hub_call_fail(call, HUB_NOT_FOUND, "server \"%s\" has no %.*s", name,
-                              (int)strcspn(call->method, "/"), call->method);
+                hub_call_finish(call, EVENT_FAILED, HUB_NOT_FOUND, "server \"%s\" has no %.*s",
+                                name, (int)strcspn(call->method, "/"), call->method);
         return false;
 }
 
@@ -470,9 +437,10 @@ bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call)
         size_t bytes = calls->waiting_bytes;
 
         if (bytes > 0 && bytes + call_params_length(&call->params) > CALL_WAITING_BYTES_MAX) {
-                hub_call_fail(call, HUB_UNAVAILABLE,
-                              "server \"%s\" is starting, and calls of %zu MiB wait for it already",
-                              calls->host->name(calls->data), bytes >> 20);
+                hub_call_finish(
+                        call, EVENT_FAILED, HUB_UNAVAILABLE,
+                        "server \"%s\" is starting, and calls of %zu MiB wait for it already",
+                        calls->host->name(calls->data), bytes >> 20);
                 return false;
         }
         call->calls = calls;
@@ -556,7 +524,7 @@ static void fail_all(struct call_list *list, const char *message)
         struct hub_call *call;
 
         while ((call = TAILQ_FIRST(list)))
-                hub_call_fail(call, HUB_UNAVAILABLE, "%s", message);
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE, "%s", message);
 }
 
 void hub_calls_fail_sent(struct hub_calls *calls, const char *message)
@@ -568,4 +536,168 @@ void hub_calls_fail_sent(struct hub_calls *calls, const char *message)
 void hub_calls_fail_waiting(struct hub_calls *calls, const char *message)
 {
         fail_all(&calls->waiting, message);
+}
+
+/* ---- the call that a message of the server is about ---- */
+
+struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t n)
+{
+        struct hub_call *call;
+
+        if (n <= 0)
+                return NULL;
+        TAILQ_FOREACH (call, bucket(calls, n), link) {
+                if (call->id == n)
+                        return call;
+        }
+        return NULL;
+}
+
+struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id)
+{
+        int64_t n;
+
+        return json_int64(id, &n) < 0 ? NULL : hub_calls_by_id(calls, n);
+}
+
+/* The one call that was sent; NULL when there are none or several. */
+static struct hub_call *find_only(struct hub_calls *calls)
+{
+        struct hub_call *only = NULL;
+
+        if (calls->count != 1)
+                return NULL;
+        for (size_t i = 0; i < BUCKETS && !only; i++)
+                only = TAILQ_FIRST(&calls->sent[i]);
+        return only;
+}
+
+struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n)
+{
+        int64_t id;
+
+        if (calls->count == 0 || n == 0 || line[0] != '{')
+                return NULL;
+        if (jsonrpc_guess_id(line, n, &id))
+                return hub_calls_by_id(calls, id);
+        /* Many servers write the id last: a line that was cut does not have it. */
+        return n == LINES_MAX ? find_only(calls) : NULL;
+}
+
+/* ---- progress and messages that name no request ---- */
+
+/* A task keeps the token of the request that created it. */
+static struct hub_call *find_by_token(struct hub_calls *calls, int64_t token)
+{
+        struct hub_call *call = hub_calls_by_id(calls, token);
+
+        for (size_t i = 0; !call && calls->n_tasks > 0 && i < BUCKETS; i++) {
+                TAILQ_FOREACH (call, &calls->sent[i], link) {
+                        if (call->token == token)
+                                return call;
+                }
+        }
+        return call && call->token == token ? call : NULL;
+}
+
+bool hub_calls_progress(struct hub_calls *calls, yyjson_val *params)
+{
+        struct hub_progress progress = {};
+        int64_t token;
+
+        if (json_int64(yyjson_obj_get(params, "progressToken"), &token) < 0)
+                return false;
+        struct hub_call *call = find_by_token(calls, token);
+        if (!call || json_double(yyjson_obj_get(params, "progress"), &progress.value) < 0)
+                return call;
+        if (json_double(yyjson_obj_get(params, "total"), &progress.total) < 0)
+                progress.total = 0;
+        progress.message = json_string(params, "message", &progress.length);
+        if (call->caller->progress)
+                call->caller->progress(call->data, &progress);
+        return true;
+}
+
+int hub_call_append_task(struct buffer *params, yyjson_val *id)
+{
+        struct json_out out = {.to = params};
+
+        if (!yyjson_is_str(id) || yyjson_get_len(id) > CALL_TASK_ID_MAX)
+                return -EINVAL;
+        json_out_begin(&out, NULL, '{');
+        json_out_string(&out, "taskId", yyjson_get_str(id), yyjson_get_len(id));
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append(params, "", 1);
+}
+
+static struct hub_call *find_task(struct hub_calls *calls, yyjson_val *id)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(8 * CALL_TASK_ID_MAX);
+        struct hub_call *call;
+
+        if (calls->n_tasks == 0 || hub_call_append_task(&params, id) < 0)
+                return NULL;
+        for (size_t i = 0; i < BUCKETS; i++) {
+                TAILQ_FOREACH (call, &calls->sent[i], link) {
+                        if (call->task && strcmp(call->task, buffer_bytes(&params)) == 0)
+                                return call;
+                }
+        }
+        return NULL;
+}
+
+/* Whether the clients of two calls are one. */
+static bool are_of_one(const struct hub_call *a, const struct hub_call *b)
+{
+        struct hub_client first, second;
+
+        return hub_call_client(a, &first) && hub_call_client(b, &second) && first.id == second.id;
+}
+
+struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params, const char **why)
+{
+        yyjson_val *about = yyjson_obj_get(yyjson_obj_get(params, "_meta"),
+                                           "io.modelcontextprotocol/related-task");
+        yyjson_val *task = yyjson_obj_get(about, "taskId");
+        struct hub_call *call, *found = NULL;
+
+        *why = "no call of it is open";
+        if (yyjson_is_str(task))
+                return find_task(calls, task);
+        for (size_t i = 0; i < BUCKETS; i++) {
+                TAILQ_FOREACH (call, &calls->sent[i], link) {
+                        if (found && !are_of_one(found, call)) {
+                                *why = "calls of several clients are open, and the request names none of them";
+                                return NULL;
+                        }
+                        if (!found || call->n_asked < found->n_asked)
+                                found = call;
+                }
+        }
+        return found;
+}
+
+void hub_calls_log(struct hub_calls *calls, yyjson_val *params)
+{
+        const char *why;
+        struct hub_call *call = hub_calls_attribute(calls, params, &why);
+
+        if (call && call->caller->log)
+                call->caller->log(call->data, params);
+}
+
+char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result)
+{
+        yyjson_val *task = yyjson_obj_get(result, "task");
+        yyjson_val *name = yyjson_obj_get(task ? task : result, "taskId");
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(8 * CALL_TASK_ID_MAX);
+
+        for (size_t i = 0; i < ORPHANS; i++) {
+                if (id == 0 || calls->orphans[i] != id)
+                        continue;
+                calls->orphans[i] = 0;
+                return hub_call_append_task(&params, name) < 0 ? NULL
+                                                               : strdup(buffer_bytes(&params));
+        }
+        return NULL;
 }

@@ -5,7 +5,7 @@
  * the event loop: only call_outbox_deliver() calls a callback of the hub's user. The functions of a server
  * that its calls need are a table, so that calls know neither servers nor the hub.
  *
- * The members of struct hub_call and struct hub_calls are for the files of this folder.
+ * Only the files of this folder write the members of struct hub_call and struct hub_calls.
  */
 #pragma once
 
@@ -20,7 +20,6 @@
 #include "rpc/jsonrpc.h"
 #include "rpc/large-line.h"
 #include "supervisor/hub/call/caller.h"
-#include "supervisor/hub/call/params.h"
 #include "supervisor/hub/call/question.h"
 
 enum {
@@ -70,25 +69,19 @@ struct call_outbox {
 void call_outbox_init(struct call_outbox *outbox, struct event *due);
 /* Frees the calls; their callbacks are not called. */
 void call_outbox_done(struct call_outbox *outbox);
-bool call_outbox_is_empty(const struct call_outbox *outbox);
 /* Calls the callback of the first one, which may free the outbox. */
 void call_outbox_deliver(struct call_outbox *outbox);
 
 /* A call that is of no server yet. server_timeout_ms: for the answer, if the request has no timeout; 0: the
- * default. hub_call_fail(), hub_calls_send() or hub_calls_queue() must
+ * default. hub_call_finish(), hub_calls_send() or hub_calls_queue() must
  * follow. */
 int hub_call_new(struct event_base *base, struct call_outbox *outbox,
                  const struct hub_request *request, uint32_t server_timeout_ms,
                  struct hub_call **ret, struct error *err);
-/* Ends it without its having been sent, or because its server has failed. */
-void hub_call_fail(struct hub_call *call, enum hub_outcome outcome, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
 
 struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data);
 /* Frees the calls too; their callbacks are not called. */
 struct hub_calls *hub_calls_free(struct hub_calls *calls);
-size_t hub_calls_count(const struct hub_calls *calls);
-bool hub_calls_any_waiting(const struct hub_calls *calls);
 
 /* Sends a new call now, or fails it. */
 void hub_calls_send(struct hub_calls *calls, struct hub_call *call);
@@ -102,10 +95,6 @@ void hub_calls_send_waiting(struct hub_calls *calls);
 void hub_calls_fail_sent(struct hub_calls *calls, const char *message);
 void hub_calls_fail_waiting(struct hub_calls *calls, const char *message);
 
-/* Cancels the call; its callback is not called. */
-void hub_call_drop(struct hub_call *call);
-/* Whether the request was sent to the server. */
-bool hub_call_is_sent(const struct hub_call *call);
 /* The server will not answer, because of an event on its side. why: a predicate. */
 void hub_call_answer_none(struct hub_call *call, const char *why);
 /* The server sent an answer that is not valid. */
@@ -224,3 +213,27 @@ bool hub_call_client(const struct hub_call *call, struct hub_client *ret);
 /* Stops the time of a call that waits for its client, and continues it. */
 void hub_call_hold(struct hub_call *call);
 void hub_call_release(struct hub_call *call);
+
+/* The call that was sent with this id, or NULL. */
+struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id);
+struct hub_call *hub_calls_by_id(struct hub_calls *calls, int64_t id);
+/* The call that a line answers which cannot be parsed, or NULL. */
+struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n);
+
+/*
+ * The call on behalf of which the server sends a message that does not belong to an answer: the one whose
+ * task it names, otherwise the one that has asked for least, if all calls are of one client. Returns NULL
+ * and why there is none.
+ */
+struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params, const char **why);
+
+/* The server reports the progress of a call. Returns whether it is one of these calls. */
+bool hub_calls_progress(struct hub_calls *calls, yyjson_val *params);
+/* The server sends a log message. */
+void hub_calls_log(struct hub_calls *calls, yyjson_val *params);
+/* A late answer to a request that was cancelled. If it creates a task, returns the params of a request to
+ * cancel the task, which the caller frees; otherwise NULL. */
+char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result);
+/* Appends the params of requests about a task, {"taskId": …} and a NUL. Returns 0, -EINVAL if it is not a
+ * valid id, -ENOMEM. */
+int hub_call_append_task(struct buffer *params, yyjson_val *id);

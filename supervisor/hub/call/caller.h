@@ -1,9 +1,47 @@
-/* Who calls a server: what the hub tells it, and asks it for. */
+/* Who uses the hub: the callers of servers, and the owner. What the hub reports to them, and asks them for. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/json.h"
 #include "rpc/client-ask.h"
 #include "rpc/shared-text.h"
-#include "supervisor/hub/call/outcome.h"
+
+/* The outcome of a call. */
+enum hub_outcome {
+        HUB_OK,          /* result: the CallToolResult, isError included */
+        HUB_NOT_FOUND,   /* no such server or tool, or the profile does not allow it: not sent */
+        HUB_UNAVAILABLE, /* the server cannot start, or has ended */
+        HUB_TIMEOUT,
+        HUB_PROTOCOL, /* a JSON-RPC error: rpc_code, rpc_data; or an invalid answer */
+        HUB_INPUT,    /* it asks for what the client cannot give; rpc_data: {"method", "params"} */
+        HUB_OUTCOME_MAX,
+};
+
+/* The name of the exception in the sandbox (docs/rpc.md): "ToolNotFound"… */
+const char *hub_outcome_kind(enum hub_outcome outcome);
+
+/* Why a value is not a CallToolResult; NULL if it is. A missing content counts as an empty one. */
+const char *hub_result_fault(yyjson_val *result);
+
+struct hub_result {
+        enum hub_outcome outcome;
+        yyjson_val *result; /* HUB_OK; valid during the callback */
+        const char *text;   /* the result as the server wrote it, or NULL */
+        size_t text_length;
+        int *memfd; /* or NULL: a RETURN with the result (rpc/memfd-frame.h). Set to -1 to take it */
+        size_t memfd_length;
+        const char *message; /* of another outcome */
+        int64_t rpc_code;
+        yyjson_val *rpc_data; /* or NULL */
+        uint64_t duration_us;
+        bool sent; /* the request was sent to the server */
+};
 
 /* The client for which a call is made. */
 struct hub_client {
@@ -33,6 +71,7 @@ struct hub_caller {
 };
 
 struct config_profile;
+struct hub_call;
 
 struct hub_request {
         const struct config_profile *profile;
@@ -46,4 +85,54 @@ struct hub_request {
         uint32_t timeout_ms;      /* 0: the server's own */
         const struct hub_caller *caller;
         void *data; /* for its functions */
+};
+
+/* Cancels the call: the server is sent notifications/cancelled, and done() is not called. */
+void hub_call_drop(struct hub_call *call);
+/* Whether the request was sent to the server. */
+bool hub_call_is_sent(const struct hub_call *call);
+
+/* The methods that code can call besides tools/call. */
+struct hub_method {
+        const char *name;
+        bool needs_prompts; /* the capability that it needs; otherwise resources */
+};
+
+/* NULL: there is no such method. */
+const struct hub_method *hub_method_find(const char *name);
+
+/* The params of a tools/call: `bytes`, and if there is a text (large arguments, which are not copied),
+ * that and `after`. */
+struct call_params {
+        struct buffer bytes;
+        struct shared_text *text; /* a reference, or NULL */
+        const char *after;        /* of a text: what closes it; at most 32 bytes */
+};
+
+static inline size_t call_params_length(const struct call_params *p)
+{
+        return p->bytes.length + (p->text ? p->text->n + strlen(p->after) : 0);
+}
+
+static inline void call_params_done(struct call_params *p)
+{
+        buffer_done(&p->bytes);
+        p->text = shared_text_unref(p->text);
+}
+
+/* The functions of the owner of the hub. */
+struct hub_host {
+        void *data;
+        /* Asks the monitor for the server of this index; hub_upstream_started() or _failed()
+         * follows. */
+        void (*start)(void *data, uint32_t index);
+        /* Asks the monitor to end an instance; hub_upstream_ended() follows. */
+        void (*stop)(void *data, uint32_t instance);
+        /* The catalogue has changed; several changes within 20 ms are reported once. */
+        void (*changed)(void *data);
+        /* A server asks the owner's client for something while it works on no call. As the function of
+         * struct hub_caller; NULL: there is no such client. */
+        int (*ask)(void *data, struct client_ask *ask, struct error *err);
+        /* A page that a server requested to be opened is done (id: its elicitationId). May be NULL. */
+        void (*page_done)(void *data, const char *server, const char *id, size_t n);
 };

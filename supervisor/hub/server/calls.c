@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "supervisor/hub/call/method.h"
+#include "supervisor/hub/call/caller.h"
 
 static bool has_tool(void *data, const char *tool)
 {
@@ -28,7 +28,7 @@ static bool is_modern(void *data)
 static bool has_method(void *data, const char *method)
 {
         const struct hub_server *s = data;
-        const struct hub_method *found = hub_method_of(method);
+        const struct hub_method *found = hub_method_find(method);
 
         return found && (found->needs_prompts ? s->has_prompts : s->has_resources);
 }
@@ -60,7 +60,7 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
                 .takes_tasks = is_tool,
         };
 
-        if (!is_tool && !hub_method_of(method))
+        if (!is_tool && !hub_method_find(method))
                 return connection_request(s->connection, method, buffer_bytes(&params->bytes),
                                           params->bytes.length);
         if (call.log_level && s->has_logging && !is_modern(s))
@@ -118,12 +118,13 @@ void hub_server_call(struct hub_server *s, struct hub_call *call)
         uint64_t now = clock_us();
 
         if (unusable) {
-                hub_call_fail(call, HUB_UNAVAILABLE, "server \"%s\": %s", name, unusable);
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE, "server \"%s\": %s", name,
+                                unusable);
                 return;
         }
-        if (hub_calls_count(s->calls) >= CALLS_MAX) {
-                hub_call_fail(call, HUB_UNAVAILABLE, "server \"%s\" has %d calls in flight already",
-                              name, CALLS_MAX);
+        if (s->calls->count >= CALLS_MAX) {
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE,
+                                "server \"%s\" has %d calls in flight already", name, CALLS_MAX);
                 return;
         }
         /* A server that listens says itself when its tools change. */
@@ -132,10 +133,10 @@ void hub_server_call(struct hub_server *s, struct hub_call *call)
         if (s->state == SERVER_READY)
                 hub_calls_send(s->calls, call);
         else if (s->state == SERVER_FAILED && now < s->retry_at)
-                hub_call_fail(call, HUB_UNAVAILABLE,
-                              "server \"%s\": %s (tried %u times, again in %llu s)", name,
-                              s->error.text, s->failures,
-                              (unsigned long long)((s->retry_at - now + 999999) / 1000000));
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE,
+                                "server \"%s\": %s (tried %u times, again in %llu s)", name,
+                                s->error.text, s->failures,
+                                (unsigned long long)((s->retry_at - now + 999999) / 1000000));
         else if (hub_calls_queue(s->calls, call) &&
                  (s->state == SERVER_STOPPED || s->state == SERVER_FAILED))
                 hub_server_start(s);

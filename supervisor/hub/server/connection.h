@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "rpc/jsonrpc.h"
-#include "supervisor/hub/call/params.h"
+#include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/transport/pipes.h"
 #include "supervisor/hub/transport/transport.h"
 

@@ -11,8 +11,7 @@
 #include "rpc/lines.h"
 #include "rpc/memory-reservation.h"
 #include "supervisor/hub/call/answer.h"
-#include "supervisor/hub/call/find.h"
-#include "supervisor/hub/call/round.h"
+#include "supervisor/hub/call/call.h"
 #include "supervisor/hub/server/requests.h"
 
 enum {

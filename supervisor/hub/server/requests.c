@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "supervisor/hub/call/find.h"
+#include "supervisor/hub/call/call.h"
 #include "supervisor/hub/call/input.h"
 
 enum { ASKS_MAX = 4 };
@@ -114,7 +114,7 @@ bool hub_server_on_ask(struct hub_server *s, const struct jsonrpc_message *m)
                 hub_call_ask(call, &request, m->id);
                 return true;
         }
-        if (request.kind == CLIENT_ROOTS && hub_calls_count(s->calls) == 0)
+        if (request.kind == CLIENT_ROOTS && s->calls->count == 0)
                 why = ask_owner(s, &request, m->id, &err) < 0 ? err.text : NULL;
         if (why)
                 connection_refuse(s->connection, m->id, JSONRPC_INTERNAL_ERROR, why);

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "supervisor/hub/cache/cache.h"
-#include "supervisor/hub/call/round.h"
+#include "supervisor/hub/call/answer.h"
 #include "supervisor/hub/server/cached-tools.h"
 #include "supervisor/hub/server/calls.h"
 #include "supervisor/hub/server/messages.h"

@@ -214,7 +214,7 @@ void hub_server_conclude(struct hub_server *s)
         hub_server_release(s);
         hub_server_set_state(s, SERVER_STOPPED);
         hub_calls_fail_sent(s->calls, message);
-        if (hub_calls_any_waiting(s->calls))
+        if (!TAILQ_EMPTY(&s->calls->waiting))
                 hub_server_start(s);
 }
 

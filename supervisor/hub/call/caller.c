@@ -1,6 +1,8 @@
-#include "supervisor/hub/call/outcome.h"
+/* The kinds of outcomes, and the methods. */
+#include "supervisor/hub/call/caller.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 
@@ -35,6 +37,21 @@ const char *hub_result_fault(yyjson_val *result)
         yyjson_arr_foreach (content, i, n, block) {
                 if (!json_string(block, "type", NULL))
                         return "a block of the content has no type";
+        }
+        return NULL;
+}
+
+static const struct hub_method methods[] = {
+        {"resources/list", false}, {"resources/templates/list", false},
+        {"resources/read", false}, {"prompts/list", true},
+        {"prompts/get", true},
+};
+
+const struct hub_method *hub_method_find(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+                if (strcmp(methods[i].name, name) == 0)
+                        return &methods[i];
         }
         return NULL;
 }
