@@ -2,14 +2,56 @@
 #include "supervisor/hub/catalogue.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json-out.h"
 #include "base/log.h"
+#include "policy/config/rules.h"
 #include "rpc/background.h"
-#include "supervisor/hub/access.h"
 #include "supervisor/hub/server/server.h"
+
+bool hub_access_server(const struct config_profile *profile, const struct config_server *server)
+{
+        if (!profile || !profile->servers)
+                return true;
+        for (char **name = profile->servers; *name; name++) {
+                if (strcmp(*name, server->name) == 0)
+                        return true;
+        }
+        return false;
+}
+
+bool hub_access_tool(const struct config_profile *profile, const struct config_server *server,
+                     const char *tool)
+{
+        return hub_access_server(profile, server) &&
+               config_tool_allowed(&server->tools, NULL, tool) &&
+               (!profile || config_tool_allowed(&profile->tools, server->name, tool));
+}
+
+static bool are_limits(const struct config_tool_rules *rules)
+{
+        return rules->allow || rules->deny;
+}
+
+static bool hub_access_is_limited(const struct config_profile *profile,
+                                  const struct config_server *server)
+{
+        return are_limits(&server->tools) || (profile && are_limits(&profile->tools));
+}
+
+const char *hub_access_name_rule(const struct config_profile *profile,
+                                 const struct config_server *server, const char *tool, char *to,
+                                 size_t size)
+{
+        if (!config_tool_allowed(&server->tools, NULL, tool))
+                snprintf(to, size, "\"tools\" of server \"%s\" in the config", server->name);
+        else
+                snprintf(to, size, "profile \"%s\"", profile ? profile->name : "default");
+        return to;
+}
 
 /* Of the tools of all servers together: each change is copied and parsed in the loop. */
 enum { CATALOGUE_MAX = 8 * 1024 * 1024, CATALOGUE_VALUES_MAX = 400 * 1000 };
@@ -18,18 +60,18 @@ enum { RULES_MAX = 4 * 1024 * 1024 };
 /* The states of the frame. "cached": the tools of an earlier run can be called. */
 static const char *state_of(const struct hub_server *s)
 {
-        if (hub_server_config(s)->disabled)
+        if (s->config->disabled)
                 return "disabled";
         if (hub_server_unusable(s) || hub_server_error(s))
                 return "failed";
-        if (hub_server_is_ready(s))
+        if (s->state == SERVER_READY)
                 return "ready";
-        return hub_server_tools(s) ? "cached" : "starting";
+        return s->tools ? "cached" : "starting";
 }
 
 static const char *error_of(const struct hub_server *s)
 {
-        if (hub_server_config(s)->disabled)
+        if (s->config->disabled)
                 return NULL;
         const char *unusable = hub_server_unusable(s);
         if (unusable)
@@ -58,11 +100,11 @@ static bool is_allowed(void *data, const char *tool)
 static int append_tools(struct buffer *b, const struct hub_server *s,
                         const struct config_profile *profile)
 {
-        struct filter filter = {profile, hub_server_config(s)};
+        struct filter filter = {profile, s->config};
 
-        if (hub_access_is_limited(profile, hub_server_config(s)))
-                return hub_tools_append(hub_server_tools(s), b, is_allowed, &filter);
-        const struct buffer *text = hub_tools_text(hub_server_tools(s));
+        if (hub_access_is_limited(profile, s->config))
+                return hub_tools_append(s->tools, b, is_allowed, &filter);
+        const struct buffer *text = hub_tools_text(s->tools);
         return buffer_append(b, buffer_bytes(text), text->length);
 }
 
@@ -73,12 +115,12 @@ static int append_server(struct buffer *b, const struct hub_server *s,
         struct json_out out = {.to = b};
 
         json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "name", hub_server_config(s)->name);
+        json_out_text(&out, "name", s->config->name);
         json_out_text(&out, "state", error ? "failed" : state_of(s));
         append_text(&out, "error", error ? error : error_of(s));
-        append_text(&out, "instructions", error ? NULL : hub_server_instructions(s));
+        append_text(&out, "instructions", error ? NULL : s->instructions);
         json_out_begin(&out, "tools", '[');
-        if (out.error >= 0 && !error && hub_server_tools(s) && !hub_server_unusable(s))
+        if (out.error >= 0 && !error && s->tools && !hub_server_unusable(s))
                 json_out_fail(&out, append_tools(b, s, profile));
         json_out_end(&out, ']');
         json_out_end(&out, '}');
@@ -97,7 +139,7 @@ static int append_next(struct buffer *b, const struct hub_servers *servers, size
                        const struct config_profile *profile, const char *comma, size_t *values)
 {
         const struct hub_server *s = servers->items[i];
-        const struct hub_tools *tools = hub_server_tools(s);
+        const struct hub_tools *tools = s->tools;
         size_t limit = b->limit, before = b->length;
         size_t with = *values + (tools ? hub_tools_values(tools) : 0);
 
@@ -126,7 +168,7 @@ static int build(struct buffer *b, const struct hub_servers *servers,
         size_t values = 0;
 
         for (size_t i = 0; r >= 0 && i < servers->n; i++) {
-                if (!hub_access_server(profile, hub_server_config(servers->items[i])))
+                if (!hub_access_server(profile, servers->items[i]->config))
                         continue;
                 r = append_next(b, servers, i, profile, comma, &values);
                 comma = ",";

@@ -15,14 +15,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/background.h"
-#include "supervisor/hub/access.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/call/call.h"
 #include "supervisor/hub/catalogue.h"
 #include "supervisor/hub/http/exchange.h"
-#include "supervisor/hub/server/cached-tools.h"
-#include "supervisor/hub/server/calls.h"
-#include "supervisor/hub/server/requests.h"
+#include "supervisor/hub/server/messages.h"
 #include "supervisor/hub/server/server.h"
 #include "supervisor/hub/tools/tool-search.h"
 
@@ -65,7 +62,7 @@ static bool is_any_starting(const struct hub *hub, const struct config_profile *
 {
         for (size_t i = 0; i < hub->views.servers.n; i++) {
                 if (hub_server_is_starting(hub->views.servers.items[i]) &&
-                    hub_access_server(profile, hub_server_config(hub->views.servers.items[i])))
+                    hub_access_server(profile, hub->views.servers.items[i]->config))
                         return true;
         }
         return false;
@@ -290,8 +287,8 @@ void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
 static bool is_wanted(const struct hub_server *s, const struct config_profile *profile,
                       enum hub_which which)
 {
-        return !hub_server_unusable(s) && (which == HUB_ALL || !hub_server_tools(s)) &&
-               hub_access_server(profile, hub_server_config(s));
+        return !hub_server_unusable(s) && (which == HUB_ALL || !s->tools) &&
+               hub_access_server(profile, s->config);
 }
 
 void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
@@ -310,7 +307,7 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
 
         for (size_t i = 0; i < hub->views.servers.n; i++) {
                 struct hub_server *s = hub->views.servers.items[i];
-                if (strcmp(hub_server_config(s)->name, name) != 0)
+                if (strcmp(s->config->name, name) != 0)
                         continue;
                 if (!hub_server_unusable(s))
                         return s;
@@ -355,16 +352,16 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
                 return error_set(err, EINVAL, "the arguments of %.100s are not an object", what);
         if (!s)
                 call.arguments = NULL, call.text = NULL; /* not sent, so not copied */
-        int r = hub_call_new(hub->base, &hub->outbox, &call,
-                             s ? hub_server_config(s)->timeout_ms : 0, ret, err);
+        int r = hub_call_new(hub->base, &hub->outbox, &call, s ? s->config->timeout_ms : 0, ret,
+                             err);
         if (r < 0)
                 return r;
         /* The rules for tools hold for other methods by their names. */
         if (!s)
                 hub_call_finish(*ret, EVENT_FAILED, HUB_NOT_FOUND, "there is no server \"%.200s\"",
                                 request->server);
-        else if (!hub_access_tool(request->profile, hub_server_config(s), what))
-                refuse(*ret, request->profile, hub_server_config(s), what);
+        else if (!hub_access_tool(request->profile, s->config, what))
+                refuse(*ret, request->profile, s->config, what);
         else
                 hub_server_call(s, *ret);
         return 0;
@@ -411,8 +408,8 @@ static struct hub_server *take_same(struct hub *hub, struct hub_server **before,
 {
         for (size_t i = 0; i < hub->views.servers.n; i++) {
                 struct hub_server *s = before[i];
-                if (!s || hub_server_config(s)->key != config->key || hub_server_unusable(s) ||
-                    (by_name && strcmp(hub_server_config(s)->name, config->name) != 0))
+                if (!s || s->config->key != config->key || hub_server_unusable(s) ||
+                    (by_name && strcmp(s->config->name, config->name) != 0))
                         continue;
                 before[i] = NULL;
                 return s;

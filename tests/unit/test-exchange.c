@@ -30,7 +30,7 @@ static void maybe_free(int when)
 
 static void on_head(void *data)
 {
-        const struct exchange_head *head = exchange_head(told.x);
+        const struct exchange_head *head = &told.x->head;
 
         check(data == &told);
         check_eq_int(told.bodies + told.ends, 0);
@@ -415,31 +415,30 @@ static void test_head_values(void)
         open_all();
         far_answer(post(), 200, "Mcp-Session-Id: a-1\r\n", "");
         until_end();
-        check_eq_str(exchange_head(told.x)->session, "a-1");
+        check_eq_str(told.x->head.session, "a-1");
         static const char *const bad[] = {"a b", "", "\xc3\xa9", "a\x7f", "a\tb"};
         for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
                 snprintf(text, sizeof(text), "MCP-SESSION-ID: %s\r\n", bad[i]);
                 far_answer(post(), 200, text, "");
                 until_end();
-                check(exchange_head(told.x)->session_is_bad);
-                check_eq_str(exchange_head(told.x)->session, "");
+                check(told.x->head.session_is_bad);
+                check_eq_str(told.x->head.session, "");
         }
         for (size_t n = EXCHANGE_SESSION_MAX; n <= EXCHANGE_SESSION_MAX + 1; n++) {
                 snprintf(text, sizeof(text), "Mcp-Session-Id: %0*d\r\n", (int)n, 1);
                 far_answer(post(), 200, text, "");
                 until_end();
-                check_eq_int(exchange_head(told.x)->session_is_bad, n > EXCHANGE_SESSION_MAX);
+                check_eq_int(told.x->head.session_is_bad, n > EXCHANGE_SESSION_MAX);
         }
         far_answer(post(), 401, "WWW-Authenticate: Basic\r\nwww-authenticate: Bearer x=\"1\"\r\n",
                    "");
         until_end();
-        check_eq_str(exchange_head(told.x)->challenge, "Basic, Bearer x=\"1\"");
+        check_eq_str(told.x->head.challenge, "Basic, Bearer x=\"1\"");
         for (size_t n = EXCHANGE_CHALLENGE_MAX; n <= EXCHANGE_CHALLENGE_MAX + 1; n++) {
                 snprintf(text, sizeof(text), "WWW-Authenticate: %0*d\r\n", (int)n, 1);
                 far_answer(post(), 401, text, "");
                 until_end();
-                check_eq_int(strlen(exchange_head(told.x)->challenge),
-                             n > EXCHANGE_CHALLENGE_MAX ? 0 : n);
+                check_eq_int(strlen(told.x->head.challenge), n > EXCHANGE_CHALLENGE_MAX ? 0 : n);
         }
         far_answer(
                 post(), 200,

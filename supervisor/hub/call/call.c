@@ -527,15 +527,12 @@ static void fail_all(struct call_list *list, const char *message)
                 hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE, "%s", message);
 }
 
-void hub_calls_fail_sent(struct hub_calls *calls, const char *message)
+void hub_calls_fail(struct hub_calls *calls, bool waiting_too, const char *message)
 {
         for (size_t i = 0; i < BUCKETS; i++)
                 fail_all(&calls->sent[i], message);
-}
-
-void hub_calls_fail_waiting(struct hub_calls *calls, const char *message)
-{
-        fail_all(&calls->waiting, message);
+        if (waiting_too)
+                fail_all(&calls->waiting, message);
 }
 
 /* ---- the call that a message of the server is about ---- */

@@ -91,9 +91,8 @@ bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call);
 /* The server is ready: sends those that wait, in order. */
 void hub_calls_send_waiting(struct hub_calls *calls);
 
-/* All that were sent, or that wait, end as unavailable. */
-void hub_calls_fail_sent(struct hub_calls *calls, const char *message);
-void hub_calls_fail_waiting(struct hub_calls *calls, const char *message);
+/* All that were sent, or these and those that wait, end as unavailable. */
+void hub_calls_fail(struct hub_calls *calls, bool waiting_too, const char *message);
 
 /* The server will not answer, because of an event on its side. why: a predicate. */
 void hub_call_answer_none(struct hub_call *call, const char *why);

@@ -21,7 +21,28 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "supervisor/hub/http/head.h"
+
+enum {
+        EXCHANGE_HEADERS_MAX = 128 * 1024, /* bytes of all, those of 1xx and redirects included */
+        EXCHANGE_CONTENT_TYPE_MAX = 127,
+        EXCHANGE_SESSION_MAX = 1024,
+        EXCHANGE_CHALLENGE_MAX = 8 * 1024,
+};
+
+struct exchange_head {
+        int status;                                       /* 0: none yet */
+        char content_type[EXCHANGE_CONTENT_TYPE_MAX + 1]; /* lower case, without parameters */
+        char session[EXCHANGE_SESSION_MAX + 1];           /* Mcp-Session-Id; "": none */
+        bool session_is_bad;                              /* too long, or not visible ASCII */
+        char challenge[EXCHANGE_CHALLENGE_MAX + 1]; /* WWW-Authenticate, several joined by ", " */
+        bool is_redirect; /* the status is one of a redirect, and there is a Location */
+        bool is_whole;
+        size_t bytes; /* of all lines */
+};
+
+/* Takes a line with its end. Returns 1 if the head is whole, 0, or -EMSGSIZE: more than
+ * EXCHANGE_HEADERS_MAX bytes have come. */
+int exchange_head_line(struct exchange_head *head, const char *line, size_t n);
 
 enum {
         EXCHANGE_KEPT_MAX = 64 * 1024,
@@ -65,9 +86,6 @@ struct exchange *exchange_start(struct exchange_loop *loop, const struct exchang
 /* The connection is closed if the response is not complete. NULL is allowed. Returns NULL. */
 struct exchange *exchange_free(struct exchange *x);
 
-/* The head of the response so far. Valid as long as the exchange. */
-const struct exchange_head *exchange_head(const struct exchange *x);
-
 /* Stops body() and end(), and starts them again. */
 void exchange_pause(struct exchange *x);
 void exchange_resume(struct exchange *x);
@@ -102,7 +120,7 @@ struct exchange {
         enum exchange_method method;
         char *url;
         unsigned redirects;
-        struct exchange_head head;
+        struct exchange_head head; /* of the response so far */
         bool head_told, end_told;
         struct buffer body; /* that the owner has not taken */
         bool is_full;       /* libcurl waits */

@@ -133,3 +133,9 @@ void http_request_settle(struct http_request *r);
 
 /* Frees a NULL-terminated list of headers; NULL is allowed. */
 void http_headers_free(char **headers);
+
+/* "NAME: value", NULL-terminated; free with http_headers_free(). NULL: no memory. */
+char **http_headers_new(const struct http_request *r);
+
+/* The value of Mcp-Name or of a mirrored parameter, encoded if necessary; the caller frees it. */
+char *http_header_encode(const char *text, size_t n);

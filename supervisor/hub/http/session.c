@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/hub/http/headers.h"
+#include "supervisor/hub/http/queue.h"
 
 /* ---- the stream ---- */
 

@@ -199,13 +199,13 @@ void connection_answered(struct connection *c, int64_t id)
                 c->transport->kind->answered(c->transport, id);
 }
 
-void connection_respond(struct connection *c, yyjson_val *id, const char *result)
+void connection_respond(struct connection *c, yyjson_val *id, const char *result, const char *why)
 {
         const struct outgoing m = {.kind = OUTGOING_ANSWER, .is_modern = c->is_modern};
         struct buffer *to;
 
         if (!result) {
-                connection_refuse(c, id, JSONRPC_METHOD_NOT_FOUND, "Method not found");
+                connection_refuse(c, id, JSONRPC_INTERNAL_ERROR, why);
                 return;
         }
         /* A server that asks without reading must not make the queue grow. */
@@ -222,6 +222,11 @@ void connection_refuse(struct connection *c, yyjson_val *id, int code, const cha
         if (connection_queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
                 return;
         commit(c, jsonrpc_append_error(to, id, code, why, NULL, 0), &m);
+}
+
+void connection_fail(struct connection *c, const char *why)
+{
+        c->host->failed(c->data, why);
 }
 
 int64_t connection_last_id(const struct connection *c)

@@ -65,8 +65,8 @@ int connection_notify(struct connection *c, const char *method, const char *para
 void connection_cancel(struct connection *c, int64_t id, const char *reason);
 /* An answer to the request has come. */
 void connection_answered(struct connection *c, int64_t id);
-/* Answers a request: result is JSON, or NULL: there is no such method. */
-void connection_respond(struct connection *c, yyjson_val *id, const char *result);
+/* Answers a request: result is JSON, or NULL and why there is none. */
+void connection_respond(struct connection *c, yyjson_val *id, const char *result, const char *why);
 void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why);
 /* The last id that a request got. */
 int64_t connection_last_id(const struct connection *c);
@@ -74,6 +74,9 @@ int64_t connection_last_id(const struct connection *c);
 /* Reads what stderr holds now. Returns the line that best explains a failure: the last that has
  * "rror" in it, else the last; "" when there is none. */
 const char *connection_last_stderr(struct connection *c);
+
+/* Reports to the owner that the server is of no use. why: a predicate. */
+void connection_fail(struct connection *c, const char *why);
 
 /* Whether one more warning about this server may be logged: a server must not fill the log. */
 bool connection_may_warn(struct connection *c);

@@ -2,6 +2,7 @@
 #include "supervisor/hub/server/messages.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -12,12 +13,104 @@
 #include "rpc/memory-reservation.h"
 #include "supervisor/hub/call/answer.h"
 #include "supervisor/hub/call/call.h"
-#include "supervisor/hub/server/requests.h"
+#include "supervisor/hub/call/input.h"
 
 enum {
+        ASKS_MAX = 4,      /* of a server that works on no call */
         LOGGED_BYTES = 80, /* of a line that is not a message */
         HEADER_MISMATCH = -32020,
 };
+
+/*
+ * ---- requests to our client ----
+ *
+ * A request is passed on for a call of the server's (call/input.h). A server that works on no call may
+ * request only roots, as many do when they have started, and only from the owner's own client.
+ */
+
+/* The server does not want the answer to this request any more. */
+static void unask(struct hub_server *s, yyjson_val *id)
+{
+        hub_calls_unask(s->calls, id);
+        questions_withdraw(&s->questions, id);
+}
+
+void hub_server_on_answered(void *data, struct question *q, yyjson_val *answer, const char *result,
+                            const char *why)
+{
+        struct hub_server *s = data;
+
+        connection_respond(s->connection, yyjson_doc_get_root(q->id), result, why);
+        question_end(q);
+}
+
+/* Asks the owner's client. Takes the request. */
+static int ask_owner(struct hub_server *s, struct client_request *request, yyjson_val *id,
+                     struct error *err)
+{
+        const struct hub_host *owner = s->host->owner;
+        yyjson_doc *copy = NULL;
+
+        if (!owner->ask)
+                return error_set(err, EOPNOTSUPP, "there is no client that could be asked");
+        if (s->questions.n >= ASKS_MAX)
+                return error_set(err, EBUSY, "the server asks for too much at once");
+        int r = jsonrpc_id_copy(id, CLIENT_ASK_ID_MAX, &copy);
+        if (r < 0)
+                return error_errno(err, -r, "ask");
+        struct question *q = questions_add(&s->questions, request, s->config->name, copy, NULL);
+        if (!q)
+                return error_errno(err, ENOMEM, "ask");
+        r = owner->ask(owner->data, &q->ask, err);
+        if (r < 0)
+                question_refused(q, request);
+        return r;
+}
+
+unsigned hub_server_client_can(void *data)
+{
+        const struct hub_server *s = data;
+
+        return s->host->can;
+}
+
+/* A request for our client. Returns false if it is a request for something else. */
+static bool on_ask(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        _cleanup_client_request_ struct client_request request = {};
+        struct error err = {};
+        const char *why = NULL;
+
+        int r = client_request_read(&request, s->config->name, m->method, m->method_length,
+                                    m->params, &err);
+        /* A call whose server asks a person fails with ToolInputRequired if the client does not support it. Other
+         * undeclared requests get "Method not found". */
+        bool is_known = request.kind == CLIENT_FORM || request.kind == CLIENT_URL ||
+                        (hub_server_client_can(s) & request.needs) == request.needs;
+        if (r == -EOPNOTSUPP || (r >= 0 && !is_known))
+                return false;
+        if (r < 0) {
+                connection_refuse(s->connection, m->id, JSONRPC_INVALID_PARAMS, err.text);
+                return true;
+        }
+        if (!rate_allow(&s->unnamed, 1, NULL)) {
+                connection_refuse(s->connection, m->id, JSONRPC_INTERNAL_ERROR,
+                                  "the server asks too often");
+                return true;
+        }
+        struct hub_call *call = hub_calls_attribute(s->calls, m->params, &why);
+        if (call) {
+                hub_call_ask(call, &request, m->id);
+                return true;
+        }
+        if (request.kind == CLIENT_ROOTS && s->calls->count == 0)
+                why = ask_owner(s, &request, m->id, &err) < 0 ? err.text : NULL;
+        if (why)
+                connection_refuse(s->connection, m->id, JSONRPC_INTERNAL_ERROR, why);
+        return true;
+}
+
+/* ---- messages ---- */
 
 static bool is_modern(const struct hub_server *s)
 {
@@ -39,7 +132,7 @@ static bool on_acknowledged(struct hub_server *s, const struct jsonrpc_message *
 static bool on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
 {
         handshake_on_cancelled(s->handshake, m);
-        hub_server_unask(s, yyjson_obj_get(m->params, "requestId"));
+        unask(s, yyjson_obj_get(m->params, "requestId"));
         return false;
 }
 
@@ -134,8 +227,11 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
                                 s->config->name);
                 return;
         }
-        if (result || !hub_server_on_ask(s, m))
-                connection_respond(s->connection, m->id, result);
+        if (result)
+                connection_respond(s->connection, m->id, result, NULL);
+        else if (!on_ask(s, m))
+                connection_refuse(s->connection, m->id, JSONRPC_METHOD_NOT_FOUND,
+                                  "Method not found");
 }
 
 static void cancel_orphan(struct hub_server *s, int64_t id, yyjson_val *result)
@@ -207,6 +303,7 @@ static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
                        const struct error *why)
 {
         struct hub_call *call = m->id ? hub_calls_find(s->calls, m->id) : NULL;
+        char failure[sizeof(why->text) + 64];
 
         if (call) {
                 hub_call_answer_invalid(call, why->text);
@@ -215,7 +312,9 @@ static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
         if (handshake_on_invalid(s->handshake, m->id, why->text))
                 return true;
         if (listing_awaits(s->listing, m->id)) {
-                hub_server_failf(s, "gave no valid answer to tools/list: %s", why->text);
+                snprintf(failure, sizeof(failure), "gave no valid answer to tools/list: %s",
+                         why->text);
+                connection_fail(s->connection, failure);
                 return true;
         }
         if (connection_may_warn(s->connection))

@@ -4,8 +4,10 @@
  */
 #pragma once
 
+#include "rpc/jsonrpc.h"
 #include "rpc/large-line.h"
-#include "supervisor/hub/server/state.h"
+#include "supervisor/hub/call/question.h"
+#include "supervisor/hub/server/server.h"
 
 /* Notes what the server declares. capabilities: an object, or NULL. */
 void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);
@@ -22,3 +24,10 @@ void hub_server_on_late(void *data, const char *line, size_t n);
 void hub_server_on_oversized(void *data, const char *line, size_t n);
 /* There will be no answer to the request. why: a predicate. */
 void hub_server_on_unanswered(void *data, int64_t id, const char *why);
+
+/* The requests that a struct hub_server may send: bits of client_can. */
+unsigned hub_server_client_can(void *data);
+
+/* For the questions of a struct hub_server. */
+void hub_server_on_answered(void *data, struct question *q, yyjson_val *answer, const char *result,
+                            const char *why);

@@ -1,28 +1,429 @@
 /* One upstream server: its parts, and the events that concern more than one of them. */
 #include "supervisor/hub/server/server.h"
 
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/call/answer.h"
-#include "supervisor/hub/server/cached-tools.h"
-#include "supervisor/hub/server/calls.h"
+#include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/server/messages.h"
-#include "supervisor/hub/server/requests.h"
 
-const struct config_server *hub_server_config(const struct hub_server *s)
+/* ---- states ---- */
+
+enum {
+        FREE_FAILURES = 3, /* starts in a row that may fail before there is a delay */
+        DELAY_MAX_MS = 60000,
+};
+
+static const char *const state_names[] = {
+        [SERVER_STOPPED] = "stopped",     [SERVER_STARTING] = "starting",
+        [SERVER_HANDSHAKE] = "handshake", [SERVER_LISTING] = "listing",
+        [SERVER_READY] = "ready",         [SERVER_ENDING] = "ending",
+        [SERVER_FAILED] = "failed",
+};
+static_assert(ARRAY_SIZE(state_names) == SERVER_STATE_MAX, "a name for each state");
+
+static void set_state(struct hub_server *s, enum server_state state)
 {
-        return s->config;
+        log_debug("server %s: %s -> %s", s->config->name, state_names[s->state],
+                  state_names[state]);
+        s->state = state;
+        s->host->changed(s->host->data);
 }
 
-bool hub_server_is_ready(const struct hub_server *s)
+static void set_deadline(struct hub_server *s, unsigned ms)
 {
-        return s->state == SERVER_READY;
+        struct timeval in = clock_timeval_ms(ms);
+
+        event_add(&s->deadline, &in);
+}
+
+static const char *name_of(void *data)
+{
+        return ((struct hub_server *)data)->config->name;
+}
+
+const char *hub_server_unusable(const struct hub_server *s)
+{
+        if (s->config->problem)
+                return s->config->problem;
+        if (s->config->disabled)
+                return "disabled in the config";
+        return NULL;
+}
+
+bool hub_server_is_starting(const struct hub_server *s)
+{
+        return s->state == SERVER_STARTING || s->state == SERVER_HANDSHAKE ||
+               s->state == SERVER_LISTING;
+}
+
+/* The process, or one of its pipes, has ended: only the rest of its output is awaited. */
+static bool is_ending(const struct hub_server *s)
+{
+        return connection_is_open(s->connection) &&
+               (s->has_ended || !connection_has_input(s->connection) ||
+                !connection_has_output(s->connection));
+}
+
+/* The line of stderr that best explains a failure, as the end of a message; or "". */
+static void describe_stderr(struct hub_server *s, char *to, size_t size)
+{
+        const char *line = connection_last_stderr(s->connection);
+
+        if (line[0])
+                snprintf(to, size, "; its stderr says: %s", line);
+        else
+                to[0] = '\0';
+}
+
+/* Forgets the process; the monitor ends it, and what it then reports is ignored. */
+static void release(struct hub_server *s)
+{
+        event_del(&s->deadline);
+        event_del(&s->roots_due);
+        listing_stop(s->listing);
+        handshake_stop(s->handshake);
+        questions_withdraw_all(&s->questions);
+        s->log_level = 0;
+        connection_close(s->connection);
+        if (s->has_instance && !s->has_ended)
+                s->host->owner->stop(s->host->owner->data, s->instance);
+        s->has_instance = false;
+}
+
+static unsigned retry_delay_ms(unsigned failures)
+{
+        if (failures < FREE_FAILURES)
+                return 0;
+        unsigned shift = failures - FREE_FAILURES;
+        return shift >= 6 ? DELAY_MAX_MS : 1000U << shift;
+}
+
+/* Ends it as FAILED; all its calls fail. */
+static void fail(struct hub_server *s, const struct error *err)
+{
+        char message[sizeof(err->text)];
+
+        s->error = *err;
+        s->failures++;
+        s->failed_at = clock_us();
+        s->retry_at = s->failed_at + retry_delay_ms(s->failures) * 1000ULL;
+        log_warning("server %s: %s", s->config->name, s->error.text);
+        release(s);
+        set_state(s, SERVER_FAILED);
+        snprintf(message, sizeof(message), "server \"%s\": %s", s->config->name, s->error.text);
+        hub_calls_fail(s->calls, true, message);
+}
+
+/* The same with a message, to which the last line of stderr is appended. */
+static void failf(struct hub_server *s, const char *format, ...)
+{
+        struct error err = {};
+        char what[sizeof(err.text)], last_line[320];
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(what, sizeof(what), format, args);
+        va_end(args);
+        describe_stderr(s, last_line, sizeof(last_line));
+        error_set(&err, EIO, "%s%s", what, last_line);
+        fail(s, &err);
+}
+
+/* How it ended, as a predicate. */
+static void describe_end(const struct hub_server *s, char *to, size_t size)
+{
+        int status = s->wait_status;
+
+        if (!s->has_ended)
+                snprintf(to, size, "closed its %s",
+                         connection_has_output(s->connection) ? "input" : "output");
+        else if (WIFSIGNALED(status))
+                snprintf(to, size, "was killed by SIG%s", sigabbrev_np(WTERMSIG(status)) ?: "?");
+        else
+                snprintf(to, size, "ended with exit status %d", WEXITSTATUS(status));
+}
+
+/* The config's timeout is for all until the tools are known. */
+static unsigned timeout_ms(const struct hub_server *s, unsigned otherwise)
+{
+        return s->config->start_timeout_ms ? s->config->start_timeout_ms : otherwise;
+}
+
+static void set_start_deadline(struct hub_server *s)
+{
+        uint64_t now = clock_us();
+
+        set_deadline(s, s->start_by > now ? (unsigned)((s->start_by - now) / 1000) : 0);
+}
+
+/* Asks the monitor; start_by is set. */
+static void ask_monitor(struct hub_server *s)
+{
+        s->error = (struct error){};
+        s->has_ended = false;
+        set_state(s, SERVER_STARTING);
+        set_start_deadline(s);
+        s->host->owner->start(s->host->owner->data, s->index);
+}
+
+static void start(struct hub_server *s)
+{
+        assert(s->state == SERVER_STOPPED || s->state == SERVER_FAILED);
+        s->start_by = clock_us() + timeout_ms(s, SERVER_START_MS) * 1000ULL;
+        ask_monitor(s);
+}
+
+/* Ends the process because of its fault (why: a predicate), and requests another. The deadline of the start
+ * stays, and the calls wait. */
+static void restart(void *data, const char *why)
+{
+        struct hub_server *s = data;
+
+        log_info("server %s: %s; it is started again", s->config->name, why);
+        release(s);
+        ask_monitor(s);
+}
+
+/* All its output was read, or awaited long enough. */
+static void conclude(struct hub_server *s)
+{
+        char how[64], last_line[320], message[sizeof(s->error.text)];
+
+        describe_end(s, how, sizeof(how));
+        if (handshake_ended(s->handshake)) {
+                restart(s, how);
+                return;
+        }
+        if (hub_server_is_starting(s)) {
+                failf(s, "%s while it was starting", how);
+                return;
+        }
+        describe_stderr(s, last_line, sizeof(last_line));
+        log_warning("server %s: %s; it is started again when it is needed%s", s->config->name, how,
+                    last_line);
+        snprintf(message, sizeof(message), "server \"%s\" %s during the call%s", s->config->name,
+                 how, last_line);
+        release(s);
+        set_state(s, SERVER_STOPPED);
+        hub_calls_fail(s->calls, false, message);
+        if (!TAILQ_EMPTY(&s->calls->waiting))
+                start(s);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct hub_server *s = data;
+
+        if (is_ending(s)) {
+                conclude(s);
+        } else if (s->state == SERVER_LISTING) {
+                failf(s, "did not list its tools within %g s",
+                      timeout_ms(s, SERVER_LIST_MS) / 1000.0);
+        } else if (hub_server_is_starting(s)) {
+                const char *awaited = handshake_awaits(s->handshake);
+                handshake_expired(s->handshake);
+                failf(s, "did not answer %s within %g s", awaited,
+                      timeout_ms(s, SERVER_START_MS) / 1000.0);
+        } else {
+                listing_expired(s->listing);
+        }
+}
+
+/* No answer is awaited any more. */
+static void clear_deadline(struct hub_server *s)
+{
+        /* A server that is ending needs its deadline. */
+        if (!is_ending(s))
+                event_del(&s->deadline);
+}
+
+/*
+ * ---- the tools in the cache, for the next process of ours ----
+ *
+ * Many servers list other tools when the client can be asked for something. So the capabilities of the
+ * client are part of the key under which the list is kept.
+ */
+
+static uint64_t key_of(const struct hub_server *s, unsigned can)
+{
+        return s->config->key ^ can * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static void save(struct hub_server *s)
+{
+        const struct hub_cache_entry entry = {s->tools, s->instructions,
+                                              handshake_era(s->handshake)};
+        int r = hub_cache_save(s->host->cache_dir, key_of(s, s->declared), &entry);
+
+        if (r < 0)
+                log_info("server %s: cannot cache its tools: %s", s->config->name,
+                         strerrordesc_np(-r));
+}
+
+static void take_cached(struct hub_server *s)
+{
+        struct hub_cache_entry entry = {};
+        uint64_t key = key_of(s, s->host->can);
+
+        if (hub_cache_load(s->host->cache_dir, key, s->config->name, &entry) != 1)
+                return;
+        s->tools = entry.tools;
+        s->instructions = entry.instructions;
+        handshake_set_era(s->handshake, entry.era);
+}
+
+void hub_server_client_changed(struct hub_server *s)
+{
+        if ((s->state != SERVER_STOPPED && s->state != SERVER_FAILED) || hub_server_unusable(s))
+                return;
+        s->tools = hub_tools_free(s->tools);
+        free(s->instructions);
+        s->instructions = NULL;
+        take_cached(s);
+        s->host->changed(s->host->data);
+}
+
+/* ---- calls ---- */
+
+static bool has_tool(void *data, const char *tool)
+{
+        return hub_tools_has(((struct hub_server *)data)->tools, tool);
+}
+
+static bool needs_task(void *data, const char *tool)
+{
+        const struct hub_server *s = data;
+
+        return s->has_tasks && hub_tools_needs_task(s->tools, tool);
+}
+
+static bool is_modern(void *data)
+{
+        return handshake_speaks(((struct hub_server *)data)->handshake) == HUB_ERA_MODERN;
+}
+
+static bool has_method(void *data, const char *method)
+{
+        const struct hub_server *s = data;
+        const struct hub_method *found = hub_method_find(method);
+
+        return found && (found->needs_prompts ? s->has_prompts : s->has_resources);
+}
+
+/* A legacy server gets the level of its log messages once, and again when a client requires more. */
+static void set_log_level(struct hub_server *s, const char *level)
+{
+        static const char *const levels[] = {"emergency", "alert",  "critical", "error",
+                                             "warning",   "notice", "info",     "debug"};
+        char params[64];
+
+        for (int i = 0; i < (int)ARRAY_SIZE(levels); i++) {
+                if (strcmp(levels[i], level) != 0 || i < s->log_level)
+                        continue;
+                s->log_level = i + 1;
+                int n = snprintf(params, sizeof(params), "{\"level\":\"%s\"}", level);
+                connection_request(s->connection, "logging/setLevel", params, (size_t)n);
+        }
+}
+
+static int64_t send_request(void *data, const char *method, const struct hub_client *client,
+                            const struct call_params *params)
+{
+        struct hub_server *s = data;
+        bool is_tool = strcmp(method, "tools/call") == 0;
+        const struct connection_call call = {
+                .can = client ? client->can : 0,
+                .log_level = client ? client->log_level : NULL,
+                .takes_tasks = is_tool,
+        };
+
+        if (!is_tool && !hub_method_find(method))
+                return connection_request(s->connection, method, buffer_bytes(&params->bytes),
+                                          params->bytes.length);
+        if (call.log_level && s->has_logging && !is_modern(s))
+                set_log_level(s, call.log_level);
+        return connection_call(s->connection, method, &call, params);
+}
+
+static void cancel_call(void *data, int64_t id, const char *task, const char *reason)
+{
+        struct hub_server *s = data;
+
+        if (task && (s->cancels_tasks || is_modern(s))) {
+                connection_request(s->connection, "tasks/cancel", task, strlen(task));
+                return;
+        }
+        if (id != 0)
+                connection_cancel(s->connection, id, reason);
+}
+
+/* Calls add() for each argument that the tool of the call wants as an HTTP header. */
+static void mirror(void *data, yyjson_val *params,
+                   void (*add)(void *to, const char *name, const char *value, size_t n), void *to)
+{
+        const struct hub_server *s = data;
+        const char *tool = json_string(params, "name", NULL);
+
+        if (tool && s->tools)
+                hub_tools_mirror(s->tools, tool, yyjson_obj_get(params, "arguments"), add, to);
+}
+
+static void respond(void *data, yyjson_val *id, const char *result, const char *why)
+{
+        connection_respond(((struct hub_server *)data)->connection, id, result, why);
+}
+
+static const struct hub_calls_host calls_host = {
+        .name = name_of,
+        .has_tool = has_tool,
+        .has_method = has_method,
+        .needs_task = needs_task,
+        .is_modern = is_modern,
+        .send = send_request,
+        .cancel = cancel_call,
+        .respond = respond,
+};
+
+void hub_server_call(struct hub_server *s, struct hub_call *call)
+{
+        const char *unusable = hub_server_unusable(s), *name = s->config->name;
+        uint64_t now = clock_us();
+
+        if (unusable) {
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE, "server \"%s\": %s", name,
+                                unusable);
+                return;
+        }
+        if (s->calls->count >= CALLS_MAX) {
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE,
+                                "server \"%s\" has %d calls in flight already", name, CALLS_MAX);
+                return;
+        }
+        /* A server that listens says itself when its tools change. */
+        if (s->state == SERVER_READY && !handshake_listens(s->handshake))
+                listing_used(s->listing);
+        if (s->state == SERVER_READY)
+                hub_calls_send(s->calls, call);
+        else if (s->state == SERVER_FAILED && now < s->retry_at)
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE,
+                                "server \"%s\": %s (tried %u times, again in %llu s)", name,
+                                s->error.text, s->failures,
+                                (unsigned long long)((s->retry_at - now + 999999) / 1000000));
+        else if (hub_calls_queue(s->calls, call) &&
+                 (s->state == SERVER_STOPPED || s->state == SERVER_FAILED))
+                start(s);
 }
 
 const char *hub_server_error(const struct hub_server *s)
@@ -30,14 +431,24 @@ const char *hub_server_error(const struct hub_server *s)
         return s->state == SERVER_FAILED ? s->error.text : NULL;
 }
 
-const struct hub_tools *hub_server_tools(const struct hub_server *s)
+static void on_roots_due(evutil_socket_t fd, short what, void *data)
 {
-        return s->tools;
+        static const char method[] = "notifications/roots/list_changed";
+        const struct hub_server *s = data;
+
+        if (s->state == SERVER_READY)
+                connection_notify(s->connection, method, NULL, 0);
 }
 
-const char *hub_server_instructions(const struct hub_server *s)
+void hub_server_roots_changed(struct hub_server *s)
 {
-        return s->instructions;
+        const struct timeval in = clock_timeval_ms(SERVER_ROOTS_MS);
+
+        /* MCP 2026-07-28 has no such notification. */
+        if (s->state == SERVER_READY && s->declared & CLIENT_TELLS_ROOTS &&
+            handshake_speaks(s->handshake) == HUB_ERA_LEGACY &&
+            !evtimer_pending(&s->roots_due, NULL))
+                event_add(&s->roots_due, &in);
 }
 
 /* ---- what the parts report ---- */
@@ -47,18 +458,18 @@ static void on_cut(void *data)
         struct hub_server *s = data;
 
         if (s->has_ended) {
-                hub_server_conclude(s);
+                conclude(s);
                 return;
         }
         if (s->state == SERVER_READY)
-                hub_server_set_state(s, SERVER_ENDING);
+                set_state(s, SERVER_ENDING);
         /* Its exit status says more. A server that closed its pipes but runs on is of no use. */
-        hub_server_set_deadline(s, SERVER_END_MS);
+        set_deadline(s, SERVER_END_MS);
 }
 
 static void on_failed(void *data, const char *why)
 {
-        hub_server_failf(data, "%s", why);
+        failf(data, "%s", why);
 }
 
 static void on_no_memory(void *data)
@@ -67,13 +478,13 @@ static void on_no_memory(void *data)
 }
 
 /* A server that began a new session may be another version of itself. */
-static void on_reopened(void *data)
+static void on_tools_changed(void *data)
 {
         listing_changed(((struct hub_server *)data)->listing);
 }
 
 static const struct connection_host connection_host = {
-        .name = hub_server_name,
+        .name = name_of,
         .line = hub_server_on_line,
         .parsed = hub_server_on_large,
         .late = hub_server_on_late,
@@ -83,39 +494,32 @@ static const struct connection_host connection_host = {
         .refused = hub_server_on_refused,
         .unanswered = hub_server_on_unanswered,
         .failed = on_failed,
-        .mirror = hub_server_mirror,
-        .reopened = on_reopened,
+        .mirror = mirror,
+        .reopened = on_tools_changed,
 };
 
 static void on_listed(void *data, struct hub_tools *tools);
-
-/* A server that does not declare tools is not asked for them ("Capability Negotiation"). */
-static void list_none(struct hub_server *s)
-{
-        struct hub_tools *none = hub_tools_new();
-
-        if (!none) {
-                on_no_memory(s);
-                return;
-        }
-        on_listed(s, none);
-}
 
 static void list_tools(struct hub_server *s)
 {
         bool is_first = s->state == SERVER_HANDSHAKE;
 
         if (is_first)
-                hub_server_set_state(s, SERVER_LISTING);
+                set_state(s, SERVER_LISTING);
+        /* A server that does not declare tools is not asked for them ("Capability Negotiation"). */
         if (!s->has_tools) {
-                list_none(s);
+                struct hub_tools *none = hub_tools_new();
+                if (none)
+                        on_listed(s, none);
+                else
+                        on_no_memory(s);
                 return;
         }
-        if (!hub_server_is_ending(s)) {
+        if (!is_ending(s)) {
                 if (is_first && s->config->start_timeout_ms)
-                        hub_server_set_start_deadline(s);
+                        set_start_deadline(s);
                 else
-                        hub_server_set_deadline(s, SERVER_LIST_MS);
+                        set_deadline(s, SERVER_LIST_MS);
         }
         listing_start(s->listing, handshake_speaks(s->handshake) == HUB_ERA_MODERN);
 }
@@ -126,7 +530,6 @@ static void on_handshake_done(void *data, const char *instructions, size_t n,
         struct hub_server *s = data;
 
         hub_server_take_capabilities(s, capabilities);
-
         free(s->instructions);
         s->instructions = NULL;
         if (n > 0)
@@ -135,22 +538,12 @@ static void on_handshake_done(void *data, const char *instructions, size_t n,
         list_tools(s);
 }
 
-static void on_tools_changed(void *data)
-{
-        listing_changed(((struct hub_server *)data)->listing);
-}
-
-static void on_restart(void *data, const char *why)
-{
-        hub_server_restart(data, why);
-}
-
 static const struct handshake_host handshake_host = {
         .done = on_handshake_done,
         .tools_changed = on_tools_changed,
         .can = hub_server_client_can,
         .failed = on_failed,
-        .restart = on_restart,
+        .restart = restart,
 };
 
 static void on_list_due(void *data)
@@ -175,10 +568,10 @@ static void become_ready(struct hub_server *s)
 {
         /* Not if it is ending: a server that ends right after its list would be started again and
          * again for the same waiting call. */
-        if (hub_server_is_ending(s))
+        if (is_ending(s))
                 return;
         s->failures = 0;
-        hub_server_set_state(s, SERVER_READY);
+        set_state(s, SERVER_READY);
         log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
                  hub_era_name(handshake_speaks(s->handshake)));
         hub_calls_send_waiting(s->calls);
@@ -189,12 +582,12 @@ static void on_listed(void *data, struct hub_tools *tools)
         struct hub_server *s = data;
         bool is_new = !s->tools || !hub_tools_equal(s->tools, tools);
 
-        hub_server_clear_deadline(s);
+        clear_deadline(s);
         hub_tools_free(s->tools);
         s->tools = tools;
         /* The first list is saved even if nothing changed: the instructions may have. */
         if (is_new || s->state == SERVER_LISTING) {
-                hub_server_save(s);
+                save(s);
                 warn_of_left_out(s);
         }
         if (s->state == SERVER_LISTING)
@@ -209,17 +602,17 @@ static void on_list_failed(void *data, const char *why)
         struct hub_server *s = data;
 
         if (s->state == SERVER_LISTING) {
-                hub_server_failf(s, "%s", why);
+                failf(s, "%s", why);
                 return;
         }
-        hub_server_clear_deadline(s);
+        clear_deadline(s);
         if (connection_may_warn(s->connection))
                 log_warning("server %s: its tools stay as they were: it %s", s->config->name, why);
         hub_calls_listed(s->calls, why);
 }
 
 static const struct listing_host listing_host = {
-        .name = hub_server_name,
+        .name = name_of,
         .due = on_list_due,
         .listed = on_listed,
         .failed = on_list_failed,
@@ -233,7 +626,7 @@ void hub_server_start_unasked(struct hub_server *s)
 
         if (s->state == SERVER_STOPPED || (s->state == SERVER_FAILED && now >= s->retry_at &&
                                            now - s->failed_at >= SERVER_RETRY_UNASKED_MS * 1000ULL))
-                hub_server_start(s);
+                start(s);
 }
 
 bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3])
@@ -253,7 +646,7 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
                 on_no_memory(s);
                 return true;
         }
-        hub_server_set_state(s, SERVER_HANDSHAKE);
+        set_state(s, SERVER_HANDSHAKE);
         handshake_begin(s->handshake);
         return true;
 }
@@ -261,7 +654,7 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
 void hub_server_start_failed(struct hub_server *s, const struct error *error)
 {
         if (s->state == SERVER_STARTING)
-                hub_server_fail(s, error);
+                fail(s, error);
 }
 
 bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
@@ -271,13 +664,13 @@ bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
         s->has_ended = true;
         s->wait_status = wait_status;
         if (!connection_has_output(s->connection)) {
-                hub_server_conclude(s);
+                conclude(s);
                 return true;
         }
         /* Answers that it wrote before its end may still be in the pipe. */
         if (s->state == SERVER_READY)
-                hub_server_set_state(s, SERVER_ENDING);
-        hub_server_set_deadline(s, SERVER_DRAIN_MS);
+                set_state(s, SERVER_ENDING);
+        set_deadline(s, SERVER_DRAIN_MS);
         return true;
 }
 
@@ -310,12 +703,13 @@ struct hub_server *hub_server_new(struct hub_server_host *host, uint32_t index,
         s->questions = (struct questions){
                 .base = host->base, .answered = hub_server_on_answered, .data = s};
         TAILQ_INIT(&s->questions.open);
-        s->calls = hub_calls_new(&hub_server_calls_host, s);
-        if (hub_server_add_deadline(s) < 0 || !s->connection || !s->handshake || !s->listing ||
-            !s->calls)
+        s->calls = hub_calls_new(&calls_host, s);
+        evtimer_assign(&s->deadline, host->base, on_deadline, s);
+        evtimer_assign(&s->roots_due, host->base, on_roots_due, s);
+        if (!s->connection || !s->handshake || !s->listing || !s->calls)
                 return hub_server_free(s);
         if (!hub_server_unusable(s))
-                hub_server_take_cached(s);
+                take_cached(s);
         return s;
 }
 
@@ -325,13 +719,11 @@ struct hub_server *hub_server_free(struct hub_server *s)
                 return NULL;
         hub_calls_free(s->calls);
         questions_withdraw_all(&s->questions);
-        if (s->roots_due)
-                event_free(s->roots_due);
+        event_del(&s->deadline);
+        event_del(&s->roots_due);
         listing_free(s->listing);
         handshake_free(s->handshake);
         connection_free(s->connection);
-        if (s->deadline)
-                event_free(s->deadline);
         hub_tools_free(s->tools);
         free(s->instructions);
         free(s);
@@ -343,8 +735,7 @@ void hub_server_retire(struct hub_server *s, const char *why)
         char message[sizeof(s->error.text)];
 
         snprintf(message, sizeof(message), "server \"%s\" %s", s->config->name, why);
-        hub_server_release(s);
-        hub_calls_fail_sent(s->calls, message);
-        hub_calls_fail_waiting(s->calls, message);
+        release(s);
+        hub_calls_fail(s->calls, true, message);
         hub_server_free(s);
 }
