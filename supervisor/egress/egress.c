@@ -1,16 +1,141 @@
-/* The loop of the process that has the network. */
+/* The process that has the network: its loop, and the connections of sessions that it accepts. */
 #include "supervisor/egress/egress.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "supervisor/egress/listener.h"
+#include "supervisor/egress/connection.h"
 #include "supervisor/egress/resolver.h"
+
+enum { ACCEPT_AT_ONCE = 16, ACCEPT_AGAIN_MS = 100 };
+
+static void close_session(struct egress_session *s)
+{
+        struct egress_session **at = &s->egress->sessions;
+
+        while (*at && *at != s)
+                at = &(*at)->next;
+        if (*at)
+                *at = s->next;
+        s->egress->n_connections -= s->n_connections;
+        egress_connections_end(s);
+        struct event *events[] = {s->accepting, s->end, s->tick};
+        for (size_t i = 0; i < ARRAY_SIZE(events); i++)
+                if (events[i])
+                        event_free(events[i]);
+        if (s->page)
+                munmap(s->page, sizeof(*s->page));
+        int fds[] = {s->listener, s->leash};
+        fd_close_many(fds, ARRAY_SIZE(fds));
+        free(s);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *data)
+{
+        struct egress_session *s = data;
+
+        egress_connections_wake(s);
+        event_add(s->accepting, NULL);
+}
+
+/* At most half of what is free: one session can't take all. */
+static bool may_accept(const struct egress_session *s)
+{
+        const struct egress *e = s->egress;
+        size_t is_free = e->connections_max > e->n_connections
+                                 ? e->connections_max - e->n_connections
+                                 : 0;
+
+        return s->n_connections < EGRESS_CONNECTIONS_EACH && s->n_connections < is_free;
+}
+
+static void wait_to_accept(struct egress_session *s)
+{
+        struct timeval after = clock_timeval_ms(ACCEPT_AGAIN_MS);
+
+        event_del(s->accepting);
+        event_add(s->tick, &after);
+}
+
+static void on_accept(evutil_socket_t fd, short what, void *data)
+{
+        struct egress_session *s = data;
+
+        for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+                if (!may_accept(s)) {
+                        wait_to_accept(s);
+                        return;
+                }
+                int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                if (client < 0 &&
+                    (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+                        wait_to_accept(s);
+                if (client < 0)
+                        return;
+                if (egress_connection_open(s, client) < 0)
+                        continue;
+                s->n_connections++;
+                s->egress->n_connections++;
+        }
+}
+
+static void on_end(evutil_socket_t fd, short what, void *data)
+{
+        close_session(data);
+}
+
+static int watch(struct egress_session *s, struct error *err)
+{
+        struct event_base *base = s->egress->base;
+
+        s->accepting = event_new(base, s->listener, EV_READ | EV_PERSIST, on_accept, s);
+        s->end = event_new(base, s->leash, EV_READ, on_end, s);
+        s->tick = evtimer_new(base, on_tick, s);
+        if (!s->accepting || !s->end || !s->tick || event_add(s->accepting, NULL) < 0 ||
+            event_add(s->end, NULL) < 0)
+                return error_errno(err, ENOMEM, "events");
+        return 0;
+}
+
+/* Takes ownership of the descriptors. An error ends nothing: the session has no network. */
+static int open_session(struct egress *egress, const int fds[EGRESS_FDS], struct error *err)
+{
+        struct egress_session *s = calloc(1, sizeof(*s));
+
+        if (!s) {
+                fd_close_many((int[]){fds[0], fds[1], fds[2]}, EGRESS_FDS);
+                return error_errno(err, ENOMEM, "session");
+        }
+        *s = (struct egress_session){.egress = egress,
+                                     .key = ++egress->last_key,
+                                     .listener = fds[EGRESS_FD_LISTENER],
+                                     .leash = fds[EGRESS_FD_LEASH],
+                                     .filled_us = clock_us()};
+        int r = egress_session_map(s, fds[EGRESS_FD_PAGE], err);
+        close(fds[EGRESS_FD_PAGE]);
+        if (r >= 0)
+                r = fd_set_nonblocking(s->listener, 1);
+        if (r >= 0)
+                r = egress_session_take_policy(s, err);
+        if (r >= 0)
+                r = watch(s, err);
+        if (r < 0) {
+                close_session(s);
+                return r;
+        }
+        s->next = egress->sessions;
+        egress->sessions = s;
+        return 0;
+}
 
 enum { DESCRIPTORS_EACH = 4 }; /* of a connection, and room for sessions */
 
@@ -43,7 +168,7 @@ static void on_request(evutil_socket_t socket, short what, void *data)
                 (void)!write(socket, "", 1);
         else if (n != sizeof(request) || count != EGRESS_FDS)
                 fd_close_many(fds, count);
-        else if (egress_session_open(e, fds, &error) < 0)
+        else if (open_session(e, fds, &error) < 0)
                 log_error("network of a session: %s", error.text);
 }
 

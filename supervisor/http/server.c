@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "rpc/serve-messages.h"
 #include "supervisor/http/connection.h"
-#include "supervisor/http/session.h"
 #include "supervisor/http/state.h"
+#include "supervisor/http/stream.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/server.h"
 

@@ -1,10 +1,17 @@
-/* States of connections, and of the listeners. */
+/* States of connections and of the listeners, and responses. */
 #include "supervisor/http/state.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "rpc/http/response.h"
+#include "rpc/jsonrpc.h"
+
+enum { HEAD_SIZE = 8 * 1024 };
 
 struct http_connections *http_list_of(struct http_connection *c)
 {
@@ -78,4 +85,135 @@ void http_server_resume(struct http_server *server)
                 event_add(server->listeners[i], NULL);
         if (server->helper)
                 event_add(server->helper, NULL);
+}
+
+/* ---- responses, written whole or as events ---- */
+
+/* A response may be larger than all of the memory if no other client uses any. */
+static bool is_too_much(const struct http_connection *c)
+{
+        size_t own = http_waiting(c);
+
+        return http_is_full(c->server) && own > HTTP_HELD_SMALL &&
+               c->server->held - own > HTTP_HELD_SMALL;
+}
+
+void http_write(struct http_connection *c, const void *bytes, size_t n)
+{
+        if (!c->broken && bufferevent_write(c->io, bytes, n) < 0)
+                c->broken = true;
+        if (!c->broken && is_too_much(c)) {
+                log_warning(
+                        "a connection ends: clients are slow to read, and %zu bytes wait for them",
+                        c->server->held);
+                c->broken = true;
+        }
+        if (c->broken)
+                event_active(c->step, EV_TIMEOUT, 0);
+}
+
+static void end_response(struct http_connection *c)
+{
+        if (c->state != CONNECTION_FLUSHING)
+                http_set_state(c, CONNECTION_FLUSHING);
+        event_active(c->step, EV_TIMEOUT, 0);
+}
+
+static int append_head(struct http_connection *c, int status, const char *headers,
+                       struct buffer *to)
+{
+        int r = http_append_status(to, status);
+
+        if (r >= 0 && headers)
+                r = buffer_append(to, headers, strlen(headers));
+        if (r >= 0)
+                r = buffer_printf(to,
+                                  "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n");
+        if (r >= 0 && !c->keep_alive)
+                r = buffer_printf(to, "Connection: close\r\n");
+        return r;
+}
+
+void http_respond(struct http_connection *c, int status, const char *headers, const char *type,
+                  const char *body, size_t n)
+{
+        _cleanup_buffer_ struct buffer head = BUFFER_INIT(HEAD_SIZE);
+
+        /* The body was not read: where the next request begins is not known. */
+        if (c->reader.state != HTTP_READER_DONE)
+                c->keep_alive = false;
+        int r = append_head(c, status, headers, &head);
+        if (r >= 0 && type)
+                r = buffer_printf(&head, "Content-Type: %s\r\n", type);
+        if (r >= 0 && status != 204)
+                r = buffer_printf(&head, "Content-Length: %zu\r\n", n);
+        if (r >= 0)
+                r = buffer_append(&head, "\r\n", 2);
+        c->broken = c->broken || r < 0;
+        if (r >= 0)
+                http_write(c, buffer_bytes(&head), head.length);
+        /* The client reads the next response directly behind the head of a response to HEAD. */
+        if (n > 0 && c->reader.request.method != HTTP_METHOD_HEAD)
+                http_write(c, body, n);
+        end_response(c);
+}
+
+void http_respond_text(struct http_connection *c, int status, const char *text)
+{
+        char line[256];
+        int n = snprintf(line, sizeof(line), "%.250s\n", text);
+
+        http_respond(c, status, NULL, "text/plain; charset=utf-8", line, (size_t)n);
+}
+
+void http_respond_error(struct http_connection *c, int status, yyjson_val *id, int code,
+                        const char *text)
+{
+        _cleanup_buffer_ struct buffer body = BUFFER_INIT(HEAD_SIZE + HTTP_BODY_MAX);
+
+        if (jsonrpc_append_error(&body, id, code, text, NULL, 0) < 0)
+                http_respond_text(c, 500, "out of memory");
+        else
+                http_respond(c, status, NULL, "application/json", buffer_bytes(&body), body.length);
+}
+
+void http_begin_events(struct http_connection *c, const char *headers)
+{
+        _cleanup_buffer_ struct buffer head = BUFFER_INIT(HEAD_SIZE);
+
+        c->chunked = !c->reader.request.minor_0;
+        c->keep_alive = c->keep_alive && c->chunked;
+        int r = append_head(c, 200, headers, &head);
+        if (r >= 0)
+                r = buffer_printf(
+                        &head, "Content-Type: text/event-stream\r\nX-Accel-Buffering: no\r\n%s\r\n",
+                        c->chunked ? "Transfer-Encoding: chunked\r\n" : "");
+        c->broken = c->broken || r < 0;
+        c->began_events = true;
+        if (r >= 0)
+                http_write(c, buffer_bytes(&head), head.length);
+}
+
+void http_send_events(struct http_connection *c, const struct buffer *events)
+{
+        char size[24];
+
+        if (c->chunked)
+                http_write(c, size,
+                           (size_t)snprintf(size, sizeof(size), "%zx\r\n", events->length));
+        http_write(c, buffer_bytes(events), events->length);
+        if (c->chunked)
+                http_write(c, "\r\n", 2);
+}
+
+void http_end_events(struct http_connection *c)
+{
+        if (c->chunked)
+                http_write(c, "0\r\n\r\n", 5);
+        end_response(c);
+}
+
+bool http_is_congested(const struct http_connection *c)
+{
+        return http_waiting(c) > OUTPUT_HIGH;
 }

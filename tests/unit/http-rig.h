@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "supervisor/http/server.h"
-#include "supervisor/http/session.h"
 #include "supervisor/http/state.h"
+#include "supervisor/http/stream.h"
 #include "tests/unit/fake-mcp.h"
 
 static struct http_server *http;

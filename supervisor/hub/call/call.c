@@ -27,9 +27,8 @@
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "rpc/lines.h"
-#include "supervisor/hub/call/answer.h"
 
-/* The timer of a task belongs to task.c, which initialises it. */
+/* The timer of a task belongs to answer.c, which initialises it. */
 static void stop_poll(struct hub_call *call)
 {
         if (event_initialized(&call->poll))

@@ -173,8 +173,8 @@ void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities
         s->has_logging = yyjson_is_obj(yyjson_obj_get(capabilities, "logging"));
 }
 
-/* The requests and notifications that a server may send, and in which states; requests for our client are
- * in requests.c. Other requests are refused, other notifications ignored. */
+/* The requests and notifications that a server may send, and in which states, besides requests for our
+ * client. Other requests are refused, other notifications ignored. */
 static const struct {
         const char *method;
         unsigned states;    /* bits 1 << enum server_state */

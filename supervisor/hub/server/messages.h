@@ -7,7 +7,7 @@
 #include "rpc/jsonrpc.h"
 #include "rpc/large-line.h"
 #include "supervisor/hub/call/question.h"
-#include "supervisor/hub/server/server.h"
+#include "supervisor/hub/server/state.h"
 
 /* Notes what the server declares. capabilities: an object, or NULL. */
 void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities);
