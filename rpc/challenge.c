@@ -5,7 +5,6 @@
 #include <string.h>
 #include <strings.h>
 
-
 enum { VALUE_MAX = 4096 };
 
 struct text {
@@ -195,15 +194,4 @@ int scope_add(char *set, size_t size, const char *more)
         if (r < 0)
                 set[before] = '\0';
         return r;
-}
-
-bool scope_has(const char *set, const char *some)
-{
-        while (*some) {
-                size_t n = strcspn(some, " ");
-                if (n > 0 && !has_one(set, some, n))
-                        return false;
-                some += n + (some[n] == ' ');
-        }
-        return true;
 }

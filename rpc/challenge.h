@@ -27,5 +27,3 @@ int challenge_parse(const char *text, size_t n, struct challenge *ret);
  * -EINVAL: a character that a scope cannot have (RFC 6749, appendix A.4), or -EMSGSIZE: more than
  * `size` bytes with NUL. A failure leaves the set as it was. */
 int scope_add(char *set, size_t size, const char *more);
-/* Whether each scope of `some` is in `set`. */
-bool scope_has(const char *set, const char *some);

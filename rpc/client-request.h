@@ -82,10 +82,6 @@ int client_page_name(char to[CLIENT_PAGE_MAX + 1], const char *server, const cha
 /* The question of an elicitation, otherwise NULL. */
 const char *client_request_message(const struct client_request *request);
 
-/* Whether a message of sampling, in a request or as the answer, has a role (user or assistant) and content
- * (a block, or a list of blocks, each with a type). */
-bool client_is_message(yyjson_val *message);
-
 /* Whether a person may be shown this address: https, or http of this machine; in ASCII, without a user
  * before the host. */
 bool client_url_is_safe(const char *url, size_t n);
@@ -95,3 +91,26 @@ static inline void cleanup_client_request(struct client_request *request)
         client_request_done(request);
 }
 #define _cleanup_client_request_ _cleanup_(cleanup_client_request)
+
+/* Appends the client's result, as the server gets it. Returns 0; -EINVAL, -EMSGSIZE: it does not answer
+ * the request; -ENOMEM. */
+int client_answer_take(const struct client_request *request, yyjson_val *result, struct buffer *to,
+                       struct error *err);
+
+/*
+ * One request to our client, from who asks (a server of the user's) to who can reach the client (the
+ * MCP server), through layers that know neither.
+ *
+ * The asker owns the memory. Who takes an ask fills in `withdraw` and `taker`. It then ends either by
+ * answered(), called once by the taker, or by withdraw(), called by the asker.
+ */
+struct client_ask {
+        struct client_request request;
+        const char *server; /* the name of the server that asks, borrowed; NULL: code does */
+
+        /* result: what the client answered, not checked yet; NULL: why there is no answer. */
+        void (*answered)(struct client_ask *ask, yyjson_val *result, const char *why);
+
+        void (*withdraw)(struct client_ask *ask);
+        void *taker;
+};

@@ -1,21 +1,8 @@
 /* Parses and writes JSON-RPC 2.0 messages. */
 #include "rpc/jsonrpc.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
-
-static const char *const kind_names[] = {
-        [JSONRPC_INVALID] = "invalid",   [JSONRPC_REQUEST] = "request",
-        [JSONRPC_RESPONSE] = "response", [JSONRPC_NOTIFICATION] = "notification",
-        [JSONRPC_ERROR] = "error",       [JSONRPC_BATCH] = "batch",
-};
-static_assert(ARRAY_SIZE(kind_names) == JSONRPC_KIND_MAX, "a name a kind");
-
-const char *jsonrpc_kind_name(enum jsonrpc_kind kind)
-{
-        return kind < JSONRPC_KIND_MAX ? kind_names[kind] : "?";
-}
 
 static bool is_id(yyjson_val *value)
 {

@@ -31,7 +31,6 @@ enum jsonrpc_kind {
         JSONRPC_RESPONSE, /* with a result */
         JSONRPC_ERROR,    /* a response with an error */
         JSONRPC_BATCH,    /* an array with at least one element; only MCP 2025-03-26 has them */
-        JSONRPC_KIND_MAX,
 };
 
 enum {
@@ -67,8 +66,6 @@ static inline bool jsonrpc_method_is(const struct jsonrpc_message *message, cons
         return message->method_length == strlen(name) &&
                memcmp(message->method, name, message->method_length) == 0;
 }
-
-const char *jsonrpc_kind_name(enum jsonrpc_kind kind);
 
 /*
  * Parses one message. *ret is always set, and the caller must call jsonrpc_done(). Returns 0,

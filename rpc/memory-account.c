@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "rpc/background.h"
+
 enum { FACTOR = 2 };
 
 struct memory_account {
@@ -70,4 +72,28 @@ void charge_set(struct charge *charge, size_t bytes)
         /* The difference wraps around where it is negative. */
         atomic_fetch_add(&charge->account->used, bytes - before);
         atomic_fetch_add(&used_by_all[charge->account->pool], bytes - before);
+}
+
+struct shared_text *shared_text_new(char *bytes, size_t n)
+{
+        struct shared_text *text = calloc(1, sizeof(*text));
+
+        if (!text) {
+                background_free(bytes, n);
+                return NULL;
+        }
+        text->refs = 1;
+        text->bytes = bytes;
+        text->n = n;
+        return text;
+}
+
+struct shared_text *shared_text_unref(struct shared_text *text)
+{
+        if (!text || --text->refs > 0)
+                return NULL;
+        charge_done(&text->charge);
+        background_free(text->bytes, text->n);
+        free(text);
+        return NULL;
 }

@@ -1,4 +1,4 @@
-/* Writes heads of responses, chunks and events. */
+/* Writes status lines and events. */
 #include "rpc/http/response.h"
 
 #include <string.h>
@@ -33,7 +33,8 @@ static const struct {
         {505, "HTTP Version Not Supported"},
 };
 
-const char *http_reason(int status)
+/* "OK" for 200; "" for a status that is not sent. */
+static const char *reason_of(int status)
 {
         for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
                 if (reasons[i].status == status)
@@ -44,25 +45,7 @@ const char *http_reason(int status)
 
 int http_append_status(struct buffer *to, int status)
 {
-        return buffer_printf(to, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
-}
-
-int http_append_header(struct buffer *to, const char *name, const char *value)
-{
-        int n = 0;
-
-        while ((unsigned char)value[n] >= 0x20 && value[n] != 0x7f)
-                n++;
-        return buffer_printf(to, "%s: %.*s\r\n", name, n, value);
-}
-
-int http_append_chunk(struct buffer *to, const char *bytes, size_t n)
-{
-        int r = buffer_printf(to, "%zx\r\n", n);
-
-        if (r >= 0)
-                r = buffer_append(to, bytes, n);
-        return r < 0 ? r : buffer_append(to, "\r\n", 2);
+        return buffer_printf(to, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
 }
 
 static int append_data(struct buffer *to, const char *data, size_t n)

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 
 struct mcp_peer;
 struct mcp_server;

@@ -2,7 +2,6 @@
  * {"method", "params", "answer"}: a request of a server to our client, and the client's answer.
  * Accepted when both are passed on. An accepted answer is accepted again, unchanged.
  */
-#include "rpc/client-answer.h"
 #include "rpc/client-request.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -26,11 +26,7 @@ static void test_head(void)
         _cleanup_buffer_ struct buffer to = BUFFER_INIT(4096);
 
         check_eq_int(http_append_status(&to, 405), 0);
-        check_eq_int(http_append_header(&to, "Allow", "GET\r\nX: y"), 0);
-        check_eq_int(http_append_chunk(&to, "0123456789abcdef", 16), 0);
-        check_eq_bytes(
-                buffer_bytes(&to), to.length,
-                "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET\r\n10\r\n0123456789abcdef\r\n");
+        check_eq_bytes(buffer_bytes(&to), to.length, "HTTP/1.1 405 Method Not Allowed\r\n");
 }
 
 int main(void)

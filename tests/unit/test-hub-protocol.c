@@ -99,7 +99,7 @@ static void test_progress_token(void)
         }
 }
 
-/* Arguments that are not copied (rpc/shared-text.h), with these members and a long text. */
+/* Arguments that are not copied (rpc/memory-account.h), with these members and a long text. */
 static const char *make_large(const char *members)
 {
         static char text[300 * 1024];

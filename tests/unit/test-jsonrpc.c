@@ -14,7 +14,7 @@ static void check_kind(const char *text, enum jsonrpc_kind kind)
         struct error err;
 
         check_ok(parse(text, &m, &err));
-        check_eq_str(jsonrpc_kind_name(m.kind), jsonrpc_kind_name(kind));
+        check_eq_int(m.kind, kind);
         jsonrpc_done(&m);
 }
 

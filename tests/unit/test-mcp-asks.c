@@ -1,7 +1,7 @@
 /* Calls of modern clients that wait for an answer, and requests to legacy clients. */
 #include "supervisor/mcp/notified-clients.h"
 
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/principal.h"
 #include "tests/unit/fake-clock.h"

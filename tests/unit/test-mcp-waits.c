@@ -1,5 +1,5 @@
 /* Calls that do not wait for the end of their code: wait, interrupt, calls without code, busy sessions. */
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 #include "supervisor/mcp/call/ask.h"
 #include "tests/unit/fake-waits.h"
 

@@ -2,7 +2,6 @@
 #include "rpc/memory-account.h"
 
 #include "rpc/background.h"
-#include "rpc/shared-text.h"
 #include "tests/unit/test.h"
 
 enum { MIB = 1024 * 1024, N = 200 };

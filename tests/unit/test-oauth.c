@@ -199,7 +199,7 @@ static void test_scopes(void)
         check_eq_str(set, "ab c");
         check_eq_int(scope_add(set, sizeof(set), "d"), 0);
         check_eq_int(scope_add(large, sizeof(large), "x\"y"), -EINVAL);
-        check(scope_has(set, "d ab") && !scope_has(set, "a") && scope_has(set, ""));
+        check_eq_str(set, "ab c d");
 }
 
 /* The example of RFC 7636, appendix B. */

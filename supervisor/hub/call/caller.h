@@ -9,8 +9,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "rpc/client-ask.h"
-#include "rpc/shared-text.h"
+#include "rpc/client-request.h"
+#include "rpc/memory-account.h"
 
 /* The outcome of a call. */
 enum hub_outcome {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "rpc/client-answer.h"
+#include "rpc/client-request.h"
 #include "rpc/jsonrpc.h"
 
 void question_end(struct question *q)

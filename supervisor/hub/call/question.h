@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/queue.h>
 
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 
 enum { QUESTION_MS = 5 * 60000 }; /* for a person to answer */
 

@@ -14,7 +14,7 @@
 
 #include "base/buffer.h"
 #include "rpc/large-line.h"
-#include "rpc/shared-text.h"
+#include "rpc/memory-account.h"
 
 /* Events for the owner of a connection, which may close it in each of them. */
 struct connection_host {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/json-out.h"
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/state.h"
 

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 #include "supervisor/mcp/call/arguments.h"
 #include "supervisor/mcp/call/call.h"
 #include "supervisor/session/cell/cell-client.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json-out.h"
-#include "rpc/client-answer.h"
+#include "rpc/client-request.h"
 #include "supervisor/mcp/state.h"
 
 static int append_answer(struct buffer *answers, const char *key, const struct buffer *answer)

@@ -3,7 +3,7 @@
 
 #include "policy/config/config.h"
 #include "policy/image.h"
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 #include "supervisor/mcp/publish/published-result.h"
 #include "supervisor/mcp/publish/request-state.h"
 #include "supervisor/mcp/reply.h"

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 
 struct cell;
 

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "rpc/background.h"
 #include "rpc/frame.h"
-#include "rpc/shared-text.h"
+#include "rpc/memory-account.h"
 
 struct frame_body {
         const char *bytes; /* header.length of them; NULL: parsed already */

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config/config.h"
-#include "rpc/client-ask.h"
-#include "rpc/shared-text.h"
+#include "rpc/client-request.h"
+#include "rpc/memory-account.h"
 #include "supervisor/session/cell/cell-client.h"
 
 struct tool_call; /* a call or a wait of a session; only supervisor/session/calls/calls.c looks inside */

@@ -1,10 +1,12 @@
-#include "rpc/egress-reasons.h"
+#include "rpc/egress-messages.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 
+/* Clauses without the host before them; "%s" is the profile. */
 static const char *const texts[] = {
         [EGRESS_FINE] = "",
         [EGRESS_NOT_NAMED] = "is not in network.allow of profile \"%s\"",
@@ -27,23 +29,15 @@ static const char *const texts[] = {
 };
 static_assert(ARRAY_SIZE(texts) == EGRESS_REASON_MAX, "one for each");
 
-const char *egress_reason_text(enum egress_reason reason)
-{
-        return reason < EGRESS_REASON_MAX ? texts[reason] : "";
-}
-
 void egress_reason_print(char *to, size_t size, const char *host, unsigned port,
                          enum egress_reason reason, const char *profile)
 {
-        const char *text = egress_reason_text(reason);
-        const char *at = text;
+        const char *text = reason < EGRESS_REASON_MAX ? texts[reason] : "";
+        size_t n = strcspn(text, "%");
+        char number[16] = "";
 
-        while (*at && *at != '%')
-                at++;
         if (port)
-                snprintf(to, size, "%s:%u %.*s%s%s", host, port, (int)(at - text), text,
-                         *at ? profile : "", *at ? at + 2 : "");
-        else
-                snprintf(to, size, "%s %.*s%s%s", host, (int)(at - text), text, *at ? profile : "",
-                         *at ? at + 2 : "");
+                snprintf(number, sizeof(number), ":%u", port);
+        snprintf(to, size, "%s%s %.*s%s%s", host, number, (int)n, text, text[n] ? profile : "",
+                 text[n] ? text + n + 2 : "");
 }
