@@ -1,20 +1,21 @@
-/* The actions that start, stop and finish cells, and the table of all actions. */
+/* The actions: how a session gets its sandbox, runs cells and loses the sandbox; and the table of all actions. */
 #include "supervisor/session/actions.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/end.h"
+#include "supervisor/session/calls/install.h"
+#include "supervisor/session/frame-table.h"
 #include "supervisor/session/machine/catalogue.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/owner.h"
-#include "supervisor/session/machine/profile.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/tasks.h"
-#include "supervisor/session/start.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/branch-cells.h"
 #include "supervisor/session/state/checkpoint.h"
@@ -75,6 +76,164 @@ static uint64_t time_in_state_ms(const struct session *s)
         default:
                 return 0;
         }
+}
+
+/* ---- getting a sandbox ---- */
+
+static void leave_profile(struct session *s)
+{
+        s->profile = NULL;
+        s->config = config_free(s->config);
+}
+
+/* The profile that the call names, else that of the session's last sandbox, else that of the call's
+ * client, else the config's default. Only the first one must still exist. */
+static int choose_profile(const struct session *s, struct error *err)
+{
+        const struct config *config = s->context->config;
+        const struct cell *cell = s->queue.first;
+
+        if (cell && cell->profile_asked)
+                return config_find_profile(config, cell->profile, err);
+        int i = s->last_profile[0] ? config_find_profile(config, s->last_profile, NULL) : -ENOENT;
+        if (i < 0 && cell && cell->profile[0])
+                i = config_find_profile(config, cell->profile, NULL);
+        return i < 0 ? (int)config->profile : i;
+}
+
+/* Keeps a reference to the newest config. Returns the index of the profile in it, or -ENOENT if the call named an unknown one. */
+static int enter_profile(struct session *s, struct error *err)
+{
+        struct config *config = s->context->config;
+        int i = choose_profile(s, err);
+
+        if (i < 0)
+                return i;
+        s->config = config_ref(config);
+        s->profile = config->n_profiles > 0 ? &config->profiles[i] : NULL;
+        snprintf(s->last_profile, sizeof(s->last_profile), "%s",
+                 s->profile ? s->profile->name : "");
+        return i;
+}
+
+/* No sandbox can be made: the cell that has waited longest ends. */
+static void refuse_waiting(struct session *s, const char *why)
+{
+        s->restart = false;
+        if (s->queue.first)
+                session_refuse_cell(s, s->queue.first, CELL_ERROR, "SandboxError", why);
+        session_wake(s);
+}
+
+static void on_closed(void *data, const struct error *error)
+{
+        session_dispatch(data, EVENT_CLOSED, &(struct session_details){.error = error});
+}
+
+static bool may_take(void *data)
+{
+        const struct session *s = data;
+
+        return s->state == SESSION_DRAINING ||
+               (s->state != SESSION_RESTORING && !calls_full(s->calls));
+}
+
+/* Takes ownership of the descriptors. */
+static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS], struct error *err)
+{
+        const struct channel_owner owner = {.data = s,
+                                            .session = s->name,
+                                            .frame = frame_dispatch,
+                                            .may_take = may_take,
+                                            .closed = on_closed};
+        const struct log_ids ids = session_log_ids(s, NULL);
+
+        log_event(LOG_LEVEL_INFO, &ids, "sandbox %u is up", target);
+        s->target = target;
+        meter_open(&s->meter, &fds[SESSION_CPU]);
+        tasks_open(s, fds[SESSION_CHANGES]);
+        session_network_open(&s->network, &s->context->requests, s->name, target, s->profile);
+        s->born_us = clock_us();
+        outcome_open(s, s->born_us);
+        session_enter(s, SESSION_IDLE);
+        int r = streams_open(&s->streams, s->context->base, s->account, fds[SESSION_STDOUT],
+                             fds[SESSION_STDERR], err);
+        if (r < 0)
+                close(fds[SESSION_RPC]);
+        else
+                r = channel_open(&s->channel, s->context->base, fds[SESSION_RPC], &owner, err);
+        if (r >= 0)
+                charge_open(&s->channel.kept, s->account);
+        return r;
+}
+
+static void take_sandbox(struct session *s, const struct session_details *details)
+{
+        struct error err = {};
+
+        s->restart = false;
+        if (attach(s, details->target, details->fds, &err) < 0)
+                session_kill_sandbox(s, END_PROTOCOL, err.text);
+        else
+                session_wake(s);
+}
+
+static void discard_sandbox(struct session *s, const struct session_details *details)
+{
+        attach(s, details->target, details->fds, NULL);
+        session_kill_sandbox(s, END_OWNER, SESSION_ENDED_BY_OWNER);
+}
+
+/* A cell waits, or the owner wants a sandbox: takes a spare one, or requests one. */
+static void get_sandbox(struct session *s, const struct session_details *details)
+{
+        const struct session_owner *owner = &s->context->owner;
+        struct sandbox_offered offered = {};
+        struct error err = {};
+
+        if (!s->queue.first && !s->restart)
+                return;
+        if (s->queue.first && s->queue.first->restore[0] && !checkpoint_prepare(s))
+                return;
+        int r = enter_profile(s, &err);
+        if (r >= 0)
+                r = owner->get_sandbox(owner->data, (size_t)r, &offered, &err);
+        if (r < 0) {
+                leave_profile(s);
+                refuse_waiting(s, error_is_set(&err) ? err.text : strerror(-r));
+                return;
+        }
+        if (r == SANDBOX_READY) {
+                take_sandbox(
+                        s, &(struct session_details){.target = offered.target, .fds = offered.fds});
+                return;
+        }
+        s->serial = offered.serial;
+        session_enter(s, r == SANDBOX_COMING ? SESSION_CREATING : SESSION_QUEUED);
+}
+
+static void get_again(struct session *s, const struct session_details *details)
+{
+        leave_profile(s);
+        session_enter(s, SESSION_NONE);
+        session_wake(s);
+}
+
+static void note_failed(struct session *s, const struct session_details *details)
+{
+        s->serial = 0;
+        leave_profile(s);
+        session_enter(s, SESSION_NONE);
+        session_drop_cancelled(s);
+        if (details->error->code == ESTALE)
+                session_wake(s);
+        else
+                refuse_waiting(s, details->error->text);
+}
+
+static void discard_later(struct session *s, const struct session_details *details)
+{
+        session_enter(s, SESSION_DISCARDING);
 }
 
 /* ---- sending a cell ---- */
@@ -173,13 +332,22 @@ static void start_cell(struct session *s)
                 kinds[cell->kind].failed(s, cell);
 }
 
+static bool is_other_profile(const struct session *s)
+{
+        return s->queue.first->profile_asked &&
+               strcmp(s->queue.first->profile, s->profile ? s->profile->name : "") != 0;
+}
+
 static void refuse_other_profile(struct session *s)
 {
         char why[CELL_WHY_MAX];
 
-        session_profile_refusal(s, why);
-        session_refuse_cell(s, s->queue.first, CELL_ERROR, "ProfileError", why);
-        session_wake(s);
+        snprintf(
+                why, sizeof(why),
+                "session \"%s\" lives under profile \"%s\", not \"%s\": reset: true begins it anew there, or use another session",
+                session_key_name(s->name), s->profile ? s->profile->name : "default",
+                s->queue.first->profile);
+        session_refuse_first(s, "ProfileError", why);
 }
 
 static void run_next(struct session *s, const struct session_details *details)
@@ -188,7 +356,7 @@ static void run_next(struct session *s, const struct session_details *details)
                 session_kill_sandbox(s, END_IDLE, "its call has ended");
         if (!s->queue.first)
                 return;
-        bool other = session_profile_is_other(s);
+        bool other = is_other_profile(s);
         if (s->queue.first->reset && (!session_is_fresh(s) || other))
                 session_kill_sandbox(s, END_RESET, "");
         else if (other)
@@ -283,6 +451,129 @@ static void kill_cancelled(struct session *s, const struct session_details *deta
         session_kill_sandbox(s, END_CANCELLED, "the call was cancelled");
 }
 
+/* ---- the end of the sandbox ---- */
+
+static void note_closed(struct session *s, const struct session_details *details)
+{
+        char why[CELL_WHY_MAX];
+
+        if (!error_is_set(details->error)) {
+                s->stop_status = CELL_OK;
+                session_enter(s, SESSION_CLOSED);
+                return;
+        }
+        snprintf(why, sizeof(why), "the code broke Cloister's channel: %s", details->error->text);
+        session_kill_sandbox(s, END_PROTOCOL, why);
+}
+
+static void kill_closed(struct session *s, const struct session_details *details)
+{
+        session_kill_sandbox(s, END_CLOSED, OUTCOME_CLOSED);
+}
+
+static void kill_for_owner(struct session *s, const struct session_details *details)
+{
+        session_kill_sandbox(s, END_OWNER, SESSION_ENDED_BY_OWNER);
+}
+
+void session_forget_sandbox(struct session *s)
+{
+        channel_close(&s->channel);
+        streams_close(&s->streams);
+        calls_drop_all(s);
+        install_forget(s);
+        meter_close(&s->meter);
+        tasks_close(s);
+        session_network_close(&s->network);
+        s->target = s->serial = 0;
+        session_forget_catalogue(s);
+        s->stop_status = CELL_OK;
+        s->end = END_NONE;
+        s->why[0] = '\0';
+        copies_forget_all(s);
+        *s->copies = (struct copies){};
+        *s->transaction = (struct transaction){};
+        *s->block = (struct block){};
+        receipts_done(&s->receipts); /* that of the cell that ended it comes after this */
+        leave_profile(s);
+        session_enter(s, SESSION_NONE);
+}
+
+static void run_elsewhere(struct session *s)
+{
+        const struct log_ids ids = session_log_ids(s, s->queue.first);
+
+        log_event(LOG_LEVEL_INFO, &ids,
+                  "sandbox %u ended before it had read the cell: another one takes it", s->target);
+        session_forget_sandbox(s);
+        files_fail_all(s, "its sandbox has ended");
+        session_wake(s);
+}
+
+/* A person's code is for the variables that the session had. */
+static void refuse_bound(struct session *s)
+{
+        char why[CELL_WHY_MAX];
+        struct cell *next;
+
+        snprintf(why, sizeof(why), "the session ended before this code ran: %.300s", s->lost);
+        for (struct cell *cell = s->queue.first; cell; cell = next) {
+                next = cell->next;
+                if (cell->is_bound)
+                        session_refuse_cell(s, cell, CELL_ERROR, "SandboxError", why);
+        }
+}
+
+static void finish(struct session *s, const struct session_details *details)
+{
+        const struct monitor_ended *ended = details->ended;
+        struct cell_outcome none = {};
+
+        streams_drain(&s->streams);
+        if (session_take_back_cell(s)) {
+                run_elsewhere(s);
+                return;
+        }
+        struct cell *cell = session_current(s);
+        const struct log_ids ids = session_log_ids(s, cell);
+        struct cell_outcome *outcome = cell ? &cell->outcome : &none;
+        bool reset = s->end == END_RESET;
+        /* A worker that has ended before is known better than its copy, which did not wake. A cell with a
+         * result has only waited for its checkpoint. */
+        if (!s->copies->is_restoring && !(cell && cell->has_result))
+                outcome_dead(s, ended, outcome);
+        else
+                outcome->state = CELL_STATE_LOST;
+        if (transaction_is_failing(s) && !outcome->why[0])
+                snprintf(outcome->why, sizeof(outcome->why),
+                         "the copy of the state had ended, and nothing was rolled back");
+        if (outcome->why[0] == '\0')
+                snprintf(outcome->why, sizeof(outcome->why), "%s",
+                         s->copies->lost[0] ? s->copies->lost : s->why);
+        log_event(LOG_LEVEL_INFO, &ids, "sandbox %u ended: %s", s->target,
+                  reset ? "reset" : outcome->why);
+        if (cell && !cell->has_result) {
+                calls_forget_unsent(s);
+                outcome_take_usage(s, cell, ended);
+        }
+        snprintf(s->lost, sizeof(s->lost), "%s", reset ? "" : outcome->why);
+        session_forget_sandbox(s);
+        if (cell)
+                session_end_cell(s, cell);
+        if (!reset)
+                refuse_bound(s);
+        files_fail_all(s, s->lost);
+        session_wake(s);
+}
+
+/* The worker may have sent frames before it ended: they are handled first. */
+static void drain_and_finish(struct session *s, const struct session_details *details)
+{
+        session_enter(s, SESSION_DRAINING);
+        channel_drain(&s->channel);
+        finish(s, details);
+}
+
 /* ---- a copy that was woken ---- */
 
 /* The copy that was woken has ended. Its frames are handled first: it may have been the worker already, and the
@@ -300,7 +591,7 @@ static void finish_woken(struct session *s, const struct session_details *detail
 {
         channel_drain(&s->channel);
         if (s->state == SESSION_WAKING)
-                session_finish(s, details);
+                finish(s, details);
         else
                 session_dispatch(s, EVENT_ENDED, details);
 }
@@ -364,114 +655,50 @@ static void thaw(struct session *s, const struct session_details *details)
         session_enter(s, SESSION_IDLE);
 }
 
-/* ---- the end ---- */
-
-static void note_closed(struct session *s, const struct session_details *details)
-{
-        char why[CELL_WHY_MAX];
-
-        if (!error_is_set(details->error)) {
-                s->stop_status = CELL_OK;
-                session_enter(s, SESSION_CLOSED);
-                return;
-        }
-        snprintf(why, sizeof(why), "the code broke Cloister's channel: %s", details->error->text);
-        session_kill_sandbox(s, END_PROTOCOL, why);
-}
-
-static void kill_closed(struct session *s, const struct session_details *details)
-{
-        session_kill_sandbox(s, END_CLOSED, OUTCOME_CLOSED);
-}
-
-static void kill_for_owner(struct session *s, const struct session_details *details)
-{
-        session_kill_sandbox(s, END_OWNER, SESSION_ENDED_BY_OWNER);
-}
-
 /* ---- the table ---- */
 
 const struct session_table session_table = {
         .time_in_state = time_in_state_ms,
         .actions = {
-                [SESSION_NONE] = {[EVENT_WAKE] = start_get_sandbox},
-                [SESSION_QUEUED] = {[EVENT_PLACE] = start_again},
-                [SESSION_CREATING] = {[EVENT_STARTED] = start_take,
-                                      [EVENT_FAILED] = start_failed,
-                                      [EVENT_OWNER_END] = start_discard_later},
-                [SESSION_DISCARDING] =
-                        {[EVENT_STARTED] = start_discard, [EVENT_FAILED] = start_failed},
-                [SESSION_IDLE] = {[EVENT_WAKE] = run_next,
-                                  [EVENT_BACK] = restore_go_back,
-                                  [EVENT_TIMER] = rest,
-                                  [EVENT_COPY] = idle_on,
-                                  [EVENT_CLOSED] = note_closed,
-                                  [EVENT_OWNER_END] = kill_for_owner,
-                                  [EVENT_ENDED] = session_drain_and_finish,
-                                  [EVENT_CLEARED] = restore_take_cleared},
-                [SESSION_KEEPING] = {[EVENT_COPY] = copies_leave_keeping,
-                                     [EVENT_TIMER] = copies_give_up_keeping,
-                                     [EVENT_CLEARED] = restore_take_cleared,
-                                     [EVENT_CLOSED] = note_closed,
-                                     [EVENT_OWNER_END] = kill_for_owner,
-                                     [EVENT_ENDED] = session_drain_and_finish},
-                [SESSION_FREEZING] = {[EVENT_WAKE] = run_next,
-                                      [EVENT_BACK] = restore_go_back,
-                                      [EVENT_FROZEN] = note_frozen,
-                                      [EVENT_NEEDED] = thaw,
-                                      [EVENT_TIMER] = drop_idle,
-                                      [EVENT_CLOSED] = note_closed,
-                                      [EVENT_OWNER_END] = kill_for_owner,
-                                      [EVENT_ENDED] = session_drain_and_finish,
-                                      [EVENT_CLEARED] = restore_take_cleared},
-                [SESSION_FROZEN] = {[EVENT_WAKE] = run_next,
-                                    [EVENT_BACK] = restore_go_back,
-                                    [EVENT_NEEDED] = thaw,
-                                    [EVENT_TIMER] = drop_idle,
-                                    [EVENT_CLOSED] = note_closed,
-                                    [EVENT_OWNER_END] = kill_for_owner,
-                                    [EVENT_ENDED] = session_drain_and_finish,
-                                    [EVENT_CLEARED] = restore_take_cleared},
-                [SESSION_SETTLING] = {[EVENT_TIMER] = settle,
-                                      [EVENT_CLOSED] = note_closed,
-                                      [EVENT_OWNER_END] = kill_for_owner,
-                                      [EVENT_ENDED] = session_drain_and_finish,
-                                      [EVENT_CLEARED] = restore_take_cleared},
-                [SESSION_RUNNING] = {[EVENT_RESULT] = finish_cell,
-                                     [EVENT_COPY] = block_retry,
-                                     [EVENT_BACK] = restore_go_back,
-                                     [EVENT_TIMER] = stop_at_timeout,
-                                     [EVENT_CANCEL] = stop_cancelled,
-                                     [EVENT_KILL] = kill_cancelled,
-                                     [EVENT_CLOSED] = note_closed,
-                                     [EVENT_OWNER_END] = kill_for_owner,
-                                     [EVENT_ENDED] = session_drain_and_finish,
-                                     [EVENT_CLEARED] = restore_take_cleared},
-                [SESSION_INTERRUPTING] = {[EVENT_RESULT] = finish_interrupted,
-                                          [EVENT_COPY] = block_retry,
-                                          [EVENT_BACK] = restore_go_back,
-                                          [EVENT_TIMER] = end_uninterrupted,
-                                          [EVENT_KILL] = kill_cancelled,
-                                          [EVENT_CLOSED] = note_closed,
-                                          [EVENT_OWNER_END] = kill_for_owner,
-                                          [EVENT_ENDED] = session_drain_and_finish,
-                                          [EVENT_CLEARED] = restore_take_cleared},
-                [SESSION_RESTORING] = {[EVENT_TIMER] = end_unrestored,
-                                       [EVENT_COPY] = block_retry,
-                                       [EVENT_GONE] = restore_cannot_go_back,
-                                       [EVENT_KILL] = kill_cancelled,
-                                       [EVENT_CLEARED] = restore_take_cleared,
-                                       [EVENT_CLOSED] = note_closed,
-                                       [EVENT_OWNER_END] = kill_for_owner,
-                                       [EVENT_ENDED] = session_drain_and_finish},
-                [SESSION_WAKING] = {[EVENT_RESTORED] = restore_take_restored,
-                                    [EVENT_TIMER] = restore_give_up,
-                                    [EVENT_KILL] = restore_give_up,
-                                    [EVENT_CLOSED] = kill_closed,
-                                    [EVENT_OWNER_END] = kill_for_owner,
-                                    [EVENT_CLEARED] = take_cleared_again,
-                                    [EVENT_ENDED] = finish_woken},
-                [SESSION_CLOSED] = {[EVENT_TIMER] = kill_closed, [EVENT_ENDED] = session_finish},
-                [SESSION_KILLING] = {[EVENT_ENDED] = session_finish},
-                [SESSION_DRAINING] = {[EVENT_RESULT] = finish_last_cell},
+                [EVENT_WAKE] = {[SESSION_NONE] = get_sandbox,
+                                [SESSION_IDLE] = run_next,
+                                [SESSION_FREEZING... SESSION_FROZEN] = run_next},
+                [EVENT_PLACE] = {[SESSION_QUEUED] = get_again},
+                [EVENT_STARTED] =
+                        {[SESSION_CREATING] = take_sandbox, [SESSION_DISCARDING] = discard_sandbox},
+                [EVENT_FAILED] = {[SESSION_CREATING... SESSION_DISCARDING] = note_failed},
+                [EVENT_ENDED] = {[SESSION_IDLE... SESSION_RESTORING] = drain_and_finish,
+                                 [SESSION_WAKING] = finish_woken,
+                                 [SESSION_CLOSED... SESSION_KILLING] = finish},
+                [EVENT_FROZEN] = {[SESSION_FREEZING] = note_frozen},
+                [EVENT_COPY] = {[SESSION_IDLE] = idle_on,
+                                [SESSION_KEEPING] = copies_leave_keeping,
+                                [SESSION_RUNNING... SESSION_RESTORING] = block_retry},
+                [EVENT_CLEARED] = {[SESSION_IDLE... SESSION_RESTORING] = restore_take_cleared,
+                                   [SESSION_WAKING] = take_cleared_again},
+                [EVENT_RESTORED] = {[SESSION_WAKING] = restore_take_restored},
+                [EVENT_BACK] = {[SESSION_IDLE] = restore_go_back,
+                                [SESSION_FREEZING... SESSION_FROZEN] = restore_go_back,
+                                [SESSION_RUNNING... SESSION_INTERRUPTING] = restore_go_back},
+                [EVENT_GONE] = {[SESSION_RESTORING] = restore_cannot_go_back},
+                [EVENT_TIMER] = {[SESSION_IDLE] = rest,
+                                 [SESSION_KEEPING] = copies_give_up_keeping,
+                                 [SESSION_FREEZING... SESSION_FROZEN] = drop_idle,
+                                 [SESSION_SETTLING] = settle,
+                                 [SESSION_RUNNING] = stop_at_timeout,
+                                 [SESSION_INTERRUPTING] = end_uninterrupted,
+                                 [SESSION_RESTORING] = end_unrestored,
+                                 [SESSION_WAKING] = restore_give_up,
+                                 [SESSION_CLOSED] = kill_closed},
+                [EVENT_RESULT] = {[SESSION_RUNNING] = finish_cell,
+                                  [SESSION_INTERRUPTING] = finish_interrupted,
+                                  [SESSION_DRAINING] = finish_last_cell},
+                [EVENT_CLOSED] = {[SESSION_IDLE... SESSION_RESTORING] = note_closed,
+                                  [SESSION_WAKING] = kill_closed},
+                [EVENT_CANCEL] = {[SESSION_RUNNING] = stop_cancelled},
+                [EVENT_KILL] = {[SESSION_RUNNING... SESSION_RESTORING] = kill_cancelled,
+                                [SESSION_WAKING] = restore_give_up},
+                [EVENT_OWNER_END] = {[SESSION_CREATING] = discard_later,
+                                     [SESSION_IDLE... SESSION_WAKING] = kill_for_owner},
+                [EVENT_NEEDED] = {[SESSION_FREEZING... SESSION_FROZEN] = thaw},
         }};

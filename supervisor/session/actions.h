@@ -30,3 +30,6 @@
 #include "supervisor/session/machine/machine.h"
 
 extern const struct session_table session_table;
+
+/* Drops all that belongs to the sandbox; the state is SESSION_NONE then. */
+void session_forget_sandbox(struct session *session);

@@ -155,10 +155,11 @@ static int (*const handlers[TYPES_MAX])(struct session *session, const struct fr
         [FRAME_READ] = input_on_read,
 };
 
-int frame_dispatch(struct session *session, const struct frame_header *header,
-                   struct frame_body *body, struct error *err)
+int frame_dispatch(void *data, const struct frame_header *header, struct frame_body *body,
+                   struct error *err)
 {
         const char *name = frame_type_name(header->type);
+        struct session *session = data;
 
         if (!states[header->type] || !handlers[header->type])
                 return error_set(err, EPROTO, "%s frame (0x%02x), which a worker may not send",

@@ -4,8 +4,6 @@
 #include "rpc/frame.h"
 #include "supervisor/session/channel/frame-body.h"
 
-struct session;
-
-/* Passes a frame to its handler. -EPROTO with the reason when the frame is not legal now. */
-int frame_dispatch(struct session *session, const struct frame_header *header,
-                   struct frame_body *body, struct error *err);
+/* Passes a frame to its handler: frame() of a channel whose owner is a session. -EPROTO with the reason when the frame is not legal now. */
+int frame_dispatch(void *data, const struct frame_header *header, struct frame_body *body,
+                   struct error *err);

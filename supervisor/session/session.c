@@ -10,7 +10,6 @@
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/input.h"
 #include "supervisor/session/calls/install.h"
-#include "supervisor/session/end.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/tasks.h"

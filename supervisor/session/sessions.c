@@ -11,7 +11,6 @@
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/catalogue.h"
 #include "supervisor/session/machine/machine.h"
-#include "supervisor/session/machine/profile.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session.h"
@@ -103,7 +102,7 @@ static void state_changed(void *data, const struct session *session, enum sessio
         if (now == SESSION_RUNNING && !sessions->servers_started) {
                 const struct tool_provider *tools = &sessions->context.tools;
                 sessions->servers_started = true;
-                tools->start(tools->data, session_profile(session), TOOL_SERVERS_ALL);
+                tools->start(tools->data, session->profile, TOOL_SERVERS_ALL);
         }
 }
 
@@ -313,6 +312,14 @@ static struct session *find_target(struct sessions *sessions, uint32_t target)
         return NULL;
 }
 
+/* The index of the profile of a sandbox that is requested under the newest config, or -1. */
+static int profile_of(const struct sessions *sessions, const struct session *s)
+{
+        if (s->config != sessions->context.config)
+                return -1;
+        return s->profile ? (int)(s->profile - s->config->profiles) : 0;
+}
+
 static int take_started(struct sessions *sessions, const struct monitor_message *message)
 {
         uint32_t serial = message->asked.serial, target = message->event.target;
@@ -322,7 +329,7 @@ static int take_started(struct sessions *sessions, const struct monitor_message 
         struct session *session = find_awaiting(sessions, serial);
         if (!session)
                 return -ENOENT;
-        int profile = session_profile_in(session, sessions->context.config);
+        int profile = profile_of(sessions, session);
         if (profile >= 0)
                 pool_note_made(sessions->pool, (size_t)profile);
         session_started(session, target, message->fds);

@@ -1,5 +1,5 @@
 /* Which profile is requested for a session's sandbox, and which clients may use it. */
-#include "supervisor/session/machine/profile.h"
+#include "supervisor/session/machine/machine.h"
 #include "supervisor/session/sessions.h"
 
 #include <errno.h>
@@ -104,11 +104,11 @@ static void test_reload(void)
         check_eq_int(f.profile, 2);
         fake_start(&f);
         run_it(&f, &end);
-        const struct config_profile *before = session_profile(sessions_find(f.sessions, "s"));
+        const struct config_profile *before = sessions_find(f.sessions, "s")->profile;
 
         /* The sandbox keeps the config that it was made under. */
         reload(&f, "{\"profiles\": {\"a\": {}}}");
-        check(session_profile(sessions_find(f.sessions, "s")) == before);
+        check(sessions_find(f.sessions, "s")->profile == before);
         check_eq_str(before->name, "b");
         ask_for(&f, &end, NULL, false, false);
         run_it(&f, &end);

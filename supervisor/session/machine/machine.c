@@ -68,9 +68,9 @@ void machine_done(struct session *s)
 bool session_dispatch(struct session *s, enum session_event event,
                       const struct session_details *details)
 {
-        if (!s->table->actions[s->state][event])
+        if (!s->table->actions[event][s->state])
                 return false;
-        s->table->actions[s->state][event](s, details);
+        s->table->actions[event][s->state](s, details);
         assert(s->state < SESSION_STATE_MAX);
         return true;
 }

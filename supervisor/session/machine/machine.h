@@ -70,9 +70,9 @@ struct session_details {
         const struct error *error;         /* FAILED, CLOSED */
 };
 
-/* The action of each state for each event, and the time in a state before EVENT_TIMER, in ms; 0: none comes. */
+/* The action for each event in each state, and the time in a state before EVENT_TIMER, in ms; 0: none comes. */
 struct session_table {
-        void (*actions[SESSION_STATE_MAX][SESSION_EVENT_MAX])(
+        void (*actions[SESSION_EVENT_MAX][SESSION_STATE_MAX])(
                 struct session *session, const struct session_details *details);
         uint64_t (*time_in_state)(const struct session *session);
 };
@@ -163,15 +163,13 @@ struct session {
         char why[CELL_WHY_MAX];       /* that reason as text */
         uint64_t due_us, left_us; /* cell-time.c: when the timer fires; the rest of a held cell */
 
-        /* start.c and end.c: from CREATING on */
+        /* actions.c: from CREATING on */
         uint32_t serial; /* of the request, while CREATING or DISCARDING */
         uint32_t target; /* the monitor's number of the sandbox, from IDLE on */
         uint64_t born_us;
         bool restart;            /* create a sandbox although no cell waits */
         char lost[CELL_WHY_MAX]; /* why the last sandbox ended, for the result of the next call */
-
-        /* profile.c */
-        struct config *config;                /* a reload does not change it */
+        struct config *config;   /* a reload does not change it */
         const struct config_profile *profile; /* in it; NULL: the config has no profiles */
         char last_profile[IMAGE_NAME_SIZE];   /* of the last sandbox: the default of the next one */
 
