@@ -30,12 +30,9 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "supervisor/access/command.h"
 
-enum {
-        ACCESS_TOKEN_MAX = 16 * 1024,
-        ACCESS_LINE_MAX = 64 * 1024, /* of standard input */
-        ACCESS_COMMAND_MS = 30000,
-};
+enum { ACCESS_LINE_MAX = 64 * 1024 /* of standard input */ };
 
 struct access {
         yyjson_doc *doc; /* the entry */
@@ -57,3 +54,7 @@ void access_done(struct access *a);
 
 /* Appends the answer, as one line. is_renewed: it answers no request. */
 int access_append_answer(struct access *a, bool is_renewed, struct buffer *to);
+
+/* Finds a token, another one if the last was refused (refusal: NULL at the start). Returns 1, 0 when no
+ * token is needed, or negative errno with what to do as text. */
+int access_find_token(struct access *a, const struct access_refusal *refusal, struct error *err);

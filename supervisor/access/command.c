@@ -17,21 +17,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-static char **make_argv(yyjson_val *list)
-{
-        size_t n = yyjson_arr_size(list), i;
-        char **argv = calloc(n + 1, sizeof(char *));
-        yyjson_val *item;
-
-        if (!argv)
-                return NULL;
-        yyjson_arr_foreach (list, i, n, item)
-                argv[i] = (char *)(uintptr_t)yyjson_get_str(item);
-        return argv;
-}
-
 /* Its own group, so that what it starts ends with it. */
-static pid_t start(char **argv, int input, int output, struct error *err)
+static pid_t start(char *const *argv, int input, int output, struct error *err)
 {
         pid_t pid = fork();
 
@@ -124,14 +111,13 @@ static int finish(pid_t pid, const char *program, ssize_t n, unsigned ms, struct
                      : check_status(program, status, err);
 }
 
-int access_run(yyjson_val *list, const char *input, unsigned ms, char *to, size_t size,
+int access_run(char *const *argv, const char *input, unsigned ms, char *to, size_t size,
                struct error *err)
 {
         uint64_t until = clock_us() + ms * 1000ULL;
-        _cleanup_free_ char **argv = make_argv(list);
         int in[2], out[2];
 
-        if (!argv || pipe2(in, O_CLOEXEC) < 0)
+        if (pipe2(in, O_CLOEXEC) < 0)
                 return error_errno(err, ENOMEM, "token");
         _cleanup_close_ int in_read = in[0];
         _cleanup_close_ int in_write = in[1];

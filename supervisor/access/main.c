@@ -9,7 +9,6 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "supervisor/access/access.h"
-#include "supervisor/access/token.h"
 
 enum {
         ANSWER_MAX = 256 * 1024,
