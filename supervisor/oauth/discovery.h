@@ -6,8 +6,17 @@
  */
 #pragma once
 
+#include "policy/config/config.h"
 #include "supervisor/oauth/metadata.h"
-#include "supervisor/oauth/target.h"
+
+/* The server that a command is about, as the config has it. */
+struct oauth_target {
+        const char *name, *url;
+        const struct config_oauth *config;
+        struct oauth_reach reach;
+        char secret[OAUTH_SECRET_MAX + 1]; /* of the config, "": none */
+        char key[OAUTH_KEY_MAX + 1];       /* of the config, "": none; oauth_key_read() */
+};
 
 struct oauth_discovery {
         struct oauth_server server;

@@ -1,5 +1,6 @@
 /*
- * `cloister login`: discovery, client, browser, tokens.
+ * `cloister login`: discovery, client, browser, tokens. `cloister logout`: revokes the tokens where the server offers that,
+ * and removes the file.
  *
  * What the authorization server's metadata said before the browser was sent there is kept in memory
  * until the browser is back: the issuer (RFC 9207), the verifier (RFC 7636) and the state belong to one
@@ -13,13 +14,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json-out.h"
 #include "base/printable.h"
-#include "supervisor/oauth/discovery.h"
-#include "supervisor/oauth/form.h"
+#include "supervisor/oauth/fetch.h"
 #include "supervisor/oauth/listener.h"
-#include "supervisor/oauth/pkce.h"
-#include "supervisor/oauth/registration.h"
-#include "supervisor/oauth/store.h"
+#include "supervisor/oauth/proof.h"
 #include "supervisor/oauth/token.h"
 #include "supervisor/options/options.h"
 
@@ -53,16 +52,172 @@ int oauth_authorization_url(const struct oauth_record *record, const char *endpo
                 {"code_challenge", challenge},
                 {"code_challenge_method", "S256"},
                 {"resource", record->resource},
+                {NULL},
         };
         int r = oauth_url_append_shown(endpoint, to);
 
         if (r >= 0)
                 r = buffer_append_text(to, strchr(endpoint, '?') ? "&" : "?");
-        size_t from = to->length;
-        for (size_t i = 0; i < ARRAY_SIZE(parameters) && r >= 0; i++)
-                r = form_add(to, from, parameters[i][0], parameters[i][1]);
+        return r < 0 ? r : form_add_all(to, to->length, parameters);
+}
+
+/* ---- the client ---- */
+
+/* Chooses the method to request: a public client needs no secret that could be lost. */
+static enum oauth_method preferred(const struct oauth_server *server)
+{
+        for (int i = 0; i < OAUTH_PRIVATE_KEY; i++)
+                if (server->methods & 1u << i)
+                        return (enum oauth_method)i;
+        return OAUTH_NONE;
+}
+
+static int describe(const struct oauth_discovery *found, const char *redirect_uri,
+                    enum oauth_method method, struct buffer *to)
+{
+        struct json_out out = {.to = to};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "client_name", "Cloister");
+        json_out_text(&out, "application_type", "native");
+        json_out_begin(&out, "redirect_uris", '[');
+        json_out_text(&out, NULL, redirect_uri);
+        json_out_end(&out, ']');
+        json_out_begin(&out, "grant_types", '[');
+        json_out_text(&out, NULL, "authorization_code");
+        json_out_text(&out, NULL, "refresh_token");
+        json_out_end(&out, ']');
+        json_out_begin(&out, "response_types", '[');
+        json_out_text(&out, NULL, "code");
+        json_out_end(&out, ']');
+        json_out_text(&out, "token_endpoint_auth_method", oauth_method_name(method));
+        if (*found->scope)
+                json_out_text(&out, "scope", found->scope);
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+static int register_client(const struct oauth_target *target, const struct oauth_discovery *found,
+                           const char *redirect_uri, struct oauth_client *ret, struct error *err)
+{
+        static const char what[] = "the registration endpoint";
+        _cleanup_buffer_ struct buffer body = BUFFER_INIT(16 * 1024);
+        _cleanup_response_ struct oauth_response response = {};
+        enum oauth_method method = preferred(&found->server);
+        char code[65];
+
+        int r = describe(found, redirect_uri, method, &body);
+        if (r < 0)
+                return error_errno(err, -r, "%s", what);
+        const struct oauth_request request = {
+                .url = found->server.registration_endpoint,
+                .reach = &target->reach,
+                .what = what,
+                .body = buffer_bytes(&body),
+                .length = body.length,
+                .type = "application/json",
+                .headers = {"Accept: application/json"},
+        };
+        r = oauth_fetch(&request, &response, err);
+        if (r < 0)
+                return r;
+        if (response.status != 201 && response.status != 200 && found->assumed)
+                return error_set(
+                        err, EACCES,
+                        "the server (HTTP status %d) names no authorization server, and is not an authorization server itself (%s answers HTTP status %ld): if it takes a token that you have, set \"token\" or \"headers\" in its entry",
+                        found->assumed, what, response.status);
+        if (response.status != 201 && response.status != 200) {
+                oauth_parse_error(buffer_bytes(&response.body), response.body.length, code);
+                return error_set(
+                        err, EACCES,
+                        "%s answers %s%s(HTTP status %ld); register a client by hand with the redirect URI %s, and set client_id, issuer and redirect_port",
+                        what, code, *code ? " " : "", response.status, redirect_uri);
+        }
+        r = oauth_parse_client(buffer_bytes(&response.body), response.body.length, method, ret,
+                               err);
+        return r < 0 ? error_context(err, "%s's answer", what) : 0;
+}
+
+/* The client of the config. Its secret goes to the issuer that the config names only; the config's
+ * reader requires one. */
+static int configured(const struct oauth_target *target, const struct oauth_discovery *found,
+                      const struct oauth_record *before, struct oauth_client *ret,
+                      struct error *err)
+{
+        const char *id = target->config->client_id;
+
+        if (strlen(id) > OAUTH_ID_MAX)
+                return error_set(err, EINVAL, "client_id is longer than %d bytes", OAUTH_ID_MAX);
+        if (!target->config->issuer && before && strcmp(before->client.id, id) == 0 &&
+            strcmp(before->issuer, found->server.issuer) != 0)
+                return error_set(
+                        err, EACCES,
+                        "the server's authorization server is %.100s now, and client_id is of %.100s; if that is right, set \"issuer\" in \"oauth\"",
+                        found->server.issuer, before->issuer);
+        snprintf(ret->id, sizeof(ret->id), "%s", id);
+        memcpy(ret->secret, target->secret, sizeof(ret->secret));
+        memcpy(ret->key, target->key, sizeof(ret->key));
+        if (*ret->key) {
+                snprintf(ret->key_id, sizeof(ret->key_id), "%s",
+                         target->config->key_id ? target->config->key_id : "");
+                ret->method = OAUTH_PRIVATE_KEY;
+                return found->server.methods & 1u << OAUTH_PRIVATE_KEY
+                               ? 0
+                               : error_set(err, ENOTSUP,
+                                           "the authorization server takes no private_key_jwt");
+        }
+        ret->method = OAUTH_NONE;
+        if (*ret->secret == '\0')
+                return 0;
+        ret->method = found->server.methods & 1u << OAUTH_BASIC ? OAUTH_BASIC : OAUTH_POST;
+        if (!(found->server.methods & 1u << ret->method))
+                return error_set(err, ENOTSUP, "the authorization server takes no client_secret");
+        return 0;
+}
+
+/*
+ * Which client Cloister is at an authorization server: the config's, one described by a document (CIMD), one that was
+ * registered before, or a new registration (RFC 7591). before: the last login, or NULL. *registered: it was registered
+ * dynamically. A client with another port than `port` is not used again.
+ */
+static int choose_client(const struct oauth_target *target, const struct oauth_discovery *found,
+                         const struct oauth_record *before, uint16_t port, const char *redirect_uri,
+                         struct oauth_client *ret, bool *registered, struct error *err)
+{
+        const struct config_oauth *config = target->config;
+        const struct oauth_server *server = &found->server;
+
+        *registered = false;
+        *ret = (struct oauth_client){.port = port};
+        if (config->client_id)
+                return configured(target, found, before, ret, err);
+        if (config->client_metadata_url && server->takes_documents) {
+                snprintf(ret->id, sizeof(ret->id), "%s", config->client_metadata_url);
+                return 0;
+        }
+        *registered = true;
+        /* Credentials belong to the issuer that gave them. */
+        if (before && before->registered && before->client.port == port &&
+            strcmp(before->issuer, server->issuer) == 0) {
+                *ret = before->client;
+                return 0;
+        }
+        if (!*server->registration_endpoint)
+                return error_set(
+                        err, ENOTSUP,
+                        "the authorization server (%.100s) registers no clients by itself: register one there with the redirect URI http://127.0.0.1:PORT/callback, and set client_id, issuer and redirect_port in the server's \"oauth\"",
+                        server->issuer);
+        if (server->methods == 1u << OAUTH_PRIVATE_KEY)
+                return error_set(
+                        err, ENOTSUP,
+                        "the authorization server (%.100s) takes clients with a private key only: register one there, and set client_id, issuer and private_key_file in the server's \"oauth\"",
+                        server->issuer);
+        int r = register_client(target, found, redirect_uri, ret, err);
+        ret->port = port;
         return r;
 }
+
+/* ---- login ---- */
 
 /* The last login, if its file can be used. */
 static void read_before(struct login *l)
@@ -124,9 +279,8 @@ static int fill_record(struct login *l, const struct oauth_listener *listener, s
         int r = collect_scopes(l, err);
         if (r < 0)
                 return r;
-        return oauth_choose_client(target, &l->found, l->had_before ? &l->before : NULL,
-                                   listener->port, listener->uri, &record->client,
-                                   &record->registered, err);
+        return choose_client(target, &l->found, l->had_before ? &l->before : NULL, listener->port,
+                             listener->uri, &record->client, &record->registered, err);
 }
 
 /* A hostile authorization server can send the browser to an honest one, and have the honest one's code
@@ -266,7 +420,7 @@ static int exchange(struct login *l, const struct oauth_listener *listener, stru
 static int log_client_in(struct login *l, struct error *err)
 {
         struct error why = {};
-        int r = oauth_token_for_client(&l->record, &why);
+        int r = oauth_token_renew(&l->record, &why);
 
         if (r == -EKEYREJECTED)
                 return refused_client(why.text, err);
@@ -317,4 +471,53 @@ int oauth_login(const struct oauth_target *target, const struct options *options
                 r = run(l, &listener, err);
         oauth_listener_close(&listener);
         return r;
+}
+
+/* ---- logout ---- */
+
+static int remove_login(const struct oauth_target *target, struct oauth_store *store,
+                        struct oauth_record *record, struct error *err)
+{
+        struct error why = {};
+
+        int r = oauth_store_lock(store, err);
+        if (r < 0)
+                return r;
+        r = oauth_store_read(store, target->name, target->url, record, &why);
+        if (r == -ENOENT) {
+                r = oauth_store_remove(store, err);
+                return r < 0 ? r : 1;
+        }
+        /* A file that cannot be read is removed all the same. */
+        if (r >= 0)
+                r = oauth_token_revoke(record, &why);
+        int removed = oauth_store_remove(store, err);
+        if (removed < 0)
+                return removed;
+        return r < 0 ? error_set(err, -r, "the tokens were removed here, but not revoked: %s",
+                                 why.text)
+                     : 0;
+}
+
+int oauth_logout(const struct oauth_target *target, struct error *err)
+{
+        _cleanup_store_ struct oauth_store store;
+        _cleanup_free_ struct oauth_record *record = calloc(1, sizeof(*record));
+        struct error why = {};
+
+        if (!record)
+                return error_errno(err, ENOMEM, "logout");
+        int r = oauth_store_open(&store, target->name, target->url, false, &why);
+        if (r >= 0)
+                r = remove_login(target, &store, record, err);
+        else if (r != -ENOENT)
+                *err = why;
+        bool revoked = r == 0 && *record->revocation_endpoint;
+        explicit_bzero(record, sizeof(*record));
+        if (r < 0 && r != -ENOENT)
+                return r;
+        printf("%s ", r == 0 ? "Logged out of" : "There was no login to");
+        printable_print(stdout, target->name);
+        puts(r != 0 ? "." : revoked ? "; its tokens are revoked." : "; its tokens are removed.");
+        return 0;
 }

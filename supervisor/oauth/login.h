@@ -1,8 +1,8 @@
-/* `cloister login`. */
+/* `cloister login` and `cloister logout`. */
 #pragma once
 
-#include "supervisor/oauth/record.h"
-#include "supervisor/oauth/target.h"
+#include "supervisor/oauth/discovery.h"
+#include "supervisor/oauth/store.h"
 
 struct options;
 
@@ -10,6 +10,9 @@ struct options;
  * no_browser: the redirect's URL is pasted on standard input. */
 int oauth_login(const struct oauth_target *target, const struct options *options,
                 struct error *err);
+
+/* Revokes the tokens and removes them. Returns 0 or negative errno. */
+int oauth_logout(const struct oauth_target *target, struct error *err);
 
 /* The URL that the browser opens. */
 int oauth_authorization_url(const struct oauth_record *record, const char *endpoint,

@@ -1,15 +1,20 @@
 /* cloister-oauth: parses the arguments that `cloister login` and `cloister logout` pass. */
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/capabilities.h"
+#include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/landlock.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "policy/config/add.h"
@@ -17,12 +22,16 @@
 #include "policy/config/server.h"
 #include "policy/did-you-mean.h"
 #include "supervisor/config/config-files.h"
-#include "supervisor/oauth/confine.h"
 #include "supervisor/oauth/login.h"
-#include "supervisor/oauth/logout.h"
+#include "supervisor/oauth/proof.h"
 #include "supervisor/oauth/refresh.h"
 #include "supervisor/oauth/store.h"
 #include "supervisor/options/options.h"
+
+enum {
+        KEY_FILE_MAX = 16 * 1024,
+        READ_FILE = LANDLOCK_READ & ~(1 << 3), /* the rights that a rule for a file may have */
+};
 
 static const char *lookup(const char *name)
 {
@@ -110,6 +119,147 @@ static int check_use(const struct config *config, const struct config_server *se
         return 0;
 }
 
+/* ---- secrets ---- */
+
+static int check_secret(const struct oauth_target *target, const char *from, struct error *err)
+{
+        const char *text = target->secret;
+
+        if (*text == '\0')
+                return error_set(err, EINVAL, "%s has no secret", from);
+        for (; *text; text++)
+                if (*text <= ' ' || *text > '~')
+                        return error_set(err, EINVAL,
+                                         "%s holds characters that a secret cannot have", from);
+        return 0;
+}
+
+/* Reads a file of fewer bytes than `size`. Returns the length or negative errno. */
+static ssize_t read_file(const char *path, const char *from, char *to, size_t size,
+                         struct error *err)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+        if (fd < 0)
+                return error_errno(err, errno, "%s: open %s", from, path);
+        ssize_t n = fd_read_full(fd, to, size);
+        if (n < 0)
+                return error_errno(err, (int)-n, "%s: read %s", from, path);
+        return (size_t)n < size ? n
+                                : error_set(err, EFBIG, "%s: %s is longer than %zu bytes", from,
+                                            path, size - 1);
+}
+
+static int read_key(struct oauth_target *target, const char *path, struct error *err)
+{
+        char pem[KEY_FILE_MAX];
+        ssize_t n = read_file(path, "private_key_file", pem, sizeof(pem), err);
+
+        if (n >= 0 && oauth_key_read(pem, (size_t)n, target->key, err) < 0)
+                n = error_context(err, "private_key_file: %s", path);
+        explicit_bzero(pem, sizeof(pem));
+        return n < 0 ? (int)n : 0;
+}
+
+/* Reads the config's client_secret, client_secret_file or private_key_file into the target. */
+static int read_secret(struct oauth_target *target, struct error *err)
+{
+        const struct config_oauth *config = target->config;
+        static const char from[] = "client_secret_file";
+
+        *target->secret = '\0';
+        *target->key = '\0';
+        if (config->private_key_file)
+                return read_key(target, config->private_key_file, err);
+        if (config->client_secret_file) {
+                ssize_t n = read_file(config->client_secret_file, from, target->secret,
+                                      sizeof(target->secret), err);
+                if (n < 0)
+                        return (int)n;
+                target->secret[n] = '\0';
+                target->secret[strcspn(target->secret, "\r\n")] = '\0';
+                return check_secret(target, from, err);
+        }
+        if (!config->client_secret)
+                return 0;
+        if (strlen(config->client_secret) > OAUTH_SECRET_MAX)
+                return error_set(err, EINVAL, "client_secret is longer than %d bytes",
+                                 OAUTH_SECRET_MAX);
+        memcpy(target->secret, config->client_secret, strlen(config->client_secret) + 1);
+        return check_secret(target, "client_secret", err);
+}
+
+/* ---- confinement ---- */
+
+static int limit(struct error *err)
+{
+        static const struct {
+                int resource;
+                rlim_t most;
+        } limits[] = {
+                {RLIMIT_CORE, 0},
+                {RLIMIT_FSIZE, 1024 * 1024},
+                {RLIMIT_NOFILE, 64},
+                {RLIMIT_DATA, 256 * 1024 * 1024},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+                struct rlimit now;
+                if (getrlimit(limits[i].resource, &now) < 0)
+                        return error_errno(err, errno, "getrlimit");
+                rlim_t most = limits[i].most < now.rlim_max ? limits[i].most : now.rlim_max;
+                const struct rlimit new = {most, most};
+                if (setrlimit(limits[i].resource, &new) < 0)
+                        return error_errno(err, errno, "setrlimit");
+        }
+        return 0;
+}
+
+static const char *or_none(const char *path)
+{
+        return path && *path ? path : "/nonexistent";
+}
+
+/*
+ * Gives up privileges, core dumps, being traced, and files other than its own. Keeps the files that libcurl and the
+ * resolver need to make connections. The files that the config names have been read.
+ */
+static int confine(struct error *err)
+{
+        char tokens[512];
+
+        if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", tokens,
+                                   sizeof(tokens)) < 0)
+                return error_set(err, ENOENT, "tokens: neither XDG_STATE_HOME nor HOME is set");
+        const struct landlock_rule rules[] = {
+                {tokens, LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE},
+                {"/etc", LANDLOCK_READ},
+                {"/usr", LANDLOCK_READ}, /* certificates, name service modules */
+                {"/lib", LANDLOCK_READ},
+                {"/lib64", LANDLOCK_READ},
+                {"/nix", LANDLOCK_READ},
+                {"/run", LANDLOCK_READ}, /* where /etc/resolv.conf leads */
+                {"/var/lib/ca-certificates", LANDLOCK_READ},
+                {"/dev/null", READ_FILE | LANDLOCK_WRITE_FILE},
+                {"/dev/urandom", READ_FILE},
+                {or_none(getenv("SSL_CERT_FILE")), READ_FILE},
+                {or_none(getenv("SSL_CERT_DIR")), READ_FILE},
+        };
+
+        int r = limit(err);
+        if (r < 0)
+                return r;
+        r = capabilities_keep(0);
+        if (r < 0)
+                return error_errno(err, -r, "give up capabilities");
+        if (prctl(PR_SET_DUMPABLE, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_errno(err, errno, "prctl");
+        r = landlock_confine(rules, ARRAY_SIZE(rules), true, err);
+        return r < 0 ? r : 0;
+}
+
+/* ---- commands ---- */
+
 static int run(const char *verb, const struct options *o, const struct config_server *server,
                struct error *err)
 {
@@ -124,7 +274,7 @@ static int run(const char *verb, const struct options *o, const struct config_se
 
         if (strlen(server->name) > OAUTH_NAME_MAX || strlen(server->url) > OAUTH_URL_MAX)
                 return error_set(err, EINVAL, "the server's name or url is too long");
-        int r = login ? oauth_target_read_secret(&target, err) : 0;
+        int r = login ? read_secret(&target, err) : 0;
         /* Landlock's rules name what exists. */
         if (r >= 0 && login &&
             path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", tokens,
@@ -132,7 +282,7 @@ static int run(const char *verb, const struct options *o, const struct config_se
                 r = path_make_directories(tokens, 0700);
         if (r < 0)
                 return error_is_set(err) ? r : oauth_store_cannot_make(tokens, -r, err);
-        r = oauth_confine(err);
+        r = confine(err);
         if (r >= 0)
                 r = login ? oauth_login(&target, o, err) : oauth_logout(&target, err);
         explicit_bzero(target.secret, sizeof(target.secret));
@@ -169,7 +319,7 @@ static int dispatch(char **argv, struct error *err)
         const char *verb = argv[0] ? argv[0] : "";
 
         if (strcmp(verb, "refresh") == 0) {
-                int r = oauth_confine(err);
+                int r = confine(err);
                 return r < 0 ? r : oauth_refresh(err);
         }
         if (strcmp(verb, "login") != 0 && strcmp(verb, "logout") != 0)

@@ -15,7 +15,6 @@
 #include "base/json.h"
 #include "supervisor/oauth/metadata.h"
 #include "supervisor/oauth/store.h"
-#include "supervisor/oauth/target.h"
 #include "supervisor/oauth/token.h"
 
 enum {
@@ -122,8 +121,7 @@ static int renew(const struct request *q, struct oauth_store *store, struct oaut
         if (!*record->tokens.refresh && !record->credentials)
                 return needs_login(q, "its token has expired; ", err);
         hold_signals();
-        int r = record->credentials ? oauth_token_for_client(record, &why)
-                                    : oauth_token_refresh(record, &why);
+        int r = oauth_token_renew(record, &why);
         if (r >= 0)
                 return oauth_store_write(store, record, err);
         if (r == -EKEYREJECTED) {

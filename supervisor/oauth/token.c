@@ -7,9 +7,8 @@
 
 #include "base/base64.h"
 #include "base/cleanup.h"
-#include "supervisor/oauth/assertion.h"
 #include "supervisor/oauth/fetch.h"
-#include "supervisor/oauth/form.h"
+#include "supervisor/oauth/proof.h"
 
 enum { BODY_MAX = 64 * 1024, HEADER_MAX = 3 * 4 * (OAUTH_ID_MAX + OAUTH_SECRET_MAX) };
 
@@ -124,15 +123,19 @@ static void take_tokens(struct oauth_record *record, const struct oauth_tokens *
         record->expires = tokens->seconds > 0 ? record->obtained + tokens->seconds : 0;
 }
 
-static int request_tokens(struct oauth_record *record, struct buffer *body, struct error *err)
+/* Fills in the body with pairs of name and value, up to a NULL, sends it and takes the tokens. */
+static int request_tokens(struct oauth_record *record, const char *const (*pairs)[2],
+                          struct error *err)
 {
+        static const char what[] = "the token endpoint";
+        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
         _cleanup_response_ struct oauth_response response = {};
         struct oauth_tokens tokens;
 
-        int r = form_add(body, 0, "resource", record->resource);
+        int r = form_add_all(&body, 0, pairs);
         if (r < 0)
-                return error_errno(err, -r, "the token endpoint");
-        r = post(record, record->token_endpoint, "the token endpoint", body, &response, err);
+                return error_errno(err, -r, "%s", what);
+        r = post(record, record->token_endpoint, what, &body, &response, err);
         if (r < 0)
                 return r;
         if (response.status != 200)
@@ -148,56 +151,40 @@ static int request_tokens(struct oauth_record *record, struct buffer *body, stru
 int oauth_token_exchange(struct oauth_record *record, const char *code, const char *verifier,
                          const char *redirect_uri, struct error *err)
 {
-        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
+        const char *const pairs[][2] = {
+                {"grant_type", "authorization_code"}, {"code", code},
+                {"code_verifier", verifier},          {"redirect_uri", redirect_uri},
+                {"resource", record->resource},       {NULL},
+        };
 
         *record->tokens.refresh = '\0';
-        int r = form_add(&body, 0, "grant_type", "authorization_code");
-        if (r >= 0)
-                r = form_add(&body, 0, "code", code);
-        if (r >= 0)
-                r = form_add(&body, 0, "code_verifier", verifier);
-        if (r >= 0)
-                r = form_add(&body, 0, "redirect_uri", redirect_uri);
-        if (r < 0)
-                return error_errno(err, -r, "the token endpoint");
-        return request_tokens(record, &body, err);
+        return request_tokens(record, pairs, err);
 }
 
-int oauth_token_for_client(struct oauth_record *record, struct error *err)
+int oauth_token_renew(struct oauth_record *record, struct error *err)
 {
-        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
+        bool own = record->credentials;
+        const char *const pairs[][2] = {
+                {"grant_type", own ? "client_credentials" : "refresh_token"},
+                {"refresh_token", own ? "" : record->tokens.refresh},
+                {"scope", own ? record->scope : ""},
+                {"resource", record->resource},
+                {NULL},
+        };
 
-        int r = form_add(&body, 0, "grant_type", "client_credentials");
-        if (r >= 0)
-                r = form_add(&body, 0, "scope", record->scope);
-        if (r < 0)
-                return error_errno(err, -r, "the token endpoint");
-        return request_tokens(record, &body, err);
-}
-
-int oauth_token_refresh(struct oauth_record *record, struct error *err)
-{
-        _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
-
-        int r = form_add(&body, 0, "grant_type", "refresh_token");
-        if (r >= 0)
-                r = form_add(&body, 0, "refresh_token", record->tokens.refresh);
-        if (r < 0)
-                return error_errno(err, -r, "the token endpoint");
-        return request_tokens(record, &body, err);
+        return request_tokens(record, pairs, err);
 }
 
 static int revoke_one(const struct oauth_record *record, const char *token, const char *hint,
                       struct error *err)
 {
+        const char *const pairs[][2] = {{"token", token}, {"token_type_hint", hint}, {NULL}};
         _cleanup_secret_ struct buffer body = BUFFER_INIT(BODY_MAX);
         _cleanup_response_ struct oauth_response response = {};
 
         if (!*token)
                 return 0;
-        int r = form_add(&body, 0, "token", token);
-        if (r >= 0)
-                r = form_add(&body, 0, "token_type_hint", hint);
+        int r = form_add_all(&body, 0, pairs);
         if (r < 0)
                 return error_errno(err, -r, "the revocation endpoint");
         r = post(record, record->revocation_endpoint, "the revocation endpoint", &body, &response,

@@ -9,11 +9,9 @@
 int oauth_token_exchange(struct oauth_record *record, const char *code, const char *verifier,
                          const char *redirect_uri, struct error *err);
 
-/* Requests a token for the client itself. As oauth_token_exchange(). */
-int oauth_token_for_client(struct oauth_record *record, struct error *err);
-
-/* Refreshes the access token. -EKEYREJECTED: the server does not take the refresh token any more. */
-int oauth_token_refresh(struct oauth_record *record, struct error *err);
+/* Requests the next access token: with the refresh token, or, of a client that logs in for itself, with its credentials. As
+ * oauth_token_exchange(). -EKEYREJECTED: the server does not take them any more. */
+int oauth_token_renew(struct oauth_record *record, struct error *err);
 
 /* Revokes the tokens. Returns 0 too if the server offers no revocation. */
 int oauth_token_revoke(const struct oauth_record *record, struct error *err);

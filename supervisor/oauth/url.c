@@ -271,3 +271,60 @@ bool oauth_url_below(const char *parent, const char *url)
         size_t n = strlen(x.path);
         return strncmp(x.path, y.path, n) == 0 && (y.path[n] == '\0' || y.path[n] == '/');
 }
+
+/* --- text --- */
+
+int form_encode(struct buffer *to, const char *text)
+{
+        static const char plain[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+        int r = 0;
+
+        for (; *text && r >= 0; text++)
+                r = strchr(plain, *text) ? buffer_append(to, text, 1)
+                                         : buffer_printf(to, "%%%02X", (unsigned char)*text);
+        return r;
+}
+
+int form_add(struct buffer *to, size_t from, const char *name, const char *value)
+{
+        if (*value == '\0')
+                return 0;
+        int r = to->length > from ? buffer_append_text(to, "&") : 0;
+        if (r >= 0)
+                r = form_encode(to, name);
+        if (r >= 0)
+                r = buffer_append_text(to, "=");
+        return r < 0 ? r : form_encode(to, value);
+}
+
+int form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2])
+{
+        int r = 0;
+
+        for (; **pairs && r >= 0; pairs++)
+                r = form_add(to, from, (*pairs)[0], (*pairs)[1]);
+        return r;
+}
+
+const char *oauth_shell_word(const char *name, char *ret, size_t size)
+{
+        static const char plain[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@:/+-";
+        size_t n = 0;
+
+        if (*name && *name != '-' && strspn(name, plain) == strlen(name))
+                return name;
+        ret[n++] = '\'';
+        for (; *name && n + 6 < size; name++) {
+                if (*name == '\'') {
+                        memcpy(ret + n, "'\\''", 4);
+                        n += 4;
+                } else {
+                        ret[n++] = *name;
+                }
+        }
+        ret[n++] = '\'';
+        ret[n] = '\0';
+        return ret;
+}

@@ -61,3 +61,14 @@ bool oauth_url_same(const char *a, const char *b);
 
 /* Whether `url` is `parent` or below its path, on the same origin and without a query of parent. */
 bool oauth_url_below(const char *parent, const char *url);
+
+/* Appends text, percent-encoded (application/x-www-form-urlencoded). */
+int form_encode(struct buffer *to, const char *text);
+/* Appends "name=value" with an "&" before it unless it is the first after `from` bytes. A value of ""
+ * is left out. */
+int form_add(struct buffer *to, size_t from, const char *name, const char *value);
+/* The same for pairs of name and value; the last name is NULL. */
+int form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2]);
+
+/* A name as a word of a shell's command line. */
+const char *oauth_shell_word(const char *name, char *ret, size_t size);

@@ -13,9 +13,7 @@
 
 #include "supervisor/oauth/listener.h"
 #include "supervisor/oauth/login.h"
-#include "supervisor/oauth/record.h"
 #include "supervisor/oauth/store.h"
-#include "supervisor/oauth/target.h"
 
 static void check_printable(const char *text, size_t size)
 {

@@ -8,7 +8,7 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "supervisor/oauth/assertion.h"
+#include "supervisor/oauth/proof.h"
 #include "tests/unit/test.h"
 
 static size_t pem_of(EVP_PKEY *key, char *to, size_t size)

@@ -2,12 +2,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include "supervisor/oauth/form.h"
 #include "supervisor/oauth/login.h"
-#include "supervisor/oauth/pkce.h"
-#include "supervisor/oauth/record.h"
+#include "supervisor/oauth/proof.h"
 #include "supervisor/oauth/store.h"
-#include "supervisor/oauth/target.h"
 #include "tests/unit/test.h"
 
 static bool url_is_allowed(const char *url, bool loopback)

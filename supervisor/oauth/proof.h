@@ -1,4 +1,5 @@
-/* How a client proves itself with a private key (private_key_jwt: RFC 7523, RFC 7521). */
+/* How a client proves itself: by a private key (private_key_jwt: RFC 7523, RFC 7521), and that a code is its own (PKCE: RFC
+ * 7636, by S256). */
 #pragma once
 
 #include "base/buffer.h"
@@ -12,3 +13,10 @@ int oauth_key_read(const char *pem, size_t n, char ret[OAUTH_KEY_MAX + 1], struc
  * server. */
 int oauth_assertion_append(const struct oauth_client *client, const char *issuer, struct buffer *to,
                            struct error *err);
+
+enum { PKCE_LENGTH = 43 }; /* 32 bytes in base64url */
+
+/* 256 random bits, for verifiers and other unguessable texts. */
+int pkce_random(char ret[PKCE_LENGTH + 1], struct error *err);
+/* The challenge of a verifier. */
+int pkce_challenge(const char *verifier, char ret[PKCE_LENGTH + 1], struct error *err);

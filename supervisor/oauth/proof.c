@@ -1,17 +1,17 @@
-/* Signs assertions. Keys are in memory while a login or a renewal runs. */
-#include "supervisor/oauth/assertion.h"
+/* Signs assertions, makes verifiers. Keys are in memory while a login or a renewal runs. */
+#include "supervisor/oauth/proof.h"
 
 #include <errno.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/json-out.h"
-#include "supervisor/oauth/pkce.h"
 
 enum {
         DER_MAX = OAUTH_KEY_MAX / 4 * 3,
@@ -107,7 +107,7 @@ static EVP_PKEY *decode_key(const char *text)
         return key;
 }
 
-/* ---- JSON Web Signatures (RFC 7515) ---- */
+/* ---- base64url ---- */
 
 /* base64url without padding. */
 static int append_url(struct buffer *to, const void *data, size_t n)
@@ -124,6 +124,38 @@ static int append_url(struct buffer *to, const void *data, size_t n)
                 to->length--;
         return 0;
 }
+
+/* Of 32 bytes. */
+static int encode(const unsigned char *bytes, char ret[PKCE_LENGTH + 1], struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(64);
+
+        if (append_url(&text, bytes, 32) < 0)
+                return error_errno(err, ENOMEM, "base64");
+        memcpy(ret, buffer_bytes(&text), PKCE_LENGTH);
+        ret[PKCE_LENGTH] = '\0';
+        return 0;
+}
+
+int pkce_random(char ret[PKCE_LENGTH + 1], struct error *err)
+{
+        unsigned char bytes[32];
+
+        if (RAND_bytes(bytes, sizeof(bytes)) != 1)
+                return error_set(err, EIO, "there are no random bytes");
+        return encode(bytes, ret, err);
+}
+
+int pkce_challenge(const char *verifier, char ret[PKCE_LENGTH + 1], struct error *err)
+{
+        unsigned char digest[EVP_MAX_MD_SIZE];
+
+        if (EVP_Digest(verifier, strlen(verifier), digest, NULL, EVP_sha256(), NULL) != 1)
+                return error_errno(err, ENOMEM, "SHA-256");
+        return encode(digest, ret, err);
+}
+
+/* ---- JSON Web Signatures (RFC 7515) ---- */
 
 /* RFC 7518, section 3.4: both numbers in full length, instead of DER. */
 static int split_signature(unsigned char *signature, size_t *n)
