@@ -30,7 +30,7 @@ static void move_to_front(struct buffer *b)
         b->start = 0;
 }
 
-int buffer_reserve(struct buffer *b, size_t n)
+static int reserve(struct buffer *b, size_t n)
 {
         assert(b->limit > 0);
         if (n > b->limit - b->length)
@@ -55,6 +55,15 @@ int buffer_reserve(struct buffer *b, size_t n)
         b->data = data;
         b->allocated = size;
         return 0;
+}
+
+int buffer_reserve(struct buffer *b, size_t n)
+{
+        int r = reserve(b, n);
+
+        if (r < 0 && b->error == 0)
+                b->error = r;
+        return r;
 }
 
 void buffer_produced(struct buffer *b, size_t n)

@@ -1,6 +1,7 @@
 /*
  * A growable byte buffer with a limit. Appending beyond the limit fails with -EMSGSIZE and leaves
- * the buffer unchanged. The only other error is -ENOMEM.
+ * the buffer unchanged. The only other error is -ENOMEM. The buffer keeps the first error: who appends piece after piece
+ * may check it once, at the end.
  *
  *     struct buffer b = BUFFER_INIT(1024 * 1024);
  *     r = buffer_append(&b, data, n);
@@ -22,6 +23,7 @@ struct buffer {
         size_t length;
         size_t allocated;
         size_t limit; /* maximum of length; never 0 */
+        int error;    /* of the first append that failed, or 0 */
 };
 
 #define BUFFER_INIT(max)                                                                           \

@@ -15,7 +15,6 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/task-methods.h"
 #include "supervisor/mcp/tool-call.h"
-#include "supervisor/mcp/tool-list.h"
 #include "supervisor/mcp/tool.h"
 
 enum { SMALL_MAX = 1024 * 1024 };

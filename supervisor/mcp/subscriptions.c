@@ -11,7 +11,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/tasks/task.h"
-#include "supervisor/mcp/tool-list.h"
+#include "supervisor/mcp/tool.h"
 
 enum { PARAMS_MAX = 16 * 1024 * 1024 };
 

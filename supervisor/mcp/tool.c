@@ -1,12 +1,17 @@
-/* Description, schemas and annotations of run_python. */
+/* Description, schemas and annotations of run_python, and its lists. */
 #include "supervisor/mcp/tool.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json-out.h"
+#include "base/log.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/resources/resource-uri.h"
+#include "supervisor/mcp/state.h"
 #include "supervisor/session/cell/output.h"
 
 enum {
@@ -41,17 +46,18 @@ static const char purpose[] =
         "Use run_python to compute, to process data, and to call the user's tools from "
         "Python when a task takes more than one call: loops, filters and joins run in the "
         "sandbox. The answer contains only what the code prints and the value of its last "
-        "expression. Variables are kept.\n";
+        "expression. Variables are kept.\n"
+        "In the code, tools are called with await tools[\"server.tool\"](argument=value); "
+        "_discover(), _search(\"words\") and _schema(\"server.tool\") tell more.\n";
 
-int tool_append_clean(struct buffer *to, const char *text, size_t n)
+/* ---- descriptions ---- */
+
+void tool_append_clean(struct buffer *to, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
                 char c = text[i];
-                int r = buffer_append(to, (unsigned char)c < 0x20 || c == 0x7f ? " " : &c, 1);
-                if (r < 0)
-                        return r;
+                buffer_append(to, (unsigned char)c < 0x20 || c == 0x7f ? " " : &c, 1);
         }
-        return 0;
 }
 
 static bool is_required(yyjson_val *schema, const char *name)
@@ -66,84 +72,79 @@ static bool is_required(yyjson_val *schema, const char *name)
         return false;
 }
 
-int tool_append_signature(yyjson_val *tool, struct buffer *to)
-{
-        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
-        yyjson_val *properties = yyjson_obj_get(schema, "properties"), *key, *value;
-        size_t i, n, length = 0;
-        const char *name = json_string(tool, "name", &length);
-
-        int r = tool_append_clean(to, name ? name : "?", name ? length : 1);
-        if (r >= 0)
-                r = buffer_append(to, "(", 1);
-        size_t begin = to->length;
-        yyjson_obj_foreach (properties, i, n, key, value) {
-                if (r >= 0 && i > 0)
-                        r = buffer_append(to, ", ", 2);
-                if (r >= 0 && to->length - begin > SIGNATURE_MAX)
-                        return buffer_append(to, "...)", 4);
-                if (r >= 0)
-                        r = tool_append_clean(to, yyjson_get_str(key), yyjson_get_len(key));
-                if (r >= 0 && !is_required(schema, yyjson_get_str(key)))
-                        r = buffer_append(to, "?", 1);
-        }
-        return r < 0 ? r : buffer_append(to, ")", 1);
-}
-
-static int append_name(yyjson_val *tool, struct buffer *to)
+static void append_name(yyjson_val *tool, struct buffer *to)
 {
         size_t n = 0;
         const char *name = json_string(tool, "name", &n);
 
-        return tool_append_clean(to, name ? name : "?", name ? n : 1);
+        tool_append_clean(to, name ? name : "?", name ? n : 1);
 }
 
-/* Appends tools within a total of `most` bytes. Returns how many there was no room for, or negative errno. */
-static int append_tools(yyjson_val *tools, size_t most,
-                        int (*append)(yyjson_val *tool, struct buffer *to), struct buffer *to)
+int tool_append_signature(yyjson_val *tool, struct buffer *to)
+{
+        yyjson_val *schema = yyjson_obj_get(tool, "inputSchema");
+        yyjson_val *properties = yyjson_obj_get(schema, "properties"), *key, *value;
+        size_t i, n;
+
+        append_name(tool, to);
+        buffer_append(to, "(", 1);
+        size_t begin = to->length;
+        yyjson_obj_foreach (properties, i, n, key, value) {
+                if (i > 0)
+                        buffer_append(to, ", ", 2);
+                if (to->length - begin > SIGNATURE_MAX) {
+                        buffer_append(to, "...", 3);
+                        break;
+                }
+                tool_append_clean(to, yyjson_get_str(key), yyjson_get_len(key));
+                if (!is_required(schema, yyjson_get_str(key)))
+                        buffer_append(to, "?", 1);
+        }
+        buffer_append(to, ")", 1);
+        return to->error;
+}
+
+/* Appends tools, with signatures or by name, within a total of `most` bytes. Returns whether there was room for all. */
+static bool append_tools(yyjson_val *tools, size_t most, bool signatures, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer one = BUFFER_INIT(LIST_MAX);
         size_t i, n;
         yyjson_val *tool;
         char rest[64];
-        int r = 0;
 
         yyjson_arr_foreach (tools, i, n, tool) {
                 buffer_consume(&one, one.length);
-                r = append(tool, &one);
+                if (signatures)
+                        tool_append_signature(tool, &one);
+                else
+                        append_name(tool, &one);
+                if (one.error < 0)
+                        to->error = one.error;
                 int m = snprintf(rest, sizeof(rest), " and %zu more", n - i);
-                if (r >= 0 && to->length + one.length + 2 + (size_t)m > most) {
-                        r = buffer_append(to, rest, (size_t)m);
-                        return r < 0 ? r : (int)(n - i);
+                if (to->length + one.length + 2 + (size_t)m > most) {
+                        buffer_append(to, rest, (size_t)m);
+                        return false;
                 }
-                if (r >= 0)
-                        r = buffer_append(to, i > 0 ? "; " : " ", i > 0 ? 2 : 1);
-                if (r >= 0)
-                        r = buffer_append(to, buffer_bytes(&one), one.length);
-                if (r < 0)
-                        return r;
+                buffer_append_text(to, i > 0 ? "; " : " ");
+                buffer_append(to, buffer_bytes(&one), one.length);
         }
-        return 0;
+        return true;
 }
 
 /* Appends the line of one server, within a total of `most` bytes: signatures if all of them fit, else names. */
-static int append_server(yyjson_val *server, size_t most, struct buffer *to)
+static void append_server(yyjson_val *server, size_t most, struct buffer *to)
 {
         yyjson_val *tools = yyjson_obj_get(server, "tools");
 
-        int r = append_name(server, to);
-        if (r >= 0)
-                r = buffer_append(to, ":", 1);
-        if (r >= 0 && yyjson_arr_size(tools) == 0)
-                return buffer_append_text(to, " not known yet");
+        append_name(server, to);
+        buffer_append(to, ":", 1);
         size_t before = to->length;
-        if (r >= 0)
-                r = append_tools(tools, most, tool_append_signature, to);
-        if (r > 0) {
+        if (yyjson_arr_size(tools) == 0) {
+                buffer_append_text(to, " not known yet");
+        } else if (!append_tools(tools, most, true, to)) {
                 to->length = before;
-                r = append_tools(tools, most, append_name, to);
+                append_tools(tools, most, false, to);
         }
-        return r < 0 ? r : 0;
 }
 
 static bool is_disabled(yyjson_val *server)
@@ -152,90 +153,84 @@ static bool is_disabled(yyjson_val *server)
 }
 
 /* Servers in the order of the config, each with as many signatures as fit into its share. */
-static int append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
+static void append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
 {
         size_t i, n;
         yyjson_val *server;
-        int r = 0;
 
         yyjson_arr_foreach (servers, i, n, server) {
                 size_t room = to->length < most ? most - to->length : 0, share = room / (n - i);
 
                 if (is_disabled(server))
                         continue;
-                if (r >= 0 &&
-                    yyjson_get_len(yyjson_obj_get(server, "name")) + LINE_OVERHEAD > share)
-                        return buffer_printf(to, "and %zu servers more: _discover()\n", n - i);
-                if (r >= 0)
-                        r = append_server(server, to->length + share - 1, to);
-                if (r >= 0)
-                        r = buffer_append(to, "\n", 1);
+                if (yyjson_get_len(yyjson_obj_get(server, "name")) + LINE_OVERHEAD > share) {
+                        buffer_printf(to, "and %zu servers more: _discover()\n", n - i);
+                        return;
+                }
+                append_server(server, to->length + share - 1, to);
+                buffer_append(to, "\n", 1);
         }
-        return r;
 }
 
 /* Rules are ASCII without quotes (network_rule_parse()). */
-static int append_network(const struct config_profile *profile, struct buffer *to)
+static void append_network(const struct config_profile *profile, struct buffer *to)
 {
         enum config_network network = profile ? profile->network : CONFIG_NETWORK_NONE;
         char *const *rule = network == CONFIG_NETWORK_ALLOW ? profile->egress.allow : NULL;
 
-        int r = buffer_printf(to, "%s",
-                              network == CONFIG_NETWORK_LOOPBACK
-                                      ? "No network except the session's own 127.0.0.1"
-                              : rule ? "HTTP and HTTPS through the proxy of the environment, to"
-                                     : "No network");
-        for (size_t i = 0; rule && rule[i] && r >= 0; i++) {
-                if (to->length + strlen(rule[i]) > REACH_MAX)
-                        return buffer_printf(to, " and others");
-                r = buffer_printf(to, "%s %s", i ? "," : "", rule[i]);
+        buffer_append_text(to, network == CONFIG_NETWORK_LOOPBACK
+                                       ? "No network except the session's own 127.0.0.1"
+                               : rule ? "HTTP and HTTPS through the proxy of the environment, to"
+                                      : "No network");
+        for (size_t i = 0; rule && rule[i]; i++) {
+                if (to->length + strlen(rule[i]) > REACH_MAX) {
+                        buffer_append_text(to, " and others");
+                        return;
+                }
+                buffer_printf(to, "%s %s", i ? "," : "", rule[i]);
         }
-        return r;
 }
 
 /* Appends the networks and directories that the code can reach. */
-static int append_reach(const struct config_profile *profile, struct buffer *to)
+static void append_reach(const struct config_profile *profile, struct buffer *to)
 {
         size_t n = profile ? profile->n_mounts : 0;
 
-        int r = append_network(profile, to);
-        if (r >= 0)
-                r = buffer_printf(to, n > 0 ? "; host directories:" : ", no host files.");
-        for (size_t i = 0; i < n && r >= 0; i++) {
+        append_network(profile, to);
+        buffer_append_text(to, n > 0 ? "; host directories:" : ", no host files.");
+        for (size_t i = 0; i < n; i++) {
                 const struct config_mount *mount = &profile->mounts[i];
-                if (to->length + strlen(mount->target) > REACH_MAX)
-                        return buffer_printf(to, " and %zu more.", n - i);
-                r = tool_append_clean(to, " ", 1);
-                if (r >= 0)
-                        r = tool_append_clean(to, mount->target, strlen(mount->target));
-                if (r >= 0)
-                        r = buffer_printf(to, "%s%s", mount->writable ? "" : " (read-only)",
-                                          i + 1 < n ? "," : ".");
+                if (to->length + strlen(mount->target) > REACH_MAX) {
+                        buffer_printf(to, " and %zu more.", n - i);
+                        return;
+                }
+                buffer_append(to, " ", 1);
+                tool_append_clean(to, mount->target, strlen(mount->target));
+                buffer_printf(to, "%s%s", mount->writable ? "" : " (read-only)",
+                              i + 1 < n ? "," : ".");
         }
-        if (r >= 0 && profile && profile->packages.install)
-                r = buffer_printf(to, " Install packages with the argument `dependencies` or a "
-                                      "line %%pip install NAME.");
-        return r;
+        if (profile && profile->packages.install)
+                buffer_append_text(to, " Install packages with the argument `dependencies` or a "
+                                       "line %pip install NAME.");
 }
 
-static int append_description(const struct config *config, const struct config_profile *profile,
-                              yyjson_val *servers, struct buffer *to)
+static void append_description(const struct config *config, const struct config_profile *profile,
+                               yyjson_val *servers, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer reach = BUFFER_INIT(LIST_MAX);
 
-        int r = append_reach(profile, &reach);
-        if (r >= 0)
-                r = buffer_append(&reach, "", 1);
-        if (r >= 0)
-                r = buffer_printf(to, contract, buffer_bytes(&reach), config->output_characters,
-                                  (double)config->cell_timeout_ms / 1000);
-
-        if (r >= 0 && yyjson_arr_size(servers) > 0)
-                r = buffer_printf(to, "Tools by server:\n");
-        if (r >= 0)
-                r = append_catalogue(servers, TOOL_DESCRIPTION_MAX, to);
-        return r;
+        append_reach(profile, &reach);
+        if (buffer_append(&reach, "", 1) < 0 || reach.error < 0)
+                to->error = reach.error;
+        else
+                buffer_printf(to, contract, buffer_bytes(&reach), config->output_characters,
+                              (double)config->cell_timeout_ms / 1000);
+        if (yyjson_arr_size(servers) > 0)
+                buffer_append_text(to, "Tools by server:\n");
+        append_catalogue(servers, TOOL_DESCRIPTION_MAX, to);
 }
+
+/* ---- schema and annotations ---- */
 
 /* The effects that the tools of the upstream servers may have, by their hints; the defaults are those of the
  * specification. */
@@ -292,26 +287,25 @@ static struct hints collect_hints(yyjson_val *servers)
 }
 
 /* Only where an agent has a choice. */
-static int append_profile_argument(const struct config *config, const struct config_profile *own,
-                                   struct buffer *to)
+static void put_profile_argument(struct json_out *out, const struct config *config,
+                                 const struct config_profile *own)
 {
-        bool first = true;
+        char text[128];
 
         if (!mcp_profiles_to_choose(config))
-                return 0;
-        int r = buffer_printf(to, ",\"profile\":{\"type\":\"string\",\"enum\":[");
-        for (size_t i = 0; i < config->n_profiles && r >= 0; i++) {
-                const struct config_profile *profile = &config->profiles[i];
-                if (!mcp_profile_is_choice(profile, own))
-                        continue;
-                r = buffer_printf(to, "%s\"%s\"", first ? "" : ",", profile->name);
-                first = false;
+                return;
+        snprintf(text, sizeof(text), "Kind of sandbox for a new session. Default: %s",
+                 own ? own->name : "default");
+        json_out_begin(out, "profile", '{');
+        json_out_text(out, "type", "string");
+        json_out_begin(out, "enum", '[');
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                if (mcp_profile_is_choice(&config->profiles[i], own))
+                        json_out_text(out, NULL, config->profiles[i].name);
         }
-        return r < 0 ? r
-                     : buffer_printf(to,
-                                     "],\"description\":\"Kind of sandbox for a new session. "
-                                     "Default: %s\"}",
-                                     own ? own->name : "default");
+        json_out_end(out, ']');
+        json_out_text(out, "description", text);
+        json_out_end(out, '}');
 }
 
 /* Only where a profile that the agent has or may choose allows it. */
@@ -319,28 +313,21 @@ static bool may_install(const struct config *config, const struct config_profile
 {
         for (size_t i = 0; i < config->n_profiles; i++) {
                 const struct config_profile *profile = &config->profiles[i];
-                if (profile->packages.install &&
-                    (profile == own || mcp_profile_is_choice(profile, own)))
+                if (profile->packages.install && mcp_profile_is_choice(profile, own))
                         return true;
         }
         return false;
 }
 
-static int append_dependencies_argument(const struct config *config,
-                                        const struct config_profile *own, struct buffer *to)
+static void put_text(struct json_out *out, const char *key, const char *json)
 {
-        if (!may_install(config, own))
-                return 0;
-        return buffer_printf(to, ",\"dependencies\":{\"type\":\"array\",\"items\":{\"type\":"
-                                 "\"string\"},\"description\":\"Packages to install in the session "
-                                 "first, such as numpy>=2. Variables are kept\"}");
+        json_out_raw(out, key, json, strlen(json));
 }
 
-static int append_arguments(const struct config *config, struct buffer *to)
+static void append_arguments(const struct config *config, struct buffer *to)
 {
-        return buffer_printf(
+        buffer_printf(
                 to,
-                "{\"type\":\"object\",\"properties\":{"
                 "\"code\":{\"type\":\"string\",\"description\":\"Python source. "
                 "Top-level await works.\"},"
                 "\"session\":{\"type\":\"string\",\"description\":\"Name of a session. Each "
@@ -377,56 +364,40 @@ static int append_arguments(const struct config *config, struct buffer *to)
                 OUTPUT_CHARACTERS_MAX, config->output_characters);
 }
 
-static int append_input_schema(const struct config *config, const struct config_profile *own,
-                               struct buffer *to)
+static void put_input_schema(struct json_out *out, const struct config *config,
+                             const struct config_profile *own)
 {
-        int r = append_arguments(config, to);
-        if (r >= 0)
-                r = append_dependencies_argument(config, own, to);
-        if (r >= 0)
-                r = append_profile_argument(config, own, to);
-        return r < 0 ? r : buffer_printf(to, "},\"additionalProperties\":false}");
+        static const char dependencies[] =
+                "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"Packages to "
+                "install in the session first, such as numpy>=2. Variables are kept\"}";
+
+        json_out_begin(out, "inputSchema", '{');
+        json_out_text(out, "type", "object");
+        json_out_begin(out, "properties", '{');
+        append_arguments(config, out->to);
+        out->more = true;
+        if (may_install(config, own))
+                put_text(out, "dependencies", dependencies);
+        put_profile_argument(out, config, own);
+        json_out_end(out, '}');
+        json_out_bool(out, "additionalProperties", false);
+        json_out_end(out, '}');
 }
 
-static int append_annotations(const struct config *config, const struct config_profile *own,
-                              yyjson_val *servers, struct buffer *to)
+static void put_annotations(struct json_out *out, const struct config *config,
+                            const struct config_profile *own, yyjson_val *servers)
 {
         struct hints hints = collect_hints(servers);
 
         if (may_write(config, own))
                 hints = (struct hints){true, true};
-        return buffer_printf(
-                to,
-                "{\"title\":\"Run Python\",\"readOnlyHint\":false,\"destructiveHint\":%s,"
-                "\"idempotentHint\":false,\"openWorldHint\":%s}",
-                hints.destructive ? "true" : "false", hints.open_world ? "true" : "false");
-}
-
-static int append_whole(const struct config *config, const struct config_profile *profile,
-                        yyjson_val *servers, struct buffer *to)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
-
-        int r = append_description(config, profile, servers, &text);
-        if (r >= 0)
-                r = buffer_printf(to,
-                                  "{\"name\":\"%s\",\"title\":\"Run Python\","
-                                  "\"description\":",
-                                  TOOL_NAME);
-        if (r >= 0)
-                r = json_append_string(to, buffer_bytes(&text), text.length);
-        if (r >= 0)
-                r = buffer_printf(to, ",\"inputSchema\":");
-        if (r >= 0)
-                r = append_input_schema(config, profile, to);
-        if (r >= 0)
-                r = buffer_printf(to, ",\"outputSchema\":%s,\"annotations\":", result_schema);
-        if (r >= 0)
-                r = append_annotations(config, profile, servers, to);
-        if (r >= 0)
-                r = buffer_printf(to, ",\"execution\":{\"taskSupport\":\"optional\"},"
-                                      "\"_meta\":{\"anthropic/alwaysLoad\":true}}");
-        return r;
+        json_out_begin(out, "annotations", '{');
+        json_out_text(out, "title", "Run Python");
+        json_out_bool(out, "readOnlyHint", false);
+        json_out_bool(out, "destructiveHint", hints.destructive);
+        json_out_bool(out, "idempotentHint", false);
+        json_out_bool(out, "openWorldHint", hints.open_world);
+        json_out_end(out, '}');
 }
 
 static int parse_catalogue(const struct buffer *catalogue, yyjson_doc **ret, yyjson_val **servers,
@@ -442,17 +413,31 @@ static int parse_catalogue(const struct buffer *catalogue, yyjson_doc **ret, yyj
         return 0;
 }
 
-int tool_append(const struct config *config, const struct config_profile *profile,
-                const struct buffer *catalogue, struct buffer *to, struct error *err)
+static int append_tool(const struct config *config, const struct config_profile *profile,
+                       const struct buffer *catalogue, struct buffer *to, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
+        struct json_out out = {.to = to};
         yyjson_val *servers;
 
         int r = parse_catalogue(catalogue, &doc, &servers, err);
         if (r < 0)
                 return r;
-        r = append_whole(config, profile, servers, to);
-        return r < 0 ? error_errno(err, -r, "tools/list") : 0;
+        append_description(config, profile, servers, &text);
+        if (text.error < 0)
+                to->error = text.error;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "name", TOOL_NAME);
+        json_out_text(&out, "title", "Run Python");
+        json_out_string(&out, "description", buffer_bytes(&text), text.length);
+        put_input_schema(&out, config, profile);
+        put_text(&out, "outputSchema", result_schema);
+        put_annotations(&out, config, profile, servers);
+        put_text(&out, "execution", "{\"taskSupport\":\"optional\"}");
+        put_text(&out, "_meta", "{\"anthropic/alwaysLoad\":true}");
+        json_out_end(&out, '}');
+        return to->error < 0 ? error_errno(err, -to->error, "tools/list") : 0;
 }
 
 int tool_append_instructions(const struct config *config, const struct buffer *catalogue,
@@ -464,15 +449,162 @@ int tool_append_instructions(const struct config *config, const struct buffer *c
         int r = parse_catalogue(catalogue, &doc, &servers, err);
         if (r < 0)
                 return r;
-        r = buffer_append(to, purpose, sizeof(purpose) - 1);
-        if (r >= 0)
-                r = buffer_printf(to,
-                                  "In the code, tools are called with await "
-                                  "tools[\"server.tool\"](argument=value); _discover(), "
-                                  "_search(\"words\") and _schema(\"server.tool\") tell more.\n");
-        if (r >= 0 && yyjson_arr_size(servers) > 0)
-                r = buffer_printf(to, "The user's tools by server:\n");
-        if (r >= 0)
-                r = append_catalogue(servers, TOOL_INSTRUCTIONS_MAX, to);
-        return r < 0 ? error_errno(err, -r, "instructions") : 0;
+        buffer_append_text(to, purpose);
+        if (yyjson_arr_size(servers) > 0)
+                buffer_append_text(to, "The user's tools by server:\n");
+        append_catalogue(servers, TOOL_INSTRUCTIONS_MAX, to);
+        return to->error < 0 ? error_errno(err, -to->error, "instructions") : 0;
+}
+
+/* ---- lists ---- */
+
+struct tool_list {
+        struct tool_list *next;
+        char *profile; /* its name; "": the config has none */
+        struct buffer text;
+        uint64_t serial;
+        uint64_t made_of; /* the version of the catalogue; 0: it must be made again */
+};
+
+static const char *name_of(const struct config_profile *profile)
+{
+        return profile ? profile->name : "";
+}
+
+static struct tool_list *find_list(const struct mcp_server *server, const char *profile)
+{
+        struct tool_list *list = server->lists;
+
+        while (list && strcmp(list->profile, profile) != 0)
+                list = list->next;
+        return list;
+}
+
+static void list_free(struct tool_list *list)
+{
+        buffer_done(&list->text);
+        free(list->profile);
+        free(list);
+}
+
+static struct tool_list *find_or_make(struct mcp_server *server, const char *profile)
+{
+        struct tool_list *list = find_list(server, profile);
+
+        if (list)
+                return list;
+        list = calloc(1, sizeof(*list));
+        if (!list)
+                return NULL;
+        buffer_init(&list->text, LIST_MAX);
+        list->profile = strdup(profile);
+        if (!list->profile) {
+                list_free(list);
+                return NULL;
+        }
+        list->next = server->lists;
+        server->lists = list;
+        return list;
+}
+
+static const struct buffer *catalogue_of(const struct mcp_server *server,
+                                         const struct config_profile *profile, uint64_t *version)
+{
+        *version = 0;
+        return server->tools.catalogue(server->tools.data, profile, version);
+}
+
+static int refresh(struct mcp_server *server, const struct config_profile *profile,
+                   struct tool_list *list, struct error *err)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
+        uint64_t version;
+        const struct buffer *catalogue = catalogue_of(server, profile, &version);
+
+        if (version > 0 && list->made_of == version)
+                return 0;
+        int r = append_tool(server->config, profile, catalogue, &text, err);
+        if (r < 0)
+                return r;
+        list->made_of = version;
+        if (text.length == list->text.length &&
+            memcmp(buffer_bytes(&text), buffer_bytes(&list->text), text.length) == 0)
+                return 0;
+        buffer_done(&list->text);
+        list->text = text;
+        text = (struct buffer)BUFFER_INIT(LIST_MAX);
+        list->serial++;
+        return 0;
+}
+
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era,
+                                         uint64_t *version)
+{
+        uint64_t ignored;
+
+        return catalogue_of(peer->server, mcp_profile(peer, era), version ? version : &ignored);
+}
+
+bool tool_list_has_servers(const struct mcp_peer *peer, enum mcp_era era)
+{
+        static const char none[] = "{\"servers\":[]}";
+        const struct buffer *catalogue = tool_list_catalogue(peer, era, NULL);
+
+        return catalogue && catalogue->length > sizeof(none) - 1;
+}
+
+const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, struct error *err)
+{
+        const struct config_profile *profile = mcp_profile(peer, era);
+        struct tool_list *list = find_or_make(peer->server, name_of(profile));
+
+        if (!list) {
+                error_errno(err, ENOMEM, "list of tools");
+                return NULL;
+        }
+        return refresh(peer->server, profile, list, err) < 0 ? NULL : &list->text;
+}
+
+uint64_t tool_list_serial(const struct mcp_peer *peer, enum mcp_era era)
+{
+        const struct tool_list *list = find_list(peer->server, name_of(mcp_profile(peer, era)));
+
+        return list ? list->serial : 0;
+}
+
+/* The list of a profile that the config does not have any more is dropped. */
+bool tool_lists_refresh(struct mcp_server *server)
+{
+        const struct config *config = server->config;
+
+        for (struct tool_list **at = &server->lists; *at;) {
+                struct tool_list *list = *at;
+                struct error err = {};
+                int i = config_find_profile(config, list->profile, NULL);
+
+                if (i < 0 && (*list->profile || config->n_profiles > 0)) {
+                        *at = list->next;
+                        list_free(list);
+                        continue;
+                }
+                if (refresh(server, i < 0 ? NULL : &config->profiles[i], list, &err) < 0)
+                        log_warning("the list of tools: %s", err.text);
+                at = &list->next;
+        }
+        return server->lists;
+}
+
+void tool_lists_outdated(struct mcp_server *server)
+{
+        for (struct tool_list *list = server->lists; list; list = list->next)
+                list->made_of = 0;
+}
+
+void tool_lists_free(struct mcp_server *server)
+{
+        while (server->lists) {
+                struct tool_list *list = server->lists;
+                server->lists = list->next;
+                list_free(list);
+        }
 }

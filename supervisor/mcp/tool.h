@@ -1,5 +1,5 @@
 /*
- * run_python as the client sees it: the answer to tools/list, and the server's instructions.
+ * run_python as the client sees it: the answers to tools/list, one for each profile, and the server's instructions.
  *
  * Both depend on the config, the connection's profile and the catalogue of tools only: they are the
  * same, byte for byte, for every connection with that profile until the catalogue changes. Limits:
@@ -12,6 +12,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "policy/config/config.h"
+#include "supervisor/mcp/request.h"
+
+struct mcp_peer;
+struct mcp_server;
 
 enum {
         TOOL_DESCRIPTION_MAX = 2000, /* bytes */
@@ -20,17 +24,30 @@ enum {
 
 #define TOOL_NAME "run_python"
 
-/* catalogue: the payload of a CATALOG frame (rpc/frame.h). Appends the tool as tools/list has it for a profile (NULL: the
- * config has none, in tests). */
-int tool_append(const struct config *config, const struct config_profile *profile,
-                const struct buffer *catalogue, struct buffer *to, struct error *err);
-
-/* Appends the text. */
+/* Appends the instructions. catalogue: the payload of a CATALOG frame (rpc/frame.h). */
 int tool_append_instructions(const struct config *config, const struct buffer *catalogue,
                              struct buffer *to, struct error *err);
 
-/* Appends text of an upstream server as one line: without control characters. */
-int tool_append_clean(struct buffer *to, const char *text, size_t n);
+/* Appends text of an upstream server as one line: without control characters. The error stays in the buffer. */
+void tool_append_clean(struct buffer *to, const char *text, size_t n);
 
 /* Appends "name(argument, optional?)" of a tool of the catalogue. */
 int tool_append_signature(yyjson_val *tool, struct buffer *to);
+
+/* The catalogue of the profile that this peer has in an era, and its version, unless that is NULL. */
+const struct buffer *tool_list_catalogue(const struct mcp_peer *peer, enum mcp_era era,
+                                         uint64_t *version);
+/* Whether it has any server. */
+bool tool_list_has_servers(const struct mcp_peer *peer, enum mcp_era era);
+
+/* The list for that profile as it is now, valid until the next call; NULL after an error. */
+const struct buffer *tool_list_get(struct mcp_peer *peer, enum mcp_era era, struct error *err);
+
+/* Grows when the list for that profile changes; 0: it was not made yet. */
+uint64_t tool_list_serial(const struct mcp_peer *peer, enum mcp_era era);
+
+/* Makes all lists again that a client has requested. Returns whether such a list exists. */
+bool tool_lists_refresh(struct mcp_server *server);
+/* The config has changed. */
+void tool_lists_outdated(struct mcp_server *server);
+void tool_lists_free(struct mcp_server *server);

@@ -1,5 +1,5 @@
 /* Resources: their names, which are kept, and how they are read. */
-#include "supervisor/mcp/resources/resource-contents.h"
+#include "supervisor/mcp/resources/resource-read.h"
 #include "supervisor/mcp/resources/resource-store.h"
 #include "tests/unit/fake-mcp.h"
 

@@ -1,4 +1,4 @@
-/* Files of sessions and the catalogue of tools, read for clients. */
+/* Contents of resources as JSON; files of sessions and the catalogue of tools, read for clients. */
 #include "supervisor/mcp/resources/resource-read.h"
 
 #include <errno.h>
@@ -9,15 +9,183 @@
 #include "base/utf8.h"
 #include "rpc/background.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/mcp/resources/catalogue-text.h"
-#include "supervisor/mcp/resources/resource-contents.h"
 #include "supervisor/mcp/state.h"
-#include "supervisor/mcp/tool-list.h"
+#include "supervisor/mcp/tool.h"
 #include "supervisor/session/file-read.h"
 
-enum { RESOURCE_FILE_MAX = 16 * 1024 * 1024 }; /* a larger file is refused */
+enum {
+        RESOURCE_FILE_MAX = 16 * 1024 * 1024, /* a larger file is refused */
+        CATALOGUE_TEXT_MAX = 64 * 1024 * 1024,
+        DESCRIPTION_MAX = 300, /* bytes of it that are read */
+        DESCRIPTION_CUT = 120, /* characters of it that are shown */
+};
 
 static const struct caching caching = {.ttl_ms = 0, .scope = "private"};
+
+/* ---- contents ---- */
+
+void resource_begin_contents(struct json_out *out, const char *uri, size_t n, const char *mime_type)
+{
+        json_out_begin(out, NULL, '{');
+        json_out_begin(out, "contents", '[');
+        json_out_begin(out, NULL, '{');
+        json_out_string(out, "uri", uri, n);
+        json_out_text(out, "mimeType", mime_type);
+}
+
+void resource_end_contents(struct json_out *out)
+{
+        json_out_end(out, '}');
+        json_out_end(out, ']');
+        json_out_end(out, '}');
+}
+
+static void put_item(struct json_out *out, const struct resource *resource,
+                     const struct resource_uri *uri, const struct buffer *text)
+{
+        bool json = uri->kind == RESOURCE_RECEIPT || (uri->kind == RESOURCE_TOOLS && uri->path[0]);
+
+        json_out_begin(out, NULL, '{');
+        resource_uri_put(out, "uri", uri);
+        json_out_text(out, "mimeType",
+                      uri->kind == RESOURCE_DISPLAY ? resource->mime_type
+                      : json                        ? "application/json"
+                                                    : "text/plain");
+        json_out_string(out, resource->is_blob ? "blob" : "text", buffer_bytes(text), text->length);
+        json_out_end(out, '}');
+}
+
+/* Puts a range of the text, and another item that has the URI of the rest. */
+static int put_text(struct json_out *out, const struct resource *resource,
+                    const struct resource_uri *uri)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESOURCE_READ_MAX + 4);
+        _cleanup_buffer_ struct buffer note = BUFFER_INIT(RESOURCE_URI_MAX);
+        uint64_t end = 0, size = resource_size(resource);
+        struct resource_uri next = *uri;
+
+        int r = resource_append_text(resource, uri->offset, RESOURCE_READ_MAX, &text, &end);
+        if (r >= 0)
+                put_item(out, resource, uri, &text);
+        if (r < 0 || end >= size)
+                return r;
+        next.offset = end;
+        r = buffer_printf(&note,
+                          "[... %llu of %llu bytes so far; this item's URI has the next ...]",
+                          (unsigned long long)end, (unsigned long long)size);
+        if (r >= 0)
+                put_item(out, resource, &next, &note);
+        return r;
+}
+
+int resource_append_contents(const struct resource *resource, const struct resource_uri *uri,
+                             struct buffer *to)
+{
+        struct json_out out = {.to = to};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_begin(&out, "contents", '[');
+        /* A blob is in one piece: the limit of a call's displays is that of a file. */
+        if (resource->is_blob)
+                put_item(&out, resource, uri, &resource->head);
+        int r = resource->is_blob ? 0 : put_text(&out, resource, uri);
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return r < 0 ? r : out.error;
+}
+
+void resource_reply_not_found(struct reply *reply, const char *uri, size_t n, const char *why)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(RESULT_MAX);
+        struct json_out out = {.to = &data};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_string(&out, "uri", uri, n < RESOURCE_URI_MAX ? n : RESOURCE_URI_MAX);
+        json_out_end(&out, '}');
+        reply_error_data(reply, reply->modern ? JSONRPC_INVALID_PARAMS : MCP_RESOURCE_NOT_FOUND,
+                         why, out.error >= 0 ? &data : NULL);
+}
+
+/* ---- the catalogue as text ---- */
+
+static const char head[] =
+        "# Tools of the user's MCP servers\n"
+        "In the code of run_python: await tools[\"server.tool\"](argument=value). "
+        "? marks an optional argument; _schema(\"server.tool\"), or the "
+        "resource cloister://tools/SERVER, has the schemas.\n";
+
+static void append_member(yyjson_val *object, const char *key, const char *before,
+                          struct buffer *to)
+{
+        size_t n = 0;
+        const char *text = json_string(object, key, &n);
+
+        if (!text)
+                return;
+        buffer_append_text(to, before);
+        tool_append_clean(to, text, n);
+}
+
+static void append_description(yyjson_val *tool, struct buffer *to)
+{
+        size_t n = 0;
+        const char *text = json_string(tool, "description", &n);
+
+        if (!text || n == 0)
+                return;
+        size_t shown = utf8_cut(text, n, DESCRIPTION_MAX);
+        shown = utf8_skip(text, shown, DESCRIPTION_CUT);
+        buffer_append_text(to, ": ");
+        tool_append_clean(to, text, shown);
+        if (shown < n)
+                buffer_append_text(to, "…");
+}
+
+/* Appends a line for a server with its state, and below it one for each tool: its signature and the beginning of its
+ * description. */
+static void append_server(yyjson_val *server, struct buffer *to)
+{
+        yyjson_val *tools = yyjson_obj_get(server, "tools"), *tool;
+        size_t i, n;
+
+        append_member(server, "name", "\n## ", to);
+        append_member(server, "state", " (", to);
+        append_member(server, "error", ": ", to);
+        buffer_printf(to, "; %zu tools)\n", yyjson_arr_size(tools));
+        yyjson_arr_foreach (tools, i, n, tool) {
+                buffer_append_text(to, "- ");
+                tool_append_signature(tool, to);
+                append_description(tool, to);
+                buffer_append(to, "\n", 1);
+        }
+}
+
+/* Appends all servers as text, or one as the catalogue has it, JSON with all schemas. Returns 0, -ENOENT, -EBADMSG, -EMSGSIZE,
+ * -ENOMEM. */
+static int append_catalogue(const struct buffer *catalogue, const char *name, struct buffer *to)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *server;
+        size_t i, n;
+
+        int r = catalogue->length > 0
+                        ? json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL)
+                        : 0;
+        if (r < 0)
+                return r;
+        yyjson_val *servers = yyjson_obj_get(yyjson_doc_get_root(doc), "servers");
+        if (!*name)
+                buffer_append_text(to, head);
+        yyjson_arr_foreach (servers, i, n, server) {
+                if (*name && yyjson_equals_str(yyjson_obj_get(server, "name"), name))
+                        return json_append(to, server);
+                if (!*name && !yyjson_equals_str(yyjson_obj_get(server, "state"), "disabled"))
+                        append_server(server, to);
+        }
+        return *name ? -ENOENT : to->error;
+}
+
+/* ---- pending reads ---- */
 
 struct resource_read {
         struct resource_read *next;
@@ -166,9 +334,7 @@ void resource_read_file(const struct mcp_request *request, const struct resource
 static int render_tools(const struct tools_job *job, struct buffer *to)
 {
         struct resource text = {.head = BUFFER_INIT(CATALOGUE_TEXT_MAX)};
-        int r = job->uri.path[0]
-                        ? catalogue_append_server(&job->catalogue, job->uri.path, &text.head)
-                        : catalogue_append_text(&job->catalogue, &text.head);
+        int r = append_catalogue(&job->catalogue, job->uri.path, &text.head);
 
         if (r >= 0)
                 r = resource_append_contents(&text, &job->uri, to);

@@ -1,12 +1,33 @@
-/* resources/read of what is answered later: a session's file, by the worker, and the catalogue of tools, which is
- * rendered in the background. */
+/* Answers of resources/read. A session's file, which the worker reads, and the catalogue of tools, which is rendered in the
+ * background, are answered later. */
 #pragma once
 
+#include "base/json-out.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
-#include "supervisor/mcp/resources/resource-uri.h"
+#include "supervisor/mcp/resources/resource-store.h"
 
 struct mcp_peer;
+
+enum {
+        RESOURCE_READ_MAX =
+                1024 *
+                1024, /* bytes of text in one answer; a second item has the URI of the rest */
+        /* Resource not found, in revisions up to 2025-11-25; later it is -32602. */
+        MCP_RESOURCE_NOT_FOUND = -32002,
+};
+
+/* Begins {"contents":[{"uri":…,"mimeType":…, to which the caller adds "text" or "blob"; ends it. */
+void resource_begin_contents(struct json_out *out, const char *uri, size_t n,
+                             const char *mime_type);
+void resource_end_contents(struct json_out *out);
+
+/* Appends {"contents":[…]}: at most RESOURCE_READ_MAX of the text from the URI's offset on, and the URI of the rest. */
+int resource_append_contents(const struct resource *resource, const struct resource_uri *uri,
+                             struct buffer *to);
+
+/* uri: as the request named it. */
+void resource_reply_not_found(struct reply *reply, const char *uri, size_t n, const char *why);
 
 /* Takes ownership of the reply. */
 void resource_read_file(const struct mcp_request *request, const struct resource_uri *uri,

@@ -7,11 +7,10 @@
 
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/publish/published-call.h"
-#include "supervisor/mcp/resources/resource-contents.h"
 #include "supervisor/mcp/resources/resource-read.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
-#include "supervisor/mcp/tool-list.h"
+#include "supervisor/mcp/tool.h"
 #include "supervisor/session/cell/receipts.h"
 #include "supervisor/session/status.h"
 
