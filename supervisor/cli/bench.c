@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/program.h"
-#include "supervisor/cli/command/fail.h"
 
 static const char *const pythons[] = {"python3", "/usr/bin/python3"};
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/help.h"
 #include "supervisor/cli/command/version.h"
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/images/images-list.h"
 #include "supervisor/cli/sessions/sessions.h"
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
 
 static int start(const char *verb, const struct options *o, const char *const *words, size_t n)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cloister-config.h"
-#include "supervisor/cli/command/fail.h"
 
 /* Escapes hyphens, so that copied options contain minus signs. */
 static void put(const char *text, size_t n)

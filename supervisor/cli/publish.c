@@ -19,7 +19,6 @@
 #include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/published-name.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/python-program.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/entry-text.h"

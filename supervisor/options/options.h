@@ -1,7 +1,7 @@
 /*
  * The options of `cloister`, cloister-monitor, cloister-broker, cloister-doctor and cloister-oauth.
  *
- * `cloister` parses what a person writes (supervisor/cli/command/options.h) and writes a command line for one of the
+ * `cloister` parses what a person writes (supervisor/cli/command/command.h) and writes a command line for one of the
  * others; the monitor writes that of the broker. Each program accepts only the options that options.def
  * gives it, and writes only those that the next program accepts.
  */

@@ -1,11 +1,271 @@
 /* Finds a command in the table, and checks what it is given. */
 #include "supervisor/cli/command/command.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/printable.h"
 #include "policy/did-you-mean.h"
+#include "policy/image.h"
+
+int cli_fail(int status, const struct error *err)
+{
+        bool red = isatty(STDERR_FILENO) == 1;
+
+        fprintf(stderr, "%scloister:%s ", red ? "\033[31m" : "", red ? "\033[0m" : "");
+        /* The text may contain names that others chose: none controls the terminal or forges a line. */
+        printable_print(stderr, err->text);
+        fputc('\n', stderr);
+        return status;
+}
+
+enum { TIMEOUT_MAX_MS = 24 * 3600 * 1000, ROUNDS_MAX = 10000 };
+
+static uint64_t bit_of(const struct option *option)
+{
+        return UINT64_C(1) << (option - option_rows);
+}
+
+static const char *name_of(const struct option *option)
+{
+        return option->name ? option->name : "-c";
+}
+
+const char *cli_option_name(uint64_t options)
+{
+        for (size_t i = 0; i < OPTION_IDS; i++)
+                if (option_rows[i].is_user && (options & bit_of(&option_rows[i])))
+                        return name_of(&option_rows[i]);
+        return "";
+}
+
+const struct option *cli_option_next(const struct option *option, uint64_t given)
+{
+        for (option = option ? option + 1 : option_rows; option < option_rows + OPTION_IDS;
+             option++)
+                if (option->text && ((given | CLI_HELP) & bit_of(option)))
+                        return option;
+        return NULL;
+}
+
+void cli_option_spell(const struct option *option, char ret[OPTION_SPELLING_SIZE])
+{
+        const char letter[] = {'-', option->letter, '\0'};
+
+        snprintf(ret, OPTION_SPELLING_SIZE, "%s%s%s%s%s", option->letter ? letter : "",
+                 option->letter && option->name ? ", " : "", option->name ? option->name : "",
+                 option->argument ? " " : "", option->argument ? option->argument : "");
+}
+
+static int unknown(const char *word, size_t length, struct error *err)
+{
+        const char *names[OPTION_IDS + 1] = {};
+        char name[64] = "";
+
+        for (size_t i = 0, n = 0; i < OPTION_IDS; i++)
+                if (option_rows[i].is_user && option_rows[i].name)
+                        names[n++] = option_rows[i].name + 2;
+        if (length < sizeof(name) + 2 && length > 2)
+                memcpy(name, word + 2, length - 2);
+        const char *nearest = did_you_mean(name, names);
+        if (nearest && word[1] == '-')
+                return error_set(err, EINVAL, "unknown option %.*s: did you mean --%s?",
+                                 (int)length, word, nearest);
+        return error_set(err, EINVAL, "unknown option %.*s (see 'cloister --help')", (int)length,
+                         word);
+}
+
+/* An argument is needed: without the part in [] that may be left out. */
+static int incomplete(const struct option *option, struct error *err)
+{
+        return error_set(err, EINVAL, "%s needs a %.*s", name_of(option),
+                         (int)strcspn(option->argument, "["), option->argument);
+}
+
+static bool is_one_of(const char *value, const char *a, const char *b)
+{
+        return strcmp(value, a) == 0 || strcmp(value, b) == 0;
+}
+
+/* Checks a value that is only for some commands. */
+static int check(enum option_id id, const char *name, const char *value, struct error *err)
+{
+        const char *needed = NULL;
+
+        switch (id) {
+        case OPTION_ID_IMAGE:
+        case OPTION_ID_NAME:
+                if (!image_name_valid(value))
+                        needed = "an image's name has letters, digits, _ . and -, 64 at most";
+                break;
+        case OPTION_ID_INSTALLER:
+                if (!is_one_of(value, "pip", "uv"))
+                        needed = "pip or uv is needed";
+                break;
+        case OPTION_ID_LINK:
+                if (image_link_parse(value) < 0)
+                        needed = "embed or module is needed";
+                break;
+        case OPTION_ID_ROUNDS:
+                if (strspn(value, "0123456789") != strlen(value) || strlen(value) > 5 ||
+                    atoi(value) < 1 || atoi(value) > ROUNDS_MAX)
+                        needed = "a number from 1 to 10000 is needed";
+                break;
+        case OPTION_ID_SECRETS:
+                if (!is_one_of(value, "copy", "reference"))
+                        needed = "copy or reference is needed";
+                break;
+        case OPTION_ID_WITH:
+                return package_check(value, err) < 0 ? error_context(err, "--with") : 0;
+        default:
+                break;
+        }
+        return needed ? error_set(err, EINVAL, "%s %s: %s", name, value, needed) : 0;
+}
+
+/* r: what option_set() returned. */
+static int check_time(enum option_id id, const char *value, uint32_t ms, int r, struct error *err)
+{
+        if (id == OPTION_ID_WAIT)
+                return r < 0 || ms > TIMEOUT_MAX_MS
+                               ? error_set(
+                                         err, EINVAL,
+                                         "--wait %s: a time of at most 24h is needed: seconds, or 500ms, 2m, 1h",
+                                         value)
+                               : 0;
+        if (r == -EINVAL)
+                return error_set(err, EINVAL,
+                                 "--timeout %s: a time is needed: seconds, or 500ms, 2m, 1h",
+                                 value);
+        if (r < 0 || ms == 0 || ms > TIMEOUT_MAX_MS)
+                return error_set(err, EINVAL, "--timeout %s: from 1ms to 24h is possible", value);
+        return 0;
+}
+
+static int take(struct options *o, const struct option *option, const char *value,
+                struct error *err)
+{
+        enum option_id id = (enum option_id)(option - option_rows);
+
+        assert(value || !option->argument);
+        o->given |= bit_of(option);
+        if (option->argument && value[0] == '\0' && id != OPTION_ID_CODE)
+                return incomplete(option, err);
+        int r = option_set(option, value, o);
+        if (option->kind == OPTION_TIME)
+                return check_time(id, value, id == OPTION_ID_WAIT ? o->wait_ms : o->timeout_ms, r,
+                                  err);
+        if (r == -EEXIST)
+                return error_set(err, EINVAL, "%s is given twice", name_of(option));
+        if (r == -E2BIG)
+                return error_set(err, EINVAL, "%s %s: at most %zu can be given%s", option->name,
+                                 value, option->most, option->advice);
+        if (r < 0)
+                return error_set(
+                        err, EINVAL, "%s %s: %.*s is needed", option->name, value,
+                        (int)(strcspn(option->text, "(") - (strchr(option->text, '(') != NULL)),
+                        option->text);
+        return check(id, option->name, value, err);
+}
+
+/* -r has another meaning after `cp`. */
+static bool has_letter(const struct option *option, char letter, bool is_cp)
+{
+        if (option == &option_rows[OPTION_ID_RECURSIVE] ||
+            option == &option_rows[OPTION_ID_REQUIREMENTS])
+                return letter == 'r' && is_cp == (option == &option_rows[OPTION_ID_RECURSIVE]);
+        return option->letter == letter;
+}
+
+/* Finds the option of "--name", "--name=value", "-c" or "-cvalue". *value is the value in the same
+ * word, or NULL. */
+static const struct option *find(const struct options *given, const char *word, size_t *length,
+                                 const char **value)
+{
+        bool is_cp = given->n_words > 0 && strcmp(given->words[0], "cp") == 0;
+        bool is_long = word[1] == '-';
+
+        *length = is_long ? strcspn(word, "=") : 2;
+        *value = word[*length] == '\0' ? NULL : word + *length + is_long;
+        for (size_t i = 0; i < OPTION_IDS; i++) {
+                const struct option *o = &option_rows[i];
+                if (!o->is_user)
+                        continue;
+                if (is_long && o->name && strlen(o->name) == *length &&
+                    strncmp(word, o->name, *length) == 0)
+                        return o;
+                if (!is_long && has_letter(o, word[1], is_cp))
+                        return o;
+        }
+        return NULL;
+}
+
+/* Returns how many words the option consumed. */
+static int take_option(int argc, char **argv, struct options *o, struct error *err)
+{
+        const char *value = NULL;
+        size_t length = 0;
+        const struct option *option = find(o, argv[0], &length, &value);
+
+        if (!option)
+                return unknown(argv[0], length, err);
+        if (!option->argument && value)
+                return error_set(err, EINVAL, "%s takes no value", name_of(option));
+        int used = 1;
+        if (option->argument && !value) {
+                if (argc < 2)
+                        return incomplete(option, err);
+                value = argv[1];
+                used = 2;
+        }
+        int r = take(o, option, value, err);
+        return r < 0 ? r : used;
+}
+
+/* The words that follow the script of `cloister run` are the script's, as for python and env. With -c, that
+ * is the first word that is not an option, and all words after it. */
+static bool ends_options(const struct options *o)
+{
+        size_t n = o->code ? 1 : 2;
+
+        return o->n_words == n && strcmp(o->words[0], "run") == 0;
+}
+
+int cli_options_parse(int argc, char **argv, struct options *ret, struct error *err)
+{
+        struct options o;
+        bool only_words = false;
+
+        options_init(&o);
+        for (int i = 0; i < argc;) {
+                bool is_word = only_words || argv[i][0] != '-' || argv[i][1] == '\0';
+                if (ends_options(&o) && (is_word || !o.code)) {
+                        o.rest = argv + i;
+                        o.n_rest = (size_t)(argc - i);
+                        break;
+                }
+                if (!only_words && strcmp(argv[i], "--") == 0) {
+                        only_words = true;
+                        i++;
+                } else if (is_word) {
+                        if (o.n_words == OPTION_WORDS_MAX)
+                                return error_set(err, E2BIG, "too many arguments: %s", argv[i]);
+                        o.words[o.n_words++] = argv[i++];
+                } else {
+                        int used = take_option(argc - i, argv + i, &o, err);
+                        if (used < 0)
+                                return used;
+                        i += used;
+                }
+        }
+        *ret = o;
+        return 0;
+}
 
 /* Returns how many of the words are the command's name: 0, 1 or 2. */
 static size_t matches(const struct cli_command *command, const char *const *words, size_t n)

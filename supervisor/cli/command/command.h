@@ -1,7 +1,8 @@
 /* A command of `cloister`, and the table of all of them. */
 #pragma once
 
-#include "supervisor/cli/command/options.h"
+#include "base/error.h"
+#include "supervisor/options/options.h"
 
 struct cli_command {
         const char *name;      /* one word, or two: "image build" */
@@ -33,3 +34,22 @@ bool cli_is_group(const struct cli_commands *commands, const char *word);
 /* Checks that the command accepts these options and this many words. */
 int cli_check_command(const struct cli_command *command, const struct options *options,
                       size_t n_words, struct error *err);
+
+/* Prints one line on standard error, "cloister: …", with control characters made visible. Returns
+ * status. */
+int cli_fail(int status, const struct error *err);
+
+/* argv without the program's name; all strings are borrowed. The error is one line with the correct form. */
+int cli_options_parse(int argc, char **argv, struct options *ret, struct error *err);
+
+/* Returns the name of the first of these options (CLI_…), "--json". */
+const char *cli_option_name(uint64_t options);
+
+/* Returns the next option after `option` (NULL: the first one) that --help of a command shows, which
+ * accepts the options `given`. NULL: there are no more. */
+const struct option *cli_option_next(const struct option *option, uint64_t given);
+
+enum { OPTION_SPELLING_SIZE = 64 };
+
+/* Writes "-q, --quiet" or "--image NAME". */
+void cli_option_spell(const struct option *option, char ret[OPTION_SPELLING_SIZE]);

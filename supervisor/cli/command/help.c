@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "supervisor/cli/command/fail.h"
-
 static bool is_command(const struct cli_commands *all, const char *word)
 {
         for (size_t i = 0; i < all->n; i++)

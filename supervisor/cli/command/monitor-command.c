@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/program.h"
-#include "supervisor/cli/command/fail.h"
+#include "supervisor/cli/command/command.h"
 
 int monitor_command_absolute(const char *path, char **ret, struct error *err)
 {

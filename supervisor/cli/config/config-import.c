@@ -10,7 +10,6 @@
 #include "base/printable.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/config.h"
 #include "supervisor/cli/config/entry-text.h"

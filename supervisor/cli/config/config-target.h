@@ -7,7 +7,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 /* Its path: the file named by --config, name in the directory named by it, or the user's own config. */
 int config_target_path(const struct options *o, const char *name, char ret[PATH_MAX],

@@ -10,9 +10,7 @@
 
 #include "base/printable.h"
 #include "policy/config/add.h"
-#include "policy/config/config.h"
 #include "policy/config/schema.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-present.h"
 #include "supervisor/cli/config/config-show.h"
 

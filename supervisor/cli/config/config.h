@@ -3,7 +3,7 @@
 
 #include "base/json-out.h"
 #include "policy/config/config.h"
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 #include "supervisor/config/config-files.h"
 
 /* A config that is only inspected, with all its problems. */

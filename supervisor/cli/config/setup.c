@@ -18,7 +18,6 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/did-you-mean.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/entry-text.h"
 #include "supervisor/cli/config/import-toml.h"

@@ -1,7 +1,7 @@
 /* `cloister setup`. */
 #pragma once
 
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 int cli_setup(const struct options *o, const char *const *words, size_t n);
 

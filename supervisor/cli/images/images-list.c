@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #include "policy/image.h"
 #include "rootfs/housekeeping.h"
 #include "rootfs/store.h"
-#include "supervisor/cli/command/fail.h"
 
 enum { MIB = 1024 * 1024 };
 

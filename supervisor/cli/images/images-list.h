@@ -3,7 +3,7 @@
 
 #include <limits.h>
 
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 int cli_image_list(const struct options *o, const char *const *words, size_t n);
 int cli_image_show(const struct options *o, const char *const *words, size_t n);

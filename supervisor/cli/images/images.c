@@ -11,7 +11,6 @@
 #include "rootfs/image-build.h"
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/images/images-list.h"
 

@@ -12,11 +12,9 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
-#include "supervisor/cli/sessions/copy-in.h"
-#include "supervisor/cli/sessions/copy-out.h"
-#include "supervisor/cli/sessions/prompt.h"
+#include "supervisor/cli/sessions/cp.h"
+#include "supervisor/cli/sessions/exec.h"
 
 /* The server is one of MCP like any other; this request only shows that it listens. */
 static const char hello[] =
@@ -126,7 +124,7 @@ static struct copy copy_of(const struct talk *t)
 {
         struct copy copy = {.link = t->link, .recursive = true, .quiet = true};
 
-        snprintf(copy.end.session, sizeof(copy.end.session), "%s", t->cells.session);
+        snprintf(copy.session, sizeof(copy.session), "%s", t->cells.session);
         return copy;
 }
 
@@ -154,7 +152,7 @@ static int collect(struct talk *t, int status)
         if (!t->cells.out || t->link.fd < 0)
                 return status;
         copy.hidden = t->what->options->out_hidden;
-        snprintf(copy.end.path, sizeof(copy.end.path), "out");
+        snprintf(copy.path, sizeof(copy.path), "out");
         int r = copy_out_all(&copy, t->cells.out, &err);
         t->link = copy.link;
         if (r == -ENOENT) {
@@ -207,7 +205,7 @@ static int talk(const struct prompt_start *what, const struct child *child, stru
         if (!failed)
                 r = collect(&t, r);
         server_link_close(&t.link);
-        if (file_writer_close(&t.out, true, NULL, &written) < 0)
+        if (file_writer_close(&t.out, true, &written) < 0)
                 r = cli_fail(EXIT_CLOISTER, (error_context(&written, "--out"), &written));
         return r;
 }

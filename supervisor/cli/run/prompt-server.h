@@ -1,7 +1,7 @@
 /* `cloister run -i`: a prompt, and a server for it. */
 #pragma once
 
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 /* The start of `cloister run -i`. All members are borrowed. */
 struct prompt_start {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 /* *ret: JSON of an object with the key "mounts" (docs/config.md), which the monitor checks; owned by the
  * caller. NULL without --mount. */

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 #include "supervisor/cli/run/feeder.h"
 
 /* The longest arguments and environment that are passed on. */

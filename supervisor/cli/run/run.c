@@ -11,7 +11,6 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/file-path.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/command/script.h"
 #include "supervisor/cli/run/feeder.h"

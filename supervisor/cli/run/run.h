@@ -1,6 +1,6 @@
 /* `cloister run`. */
 #pragma once
 
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 int cli_run(const struct options *o, const char *const *words, size_t n);

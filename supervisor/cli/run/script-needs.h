@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 struct script_needs {
         char *packages; /* as of --with, or NULL */

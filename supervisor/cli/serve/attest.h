@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 /* Returns a sealed memfd with the report of `cloister doctor --attack --json`; the caller owns it.
  * If anything is open, it is an error that names it; *status is then the exit status, 1 or

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/serve/attest.h"
 #include "supervisor/cli/serve/listen.h"

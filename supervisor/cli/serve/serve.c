@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include "supervisor/cli/command/fail.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/serve/attest.h"
 

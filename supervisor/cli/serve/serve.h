@@ -1,7 +1,7 @@
 /* `cloister mcp`, `tools` and `doctor`, which other programs carry out. */
 #pragma once
 
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 int cli_mcp(const struct options *o, const char *const *words, size_t n);
 int cli_tools(const struct options *o, const char *const *words, size_t n);

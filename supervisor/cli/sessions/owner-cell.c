@@ -104,11 +104,11 @@ static int write_display(struct owner_cells *cells, const char *mime, const char
         if (r < 0)
                 return r;
         snprintf(name, sizeof(name), "display-%zu.%s", ++cells->n_displays, mime_extension(mime));
-        r = file_writer_begin(cells->out, name);
+        r = file_writer_put(cells->out, FILE_STREAM_FILE, name, strlen(name));
         if (r >= 0)
                 r = file_writer_piece(cells->out, text ? text : buffer_bytes(&bytes),
                                       text ? n : bytes.length);
-        return r < 0 ? r : file_writer_end(cells->out);
+        return r < 0 ? r : file_writer_put(cells->out, FILE_STREAM_CLOSE, NULL, 0);
 }
 
 static void show_display(struct owner_cells *cells, struct sink sinks[2], yyjson_val *display)

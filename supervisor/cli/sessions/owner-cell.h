@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "supervisor/cli/sessions/file-writer.h"
+#include "supervisor/cli/sessions/receiver.h"
 #include "supervisor/cli/sessions/servers.h"
 
 /* How cells are run; one for all cells of a prompt. */

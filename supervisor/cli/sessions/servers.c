@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/cli/command/fail.h"
+#include "supervisor/cli/command/command.h"
 
 enum {
         PATIENCE_SECONDS = 5,

@@ -1,7 +1,7 @@
 /* `cloister sessions`. */
 #pragma once
 
-#include "supervisor/cli/command/options.h"
+#include "supervisor/cli/command/command.h"
 
 int cli_sessions(const struct options *o, const char *const *words, size_t n);
 int cli_sessions_end(const struct options *o, const char *const *words, size_t n);
