@@ -14,64 +14,158 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config/file-keys.h"
 #include "policy/config/keys.h"
-#include "policy/config/oauth.h"
-#include "policy/config/packages.h"
 #include "policy/config/profile-keys.h"
 #include "policy/config/publish.h"
 #include "policy/config/server-keys.h"
 #include "policy/did-you-mean.h"
+#include "policy/image.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 
 DEFINE_CLEANUP(struct config *, config_free)
 
+enum { WHERE_MAX = 256 };
+
+/* ---- keys of the file ---- */
+
+static int read_named_profile(struct config_reading *r, const char *name, yyjson_val *object)
+{
+        char where[WHERE_MAX];
+
+        snprintf(where, sizeof(where), "profile \"%s\": ", name);
+        if (!yyjson_is_obj(object))
+                return config_wrong(r->reader, object, "%smust be an object", where);
+        struct config_profile *profile = config_profile_named(r->reader->into, name);
+        if (!profile)
+                return config_no_memory(r->reader);
+        struct config_reading inner = {.reader = r->reader,
+                                       .codes = r->codes,
+                                       .into = profile,
+                                       .profile = profile,
+                                       .where = where,
+                                       .path = ""};
+        return config_read_members(&inner, CONFIG_PROFILE, object);
+}
+
+static int read_profiles(struct config_reading *r, const struct config_key *key,
+                         yyjson_val *profiles)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(profiles);
+        yyjson_val *name;
+        int e = 0;
+
+        if (!yyjson_is_obj(profiles) || yyjson_obj_size(profiles) >= CONFIG_PROFILES_MAX)
+                return config_mistake(
+                        r, profiles,
+                        "profiles must be an object of at most %d profiles: {\"NAME\": {…}}",
+                        CONFIG_PROFILES_MAX - 1);
+        while (e >= 0 && (name = yyjson_obj_iter_next(&iter))) {
+                const char *text = config_text(name);
+                e = config_check_twice(r->reader, "profiles: ", profiles, name);
+                if (e >= 0 && (!text || !image_name_valid(text)))
+                        e = config_mistake(
+                                r, name,
+                                "profiles: a profile's name is 1 to 64 letters, digits, _ . - and begins with no dot");
+                else if (e >= 0)
+                        e = read_named_profile(r, text, yyjson_obj_iter_get_val(name));
+        }
+        return e;
+}
+
+static int read_profile(struct config_reading *r, const struct config_key *key, yyjson_val *profile)
+{
+        const char *name = config_text(profile);
+
+        if (!name || !image_name_valid(name))
+                return config_mistake(r, profile, "profile must be the name of a profile");
+        return config_refer(r->reader, CONFIG_PROFILE_OF_ALL, NULL, name, profile);
+}
+
+static int read_client(struct config_reading *r, yyjson_val *client, yyjson_val *profile)
+{
+        const char *from = config_text(client), *to = config_text(profile);
+
+        if (!from || *from == '\0' || strlen(from) > CONFIG_NAME_MAX)
+                return config_mistake(r, client, "clients: a client's name is 1 to %d bytes long",
+                                      CONFIG_NAME_MAX);
+        if (!to || !image_name_valid(to))
+                return config_mistake(r, profile, "clients: %s must be the name of a profile",
+                                      from);
+        return config_refer(r->reader, CONFIG_PROFILE_OF_CLIENT, from, to, profile);
+}
+
+static int read_clients(struct config_reading *r, const struct config_key *key, yyjson_val *clients)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(clients);
+        yyjson_val *name;
+        int e = 0;
+
+        if (!yyjson_is_obj(clients) || yyjson_obj_size(clients) > CONFIG_CLIENTS_MAX)
+                return config_mistake(
+                        r, clients,
+                        "clients must be an object of at most %d clients: {\"CLIENT\": \"PROFILE\"}",
+                        CONFIG_CLIENTS_MAX);
+        while (e >= 0 && (name = yyjson_obj_iter_next(&iter))) {
+                e = config_check_twice(r->reader, "clients: ", clients, name);
+                if (e >= 0)
+                        e = read_client(r, name, yyjson_obj_iter_get_val(name));
+        }
+        return e;
+}
+
+static int read_id_range(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        struct config *config = r->into;
+        int64_t first = 0, count = 0;
+
+        if (!yyjson_is_arr(value) || yyjson_arr_size(value) != 2 ||
+            json_int64(yyjson_arr_get_first(value), &first) < 0 ||
+            json_int64(yyjson_arr_get_last(value), &count) < 0)
+                return config_mistake(r, value,
+                                      "id_range must be [first id, how many], as [200000, 1024]");
+        /* 2^32 - 1 means "no id", and no sandbox may use host uid 0. */
+        if (first < 1 || count < 1 || first >= UINT32_MAX || count > UINT32_MAX - first)
+                return config_mistake(r, value, "id_range must lie within the ids 1 to 4294967294");
+        config->id_first = (uint32_t)first;
+        config->id_count = (uint32_t)count;
+        return 0;
+}
+
+static int read_nothing(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        return 0;
+}
+
 static config_code_fn *const codes[CONFIG_CODES] = {
-        [CODE_SERVERS] = config_read_servers,
-        [CODE_PROFILES] = config_read_profiles,
-        [CODE_PROFILE] = config_read_profile,
-        [CODE_CLIENTS] = config_read_clients,
-        [CODE_PUBLISH] = config_read_publish,
-        [CODE_ID_RANGE] = config_read_id_range,
-        [CODE_IGNORED] = config_read_nothing,
-        [CODE_NETWORK] = config_read_network,
-        [CODE_HOSTS] = config_check_hosts,
-        [CODE_MOUNTS] = config_read_mounts,
-        [CODE_MODULES] = config_check_modules,
-        [CODE_SERVER_NAMES] = config_check_server_names,
-        [CODE_POOL] = config_read_pool,
-        [CODE_FREEZE] = config_check_freeze,
-        [CODE_ALLOWED_PACKAGES] = config_check_allowed_packages,
-        [CODE_INDEX] = config_check_index,
-        [CODE_AGE] = config_check_age,
-        [CODE_COMMAND] = config_read_command,
-        [CODE_ARGS] = config_read_args,
-        [CODE_ENV] = config_read_env,
-        [CODE_TYPE] = config_read_type,
-        [CODE_HEADERS] = config_read_headers,
-        [CODE_TOKEN] = config_read_token,
-        [CODE_SERVER_TIME] = config_check_server_time,
-        [CODE_OAUTH] = config_read_oauth,
-        [CODE_OAUTH_SECRET] = config_check_oauth_secret,
-        [CODE_OAUTH_PATH] = config_check_oauth_path,
-        [CODE_OAUTH_URL] = config_check_oauth_url,
-        [CODE_OAUTH_ISSUER] = config_check_oauth_issuer,
-        [CODE_OAUTH_SCOPES] = config_read_oauth_scopes,
-        [CODE_SCHEMA] = config_read_schema,
-        [CODE_OF_ENTRY] = config_read_code,
-        [CODE_FILE] = config_check_file,
-        [CODE_PROFILE_OF_ENTRY] = config_check_profile_of_entry,
-        [CODE_COMPLETE] = config_read_complete,
-        [CODE_ENTRY_TEXT] = config_check_entry_text,
-        [CODE_ENTRY_OBJECT] = config_check_entry_object,
-        [CODE_ENTRY_ARRAY] = config_check_entry_array,
-        [CODE_EXECUTION] = config_read_execution,
-        [CODE_MIME_TYPE] = config_check_mime_type,
-        [CODE_ARGUMENTS] = config_read_arguments,
+#define ROW(code, function) [CODE_##code] = (function),
+#include "policy/config/codes.def"
+#undef ROW
 };
 
 /* ---- a file ---- */
+
+static int read_file(struct config_reader *reader, yyjson_val *root)
+{
+        struct config *into = reader->into;
+        struct config_reading r = {.reader = reader,
+                                   .codes = codes,
+                                   .into = into,
+                                   .profile = &into->top,
+                                   .where = "",
+                                   .path = ""};
+
+        if (!yyjson_is_obj(root))
+                return config_wrong(reader, NULL,
+                                    "the config must be an object: {\"mcpServers\": …}");
+        int e = config_read_members(&r, CONFIG_TOP, root);
+        if (e >= 0 && into->cell_timeout_ms > into->cell_timeout_max_ms)
+                return config_wrong(reader, yyjson_obj_get(root, "timeout"),
+                                    "timeout is %g s, above timeout_max, which is %g s: set both",
+                                    into->cell_timeout_ms / 1000.0,
+                                    into->cell_timeout_max_ms / 1000.0);
+        return e;
+}
 
 static bool is_plain(const struct config_key *key)
 {
@@ -117,17 +211,6 @@ static void overlay(struct config_profile *to, struct config_profile *from)
         to->said |= from->said;
 }
 
-/* Copies the top-level values of both, so that other code need not read them from the profiles. */
-static int tell_top(struct config *config)
-{
-        config->limits = config->top.limits;
-        if (config->top.image && config_set_text(&config->image, config->top.image) < 0)
-                return -ENOMEM;
-        if (!config->top.image)
-                config->image = (free(config->image), NULL);
-        return config->top.python ? config_set_text(&config->python, config->top.python) : 0;
-}
-
 static int merge_profiles(struct config *config, struct config *file)
 {
         overlay(&config->top, &file->top);
@@ -137,7 +220,7 @@ static int merge_profiles(struct config *config, struct config *file)
                         return errno == E2BIG ? -E2BIG : -ENOMEM;
                 overlay(to, &file->profiles[i]);
         }
-        return tell_top(config);
+        return 0;
 }
 
 static int merge(struct config *config, struct config *file)
@@ -189,7 +272,7 @@ int config_add(struct config *config, const char *name, const char *data, size_t
         if (r < 0)
                 return refuse(config, name, &why, err);
         config_lines_init(&reader.lines, data, n, yyjson_doc_get_root(doc));
-        r = config_read_file(&reader, codes, yyjson_doc_get_root(doc));
+        r = read_file(&reader, yyjson_doc_get_root(doc));
         if (r >= 0)
                 r = config_count_warnings(&reader);
         if (r < 0)

@@ -2,9 +2,11 @@
 #include "policy/config/config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "policy/config/keys.h"
 #include "policy/did-you-mean.h"
 
@@ -17,7 +19,6 @@ struct config *config_new(void)
                 return NULL;
         config->references = 1;
         limits_default(&config->top.limits);
-        config->limits = config->top.limits;
         config_defaults(CONFIG_PROFILE, &config->top);
         config_defaults(CONFIG_TOP, config);
         return config;
@@ -56,8 +57,6 @@ struct config *config_free(struct config *config)
         free(config->published);
         free(config->servers);
         free(config->warnings);
-        free(config->image);
-        free(config->python);
         config_done(CONFIG_TOP, config);
         free(config);
         return NULL;
@@ -115,21 +114,6 @@ int config_add_warning(struct config *config, char *text)
         if (r < 0)
                 free(text);
         return r;
-}
-
-int config_add_reference(struct config *config, enum config_reference_kind kind, const char *from,
-                         const char *to, char *place)
-{
-        struct config_reference *grown = reallocarray(config->pending, config->n_pending + 1,
-                                                      sizeof(*grown));
-        if (!grown) {
-                free(place);
-                return -ENOMEM;
-        }
-        config->pending = grown;
-        struct config_reference *new = &grown[config->n_pending++];
-        *new = (struct config_reference){kind, from ? strdup(from) : NULL, strdup(to), place};
-        return !new->to || !place || (from && !new->from) ? -ENOMEM : 0;
 }
 
 const char *config_published_kind_name(enum config_published_kind kind)
@@ -213,4 +197,54 @@ int config_set_client(struct config *config, const char *client, size_t profile)
         config->clients = grown;
         grown[config->n_clients] = (struct config_client){strdup(client), profile};
         return grown[config->n_clients].name ? (config->n_clients++, 0) : -ENOMEM;
+}
+
+/* ---- rules ---- */
+
+/* * matches any bytes. No recursion: after a mismatch only the last star has to match more. */
+static bool matches(const char *pattern, const char *text)
+{
+        const char *star = NULL, *from = NULL;
+
+        while (*text) {
+                if (*pattern == '*') {
+                        star = ++pattern;
+                        from = text;
+                } else if (*pattern == *text) {
+                        pattern++;
+                        text++;
+                } else if (star) {
+                        pattern = star;
+                        text = ++from;
+                } else {
+                        return false;
+                }
+        }
+        return pattern[strspn(pattern, "*")] == '\0';
+}
+
+/* full: "server.tool", or NULL. */
+static bool any_matches(char *const *patterns, const char *tool, const char *full)
+{
+        for (; patterns && *patterns; patterns++)
+                if (matches(*patterns, tool) || (full && matches(*patterns, full)))
+                        return true;
+        return false;
+}
+
+bool config_tool_allowed(const struct config_tool_rules *rules, const char *server,
+                         const char *tool)
+{
+        _cleanup_free_ char *full = NULL;
+
+        if (!rules->allow && !rules->deny)
+                return true;
+        /* Without memory the tool is denied, because a rule that cannot be checked may deny it. */
+        if (server && asprintf(&full, "%s.%s", server, tool) < 0) {
+                full = NULL;
+                return false;
+        }
+        if (any_matches(rules->deny, tool, full))
+                return false;
+        return !rules->allow || any_matches(rules->allow, tool, full);
 }

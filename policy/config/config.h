@@ -26,9 +26,6 @@ bool config_report(struct config *config, bool is_error, const char *text);
 /* Adds a warning. Takes text, allocated; NULL is -ENOMEM. */
 int config_add_warning(struct config *config, char *text);
 
-/* Remembers a name that config_finish() resolves. Takes place, allocated; NULL is -ENOMEM. */
-int config_add_reference(struct config *config, enum config_reference_kind kind, const char *from,
-                         const char *to, char *place);
 void config_forget_references(struct config *config);
 
 /* "tool", "prompt", … */
@@ -52,3 +49,7 @@ static inline const struct config_profile *config_usual_profile(const struct con
 {
         return config->n_profiles > 0 ? &config->profiles[config->profile] : NULL;
 }
+
+/* Whether the rules allow a tool of a server. server: NULL if the rules are a server's. */
+bool config_tool_allowed(const struct config_tool_rules *rules, const char *server,
+                         const char *tool);

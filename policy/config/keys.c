@@ -2,6 +2,7 @@
 #include "policy/config/keys.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,16 @@ void config_set_number(const struct config_key *key, void *in, uint64_t value)
         default:
                 *(uint64_t *)member = value;
         }
+}
+
+void config_print_bytes(char *to, size_t n, uint64_t bytes)
+{
+        static const char units[] = "KMGT";
+        size_t unit = 0;
+
+        for (bytes /= 1024; bytes && bytes % 1024 == 0 && unit < sizeof(units) - 2; unit++)
+                bytes /= 1024;
+        snprintf(to, n, "%llu%c", (unsigned long long)bytes, units[unit]);
 }
 
 size_t config_place_size(enum config_place place)

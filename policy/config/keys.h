@@ -66,48 +66,9 @@ enum {
  */
 enum config_code {
         CODE_NONE,
-        CODE_SERVERS,
-        CODE_PROFILES,
-        CODE_PROFILE,
-        CODE_CLIENTS,
-        CODE_PUBLISH,
-        CODE_ID_RANGE,
-        CODE_IGNORED,
-        CODE_NETWORK,
-        CODE_HOSTS,
-        CODE_MOUNTS,
-        CODE_MODULES,
-        CODE_SERVER_NAMES,
-        CODE_POOL,
-        CODE_FREEZE,
-        CODE_ALLOWED_PACKAGES,
-        CODE_INDEX,
-        CODE_AGE,
-        CODE_COMMAND,
-        CODE_ARGS,
-        CODE_ENV,
-        CODE_TYPE,
-        CODE_HEADERS,
-        CODE_BEARER,
-        CODE_TOKEN,
-        CODE_SERVER_TIME,
-        CODE_OAUTH,
-        CODE_OAUTH_SECRET,
-        CODE_OAUTH_PATH,
-        CODE_OAUTH_URL,
-        CODE_OAUTH_ISSUER,
-        CODE_OAUTH_SCOPES,
-        CODE_SCHEMA,
-        CODE_OF_ENTRY,
-        CODE_FILE,
-        CODE_PROFILE_OF_ENTRY,
-        CODE_COMPLETE,
-        CODE_ENTRY_TEXT,
-        CODE_ENTRY_OBJECT,
-        CODE_ENTRY_ARRAY,
-        CODE_EXECUTION,
-        CODE_MIME_TYPE,
-        CODE_ARGUMENTS,
+#define ROW(code, function) CODE_##code,
+#include "policy/config/codes.def"
+#undef ROW
         CONFIG_CODES,
 };
 
@@ -182,6 +143,9 @@ static inline bool config_is_text(const struct config_key *key)
 {
         return key->kind >= CONFIG_TEXT && key->kind <= CONFIG_VISIBLE;
 }
+
+/* Writes a number of KiB with the largest unit: "512M". */
+void config_print_bytes(char *to, size_t n, uint64_t bytes);
 
 /* Bytes of the struct of a place. */
 size_t config_place_size(enum config_place place);

@@ -75,21 +75,11 @@ static int number_of(const struct config_reading *r, const struct config_key *ke
         return e;
 }
 
-static void print_bytes(char *to, size_t n, uint64_t bytes)
-{
-        static const char units[] = "KMGT";
-        size_t unit = 0;
-
-        for (bytes /= 1024; bytes % 1024 == 0 && unit < sizeof(units) - 2; unit++)
-                bytes /= 1024;
-        snprintf(to, n, "%llu%c", (unsigned long long)bytes, units[unit]);
-}
-
 static void print_bound(char *to, size_t n, enum config_kind kind, uint64_t v)
 {
         switch (kind) {
         case CONFIG_BYTES:
-                print_bytes(to, n, v);
+                config_print_bytes(to, n, v);
                 return;
         case CONFIG_TIME:
                 snprintf(to, n, "%g s", (double)v / SECOND);

@@ -97,22 +97,23 @@ int config_read_complete(struct config_reading *r, const struct config_key *key,
 
 /* ---- keys that clients see ---- */
 
-int config_check_entry_text(struct config_reading *r, const struct config_key *key,
-                            yyjson_val *value)
+/* A value that is passed to clients as it is: of one type. */
+int config_check_entry(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
-        return yyjson_is_str(value) ? 0 : config_mistake(r, value, "%s must be a string", r->name);
-}
+        static const struct {
+                enum config_code code;
+                yyjson_type type;
+                const char *name;
+        } types[] = {{CODE_ENTRY_TEXT, YYJSON_TYPE_STR, "a string"},
+                     {CODE_ENTRY_OBJECT, YYJSON_TYPE_OBJ, "an object"},
+                     {CODE_ENTRY_ARRAY, YYJSON_TYPE_ARR, "an array"}};
+        size_t i = 0;
 
-int config_check_entry_object(struct config_reading *r, const struct config_key *key,
-                              yyjson_val *value)
-{
-        return yyjson_is_obj(value) ? 0 : config_mistake(r, value, "%s must be an object", r->name);
-}
-
-int config_check_entry_array(struct config_reading *r, const struct config_key *key,
-                             yyjson_val *value)
-{
-        return yyjson_is_arr(value) ? 0 : config_mistake(r, value, "%s must be an array", r->name);
+        while (types[i].code != key->code)
+                i++;
+        if (yyjson_get_type(value) == types[i].type)
+                return 0;
+        return config_mistake(r, value, "%s must be %s", r->name, types[i].name);
 }
 
 /* Both eras know schemas of objects only. */
@@ -185,22 +186,6 @@ const char *config_published_plural(enum config_published_kind kind)
         return kinds[kind].plural;
 }
 
-const char *config_published_name_key(enum config_published_kind kind)
-{
-        return kinds[kind].key;
-}
-
-static void put_member(struct json_out *out, const char *name, yyjson_val *value)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(ENTRY_MAX);
-        int r = json_append(&text, value);
-
-        if (r < 0)
-                json_out_fail(out, r);
-        else
-                json_out_raw(out, name, buffer_bytes(&text), text.length);
-}
-
 /* In the order of the table, whatever the order in the config: the same bytes each time. */
 static int make_entry(struct config_reading *r, yyjson_val *object)
 {
@@ -219,7 +204,7 @@ static int make_entry(struct config_reading *r, yyjson_val *object)
                 yyjson_val *value = yyjson_obj_get(object, key->name ? key->name : "");
                 if (value && key->flags & CONFIG_LISTED &&
                     (!key->published || key->published & 1u << p->kind))
-                        put_member(&out, key->name, value);
+                        json_out_value(&out, key->name, value);
         }
         if (p->kind == PUBLISHED_TOOL && !p->input_schema)
                 json_out_raw(&out, "inputSchema", none, sizeof(none) - 1);

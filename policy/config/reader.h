@@ -1,16 +1,31 @@
 /* One file of a config while it is read: its lines, warnings and mistakes. */
 #pragma once
 
+#include <stddef.h>
 #include <yyjson.h>
 
 #include "policy/config/config.h"
 #include "policy/config/keys.h"
-#include "policy/config/lines.h"
 
 enum {
         CONFIG_WARNINGS_MAX = 16, /* a file; more are counted only */
         CONFIG_KEYS_MAX = 4096,   /* of an object */
 };
+
+/* Which line of a file a value of its document stands in. Goes through the text once if the values come in the order of the text. */
+struct config_lines {
+        const char *begin, *end; /* borrowed */
+        const yyjson_val *root;
+        const char *p;
+        size_t line, index; /* of the value at p */
+};
+
+/* data and n are what json_parse_config() made the document under root of. */
+void config_lines_init(struct config_lines *lines, const char *data, size_t n,
+                       const yyjson_val *root);
+
+/* The line, from 1, where a value (or a key) of the document begins; 0 when it is not in it. */
+size_t config_line_of(struct config_lines *lines, const yyjson_val *value);
 
 /* All of the file goes into `into`, and from there to the config once the whole file has proved good. */
 struct config_reader {

@@ -26,17 +26,13 @@ static void put_thousandths(struct json_out *out, const char *name, uint64_t val
 
 static void put_bytes(struct json_out *out, const char *name, uint64_t bytes)
 {
-        static const char units[] = "KMGT";
         char text[32];
-        size_t unit = 0;
 
         if (bytes % 1024) {
                 json_out_int(out, name, (int64_t)bytes);
                 return;
         }
-        for (bytes /= 1024; bytes && bytes % 1024 == 0 && unit < sizeof(units) - 2; unit++)
-                bytes /= 1024;
-        snprintf(text, sizeof(text), "%llu%c", (unsigned long long)bytes, units[unit]);
+        config_print_bytes(text, sizeof(text), bytes);
         json_out_text(out, name, text);
 }
 

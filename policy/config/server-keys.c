@@ -7,6 +7,7 @@
  */
 #include "policy/config/server-keys.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,15 +15,17 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
-#include "policy/config/http.h"
+#include "base/utf8.h"
 #include "policy/config/server.h"
-#include "policy/server-name.h"
 
 enum {
+        SERVER_NAME_MAX = 64, /* characters */
         HEADERS_MAX = 64,
         HEADER_BYTES_MAX = 16 * 1024,
         TIMEOUT_SUSPECT = 3600 * 1000, /* above it, a number is probably one of milliseconds */
+        SCOPES_MAX = 2048,
         WHERE_MAX = 2 * SERVER_NAME_MAX * 4,
 };
 
@@ -174,18 +177,101 @@ int config_check_server_time(struct config_reading *r, const struct config_key *
                            (unsigned long long)ms / 1000);
 }
 
-/* ---- headers, token ---- */
+/* ---- url, headers, token ---- */
+
+/* Cloister sets these itself, or they would change how the request is read. */
+static const char *const own_headers[] = {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        NULL,
+};
+
+/* A token of RFC 9110, 5.6.2. */
+static bool is_header_name(const char *name)
+{
+        if (!*name)
+                return false;
+        for (; *name; name++) {
+                if (!isalnum((unsigned char)*name) && !strchr("!#$%&'*+-.^_`|~", *name))
+                        return false;
+        }
+        return true;
+}
+
+static bool is_own_header(const char *name)
+{
+        if (strncasecmp(name, "mcp-", 4) == 0)
+                return true;
+        for (const char *const *own = own_headers; *own; own++) {
+                if (strcasecmp(name, *own) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static bool header_value_valid(const char *value)
+{
+        for (; *value; value++) {
+                if ((unsigned char)*value < ' ' && *value != '\t')
+                        return false;
+                if (*value == 0x7f)
+                        return false;
+        }
+        return true;
+}
+
+/* Why the text cannot be the name of a header in an entry, as a predicate; NULL when it can. */
+static const char *header_fault(const char *name)
+{
+        if (!is_header_name(name))
+                return "cannot be a header's name";
+        return is_own_header(name) ? "is set by Cloister" : NULL;
+}
+
+/* Why the text cannot be the url of a server, as a predicate; NULL when it can. */
+static const char *url_fault(const char *url)
+{
+        size_t scheme = strcspn(url, ":");
+
+        /* The value of a variable is checked when it is expanded. */
+        if (url[0] == '$')
+                return NULL;
+        if (!(scheme == 4 && strncasecmp(url, "http", 4) == 0) &&
+            !(scheme == 5 && strncasecmp(url, "https", 5) == 0))
+                return "must begin with https:// or http://";
+        if (strncmp(url + scheme, "://", 3) != 0 || strchr("/?#", url[scheme + 3]))
+                return "has no host";
+        if (strchr(url, '#'))
+                return "has a fragment (#), which is never sent: remove it";
+        for (const char *p = url; *p; p++) {
+                if ((unsigned char)*p <= ' ' || *p == 0x7f)
+                        return "has a blank or a control character";
+        }
+        return NULL;
+}
 
 /* "NAME: value", or NULL and a mistake or no memory. */
 static char *make_header(struct config_reading *r, yyjson_val *name, yyjson_val *value)
 {
         const char *header = config_text(name), *text = config_text(value);
-        const char *why = header ? config_header_fault(header) : "cannot be a header's name";
+        const char *why = header ? header_fault(header) : "cannot be a header's name";
         char *made = NULL;
 
         if (why)
                 config_mistake(r, name, "headers: \"%.60s\" %s", header ? header : "…", why);
-        else if (!text || strlen(text) > HEADER_BYTES_MAX || !config_header_value_valid(text))
+        else if (!text || strlen(text) > HEADER_BYTES_MAX || !header_value_valid(text))
                 config_mistake(r, value,
                                "headers: %.60s must be a string of at most %d KiB in one line",
                                header, HEADER_BYTES_MAX / 1024);
@@ -290,6 +376,127 @@ int config_read_token(struct config_reading *r, const struct config_key *key, yy
         return config_set_text(&r->server->token_file, text);
 }
 
+/* ---- oauth ---- */
+
+int config_check_oauth_secret(struct config_reading *r, const struct config_key *key,
+                              yyjson_val *value)
+{
+        static const char letters[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+        const char *text = *(char **)config_member(key, r->into);
+        size_t n = strlen(text);
+
+        if (n < 4 || strncmp(text, "${", 2) != 0 || strspn(text + 2, letters) != n - 3 ||
+            text[n - 1] != '}')
+                return config_mistake(
+                        r, value,
+                        "%s must name a variable, \"${NAME}\"; a file can be named by client_secret_file",
+                        r->name);
+        return 0;
+}
+
+int config_check_oauth_path(struct config_reading *r, const struct config_key *key,
+                            yyjson_val *value)
+{
+        const char *text = *(char **)config_member(key, r->into);
+
+        if (text[0] != '/' && strncmp(text, "~/", 2) != 0 && text[0] != '$')
+                return config_mistake(r, value, "%s must be an absolute path, or begin with ~/",
+                                      r->name);
+        return 0;
+}
+
+int config_check_oauth_url(struct config_reading *r, const struct config_key *key,
+                           yyjson_val *value)
+{
+        const char *text = *(char **)config_member(key, r->into);
+
+        if (strncmp(text, "https://", 8) != 0 || !strchr(text + 8, '/'))
+                return config_mistake(r, value, "%s must be an https URL with a path", r->name);
+        return 0;
+}
+
+int config_check_oauth_issuer(struct config_reading *r, const struct config_key *key,
+                              yyjson_val *value)
+{
+        const char *text = *(char **)config_member(key, r->into);
+
+        if (strncmp(text, "https://", 8) != 0 && strncmp(text, "http://", 7) != 0)
+                return config_mistake(r, value, "%s must be the URL of the authorization server",
+                                      r->name);
+        return 0;
+}
+
+static int add_scope(struct buffer *to, const char *text)
+{
+        int r = to->length > 0 ? buffer_append_text(to, " ") : 0;
+
+        return r < 0 ? r : buffer_append_text(to, text);
+}
+
+static bool are_scopes(const char *text)
+{
+        for (; text && *text; text++)
+                if (*text < ' ' || *text > '~' || *text == '"' || *text == '\\')
+                        return false;
+        return text;
+}
+
+int config_read_oauth_scopes(struct config_reading *r, const struct config_key *key,
+                             yyjson_val *value)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(SCOPES_MAX);
+        yyjson_arr_iter iter = yyjson_arr_iter_with(value);
+        yyjson_val *item = yyjson_is_str(value) ? value : yyjson_arr_iter_next(&iter);
+        int failed = 0;
+
+        for (; item && failed == 0;
+             item = yyjson_is_str(value) ? NULL : yyjson_arr_iter_next(&iter))
+                failed = are_scopes(config_text(item)) ? add_scope(&text, config_text(item)) : 1;
+        if (failed == 0 && text.length > 0)
+                failed = buffer_append(&text, "", 1);
+        if (failed == -ENOMEM)
+                return failed;
+        if (failed != 0 || text.length == 0)
+                return config_mistake(r, value, "%s must be an array of scopes, %d bytes in all",
+                                      r->name, SCOPES_MAX);
+        return config_set_text(config_member(key, r->into), buffer_bytes(&text));
+}
+
+/* A secret goes to the issuer that was named with it, and to no other. */
+static int check_oauth(struct config_reading *r, yyjson_val *at)
+{
+        const struct config_oauth *o = &r->server->oauth;
+        int secrets = !!o->client_secret + !!o->client_secret_file + !!o->private_key_file;
+
+        if (secrets > 1)
+                return config_mistake(
+                        r, at,
+                        "oauth may have one of client_secret, client_secret_file and private_key_file");
+        if (o->key_id && !o->private_key_file)
+                return config_mistake(r, at, "oauth has a key_id, but no private_key_file");
+        if (secrets == 0)
+                return o->client_credentials
+                               ? config_mistake(
+                                         r, at,
+                                         "oauth: the grant client_credentials needs a client_secret, a client_secret_file or a private_key_file")
+                               : 0;
+        if (!o->client_id)
+                return config_mistake(r, at, "oauth has a secret, but no client_id");
+        if (!o->issuer)
+                return config_mistake(
+                        r, at, "oauth has a secret: name its authorization server with \"issuer\"");
+        return 0;
+}
+
+int config_read_oauth(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        int e = config_read_object(r, key, value);
+
+        r->server->oauth.is_set = yyjson_is_obj(value);
+        return e < 0 || r->wrong ? e : check_oauth(r, value);
+}
+
 /* ---- an entry ---- */
 
 struct entry {
@@ -344,7 +551,7 @@ static bool find_transport(const struct entry *e, enum config_transport *ret)
 static int check_url(struct entry *e)
 {
         const struct config_server *s = e->server;
-        const char *fault = s->url ? config_url_fault(s->url) : NULL;
+        const char *fault = s->url ? url_fault(s->url) : NULL;
 
         if (!s->url)
                 return problem(e, "has no url");
@@ -417,15 +624,40 @@ static int read_entry(struct entry *e, config_code_fn *const *codes, yyjson_val 
         return r;
 }
 
+/* Characters that control a terminal, or make two names look like one: C0 and C1, zero-width, line separators,
+ * direction marks. */
+static bool is_invisible(uint32_t c)
+{
+        return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
+               (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff;
+}
+
+/* Why a name cannot be one, or NULL. The text is UTF-8 (JSON's parser saw to that), maybe with NUL. */
+static const char *name_wrong(const char *name, size_t n)
+{
+        const unsigned char *s = (const unsigned char *)name;
+
+        if (n == 0)
+                return "its name is empty";
+        for (size_t i = 0; i < n;) {
+                int length = utf8_next(s + i, n - i);
+                if (length <= 0 || is_invisible(utf8_decode(s + i, length)))
+                        return "its name has characters that cannot be seen";
+                i += (size_t)length;
+        }
+        return utf8_count(name, n) > SERVER_NAME_MAX ? "its name is longer than 64 characters"
+                                                     : NULL;
+}
+
 /* The name in a printable form: without NUL, of limited length. */
 static int set_name(struct entry *e, yyjson_val *name)
 {
         const char *text = yyjson_get_str(name);
         size_t length = yyjson_get_len(name);
-        const char *wrong = server_name_wrong(text, length);
+        const char *wrong = name_wrong(text, length);
 
         if (wrong && length > SERVER_NAME_MAX)
-                length = server_name_cut(text, length);
+                length = utf8_skip(text, length, SERVER_NAME_MAX);
         free(e->server->name);
         e->server->name = strndup(text, length);
         if (!e->server->name)

@@ -1,9 +1,12 @@
 /* A server of a config. */
 #include "policy/config/server.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
+#include "base/cleanup.h"
 #include "base/mask.h"
 #include "policy/config/keys.h"
 
@@ -43,16 +46,6 @@ uint64_t config_server_key(const struct config_server *s)
         h = hash_list(h, s->headers);
         h = hash(h, s->token_file);
         return hash_list(h, s->token_command);
-}
-
-void config_server_done(struct config_server *server)
-{
-        config_done(CONFIG_SERVER, server);
-}
-
-int config_server_copy(const struct config_server *server, struct config_server *ret)
-{
-        return config_copy(CONFIG_SERVER, server, ret);
 }
 
 /*
@@ -156,4 +149,165 @@ void config_server_mask(const struct config_server *server)
                         mask_add(strchr(value, ' ') + 1);
         }
         mask_url(server->url);
+}
+
+/* ---- ${VAR}, ${VAR:-default} and ~ in what a server is started with ---- */
+
+enum {
+        EXPANDED_MAX = 128 *
+                       1024, /* of one string: execve() takes no longer one (MAX_ARG_STRLEN) */
+        VARIABLE_MAX = 255,
+};
+
+typedef const char *lookup_fn(const char *name);
+
+static bool is_name(const char *text, size_t n)
+{
+        static const char letters[] =
+                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+
+        return n > 0 && n <= VARIABLE_MAX && strspn(text, letters) >= n &&
+               !(text[0] >= '0' && text[0] <= '9');
+}
+
+/* Appends the value of the variable between braces. Returns 0, or 1 if the text is not a reference,
+ * which the caller copies unchanged. */
+static int append_variable(struct buffer *to, const char *inner, size_t n, lookup_fn *lookup,
+                           struct error *err)
+{
+        const char *fallback = memmem(inner, n, ":-", 2);
+        size_t length = fallback ? (size_t)(fallback - inner) : n;
+        char name[VARIABLE_MAX + 1];
+
+        if (!is_name(inner, length))
+                return 1;
+        memcpy(name, inner, length);
+        name[length] = '\0';
+        const char *value = lookup(name);
+        /* As in a shell, :- also applies to an empty variable. */
+        if (fallback && (!value || *value == '\0'))
+                return buffer_append(to, fallback + 2, n - length - 2);
+        if (!value)
+                return error_set(err, ENOKEY,
+                                 "${%s}: the variable is not set; set it, or write ${%s:-default}",
+                                 name, name);
+        return buffer_append(to, value, strlen(value));
+}
+
+static int append_home(struct buffer *to, lookup_fn *lookup, struct error *err)
+{
+        const char *home = lookup("HOME");
+
+        if (!home || *home == '\0')
+                return error_set(err, ENOKEY, "~: HOME is not set");
+        return buffer_append(to, home, strlen(home));
+}
+
+/* Appends the text up to the next reference, and its value. Returns the number of bytes consumed or
+ * negative errno. */
+static ssize_t append_piece(struct buffer *to, const char *text, lookup_fn *lookup,
+                            struct error *err)
+{
+        size_t plain = strcspn(text, "$");
+        const char *end;
+        int r = buffer_append(to, text, plain);
+
+        if (r < 0 || text[plain] == '\0')
+                return r < 0 ? r : (ssize_t)plain;
+        text += plain;
+        end = text[1] == '{' ? strchr(text, '}') : NULL;
+        r = end ? append_variable(to, text + 2, (size_t)(end - text - 2), lookup, err) : 1;
+        if (r < 0)
+                return r;
+        if (r == 0)
+                return (ssize_t)(plain + (size_t)(end - text) + 1);
+        r = buffer_append(to, text, 1);
+        return r < 0 ? r : (ssize_t)plain + 1;
+}
+
+static int append_expanded(struct buffer *to, const char *text, lookup_fn *lookup,
+                           struct error *err)
+{
+        if (text[0] == '~' && (text[1] == '/' || text[1] == '\0')) {
+                int r = append_home(to, lookup, err);
+                if (r < 0)
+                        return r;
+                text++;
+        }
+        while (*text) {
+                ssize_t n = append_piece(to, text, lookup, err);
+                if (n < 0)
+                        return (int)n;
+                text += n;
+        }
+        return buffer_append(to, "", 1);
+}
+
+/* Expands *text, starting at byte `from`. what: names the text in the error message. */
+static int expand(char **text, size_t from, const char *what, lookup_fn *lookup, struct error *err)
+{
+        _cleanup_buffer_ struct buffer to = BUFFER_INIT(EXPANDED_MAX);
+        struct error why = {};
+
+        if (!*text || !strpbrk(*text + from, "$~"))
+                return 0;
+        int r = buffer_append(&to, *text, from);
+        if (r >= 0)
+                r = append_expanded(&to, *text + from, lookup, &why);
+        if (r == -EMSGSIZE)
+                return error_set(err, EMSGSIZE, "%s: longer than 128 KiB once expanded", what);
+        if (r < 0)
+                return error_set(err, -r, "%s: %s", what,
+                                 error_is_set(&why) ? why.text : "no memory");
+        return config_set_text(text, buffer_bytes(&to));
+}
+
+int config_server_expand(struct config_server *server, const char *(*lookup)(const char *name),
+                         struct error *err)
+{
+        int r = expand(&server->command, 0, "command", lookup, err);
+
+        if (r >= 0)
+                r = expand(&server->cwd, 0, "cwd", lookup, err);
+        for (size_t i = 0; i < server->n_args && r >= 0; i++)
+                r = expand(&server->args[i], 0, "args", lookup, err);
+        for (size_t i = 0; i < server->n_env && r >= 0; i++)
+                r = expand(&server->env[i], strcspn(server->env[i], "=") + 1, "env", lookup, err);
+        if (r >= 0)
+                r = expand(&server->url, 0, "url", lookup, err);
+        if (r >= 0)
+                r = expand(&server->token_file, 0, "token", lookup, err);
+        for (char **header = server->headers; header && *header && r >= 0; header++)
+                r = expand(header, strcspn(*header, ":") + 2, "headers", lookup, err);
+        for (char **part = server->token_command; part && *part && r >= 0; part++)
+                r = expand(part, 0, "token", lookup, err);
+        if (r == -ENOMEM && !error_is_set(err))
+                error_errno(err, ENOMEM, "expand");
+        if (r >= 0 && config_server_is_ourselves(server))
+                r = error_set(err, ELOOP, "it would start Cloister inside Cloister");
+        return r < 0 ? error_context(err, "server \"%s\"", server->name) : 0;
+}
+
+int config_oauth_expand(struct config_oauth *oauth, const char *(*lookup)(const char *name),
+                        struct error *err)
+{
+        int r = expand(&oauth->client_secret_file, 0, "client_secret_file", lookup, err);
+
+        if (r >= 0)
+                r = expand(&oauth->private_key_file, 0, "private_key_file", lookup, err);
+        return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", lookup, err);
+}
+
+int config_packages_index(const struct config_packages *packages,
+                          const char *(*lookup)(const char *name), char **ret, struct error *err)
+{
+        char *index = NULL;
+        int r = packages->index ? config_set_text(&index, packages->index) : 0;
+
+        if (r >= 0)
+                r = expand(&index, 0, "packages.index", lookup, err);
+        if (r >= 0)
+                *ret = take_ptr(index);
+        free(index);
+        return r;
 }

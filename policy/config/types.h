@@ -225,15 +225,11 @@ struct config {
         size_t n_published;
         struct config_client *clients;
         size_t n_clients;
-        struct limits limits; /* what the top level says of the profile "default", as do image and
-                                 python */
         uint32_t cell_timeout_ms;     /* default 120,000 */
         uint32_t cell_timeout_max_ms; /* default 600,000 */
         uint32_t session_idle_ms;     /* default 30 min */
         uint32_t sessions_max;        /* 0: by the machine's memory */
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
-        char *image;                  /* name, or NULL: the default image */
-        char *python;                 /* for the default image, or NULL: /usr/bin/python3 */
         char *user;                   /* the user of upstream servers (root mode), or NULL */
         int log_level;                /* enum log_level; negative: not set */
         uint32_t id_first, id_count;  /* id_range; count 0: the default range */

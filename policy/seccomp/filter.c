@@ -10,7 +10,6 @@
  */
 #include "policy/seccomp/filter.h"
 
-
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"

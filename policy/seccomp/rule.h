@@ -45,6 +45,12 @@ struct filter_rule {
 #define IOCTL(request)                 RULE("ioctl", ALLOW, EQUAL(1, request))
 #define SOCKET(family, type, protocol) \
         RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
+/* TCP and UDP of an internet family. */
+#define INTERNET(family) \
+        SOCKET(family, SOCK_STREAM, 0), \
+        SOCKET(family, SOCK_STREAM, IPPROTO_TCP), \
+        SOCKET(family, SOCK_DGRAM, 0), \
+        SOCKET(family, SOCK_DGRAM, IPPROTO_UDP)
 /* clang-format on */
 
 /* CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET. CLONE_NEWTIME is in the

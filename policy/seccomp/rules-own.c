@@ -121,14 +121,8 @@ const struct filter_rule filter_broker_alone[] = {
 /* Connections to the internet, and what the resolver of libc needs. */
 const struct filter_rule filter_internet[] = {
         {"connect", ALLOW},
-        SOCKET(AF_INET, SOCK_STREAM, 0),
-        SOCKET(AF_INET, SOCK_STREAM, IPPROTO_TCP),
-        SOCKET(AF_INET, SOCK_DGRAM, 0),
-        SOCKET(AF_INET, SOCK_DGRAM, IPPROTO_UDP),
-        SOCKET(AF_INET6, SOCK_STREAM, 0),
-        SOCKET(AF_INET6, SOCK_STREAM, IPPROTO_TCP),
-        SOCKET(AF_INET6, SOCK_DGRAM, 0),
-        SOCKET(AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
+        INTERNET(AF_INET),
+        INTERNET(AF_INET6),
         SOCKET(AF_NETLINK, SOCK_RAW, 0), /* NETLINK_ROUTE: getaddrinfo() lists the addresses */
         {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
         END_OF_RULES,

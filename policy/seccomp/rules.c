@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "policy/seccomp/rules-guest.h"
 #include "policy/seccomp/rules-own.h"
-#include "policy/seccomp/rules-sockets.h"
 
 static const char *const kind_names[] = {
         [FILTER_WORKER] = "worker",

@@ -25,7 +25,7 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "rpc/egress-messages.h"
-#include "supervisor/doctor/speculation.h"
+#include "supervisor/doctor/attack-rows.h"
 #include "supervisor/monitor/ids/ids.h"
 
 enum { FILE_MAX = 1024 * 1024, TASKS_MAX = 64, PIDS_MAX = 4 * 1024 * 1024 };
@@ -101,50 +101,45 @@ static bool is_first(const char *status)
 
 /* ---- the rows of one process ---- */
 
-static int add(struct attack_rows *rows, const struct task *t, int number, const char *item,
-               const char *expected, const char *found, bool held)
+static void add(struct attack_rows *rows, const struct task *t, int number, const char *item,
+                const char *expected, const char *found, bool held)
 {
-        if (!*found)
-                return attack_add(rows, number, t->role, item, expected, "cannot be read",
-                                  ATTACK_UNTRIED);
-        return attack_add(rows, number, t->role, item, expected, found,
-                          held ? ATTACK_HELD : ATTACK_OPEN);
+        enum attack_verdict verdict = !*found ? ATTACK_UNTRIED : held ? ATTACK_HELD : ATTACK_OPEN;
+
+        attack_add(rows, number, t->role, item, expected, *found ? found : "cannot be read",
+                   verdict);
 }
 
-static int check_privileges(struct attack_rows *rows, const struct task *t)
+static void check_privileges(struct attack_rows *rows, const struct task *t)
 {
         static const char *const sets[] = {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"};
         char found[256];
-        int r = 0;
 
-        for (size_t i = 0; i < ARRAY_SIZE(sets) && r >= 0; i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(sets); i++) {
                 value_of(t->status, sets[i], found, sizeof(found));
-                r = add(rows, t, 20, sets[i], "0", found, strspn(found, "0") == strlen(found));
+                add(rows, t, 20, sets[i], "0", found, strspn(found, "0") == strlen(found));
         }
         value_of(t->status, "Uid", found, sizeof(found));
         unsigned a = 0, b = 0, c = 0, d = 0;
         bool ids = sscanf(found, "%u %u %u %u", &a, &b, &c, &d) == 4 &&
                    (a || ids_root_is_ordinary()) && a == b && b == c && c == d;
-        if (r >= 0)
-                r = add(rows, t, 73, "user ids of the host", "one, not 0", found, ids);
-        return r < 0 ? r : speculation_add_row(rows, t->role, t->status);
+        add(rows, t, 73, "user ids of the host", "one, not 0", found, ids);
+        attack_add_speculation(rows, t->role, t->status);
 }
 
-static int check_filter(struct attack_rows *rows, const struct task *t, int filters)
+static void check_filter(struct attack_rows *rows, const struct task *t, int filters)
 {
         char found[64], expected[32];
 
         value_of(t->status, "NoNewPrivs", found, sizeof(found));
-        int r = add(rows, t, 20, "no_new_privs", "1", found, strcmp(found, "1") == 0);
+        add(rows, t, 20, "no_new_privs", "1", found, strcmp(found, "1") == 0);
         value_of(t->status, "Seccomp", found, sizeof(found));
-        if (r >= 0)
-                r = add(rows, t, 67, "seccomp mode", "2 (filter)", found, strcmp(found, "2") == 0);
+        add(rows, t, 67, "seccomp mode", "2 (filter)", found, strcmp(found, "2") == 0);
         value_of(t->status, "Seccomp_filters", found, sizeof(found));
         snprintf(expected, sizeof(expected), "%d or more", filters);
         /* The line exists since Linux 5.9. */
-        if (r >= 0 && *found)
-                r = add(rows, t, 67, "seccomp filters", expected, found, atoi(found) >= filters);
-        return r;
+        if (*found)
+                add(rows, t, 67, "seccomp filters", expected, found, atoi(found) >= filters);
 }
 
 /* The links of a process that is not dumpable cannot be read by its own user. That two user namespaces
@@ -162,13 +157,12 @@ static bool is_other_namespace(const struct task *t, const char *kind)
         return strcmp(kind, "user") == 0 && map && other && *other && strcmp(map, other) != 0;
 }
 
-static int check_namespaces(struct attack_rows *rows, const struct task *t,
-                            const char *const *kinds)
+static void check_namespaces(struct attack_rows *rows, const struct task *t,
+                             const char *const *kinds)
 {
         char name[32], own[256], found[256];
-        int r = 0;
 
-        for (; *kinds && r >= 0; kinds++) {
+        for (; *kinds; kinds++) {
                 snprintf(name, sizeof(name), "ns/%s", *kinds);
                 link_of(getpid(), name, own);
                 if (!*own)
@@ -177,9 +171,8 @@ static int check_namespaces(struct attack_rows *rows, const struct task *t,
                 const char *text = !*found ? (is_other_namespace(t, *kinds) ? "own" : "")
                                    : strcmp(found, own) == 0 ? "the caller's"
                                                              : "own";
-                r = add(rows, t, 19, name, "not the caller's", text, strcmp(text, "own") == 0);
+                add(rows, t, 19, name, "not the caller's", text, strcmp(text, "own") == 0);
         }
-        return r;
 }
 
 /* The hard limit in a line of /proc/PID/limits; "" if there is none. */
@@ -192,7 +185,7 @@ static void hard_limit(const struct task *t, const char *name, char ret[32])
                 sscanf(line + strlen(name), "%*s %31s", ret);
 }
 
-static int check_limits(struct attack_rows *rows, const struct task *t)
+static void check_limits(struct attack_rows *rows, const struct task *t)
 {
         static const struct {
                 int number;
@@ -202,14 +195,12 @@ static int check_limits(struct attack_rows *rows, const struct task *t)
                      {78, "Max open files", 65536},
                      {83, "Max locked memory", 8 << 20}};
         char found[32], expected[64], processes[32], data[32];
-        int r = 0;
 
-        for (size_t i = 0; i < ARRAY_SIZE(table) && r >= 0; i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
                 hard_limit(t, table[i].name, found);
                 snprintf(expected, sizeof(expected), "at most %lu", table[i].most);
-                r = add(rows, t, table[i].number, table[i].name, expected, found,
-                        strcmp(found, "unlimited") != 0 &&
-                                strtoul(found, NULL, 10) <= table[i].most);
+                add(rows, t, table[i].number, table[i].name, expected, found,
+                    strcmp(found, "unlimited") != 0 && strtoul(found, NULL, 10) <= table[i].most);
         }
         _cleanup_free_ char *own = read_of(getpid(), "cgroup"), *group = read_of(t->pid, "cgroup");
         hard_limit(t, "Max processes", processes);
@@ -217,13 +208,11 @@ static int check_limits(struct attack_rows *rows, const struct task *t)
         bool grouped = own && group && strcmp(own, group) != 0;
         bool each = *processes && strcmp(processes, "unlimited") != 0 &&
                     strcmp(data, "unlimited") != 0;
-        if (r >= 0)
-                r = add(rows, t, 68, "memory and processes", "a group, or limits of each",
-                        grouped ? "a control group"
-                        : each  ? "limits of each process"
-                                : "no limit",
-                        grouped || each);
-        return r;
+        add(rows, t, 68, "memory and processes", "a group, or limits of each",
+            grouped ? "a control group"
+            : each  ? "limits of each process"
+                    : "no limit",
+            grouped || each);
 }
 
 /* Whether a file is one of our executables, as the host starts them. */
@@ -244,7 +233,7 @@ static bool is_ours(const struct stat *st)
         return false;
 }
 
-static int check_program(struct attack_rows *rows, const struct task *t)
+static void check_program(struct attack_rows *rows, const struct task *t)
 {
         char path[64], link[256];
         struct stat st;
@@ -252,7 +241,7 @@ static int check_program(struct attack_rows *rows, const struct task *t)
         snprintf(path, sizeof(path), "/proc/%d/exe", t->pid);
         link_of(t->pid, "exe", link);
         bool host = *link && stat(path, &st) == 0 && is_ours(&st);
-        return add(rows, t, 1, "program", "no file of Cloister's", link, !host);
+        add(rows, t, 1, "program", "no file of Cloister's", link, !host);
 }
 
 static bool belongs_inside(const struct stat *st, const char *link)
@@ -303,7 +292,7 @@ static bool is_pid_counter(const struct task *t, const char *name, const char *l
                statfs(path, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
 }
 
-static int check_descriptors(struct attack_rows *rows, const struct task *t)
+static void check_descriptors(struct attack_rows *rows, const struct task *t)
 {
         const char *expected = strcmp(t->role, "init") == 0 ? "a proc, pids, /workspace" : "none";
         char path[64], name[300], link[256], found[256] = "none";
@@ -312,8 +301,10 @@ static int check_descriptors(struct attack_rows *rows, const struct task *t)
 
         snprintf(path, sizeof(path), "/proc/%d/fd", t->pid);
         DIR *dir = opendir(path);
-        if (!dir)
-                return add(rows, t, 2, "files and folders held", expected, "", false);
+        if (!dir) {
+                add(rows, t, 2, "files and folders held", expected, "", false);
+                return;
+        }
         for (struct dirent *e; (e = readdir(dir));) {
                 if (!isdigit((unsigned char)e->d_name[0]))
                         continue;
@@ -327,7 +318,7 @@ static int check_descriptors(struct attack_rows *rows, const struct task *t)
                                 is_pid_counter(t, name, link));
         }
         closedir(dir);
-        return add(rows, t, 2, "files and folders held", expected, found, held);
+        add(rows, t, 2, "files and folders held", expected, found, held);
 }
 
 /* Counts listening sockets in a file like /proc/PID/net/tcp, in the process's network namespace; *proxy: the number of the
@@ -375,7 +366,7 @@ static int holds_socket(const struct task *t, unsigned long inode)
 }
 
 /* The proxy of a profile that allows a network listens there, and its socket is not the sandbox's. */
-static int check_listeners(struct attack_rows *rows, const struct task *t)
+static void check_listeners(struct attack_rows *rows, const struct task *t)
 {
         _cleanup_free_ char *tcp = read_of(t->pid, "net/tcp"), *tcp6 = read_of(t->pid, "net/tcp6");
         unsigned long proxy = 0;
@@ -388,17 +379,17 @@ static int check_listeners(struct attack_rows *rows, const struct task *t)
                 snprintf(found, sizeof(found), "127.0.0.1:%d alone", EGRESS_PORT);
         else if (n > 0)
                 snprintf(found, sizeof(found), "%zu", n);
-        int r = add(rows, t, 112, "listeners in its network",
-                    t->has_proxy ? "127.0.0.1:3128 alone" : "none", found,
-                    n == (t->has_proxy ? 1 : 0) && t->has_proxy == (proxy != 0));
-        if (r < 0 || !proxy)
-                return r;
+        add(rows, t, 112, "listeners in its network",
+            t->has_proxy ? "127.0.0.1:3128 alone" : "none", found,
+            n == (t->has_proxy ? 1 : 0) && t->has_proxy == (proxy != 0));
+        if (!proxy)
+                return;
         int held = holds_socket(t, proxy);
-        return add(rows, t, 2, "the proxy's socket", "not held",
-                   held < 0 ? ""
-                   : held   ? "held"
-                            : "not held",
-                   held == 0);
+        add(rows, t, 2, "the proxy's socket", "not held",
+            held < 0 ? ""
+            : held   ? "held"
+                     : "not held",
+            held == 0);
 }
 
 static bool has(const char *options, const char *option)
@@ -412,7 +403,7 @@ static bool has(const char *options, const char *option)
         return false;
 }
 
-static int check_mounts(struct attack_rows *rows, const struct task *t)
+static void check_mounts(struct attack_rows *rows, const struct task *t)
 {
         char target[256], options[256], loose[256] = "none", root[8] = "";
         size_t n = 0;
@@ -429,9 +420,9 @@ static int check_mounts(struct attack_rows *rows, const struct task *t)
                 }
                 line += strcspn(line, "\n") + (line[strcspn(line, "\n")] == '\n');
         }
-        int r = add(rows, t, 32, "mounts without nosuid, nodev", "none", n > 0 ? loose : "",
-                    strcmp(loose, "none") == 0);
-        return r < 0 ? r : add(rows, t, 40, "the root", "ro", root, strcmp(root, "ro") == 0);
+        add(rows, t, 32, "mounts without nosuid, nodev", "none", n > 0 ? loose : "",
+            strcmp(loose, "none") == 0);
+        add(rows, t, 40, "the root", "ro", root, strcmp(root, "ro") == 0);
 }
 
 /* The session id, a field of /proc/PID/stat; 0: a session of another pid namespace. */
@@ -446,44 +437,42 @@ static int session_of(pid_t pid)
         return session;
 }
 
-static int check_life(struct attack_rows *rows, const struct task *t)
+static void check_life(struct attack_rows *rows, const struct task *t)
 {
         _cleanup_free_ char *score = read_of(t->pid, "oom_score_adj");
         bool worker = strcmp(t->role, "worker") == 0;
 
         if (score)
                 score[strcspn(score, "\n")] = '\0';
-        int r = add(rows, t, 68, "oom_score_adj", worker ? "1000" : "below the worker's",
-                    score ? score : "", score && (atoi(score) == 1000) == worker);
+        add(rows, t, 68, "oom_score_adj", worker ? "1000" : "below the worker's",
+            score ? score : "", score && (atoi(score) == 1000) == worker);
         bool own = session_of(t->pid) != session_of(getpid());
-        return r < 0 ? r
-                     : add(rows, t, 6, "session", "not the caller's", own ? "own" : "the caller's",
-                           own);
+        add(rows, t, 6, "session", "not the caller's", own ? "own" : "the caller's", own);
 }
 
-static int check_sandboxed(struct attack_rows *rows, const struct task *t)
+static void check_sandboxed(struct attack_rows *rows, const struct task *t)
 {
         static const char *const all[] = {"cgroup", "ipc",  "mnt", "net", "pid",
                                           "time",   "user", "uts", NULL};
-        int (*const checks[])(struct attack_rows *, const struct task *) = {
-                check_privileges, check_limits, check_program, check_descriptors,
-                check_listeners,  check_mounts, check_life};
-        int r = check_filter(rows, t, strcmp(t->role, "worker") == 0 ? 2 : 1);
 
-        if (r >= 0)
-                r = check_namespaces(rows, t, all);
-        for (size_t i = 0; i < ARRAY_SIZE(checks) && r >= 0; i++)
-                r = checks[i](rows, t);
-        return r;
+        check_filter(rows, t, strcmp(t->role, "worker") == 0 ? 2 : 1);
+        check_namespaces(rows, t, all);
+        check_privileges(rows, t);
+        check_limits(rows, t);
+        check_program(rows, t);
+        check_descriptors(rows, t);
+        check_listeners(rows, t);
+        check_mounts(rows, t);
+        check_life(rows, t);
 }
 
 /* The broker, the proxy, the stub and the template. */
-static int check_supporting(struct attack_rows *rows, const struct task *t)
+static void check_supporting(struct attack_rows *rows, const struct task *t)
 {
         static const char *const some[] = {"user", "pid", NULL};
 
-        int r = check_filter(rows, t, 1);
-        return r < 0 ? r : check_namespaces(rows, t, some);
+        check_filter(rows, t, 1);
+        check_namespaces(rows, t, some);
 }
 
 /* ---- which processes there are ---- */
@@ -524,25 +513,27 @@ static const char *role_of(const char *status, int own_depth)
         return is_first(status) ? "stub" : "template";
 }
 
-static int check_task(struct attack_rows *rows, pid_t pid, bool has_proxy, int own_depth,
-                      size_t *sandboxed)
+/* Returns whether it is a process of the sandbox itself. */
+static bool check_task(struct attack_rows *rows, pid_t pid, bool has_proxy, int own_depth)
 {
         struct task t = {.pid = pid, .has_proxy = has_proxy};
         _cleanup_free_ char *status = read_of(pid, "status"), *limits = read_of(pid, "limits");
         _cleanup_free_ char *mounts = read_of(pid, "mountinfo");
 
         if (!status)
-                return 0; /* it has ended */
+                return false; /* it has ended */
         t.status = status;
         t.limits = limits;
         t.mounts = mounts;
         t.role = role_of(status, own_depth);
         if (!t.role || strstr(status, "\nState:\tZ"))
-                return 0; /* not confined, or it is a zombie */
-        if (strcmp(t.role, "init") != 0 && strcmp(t.role, "worker") != 0)
-                return check_supporting(rows, &t);
-        ++*sandboxed;
-        return check_sandboxed(rows, &t);
+                return false; /* not confined, or it is a zombie */
+        if (strcmp(t.role, "init") != 0 && strcmp(t.role, "worker") != 0) {
+                check_supporting(rows, &t);
+                return false;
+        }
+        check_sandboxed(rows, &t);
+        return true;
 }
 
 int attack_posture(struct attack_rows *rows, pid_t pid, bool has_proxy, struct error *err)
@@ -550,21 +541,20 @@ int attack_posture(struct attack_rows *rows, pid_t pid, bool has_proxy, struct e
         _cleanup_free_ char *status = read_of(getpid(), "status");
         int own_depth = depth(status);
         size_t n = 0, sandboxed = 0;
-        int r = 0;
 
         DIR *dir = opendir("/proc");
         if (!dir)
                 return error_errno(err, errno, "open /proc");
-        for (struct dirent *e; r >= 0 && n < TASKS_MAX && (e = readdir(dir));) {
+        for (struct dirent *e; n < TASKS_MAX && (e = readdir(dir));) {
                 pid_t task = (pid_t)strtol(e->d_name, NULL, 10);
                 if (task > 0 && is_below(task, pid)) {
-                        r = check_task(rows, task, has_proxy, own_depth, &sandboxed);
+                        sandboxed += check_task(rows, task, has_proxy, own_depth);
                         n++;
                 }
         }
         closedir(dir);
-        if (r < 0)
-                return error_errno(err, -r, "look at the sandbox's processes");
+        if (rows->error < 0)
+                return error_errno(err, -rows->error, "look at the sandbox's processes");
         return sandboxed < 2 ? error_set(err, ESRCH,
                                          "the processes of the sandbox cannot be seen in /proc")
                              : 0;

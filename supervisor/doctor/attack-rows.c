@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 
-enum { REPORT_MAX = 4 * 1024 * 1024, FIELDS = 7 };
+enum { REPORT_MAX = 4 * 1024 * 1024, FIELDS = 7, SPECULATION = 127 };
 
 static const char *const verdict_names[] = {[ATTACK_HELD] = "held",
                                             [ATTACK_OPEN] = "open",
@@ -39,15 +39,15 @@ static void copy(char *to, size_t size, const char *text)
         }
 }
 
-int attack_add(struct attack_rows *rows, int number, const char *group, const char *item,
-               const char *expected, const char *found, enum attack_verdict verdict)
+void attack_add(struct attack_rows *rows, int number, const char *group, const char *item,
+                const char *expected, const char *found, enum attack_verdict verdict)
 {
         if (rows->n == ATTACK_ROWS_MAX)
-                return -E2BIG;
-        if (!rows->items)
-                rows->items = calloc(ATTACK_ROWS_MAX, sizeof(*rows->items));
-        if (!rows->items)
-                return -ENOMEM;
+                rows->error = -E2BIG;
+        else if (!rows->items && !(rows->items = calloc(ATTACK_ROWS_MAX, sizeof(*rows->items))))
+                rows->error = -ENOMEM;
+        if (rows->error < 0)
+                return;
         struct attack_row *row = &rows->items[rows->n++];
         row->number = number;
         row->verdict = verdict;
@@ -56,7 +56,6 @@ int attack_add(struct attack_rows *rows, int number, const char *group, const ch
         copy(row->item, sizeof(row->item), item);
         copy(row->expected, sizeof(row->expected), expected);
         copy(row->found, sizeof(row->found), found);
-        return 0;
 }
 
 /* Cuts the line at its tabs. Returns the number of fields, FIELDS + 1 for too many. */
@@ -85,9 +84,11 @@ int attack_take_line(struct attack_rows *rows, char *line, size_t *count)
         if (n != FIELDS || strcmp(fields[0], "row") != 0)
                 return -EPROTO;
         for (size_t i = 0; i < ATTACK_KNOWN; i++) { /* what is known is for us to say */
-                if (strcmp(fields[6], verdict_names[i]) == 0)
-                        return attack_add(rows, (int)strtol(fields[1], NULL, 10), fields[2],
-                                          fields[3], fields[4], fields[5], (enum attack_verdict)i);
+                if (strcmp(fields[6], verdict_names[i]) != 0)
+                        continue;
+                attack_add(rows, (int)strtol(fields[1], NULL, 10), fields[2], fields[3], fields[4],
+                           fields[5], (enum attack_verdict)i);
+                return rows->error;
         }
         return -EPROTO;
 }
@@ -147,4 +148,47 @@ int attack_print_json(const struct attack_rows *rows, const char *profile, bool 
         json_out_end(&out, ']');
         json_out_end(&out, '}');
         return flush(&b, out.error < 0 ? out.error : buffer_append(&b, "\n", 1));
+}
+
+/* ---- speculation ---- */
+
+/* "vulnerable" alone: the processor offers nothing that could be set. */
+static bool is_open(const char *value)
+{
+        return strcmp(value, "thread vulnerable") == 0 || strcmp(value, "conditional enabled") == 0;
+}
+
+void attack_add_speculation(struct attack_rows *rows, const char *role, const char *status)
+{
+        static const char line[] = "\nSpeculation_Store_Bypass:\t";
+        const char *at = strstr(status, line);
+        char found[64] = "cannot be read";
+
+        if (at)
+                snprintf(found, sizeof(found), "%.*s", (int)strcspn(at + strlen(line), "\n"),
+                         at + strlen(line));
+        attack_add(rows, SPECULATION, role, "speculative store bypass", "not left to it", found,
+                   !at              ? ATTACK_UNTRIED
+                   : is_open(found) ? ATTACK_OPEN
+                                    : ATTACK_HELD);
+}
+
+static bool is_of_guest(const struct attack_row *row)
+{
+        return strcmp(row->group, "worker") == 0 || strcmp(row->group, "identity") == 0;
+}
+
+void attack_allow_speculation(struct attack_rows *rows)
+{
+        for (size_t i = 0; i < rows->n; i++) {
+                struct attack_row *row = &rows->items[i];
+                if (row->number != SPECULATION || row->verdict != ATTACK_OPEN ||
+                    !is_of_guest(row) || !is_open(row->found))
+                        continue;
+                row->verdict = ATTACK_KNOWN;
+                rows->of[ATTACK_OPEN]--;
+                rows->of[ATTACK_KNOWN]++;
+                snprintf(row->found, sizeof(row->found), "%s",
+                         "not mitigated for this process: set \"speculation\": \"disabled\"");
+        }
 }

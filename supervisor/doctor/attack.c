@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,15 +17,15 @@
 #include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
-#include "base/json.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "base/unguessable.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
 #include "supervisor/config/config-files.h"
 #include "supervisor/doctor/attack-posture.h"
 #include "supervisor/doctor/attack-rows.h"
-#include "supervisor/doctor/speculation.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/options/options.h"
 
@@ -53,7 +52,7 @@ struct battery {
         const struct options *options;
         struct config *config;
         const struct config_profile *profile; /* of config */
-        char marker[40];
+        char marker[UNGUESSABLE_LENGTH + 1];
         pid_t pid;  /* of `cloister run`; 0: not started */
         bool ended; /* it has closed its output */
         int status; /* of waitpid() */
@@ -64,20 +63,20 @@ struct battery {
 
 /* ---- the script: what is expected, then the probe ---- */
 
-static int append_namespaces(struct buffer *b)
+static void put_namespaces(struct json_out *out)
 {
         static const char *const kinds[] = {"cgroup", "ipc",  "mnt",  "net",
                                             "pid",    "time", "user", "uts"};
-        int r = buffer_printf(b, "EXPECTED = {\"namespaces\": {");
 
-        for (size_t i = 0; i < ARRAY_SIZE(kinds) && r >= 0; i++) {
+        json_out_begin(out, "namespaces", '{');
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
                 char path[64], link[64] = "";
                 snprintf(path, sizeof(path), "/proc/self/ns/%s", kinds[i]);
                 /* A kind that the kernel does not have is left out. */
                 if (readlink(path, link, sizeof(link) - 1) > 0)
-                        r = buffer_printf(b, "\"%s\": \"%s\", ", kinds[i], link);
+                        json_out_text(out, kinds[i], link);
         }
-        return r < 0 ? r : buffer_printf(b, "}, ");
+        json_out_end(out, '}');
 }
 
 /* Mirrors policy/seccomp/rules-sockets.c. */
@@ -88,71 +87,53 @@ static const char *families(const struct config_profile *p)
         return p->n_mounts > 0 ? "[]" : "[1]";
 }
 
-static int append_mounts(struct buffer *b, const struct config_profile *p)
+static void put_profile(struct json_out *out, const struct config_profile *p)
 {
-        int r = buffer_printf(b, "\"mounts\": {");
+        struct limits limits = p->limits;
+        bool has_network = p->network == CONFIG_NETWORK_ALLOW;
 
-        for (size_t i = 0; i < p->n_mounts && r >= 0; i++) {
-                const char *target = p->mounts[i].target;
-                r = json_append_string(b, target, strlen(target));
-                if (r >= 0)
-                        r = buffer_printf(b, ": \"%s\", ", p->mounts[i].writable ? "rw" : "ro");
+        json_out_raw(out, "families", families(p), strlen(families(p)));
+        json_out_begin(out, "network", '[');
+        for (char *const *rule = p->egress.allow; has_network && rule && *rule; rule++)
+                json_out_text(out, NULL, *rule);
+        json_out_end(out, ']');
+        json_out_begin(out, "mounts", '{');
+        for (size_t i = 0; i < p->n_mounts; i++) {
+                json_out_key(out, p->mounts[i].target, strlen(p->mounts[i].target));
+                json_out_text(out, NULL, p->mounts[i].writable ? "rw" : "ro");
         }
-        return r < 0 ? r : buffer_printf(b, "}, ");
+        json_out_end(out, '}');
+        limits_fit(&limits);
+        json_out_int(out, "processes", limits.pids);
+        json_out_begin(out, "bytes", '{');
+        json_out_int(out, "/tmp", (int64_t)limits.tmp);
+        json_out_int(out, "/workspace", (int64_t)limits.workspace);
+        json_out_int(out, "/dev/shm", (int64_t)limits.shm);
+        json_out_end(out, '}');
 }
 
-static int append_network(struct buffer *b, const struct config_profile *p)
-{
-        int r = buffer_printf(b, "\"network\": ");
-
-        if (p->network != CONFIG_NETWORK_ALLOW)
-                return r < 0 ? r : buffer_printf(b, "None, ");
-        if (r >= 0)
-                r = buffer_printf(b, "[");
-        for (char *const *rule = p->egress.allow; rule && *rule && r >= 0; rule++) {
-                r = json_append_string(b, *rule, strlen(*rule));
-                if (r >= 0)
-                        r = buffer_printf(b, ", ");
-        }
-        return r < 0 ? r : buffer_printf(b, "], ");
-}
-
+/* JSON without null, true and false is also an expression of Python. */
 static int append_expected(struct buffer *b, const struct battery *battery)
 {
-        const struct config_profile *p = battery->profile;
-        struct limits limits = p->limits;
+        struct json_out out = {.to = b};
         char host[256] = "";
         struct utsname kernel;
 
-        limits_fit(&limits);
         gethostname(host, sizeof(host) - 1);
         uname(&kernel);
-        int r = append_namespaces(b);
-        if (r >= 0)
-                r = buffer_printf(b, "\"kernel\": ");
-        if (r >= 0)
-                r = json_append_string(b, kernel.release, strlen(kernel.release));
-        if (r >= 0)
-                r = buffer_printf(b, ", \"hostname\": ");
-        if (r >= 0)
-                r = json_append_string(b, host, strlen(host));
-        if (r >= 0)
-                r = buffer_printf(b,
-                                  ", \"pid\": %d, \"marker\": \"%s\", \"families\": %s, "
-                                  "\"hold\": %d, ",
-                                  getpid(), battery->marker, families(p), HOLD_S);
-        if (r >= 0)
-                r = append_network(b, p);
-        if (r >= 0)
-                r = append_mounts(b, p);
-        if (r >= 0)
-                r = buffer_printf(b,
-                                  "\"processes\": %u, \"bytes\": {\"/tmp\": %llu, "
-                                  "\"/workspace\": %llu, \"/dev/shm\": %llu}}\n",
-                                  limits.pids, (unsigned long long)limits.tmp,
-                                  (unsigned long long)limits.workspace,
-                                  (unsigned long long)limits.shm);
-        return r;
+        int r = buffer_append_text(b, "EXPECTED = ");
+        if (r < 0)
+                return r;
+        json_out_begin(&out, NULL, '{');
+        put_namespaces(&out);
+        json_out_text(&out, "kernel", kernel.release);
+        json_out_text(&out, "hostname", host);
+        json_out_int(&out, "pid", getpid());
+        json_out_text(&out, "marker", battery->marker);
+        json_out_int(&out, "hold", HOLD_S);
+        put_profile(&out, battery->profile);
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append(b, "\n", 1);
 }
 
 static int make_script(const struct battery *battery, struct error *err)
@@ -320,12 +301,7 @@ static void stop(struct battery *battery)
 
 static int run(struct battery *battery, struct error *err)
 {
-        unsigned char random[16];
-
-        if (getrandom(random, sizeof(random), 0) != sizeof(random))
-                return error_errno(err, errno, "getrandom");
-        for (size_t i = 0; i < sizeof(random); i++)
-                snprintf(battery->marker + 2 * i, 3, "%02x", random[i]);
+        unguessable(battery->marker);
         int r = read_config(battery, err);
         if (r >= 0)
                 r = start(battery, err);
@@ -339,7 +315,7 @@ static int run(struct battery *battery, struct error *err)
         if (r >= 0 && tried < PROBE_ROWS_MIN)
                 r = error_set(err, EPROTO, "the probe tried %zu things only", tried);
         if (r >= 0 && !battery->profile->speculation_disabled)
-                speculation_allow(&battery->rows);
+                attack_allow_speculation(&battery->rows);
         stop(battery);
         return r;
 }

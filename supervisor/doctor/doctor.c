@@ -9,7 +9,6 @@
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/host.h"
 #include "supervisor/doctor/kernel.h"
-#include "supervisor/doctor/profiles.h"
 #include "supervisor/doctor/report.h"
 #include "supervisor/doctor/system.h"
 

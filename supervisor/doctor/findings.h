@@ -24,3 +24,6 @@ struct doctor_problem {
 
 extern const struct doctor_problem doctor_problems[];
 extern const size_t doctor_n_problems;
+
+/* One command that lifts all blockers which are known, "" if there is none. */
+void doctor_remedy(const struct doctor_system *system, char *ret, size_t size);

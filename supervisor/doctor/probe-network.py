@@ -1,6 +1,6 @@
 """A part of the probe (probe.py), which comes before it in the same script: what reaches out without the proxy of a profile that allows a network, and beside it.
 
-EXPECTED["network"]: None, or the rules of network.allow. Only the proxy reads the requests here. The one connection that it may make is to the
+EXPECTED["network"]: the rules of network.allow. Only the proxy reads the requests here. The one connection that it may make is to the
 first host of network.allow that is not a pattern, and nothing is sent there.
 """
 

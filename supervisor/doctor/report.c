@@ -12,7 +12,6 @@
 #include "base/json-out.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
-#include "supervisor/doctor/remedy.h"
 
 enum { REPORT_MAX = 1024 * 1024, REMEDY_SIZE = 1024 };
 

@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "policy/config/expand.h"
+#include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "policy/package-set.h"
 #include "supervisor/monitor/monitor-link.h"
@@ -161,7 +161,7 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
 {
         struct config_server server;
 
-        int r = config_server_copy(configured, &server);
+        int r = config_copy(CONFIG_SERVER, configured, &server);
         if (r < 0)
                 return error_errno(err, -r, "expand its config");
         r = config_server_expand(&server, lookup, err);
@@ -169,7 +169,7 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
                 r = upstream_access_prepare(&server, m->access_program, err);
         if (r >= 0)
                 r = upstream_start(&server, &m->user, &u->upstream, u->fds, err);
-        config_server_done(&server);
+        config_done(CONFIG_SERVER, &server);
         return r;
 }
 

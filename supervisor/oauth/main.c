@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "policy/config/add.h"
-#include "policy/config/expand.h"
+#include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "policy/did-you-mean.h"
 #include "supervisor/config/config-files.h"
@@ -51,7 +51,7 @@ static int not_found(const struct config *config, const char *name, struct error
                          nearest ? "?" : "");
 }
 
-/* The server's entry, expanded; config_server_done() it. */
+/* The server's entry, expanded; config_done(CONFIG_SERVER, ) it. */
 static int find_server(const struct config *config, const char *name, struct config_server *ret,
                        struct error *err)
 {
@@ -69,7 +69,7 @@ static int find_server(const struct config *config, const char *name, struct con
                 return error_set(err, EINVAL,
                                  "server \"%s\" is started by a command: it needs no login here",
                                  name);
-        if (config_server_copy(found, ret) < 0)
+        if (config_copy(CONFIG_SERVER, found, ret) < 0)
                 return error_errno(err, ENOMEM, "config");
         int r = config_server_expand(ret, lookup, err);
         return r < 0 ? r : config_oauth_expand(&ret->oauth, lookup, err);
@@ -309,7 +309,7 @@ static int run_for_server(const char *verb, const struct options *o, struct erro
         config_free(config);
         if (r >= 0)
                 r = run(verb, o, &server, err);
-        config_server_done(&server);
+        config_done(CONFIG_SERVER, &server);
         return r;
 }
 

@@ -10,7 +10,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "policy/address.h"
+#include "policy/network-rules.h"
 
 static void cleanup_url(CURLU **u)
 {

@@ -1,8 +1,7 @@
 /* A config, and the expansion of what it names. Twice, as it is added beside an earlier file. */
 #include "policy/config/add.h"
 #include "policy/config/config.h"
-#include "policy/config/expand.h"
-#include "policy/config/rules.h"
+#include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,10 +21,10 @@ static void expand(const struct config *config)
                 struct error err = {};
 
                 assert(s->name && (s->problem || s->command || s->url));
-                if (config_server_copy(s, &copy) < 0)
+                if (config_copy(CONFIG_SERVER, s, &copy) < 0)
                         continue;
                 config_server_expand(&copy, lookup, &err);
-                config_server_done(&copy);
+                config_done(CONFIG_SERVER, &copy);
         }
 }
 

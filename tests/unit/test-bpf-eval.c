@@ -1,4 +1,4 @@
-#include "policy/seccomp/bpf-eval.h"
+#include "policy/seccomp/check.h"
 
 #include "base/cleanup.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 
 #include "base/json.h"
-#include "policy/config/lines.h"
+#include "policy/config/reader.h"
 #include "tests/unit/test.h"
 
 static size_t line_of(const char *text, const char *pointer)

@@ -1,7 +1,7 @@
 /* The key "oauth" of a server. */
 #include "policy/config/add.h"
 #include "policy/config/config.h"
-#include "policy/config/expand.h"
+#include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "tests/unit/test.h"
 
@@ -45,14 +45,14 @@ static void test_all(void)
         check_eq_str(o->client_secret, "${S_1}");
         check_eq_str(o->scopes, "a b");
         check_eq_int(o->redirect_port, 8765);
-        check_eq_int(config_server_copy(&config->servers[0], &copy), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &copy), 0);
         config_free(config);
         check_eq_str(copy.oauth.client_id, "x");
         check_eq_str(copy.oauth.issuer, "https://i");
         check_eq_str(copy.oauth.client_metadata_url, "https://c/d");
         check_eq_str(copy.oauth.scopes, "a b");
         check(copy.oauth.is_set && copy.oauth.private && copy.oauth.redirect_port == 8765);
-        config_server_done(&copy);
+        config_done(CONFIG_SERVER, &copy);
 }
 
 static void test_credentials(void)
@@ -63,12 +63,12 @@ static void test_credentials(void)
         struct config_server copy;
 
         check(!config->servers[0].problem);
-        check_eq_int(config_server_copy(&config->servers[0], &copy), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &copy), 0);
         config_free(config);
         check(copy.oauth.client_credentials);
         check_eq_str(copy.oauth.private_key_file, "/k");
         check_eq_str(copy.oauth.key_id, "1");
-        config_server_done(&copy);
+        config_done(CONFIG_SERVER, &copy);
         check_problem("{\"grant\": \"password\"}", "authorization_code");
         check_problem("{\"grant\": \"client_credentials\", \"client_id\": \"x\"}",
                       "needs a client_secret");
@@ -139,17 +139,17 @@ static void test_expansion(void)
         struct config_server copy;
         struct error err = {};
 
-        check_eq_int(config_server_copy(&config->servers[0], &copy), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &copy), 0);
         check_eq_int(config_server_expand(&copy, lookup, &err), 0);
         check_eq_int(config_oauth_expand(&copy.oauth, lookup, &err), -ENOKEY);
-        config_server_done(&copy);
+        config_done(CONFIG_SERVER, &copy);
         config_free(config);
         config = config_of("{\"client_id\": \"x\", \"client_secret_file\": \"~/f\","
                            "\"issuer\": \"https://i\"}");
-        check_eq_int(config_server_copy(&config->servers[0], &copy), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &copy), 0);
         check_eq_int(config_oauth_expand(&copy.oauth, lookup, &err), 0);
         check_eq_str(copy.oauth.client_secret_file, "/home/u/f");
-        config_server_done(&copy);
+        config_done(CONFIG_SERVER, &copy);
         config_free(config);
 }
 

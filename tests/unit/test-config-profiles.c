@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"
-#include "policy/config/rules.h"
+#include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "tests/unit/test.h"
 
@@ -124,8 +124,8 @@ static void test_inherits_absent_keys(void)
         check_eq_int(b->limits.pids, 64);
         check_eq_str(c->image, NULL); /* its own interpreter has its own image */
         check_eq_str(c->python, "/p");
-        check_eq_str(config->image, "base");
-        check_eq_int(config->limits.memory, 1 << 30);
+        check_eq_str(config->top.image, "base");
+        check_eq_int(config->top.limits.memory, 1 << 30);
 }
 
 static void test_later_file_overrides_keys(void)
@@ -430,10 +430,10 @@ static void test_server_keys(void)
         check_eq_str(s[4].tools.deny[0], "j");
         check_eq_int(s[4].start_timeout_ms, 3000);
         check(s[0].key == s[4].key);
-        check_eq_int(config_server_copy(&s[0], &copy), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &s[0], &copy), 0);
         check_eq_str(copy.tools.deny[0], "x");
         check_eq_int(copy.start_timeout_ms, 20000);
-        config_server_done(&copy);
+        config_done(CONFIG_SERVER, &copy);
 }
 
 static void test_all_problems_are_collected(void)
@@ -458,7 +458,7 @@ static void test_all_problems_are_collected(void)
         check_has(findings.items[4].text, "a.json: line 5: mounts: item 1: source must be");
         check_has(findings.items[5].text, "b.json: line 1");
         check_has(findings.items[6].text, "a.json: line 4: there is no profile \"p\"");
-        check_eq_str(config->image, "i"); /* valid values are used */
+        check_eq_str(config->top.image, "i"); /* valid values are used */
         check_eq_int(config->cell_timeout_ms, 120000);
         config_findings_done(&findings);
 }

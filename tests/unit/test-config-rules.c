@@ -1,5 +1,4 @@
 #include "policy/config/config.h"
-#include "policy/config/rules.h"
 #include "tests/unit/test.h"
 
 static bool allowed(char **allow, char **deny, const char *server, const char *tool)

@@ -1,6 +1,6 @@
 #include "policy/config/add.h"
 #include "policy/config/config.h"
-#include "policy/config/expand.h"
+#include "policy/config/keys.h"
 #include "policy/config/server.h"
 
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static void refused(const char *text, const char *part)
         check_eq_int(config->n_servers, 0);
         check_eq_int(config->n_warnings, 0);
         check_eq_int(config->cell_timeout_ms, 120000);
-        check(!config->image);
+        check(!config->top.image);
 }
 
 static void has_problem(const char *entry, const char *part)
@@ -70,8 +70,8 @@ static void test_defaults(void)
         _cleanup_config_ struct config *config = good("{}");
 
         check_eq_int(config->n_servers, 0);
-        check_eq_int(config->limits.memory, 512 << 20);
-        check_eq_int(config->limits.pids, 128);
+        check_eq_int(config->top.limits.memory, 512 << 20);
+        check_eq_int(config->top.limits.pids, 128);
         check_eq_int(config->cell_timeout_ms, 120000);
         check_eq_int(config->cell_timeout_max_ms, 600000);
         check_eq_int(config->session_idle_ms, 1800000);
@@ -89,19 +89,19 @@ static void test_own_keys(void)
                 "\"output\": 500, \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
                 "\"user\": \"mcp\", \"id_range\": [200000, 512], \"$schema\": \"x\"}");
 
-        check_eq_int(config->limits.memory, 1536ll << 20);
-        check_eq_int(config->limits.pids, 64);
-        check_eq_int(config->limits.cpu_milli, 500);
-        check_eq_int(config->limits.tmp, 1 << 20);
-        check_eq_int(config->limits.workspace, 1 << 20);
-        check_eq_int(config->limits.shm, 64 << 10);
+        check_eq_int(config->top.limits.memory, 1536ll << 20);
+        check_eq_int(config->top.limits.pids, 64);
+        check_eq_int(config->top.limits.cpu_milli, 500);
+        check_eq_int(config->top.limits.tmp, 1 << 20);
+        check_eq_int(config->top.limits.workspace, 1 << 20);
+        check_eq_int(config->top.limits.shm, 64 << 10);
         check_eq_int(config->cell_timeout_ms, 300000);
         check_eq_int(config->cell_timeout_max_ms, 3600000);
         check_eq_int(config->session_idle_ms, 90500);
         check_eq_int(config->sessions_max, 7);
         check_eq_int(config->output_characters, 500);
-        check_eq_str(config->image, "py-3.12_a");
-        check_eq_str(config->python, "/opt/py/bin/python3");
+        check_eq_str(config->top.image, "py-3.12_a");
+        check_eq_str(config->top.python, "/opt/py/bin/python3");
         check_eq_str(config->user, "mcp");
         check_eq_int(config->id_first, 200000);
         check_eq_int(config->id_count, 512);
@@ -358,10 +358,10 @@ static void test_invalid_file_does_not_change_config(void)
         check_eq_int(config->n_servers, 1);
         check_eq_int(config->n_warnings, 0);
         check_eq_int(config->cell_timeout_ms, 9000);
-        check_eq_str(config->image, "one");
+        check_eq_str(config->top.image, "one");
         check_ok(add(config, "{\"image\": \"two\"}", &err));
         check_eq_int(config->cell_timeout_ms, 9000);
-        check_eq_str(config->image, "two");
+        check_eq_str(config->top.image, "two");
 }
 
 static void test_bounds(void)
@@ -504,7 +504,7 @@ static void test_expand(void)
                 "\"$HOME $$ ${ ${} ${a b} ${1} $\", \"~user a~\", \"${HOME\", \"--dir=~/x\"],"
                 "\"env\": {\"T\": \"~/t\", \"${HOME}\": \"k\"}}}}");
 
-        check_eq_int(config_server_copy(&config->servers[0], &s), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &s), 0);
         check_ok(config_server_expand(&s, lookup, &err));
         check_eq_str(s.command, "/home/u/bin/x");
         check_eq_str(s.cwd, "/home/u");
@@ -520,7 +520,7 @@ static void test_expand(void)
         check_eq_str(s.env[0], "T=/home/u/t");
         check_eq_str(s.env[1], "${HOME}=k");
         check(s.key == config->servers[0].key);
-        config_server_done(&s);
+        config_done(CONFIG_SERVER, &s);
 }
 
 static void expand_fails(const char *entry, const char *(*with)(const char *), int code,
@@ -532,11 +532,11 @@ static void expand_fails(const char *entry, const char *(*with)(const char *), i
 
         snprintf(text, sizeof(text), "{\"mcpServers\": {\"a\": %s}}", entry);
         _cleanup_config_ struct config *config = good(text);
-        check_eq_int(config_server_copy(&config->servers[0], &s), 0);
+        check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &s), 0);
         check_eq_int(config_server_expand(&s, with, &err), -code);
         check_has(err.text, "server \"a\": ");
         check_has(err.text, part);
-        config_server_done(&s);
+        config_done(CONFIG_SERVER, &s);
 }
 
 static const char *huge(const char *name)

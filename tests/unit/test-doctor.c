@@ -15,11 +15,9 @@
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/host.h"
 #include "supervisor/doctor/kernel.h"
-#include "supervisor/doctor/remedy.h"
 #include "supervisor/doctor/report.h"
-#include "supervisor/doctor/speculation.h"
+#include "supervisor/doctor/attack-rows.h"
 #include "supervisor/doctor/system.h"
-#include "supervisor/doctor/trial.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "tests/unit/test.h"
 
@@ -292,16 +290,14 @@ static void test_speculation(void)
         struct attack_rows rows = {};
 
         for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-                check_eq_int(speculation_add_row(&rows, table[i].role, table[i].status), 0);
+                attack_add_speculation(&rows, table[i].role, table[i].status);
                 check_eq_int(rows.items[i].verdict, table[i].verdict);
         }
-        check_eq_int(attack_add(&rows, 127, "identity", "indirect branches", "",
-                                "conditional enabled", ATTACK_OPEN),
-                     0);
-        check_eq_int(
-                attack_add(&rows, 4, "worker", "ptrace", "", "conditional enabled", ATTACK_OPEN),
-                0);
-        speculation_allow(&rows);
+        attack_add(&rows, 127, "identity", "indirect branches", "", "conditional enabled",
+                   ATTACK_OPEN);
+        attack_add(&rows, 4, "worker", "ptrace", "", "conditional enabled", ATTACK_OPEN);
+        check_eq_int(rows.error, 0);
+        attack_allow_speculation(&rows);
         for (size_t i = 0; i < ARRAY_SIZE(table); i++)
                 check_eq_int(rows.items[i].verdict, table[i].if_shared);
         check_eq_int(rows.items[ARRAY_SIZE(table)].verdict, ATTACK_KNOWN);
@@ -411,7 +407,7 @@ static void test_trial(void)
         check_ok(ids_choose(0, 0, 10, &ids, &err));
         check_ok(trial_run(&ids, &trial, &err));
         check_eq_int(trial.mount, 0);
-        check_eq_int(trial.net_namespace, 0);
+        check_eq_int(trial.namespaces[TRIAL_NET], 0);
         check_eq_int(trial.proc, 0);
         check_eq_int(trial.proc_subset, 0);
         check_eq_int(trial.seccomp, 0);

@@ -20,7 +20,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "policy/seccomp/bpf-eval.h"
 #include "policy/seccomp/check.h"
 #include "tests/unit/filter-program.h"
 #include "tests/unit/test.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "policy/config/lines.h"
+#include "policy/config/reader.h"
 
 static size_t count_keys(const struct entry_text *file)
 {
