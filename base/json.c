@@ -172,26 +172,17 @@ int json_int64(yyjson_val *value, int64_t *ret)
         return 0;
 }
 
-static int append_written(struct buffer *b, char *text, size_t n, const yyjson_write_err *why)
-{
-        _cleanup_free_ char *owned = text;
-
-        if (!text)
-                return why->code == YYJSON_WRITE_ERROR_MEMORY_ALLOCATION ? -ENOMEM : -EINVAL;
-        return buffer_append(b, owned, n);
-}
-
 int json_append(struct buffer *b, yyjson_val *value)
 {
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+
         if (yyjson_is_raw(value))
                 return buffer_append(b, yyjson_get_raw(value), yyjson_get_len(value));
         if (yyjson_is_str(value))
                 return json_append_string(b, yyjson_get_str(value), yyjson_get_len(value));
-
-        yyjson_write_err why = {};
-        size_t n = 0;
-        char *text = yyjson_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &n, &why);
-        return append_written(b, text, n, &why);
+        int r = json_write(value, &text, &n);
+        return r < 0 ? r : buffer_append(b, text, n);
 }
 
 int json_write(yyjson_val *value, char **ret, size_t *n)
@@ -203,14 +194,6 @@ int json_write(yyjson_val *value, char **ret, size_t *n)
                 return why.code == YYJSON_WRITE_ERROR_MEMORY_ALLOCATION ? -ENOMEM : -EINVAL;
         *ret = text;
         return 0;
-}
-
-int json_append_mut(struct buffer *b, yyjson_mut_val *value)
-{
-        yyjson_write_err why = {};
-        size_t n = 0;
-        char *text = yyjson_mut_val_write_opts(value, YYJSON_WRITE_NOFLAG, NULL, &n, &why);
-        return append_written(b, text, n, &why);
 }
 
 /* The number of bytes at the front that need no escape in a JSON string. */

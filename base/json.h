@@ -43,7 +43,6 @@ int json_double(yyjson_val *value, double *ret);
 
 /* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
 int json_append(struct buffer *b, yyjson_val *value);
-int json_append_mut(struct buffer *b, yyjson_mut_val *value);
 /* Like json_append(), as a new string, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */
 int json_write(yyjson_val *value, char **ret, size_t *n);
 
@@ -57,9 +56,4 @@ static inline void cleanup_json_doc(yyjson_doc **d)
 {
         yyjson_doc_free(*d);
 }
-static inline void cleanup_json_mut_doc(yyjson_mut_doc **d)
-{
-        yyjson_mut_doc_free(*d);
-}
-#define _cleanup_json_     _cleanup_(cleanup_json_doc)
-#define _cleanup_json_mut_ _cleanup_(cleanup_json_mut_doc)
+#define _cleanup_json_ _cleanup_(cleanup_json_doc)

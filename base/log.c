@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/mask.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 
 static const char *const level_names[] = {
         [LOG_LEVEL_ERROR] = "error",
@@ -128,37 +129,22 @@ static void put_number(struct line *line, uint64_t number)
         put_text(line, text);
 }
 
-/* Length of a whole character of UTF-8 at the front, 0 when there is none. */
-static size_t character(const unsigned char *s)
-{
-        size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-        if (n == 0 || s[0] > 0xf4 || (s[0] == 0xe0 && s[1] < 0xa0) ||
-            (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-            (s[0] == 0xf4 && s[1] > 0x8f))
-                return 0;
-        for (size_t i = 1; i < n; i++)
-                if ((s[i] & 0xc0) != 0x80)
-                        return 0;
-        return n;
-}
-
 /* text must have no control characters. */
 static void put_string(struct line *line, const char *text)
 {
         put(line, "\"", 1);
         for (const unsigned char *c = (const unsigned char *)text; *c;) {
-                size_t n = character(c);
+                int n = utf8_next(c, 4); /* the NUL byte ends a shorter one */
                 /* Cut between characters, with room for the longest. */
                 if (line->n + LINE_TAIL + 4 > sizeof(line->text) - LINE_TAIL)
                         break;
                 if (*c == '"' || *c == '\\')
                         put(line, "\\", 1);
                 if (n > 0)
-                        put(line, (const char *)c, n);
+                        put(line, (const char *)c, (size_t)n);
                 else
                         put_text(line, "\xef\xbf\xbd");
-                c += n > 0 ? n : 1;
+                c += n > 0 ? (size_t)n : 1;
         }
         put(line, "\"", 1);
 }

@@ -105,41 +105,30 @@ int mount_point_make(int root, const char *path, struct error *err)
         return 0;
 }
 
-static int set_attributes(int mount, uint64_t attributes, struct error *err)
+/* propagation: of mount_setattr(2). */
+static int clone_tree(int dir, const char *path, unsigned int recursive, uint64_t attributes,
+                      uint64_t propagation, struct error *err)
 {
-        struct mount_attr attr = {.attr_set = attributes};
+        struct mount_attr attr = {.attr_set = attributes, .propagation = propagation};
 
-        if (attributes == 0)
-                return 0;
-        if (mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+        _cleanup_close_ int fd = open_tree(
+                dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | recursive);
+        if (fd < 0)
+                return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
+        if (attributes != 0 &&
+            mount_setattr(fd, "", AT_EMPTY_PATH | recursive, &attr, sizeof(attr)) < 0)
                 return error_errno(err, errno, "mount_setattr");
-        return 0;
+        return take_fd(fd);
 }
 
 int mount_clone(int dir, const char *path, uint64_t attributes, struct error *err)
 {
-        _cleanup_close_ int fd = open_tree(dir, path,
-                                           OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-        if (fd < 0)
-                return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
-        int r = set_attributes(fd, attributes, err);
-        if (r < 0)
-                return r;
-        return take_fd(fd);
+        return clone_tree(dir, path, 0, attributes, 0, err);
 }
 
 int mount_clone_tree(int dir, const char *path, uint64_t attributes, struct error *err)
 {
-        struct mount_attr attr = {.attr_set = attributes, .propagation = MS_PRIVATE};
-
-        _cleanup_close_ int fd = open_tree(
-                dir, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
-        if (fd < 0)
-                return error_errno(err, errno, "open_tree %s", *path ? path : "(directory)");
-        if (attributes != 0 &&
-            mount_setattr(fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
-                return error_errno(err, errno, "mount_setattr");
-        return take_fd(fd);
+        return clone_tree(dir, path, AT_RECURSIVE, attributes, MS_PRIVATE, err);
 }
 
 static int set_number(int context, const char *key, uint64_t value, struct error *err)

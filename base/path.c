@@ -40,6 +40,18 @@ int path_make_directories(const char *path, mode_t mode)
         return r < 0 ? r : make_directory(path, mode);
 }
 
+bool path_is_clean(const char *path)
+{
+        bool clean = path[0] == '/';
+
+        for (const char *p = path; clean && p; p = strchr(p + 1, '/')) {
+                size_t n = strcspn(p + 1, "/");
+                clean = n > 0 && !(n == 1 && p[1] == '.') &&
+                        !(n == 2 && p[1] == '.' && p[2] == '.');
+        }
+        return clean;
+}
+
 int path_in_base(const char *base, const char *home, const char *fallback, const char *below,
                  char *ret, size_t size)
 {

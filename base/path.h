@@ -1,6 +1,7 @@
 /* Files and directories by path. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -18,6 +19,9 @@ int path_make_parents(const char *path, mode_t mode);
  */
 int path_in_base(const char *base, const char *home, const char *fallback, const char *below,
                  char *ret, size_t size);
+
+/* Whether it is absolute, without "." and ".." members, without "//" and without a slash at its end. */
+bool path_is_clean(const char *path);
 
 /* $HOME, else the home directory of the user; NULL: neither is known. */
 const char *path_home(void);

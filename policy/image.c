@@ -64,25 +64,12 @@ static int take_text(yyjson_val *object, const char *key, char *ret, size_t size
         return 0;
 }
 
-/* An absolute path without "." and ".." members: it is opened below the image's root. */
-static bool is_clean_path(const char *path)
-{
-        bool clean = path[0] == '/';
-
-        for (const char *p = path; clean && p; p = strchr(p + 1, '/')) {
-                size_t n = strcspn(p + 1, "/");
-                clean = n > 0 && !(n == 1 && p[1] == '.') &&
-                        !(n == 2 && p[1] == '.' && p[2] == '.');
-        }
-        return clean;
-}
-
 static int take_path(yyjson_val *object, const char *key, char *ret, size_t size, struct error *err)
 {
         int r = take_text(object, key, ret, size, err);
         if (r < 0)
                 return r;
-        if (!is_clean_path(ret))
+        if (!path_is_clean(ret))
                 return error_set(err, EBADMSG, "image.json: \"%s\" is not an absolute path", key);
         return 0;
 }
@@ -215,11 +202,11 @@ bool image_info_valid(const struct image_info *info)
                 if (!is_text(texts[i].text, texts[i].size))
                         return false;
         }
-        if (!image_name_valid(info->name) || !is_clean_path(info->python))
+        if (!image_name_valid(info->name) || !path_is_clean(info->python))
                 return false;
         if (info->link == TEMPLATE_LINK_MODULE)
                 return !*info->libpython;
-        return info->link == TEMPLATE_LINK_EMBED && is_clean_path(info->libpython);
+        return info->link == TEMPLATE_LINK_EMBED && path_is_clean(info->libpython);
 }
 
 int image_info_append(struct buffer *b, const struct image_info *info)

@@ -340,6 +340,25 @@ void config_reset(const struct config_key *key, void *in)
 }
 
 /* Makes the members of a struct that was copied byte by byte its own; those that it cannot are NULL. */
+static int copy_list(char ***to, char *const *from)
+{
+        size_t n = 0;
+
+        while (from && from[n])
+                n++;
+        char **copy = from ? calloc(n + 1, sizeof(char *)) : NULL;
+        for (size_t i = 0; copy && i < n; i++) {
+                if (config_set_text(&copy[i], from[i]) < 0) {
+                        config_list_free(copy);
+                        return -ENOMEM;
+                }
+        }
+        if (from && !copy)
+                return -ENOMEM;
+        *to = copy;
+        return 0;
+}
+
 static int own_members(enum config_place place, void *in);
 
 static int own_array(const struct config_key *key, struct array *array)
@@ -374,7 +393,7 @@ static int own_members(enum config_place place, void *in)
                 } else if (key->kind == CONFIG_LIST) {
                         char **list = *(char ***)member;
                         *(char ***)member = NULL;
-                        e = config_list_copy(member, list);
+                        e = copy_list(member, list);
                 } else if (key->kind == CONFIG_OBJECT) {
                         e = own_members(key->inside, member);
                 } else if (key->kind == CONFIG_ARRAY) {
@@ -424,25 +443,6 @@ char **config_list_free(char **list)
                 free(*item);
         free(list);
         return NULL;
-}
-
-int config_list_copy(char ***to, char *const *from)
-{
-        size_t n = 0;
-
-        while (from && from[n])
-                n++;
-        char **copy = from ? calloc(n + 1, sizeof(char *)) : NULL;
-        for (size_t i = 0; copy && i < n; i++) {
-                if (config_set_text(&copy[i], from[i]) < 0) {
-                        config_list_free(copy);
-                        return -ENOMEM;
-                }
-        }
-        if (from && !copy)
-                return -ENOMEM;
-        *to = copy;
-        return 0;
 }
 
 int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size)

@@ -166,6 +166,5 @@ void config_move(const struct config_key *key, void *from, void *to);
 int config_set_text(char **to, const char *text);
 /* Lists end with NULL, and may be NULL. */
 char **config_list_free(char **list);
-int config_list_copy(char ***to, char *const *from);
 /* Grows *array (*count items of size) by n items of more, which are moved: *n becomes 0. */
 int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size);

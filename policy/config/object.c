@@ -182,7 +182,7 @@ static int read_text(struct config_reading *r, const struct config_key *key, yyj
                                                                       : 0;
 }
 
-int config_read_list(struct config_reading *r, yyjson_val *value, uint64_t most, char ***ret)
+static int read_list(struct config_reading *r, yyjson_val *value, uint64_t most, char ***ret)
 {
         yyjson_arr_iter iter = yyjson_arr_iter_with(value);
         size_t n = yyjson_arr_size(value), i = 0;
@@ -292,7 +292,7 @@ static int read_by_kind(struct config_reading *r, const struct config_key *key, 
         if (config_is_text(key))
                 return read_text(r, key, value);
         if (key->kind == CONFIG_LIST)
-                return config_read_list(r, value, key->most, config_member(key, r->into));
+                return read_list(r, value, key->most, config_member(key, r->into));
         return key->kind == CONFIG_OBJECT ? config_read_object(r, key, value) : 0;
 }
 

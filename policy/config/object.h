@@ -38,5 +38,3 @@ int config_read_value(struct config_reading *r, const struct config_key *key, yy
 int config_read_members(struct config_reading *r, enum config_place place, yyjson_val *object);
 /* Reads a key of the kind CONFIG_OBJECT, after setting the object to its defaults. */
 int config_read_object(struct config_reading *r, const struct config_key *key, yyjson_val *value);
-/* Reads a list of strings, each of 1 to CONFIG_NAME_MAX bytes. */
-int config_read_list(struct config_reading *r, yyjson_val *value, uint64_t most, char ***ret);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "policy/network-rules.h"
 #include "policy/package-set.h"
 
@@ -63,23 +64,10 @@ bool config_is_within(const char *path, const char *folder)
         return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-static bool is_normal(const char *path)
-{
-        if (path[0] != '/' || path[1] == '\0')
-                return false;
-        for (const char *p = path; *p; p += strcspn(p, "/")) {
-                p++;
-                size_t n = strcspn(p, "/");
-                if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-                        return false;
-        }
-        return true;
-}
-
 /* Why a path cannot be the target of a mount, or NULL. */
 static const char *target_wrong(const char *target)
 {
-        if (!is_normal(target) || strlen(target) > TARGET_MAX)
+        if (!path_is_clean(target) || strlen(target) > TARGET_MAX)
                 return "must be an absolute path of at most 239 bytes, not / itself, without //, . and .., and without a / at its end";
         for (const char *p = target; *p; p++)
                 if ((unsigned char)*p < ' ' || *p == 0x7f)

@@ -35,9 +35,7 @@ uint64_t config_server_key(const struct config_server *s)
         h = hash(h, s->command);
         h = hash(h, s->url);
         h = hash(h, s->cwd);
-        for (size_t i = 0; i < s->n_args; i++)
-                h = hash(h, s->args[i]);
-        h = hash(h, NULL); /* separates args from env */
+        h = hash_list(h, s->args); /* separates args from env, too */
         for (size_t i = 0; i < s->n_env; i++)
                 h = hash(h, s->env[i]);
         if (s->transport == CONFIG_STDIO)

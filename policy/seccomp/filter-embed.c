@@ -8,14 +8,9 @@
 #include "policy/seccomp/check.h"
 #include "policy/seccomp/filter-compile.h"
 
-static void cleanup_entries(struct filter_entries *entries)
-{
-        filter_entries_done(entries);
-}
-
 static int write_one(enum filter_kind kind, uint64_t *fingerprint, struct error *err)
 {
-        _cleanup_(cleanup_entries) struct filter_entries entries = {};
+        _cleanup_(filter_entries_done) struct filter_entries entries = {};
         _cleanup_free_ char *program = NULL;
         size_t size = 0;
 

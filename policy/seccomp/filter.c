@@ -17,11 +17,6 @@
 #include "policy/seccomp/filter-compile.h"
 #include "policy/seccomp/filter-ready.h"
 
-static void cleanup_entries(struct filter_entries *entries)
-{
-        filter_entries_done(entries);
-}
-
 static bool is_usable(const struct filter_entries *entries, const struct filter_ready *ready)
 {
         return ready && filter_fingerprint(entries, ready->program, ready->n,
@@ -44,7 +39,7 @@ static int seal_compiled(const struct filter_entries *entries, enum filter_kind 
 
 int filter_seal(enum filter_kind kind, const struct filter_ready *ready, struct error *err)
 {
-        _cleanup_(cleanup_entries) struct filter_entries entries = {};
+        _cleanup_(filter_entries_done) struct filter_entries entries = {};
 
         int r = filter_entries_init(&entries, kind, filter_native_number, err);
         if (r >= 0 && is_usable(&entries, ready))

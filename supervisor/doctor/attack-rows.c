@@ -93,31 +93,23 @@ int attack_take_line(struct attack_rows *rows, char *line, size_t *count)
         return -EPROTO;
 }
 
-static int flush(struct buffer *b, int r)
-{
-        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(b), b->length);
-}
-
 int attack_print_table(const struct attack_rows *rows, const char *profile, bool colour)
 {
         static const char *const colours[] = {"\033[32m", "\033[31m", "\033[33m", "\033[33m"};
-        _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
-        int r = buffer_printf(&b, "%5s  %-44s  %-26s  %-26s\n", "class", "item", "expected",
-                              "found");
 
-        for (size_t i = 0; i < rows->n && r >= 0; i++) {
+        printf("%5s  %-44s  %-26s  %-26s\n", "class", "item", "expected", "found");
+        for (size_t i = 0; i < rows->n; i++) {
                 const struct attack_row *row = &rows->items[i];
                 char item[sizeof(row->group) + sizeof(row->item) + 2];
                 snprintf(item, sizeof(item), "%s: %s", row->group, row->item);
-                r = buffer_printf(&b, "%5d  %-44s  %-26s  %-26s  %s%s%s\n", row->number, item,
-                                  row->expected, row->found, colour ? colours[row->verdict] : "",
-                                  verdict_names[row->verdict], colour ? "\033[0m" : "");
+                printf("%5d  %-44s  %-26s  %-26s  %s%s%s\n", row->number, item, row->expected,
+                       row->found, colour ? colours[row->verdict] : "", verdict_names[row->verdict],
+                       colour ? "\033[0m" : "");
         }
-        if (r >= 0)
-                r = buffer_printf(&b, "\nProfile %s: %zu held, %zu open, %zu known, %zu untried.\n",
-                                  profile, rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN],
-                                  rows->of[ATTACK_KNOWN], rows->of[ATTACK_UNTRIED]);
-        return flush(&b, r);
+        printf("\nProfile %s: %zu held, %zu open, %zu known, %zu untried.\n", profile,
+               rows->of[ATTACK_HELD], rows->of[ATTACK_OPEN], rows->of[ATTACK_KNOWN],
+               rows->of[ATTACK_UNTRIED]);
+        return fflush(stdout) == 0 && !ferror(stdout) ? 0 : -EIO;
 }
 
 static void json_row(struct json_out *out, const struct attack_row *row)
@@ -147,7 +139,8 @@ int attack_print_json(const struct attack_rows *rows, const char *profile, bool 
                 json_row(&out, &rows->items[i]);
         json_out_end(&out, ']');
         json_out_end(&out, '}');
-        return flush(&b, out.error < 0 ? out.error : buffer_append(&b, "\n", 1));
+        int r = out.error < 0 ? out.error : buffer_append(&b, "\n", 1);
+        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(&b), b.length);
 }
 
 /* ---- speculation ---- */

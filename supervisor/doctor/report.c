@@ -2,6 +2,7 @@
 #include "supervisor/doctor/report.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,11 +114,6 @@ bool doctor_usable(const struct doctor *d)
         return d->tried ? d->status == 0 : !is_known_to_fail(d);
 }
 
-static int flush(struct buffer *b, int r)
-{
-        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(b), b->length);
-}
-
 /* File names and error texts must not control the terminal. */
 static void replace_controls(char *text)
 {
@@ -132,23 +128,16 @@ static void replace_controls(char *text)
         }
 }
 
-static int table_row(struct buffer *b, struct doctor_finding f, bool colour)
+static void table_row(struct doctor_finding f, bool colour)
 {
         static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
         const char *before = colour ? colours[f.state] : "", *after = colour ? "\033[0m" : "";
 
         replace_controls(f.detail);
         replace_controls(f.fix);
-        int r = buffer_printf(b, "%-16s %s%-9s%s  %s\n", f.name, before, state_names[f.state],
-                              after, f.detail);
-        if (r >= 0 && f.fix[0])
-                r = buffer_printf(b, "%-16s %-9s  fix: %s\n", "", "", f.fix);
-        return r;
-}
-
-static int finding_row(struct buffer *b, const struct doctor_problem *kind)
-{
-        return buffer_printf(b, "\n%s: %s.\n    fix: %s\n", kind->name, kind->why, kind->fix);
+        printf("%-16s %s%-9s%s  %s\n", f.name, before, state_names[f.state], after, f.detail);
+        if (f.fix[0])
+                printf("%-16s %-9s  fix: %s\n", "", "", f.fix);
 }
 
 static void remedy(const struct doctor *d, char *ret, size_t size)
@@ -171,22 +160,20 @@ static const char *verdict(const struct doctor *d)
 
 int doctor_print_table(const struct doctor *d, bool colour)
 {
-        _cleanup_buffer_ struct buffer b = BUFFER_INIT(REPORT_MAX);
         char command[REMEDY_SIZE];
-        int r = 0;
 
-        for (size_t i = 0; r >= 0 && i < d->count; i++)
-                r = table_row(&b, d->items[i], colour);
-        for (size_t i = 0; r >= 0 && i < doctor_n_problems; i++) {
-                if (holds(d, &doctor_problems[i]))
-                        r = finding_row(&b, &doctor_problems[i]);
+        for (size_t i = 0; i < d->count; i++)
+                table_row(d->items[i], colour);
+        for (size_t i = 0; i < doctor_n_problems; i++) {
+                const struct doctor_problem *kind = &doctor_problems[i];
+                if (holds(d, kind))
+                        printf("\n%s: %s.\n    fix: %s\n", kind->name, kind->why, kind->fix);
         }
         remedy(d, command, sizeof(command));
-        if (r >= 0 && command[0])
-                r = buffer_printf(&b, "\nAll of it by one command:\n    %s\n", command);
-        if (r >= 0)
-                r = buffer_printf(&b, "\n%s\n", verdict(d));
-        return flush(&b, r);
+        if (command[0])
+                printf("\nAll of it by one command:\n    %s\n", command);
+        printf("\n%s\n", verdict(d));
+        return fflush(stdout) == 0 && !ferror(stdout) ? 0 : -EIO;
 }
 
 static void json_row(struct json_out *out, const struct doctor_finding *f)
@@ -234,5 +221,6 @@ int doctor_print_json(const struct doctor *d)
         if (command[0])
                 json_out_text(&out, "command", command);
         json_out_end(&out, '}');
-        return flush(&b, out.error < 0 ? out.error : buffer_append(&b, "\n", 1));
+        int r = out.error < 0 ? out.error : buffer_append(&b, "\n", 1);
+        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(&b), b.length);
 }
