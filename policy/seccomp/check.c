@@ -250,13 +250,13 @@ static int check_rule(const struct check *c, const struct filter_entry *entry)
         struct seccomp_data data = {.nr = entry->number, .arch = c->arch};
         int r;
 
-        fit(entry->rule, &data);
+        fit(&entry->rule, &data);
         r = check_table(c, &data);
-        for (size_t i = 0; i < FILTER_COMPARES_MAX && entry->rule->compares[i].mask != 0 && r == 0;
+        for (size_t i = 0; i < FILTER_COMPARES_MAX && entry->rule.compares[i].mask != 0 && r == 0;
              i++) {
-                r = check_bits(c, &data, entry->rule->compares[i].argument);
+                r = check_bits(c, &data, entry->rule.compares[i].argument);
                 if (r == 0)
-                        r = check_samples(c, &data, entry->rule->compares[i].argument);
+                        r = check_samples(c, &data, entry->rule.compares[i].argument);
         }
         return r;
 }
@@ -266,7 +266,7 @@ static int check_other(const struct check *c, const struct filter_entry *entry)
 {
         struct seccomp_data data = {.nr = entry->number, .arch = c->arch};
 
-        fit(entry->rule, &data);
+        fit(&entry->rule, &data);
         return check_table(c, &data);
 }
 
@@ -344,9 +344,9 @@ static uint64_t add(uint64_t hash, uint64_t value)
 
 static uint64_t add_entry(uint64_t hash, const struct filter_entry *entry)
 {
-        hash = add(add(hash, (uint64_t)entry->number), entry->rule->action);
+        hash = add(add(hash, (uint64_t)entry->number), entry->rule.action);
         for (size_t i = 0; i < FILTER_COMPARES_MAX; i++) {
-                const struct filter_compare *c = &entry->rule->compares[i];
+                const struct filter_compare *c = &entry->rule.compares[i];
                 hash = add(add(hash, c->mask), c->value);
                 hash = add(hash, (uint64_t)c->argument << 1 | c->unequal);
         }

@@ -32,17 +32,17 @@ static int add_rule(scmp_filter_ctx context, const struct filter_entry *entry, b
         struct scmp_arg_cmp compares[FILTER_COMPARES_MAX];
         unsigned int n = 0;
 
-        for (; n < FILTER_COMPARES_MAX && entry->rule->compares[n].mask != 0; n++) {
-                const struct filter_compare *c = &entry->rule->compares[n];
+        for (; n < FILTER_COMPARES_MAX && entry->rule.compares[n].mask != 0; n++) {
+                const struct filter_compare *c = &entry->rule.compares[n];
                 compares[n] = c->unequal ? SCMP_CMP64(c->argument, SCMP_CMP_NE, c->value)
                                          : SCMP_CMP64(c->argument, SCMP_CMP_MASKED_EQ, c->mask,
                                                       c->value);
         }
         if (native)
-                return seccomp_rule_add_exact_array(context, entry->rule->action, entry->number, n,
+                return seccomp_rule_add_exact_array(context, entry->rule.action, entry->number, n,
                                                     compares);
         /* libseccomp translates the numbers that it knows. */
-        seccomp_rule_add_array(context, entry->rule->action, entry->number, n, compares);
+        seccomp_rule_add_array(context, entry->rule.action, entry->number, n, compares);
         return 0;
 }
 
@@ -58,7 +58,7 @@ static int build(scmp_filter_ctx context, const struct filter_entries *entries, 
                 r = add_rule(context, &entries->entries[i], native);
                 if (r < 0)
                         return error_errno(err, -r, "libseccomp: rule for %s",
-                                           entries->entries[i].rule->calls);
+                                           entries->entries[i].rule.calls);
         }
         return 0;
 }

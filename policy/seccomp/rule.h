@@ -22,6 +22,8 @@ struct filter_rule {
         const char *calls; /* names, separated by white space; NULL ends a list of rules */
         uint32_t action;   /* SECCOMP_RET_… */
         struct filter_compare compares[FILTER_COMPARES_MAX];
+        const uint32_t *
+                values; /* one rule for each, as the value of the last comparison; 0 ends the list; NULL: none */
 };
 
 /* clang-format off */
@@ -41,8 +43,9 @@ struct filter_rule {
 #define IS_NULL(n)  {.argument = (n), .mask = UINT64_MAX, .value = 0}
 #define NOT_NULL(n) {.argument = (n), .mask = UINT64_MAX, .value = 0, .unequal = true}
 
-#define PRCTL(option)                  RULE("prctl", ALLOW, EQUAL(0, option))
-#define IOCTL(request)                 RULE("ioctl", ALLOW, EQUAL(1, request))
+#define VALUES(...) .values = (const uint32_t[]){__VA_ARGS__, 0}
+#define PRCTL(...)  {"prctl", ALLOW, {EQUAL(0, 0)}, VALUES(__VA_ARGS__)}
+#define IOCTL(...)  {"ioctl", ALLOW, {EQUAL(1, 0)}, VALUES(__VA_ARGS__)}
 #define SOCKET(family, type, protocol) \
         RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
 /* TCP and UDP of an internet family. */

@@ -26,7 +26,9 @@
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
-#define TERMIOS2 44 /* sizeof(struct termios2), part of the four requests' numbers */
+#define TERMIOS2        44 /* sizeof(struct termios2), part of the four requests' numbers */
+#define GET_TERMIOS2    _IOC(_IOC_READ, 'T', 0x2a, TERMIOS2) /* TCGETS2 */
+#define SET_TERMIOS2(n) _IOC(_IOC_WRITE, 'T', (n), TERMIOS2) /* 0x2b: TCSETS2; TCSETSW2, TCSETSF2 */
 
 const struct filter_rule filter_guest_calls[] = {
         /* memory */
@@ -104,38 +106,11 @@ const struct filter_rule filter_guest_calls[] = {
 const struct filter_rule filter_guest_arguments[] = {
         /* Terminals and descriptors. All other requests fail, TIOCSTI and TIOCLINUX (CVE-2017-5226,
          * CVE-2023-28100) with EPERM. */
-        IOCTL(TCGETS),
-        IOCTL(TCSETS),
-        IOCTL(TCSETSW),
-        IOCTL(TCSETSF),
-        IOCTL(_IOC(_IOC_READ, 'T', 0x2a, TERMIOS2)),  /* TCGETS2 */
-        IOCTL(_IOC(_IOC_WRITE, 'T', 0x2b, TERMIOS2)), /* TCSETS2 */
-        IOCTL(_IOC(_IOC_WRITE, 'T', 0x2c, TERMIOS2)), /* TCSETSW2 */
-        IOCTL(_IOC(_IOC_WRITE, 'T', 0x2d, TERMIOS2)), /* TCSETSF2 */
-        IOCTL(TCSBRK),
-        IOCTL(TCXONC),
-        IOCTL(TCFLSH),
-        IOCTL(TIOCSCTTY),
-        IOCTL(TIOCNOTTY),
-        IOCTL(TIOCGSID),
-        IOCTL(TIOCGPGRP),
-        IOCTL(TIOCSPGRP),
-        IOCTL(TIOCOUTQ),
-        IOCTL(TIOCGWINSZ),
-        IOCTL(TIOCSWINSZ),
-        IOCTL(TIOCGPTN),
-        IOCTL(TIOCSPTLCK),
-        IOCTL(TIOCGPTPEER),
-        IOCTL(FIONREAD),
-        IOCTL(FIONBIO),
-        IOCTL(FIONCLEX),
-        IOCTL(FIOCLEX),
-        IOCTL(FIOASYNC),
-        IOCTL(SIOCGIFNAME),
-        IOCTL(SIOCGIFCONF),
-        IOCTL(SIOCGIFFLAGS),
-        IOCTL(SIOCGIFADDR),
-        IOCTL(SIOCGIFINDEX),
+        IOCTL(TCGETS, TCSETS, TCSETSW, TCSETSF, GET_TERMIOS2, SET_TERMIOS2(0x2b),
+              SET_TERMIOS2(0x2c), SET_TERMIOS2(0x2d), TCSBRK, TCXONC, TCFLSH, TIOCSCTTY, TIOCNOTTY,
+              TIOCGSID, TIOCGPGRP, TIOCSPGRP, TIOCOUTQ, TIOCGWINSZ, TIOCSWINSZ, TIOCGPTN,
+              TIOCSPTLCK, TIOCGPTPEER, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC, SIOCGIFNAME,
+              SIOCGIFCONF, SIOCGIFFLAGS, SIOCGIFADDR, SIOCGIFINDEX),
         {"ioctl", FAIL(EPERM), {EQUAL(1, TIOCSTI)}},
         {"ioctl", FAIL(EPERM), {EQUAL(1, 0x541c)}}, /* TIOCLINUX */
         {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONE)}},
@@ -229,28 +204,15 @@ const struct filter_rule filter_worker_only[] = {
         {"mknodat", FAIL(EPERM), {SET(2, S_IFDIR)}},
         {"mknodat", FAIL(EPERM), {SET(2, S_IFREG)}},
 
-        PRCTL(PR_SET_PDEATHSIG),
-        PRCTL(PR_GET_PDEATHSIG),
-        PRCTL(PR_GET_DUMPABLE),
-        PRCTL(PR_SET_NAME),
-        PRCTL(PR_GET_NAME),
-        PRCTL(PR_GET_SECCOMP),
-        PRCTL(PR_CAPBSET_READ),
-        PRCTL(PR_SET_TIMERSLACK),
-        PRCTL(PR_GET_TIMERSLACK),
-        PRCTL(PR_SET_CHILD_SUBREAPER),
-        PRCTL(PR_GET_CHILD_SUBREAPER),
-        PRCTL(PR_SET_NO_NEW_PRIVS),
-        PRCTL(PR_GET_NO_NEW_PRIVS),
-        PRCTL(PR_SET_THP_DISABLE),
-        PRCTL(PR_SET_VMA),
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_DUMPABLE)}},
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_MM)}},
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_SECCOMP)}},
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_PTRACER)}},
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_SPECULATION_CTRL)}},
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_SET_SECUREBITS)}},
-        {"prctl", FAIL(EPERM), {EQUAL(0, PR_CAPBSET_DROP)}},
+        PRCTL(PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_NAME, PR_GET_NAME,
+              PR_GET_SECCOMP, PR_CAPBSET_READ, PR_SET_TIMERSLACK, PR_GET_TIMERSLACK,
+              PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS,
+              PR_GET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_SET_VMA),
+        {"prctl",
+         FAIL(EPERM),
+         {EQUAL(0, 0)},
+         VALUES(PR_SET_DUMPABLE, PR_SET_MM, PR_SET_SECCOMP, PR_SET_PTRACER, PR_SET_SPECULATION_CTRL,
+                PR_SET_SECUREBITS, PR_CAPBSET_DROP)},
         END_OF_RULES,
 };
 
@@ -279,30 +241,12 @@ const struct filter_rule filter_template_only[] = {
          ALLOW,
          {EQUAL(0, SECCOMP_SET_MODE_FILTER), CLEAR(1, ~SECCOMP_FILTER_FLAG_TSYNC)}},
         {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
-        PRCTL(PR_SET_SECCOMP),
-        PRCTL(PR_GET_SECCOMP),
-        PRCTL(PR_SET_NO_NEW_PRIVS),
-        PRCTL(PR_GET_NO_NEW_PRIVS),
-        PRCTL(PR_SET_DUMPABLE),
-        PRCTL(PR_GET_DUMPABLE),
-        PRCTL(PR_SET_PDEATHSIG),
-        PRCTL(PR_GET_PDEATHSIG),
-        PRCTL(PR_SET_NAME),
-        PRCTL(PR_GET_NAME),
-        PRCTL(PR_SET_KEEPCAPS),
-        PRCTL(PR_GET_KEEPCAPS),
-        PRCTL(PR_SET_SECUREBITS),
-        PRCTL(PR_GET_SECUREBITS),
-        PRCTL(PR_CAPBSET_READ),
-        PRCTL(PR_CAPBSET_DROP),
-        PRCTL(PR_CAP_AMBIENT),
-        PRCTL(PR_SET_SPECULATION_CTRL),
-        PRCTL(PR_SET_TIMERSLACK),
-        PRCTL(PR_GET_TIMERSLACK),
-        PRCTL(PR_SET_CHILD_SUBREAPER),
-        PRCTL(PR_GET_CHILD_SUBREAPER),
-        PRCTL(PR_SET_THP_DISABLE),
-        PRCTL(PR_SET_VMA),
+        PRCTL(PR_SET_SECCOMP, PR_GET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,
+              PR_SET_DUMPABLE, PR_GET_DUMPABLE, PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_NAME,
+              PR_GET_NAME, PR_SET_KEEPCAPS, PR_GET_KEEPCAPS, PR_SET_SECUREBITS, PR_GET_SECUREBITS,
+              PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_SET_SPECULATION_CTRL,
+              PR_SET_TIMERSLACK, PR_GET_TIMERSLACK, PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER,
+              PR_SET_THP_DISABLE, PR_SET_VMA),
         END_OF_RULES,
 };
 
@@ -313,7 +257,10 @@ const struct filter_rule filter_template_loopback[] = {
 
 /* ---- the sockets that a guest may create, and the options that it may set ---- */
 
-#define OPTION(level, option) RULE("setsockopt", ALLOW, EQUAL(1, level), EQUAL(2, option))
+/* clang-format off */
+#define OPTION(level, ...) \
+        {"setsockopt", ALLOW, {EQUAL(1, level), EQUAL(2, 0)}, VALUES(__VA_ARGS__)}
+/* clang-format on */
 
 /* AF_UNIX, protocol 0, of its three types. Other families up to 63 get EPERM, by the bits in which
  * they differ from AF_UNIX. */
@@ -377,33 +324,13 @@ const struct filter_rule filter_sockets_loopback_pairs[] = {
 /* As (level, option). Among those left out: TCP_ULP, SO_ZEROCOPY, SO_ATTACH_FILTER, IP_MSFILTER,
  * packet and netfilter options. */
 const struct filter_rule filter_socket_options[] = {
-        OPTION(SOL_SOCKET, SO_REUSEADDR),
-        OPTION(SOL_SOCKET, SO_REUSEPORT),
-        OPTION(SOL_SOCKET, SO_BROADCAST),
-        OPTION(SOL_SOCKET, SO_SNDBUF),
-        OPTION(SOL_SOCKET, SO_RCVBUF),
-        OPTION(SOL_SOCKET, SO_RCVLOWAT),
-        OPTION(SOL_SOCKET, SO_KEEPALIVE),
-        OPTION(SOL_SOCKET, SO_LINGER),
-        OPTION(SOL_SOCKET, SO_PASSCRED),
-        OPTION(SOL_SOCKET, SO_TIMESTAMP_OLD),
-        OPTION(SOL_SOCKET, SO_RCVTIMEO_OLD),
-        OPTION(SOL_SOCKET, SO_SNDTIMEO_OLD),
-        OPTION(SOL_SOCKET, SO_RCVTIMEO_NEW),
-        OPTION(SOL_SOCKET, SO_SNDTIMEO_NEW),
-        OPTION(IPPROTO_TCP, TCP_NODELAY),
-        OPTION(IPPROTO_TCP, TCP_CORK),
-        OPTION(IPPROTO_TCP, TCP_KEEPIDLE),
-        OPTION(IPPROTO_TCP, TCP_KEEPINTVL),
-        OPTION(IPPROTO_TCP, TCP_KEEPCNT),
-        OPTION(IPPROTO_TCP, TCP_QUICKACK),
-        OPTION(IPPROTO_TCP, TCP_USER_TIMEOUT),
-        OPTION(IPPROTO_IP, IP_TOS),
-        OPTION(IPPROTO_IP, IP_TTL),
-        OPTION(IPPROTO_IP, IP_MTU_DISCOVER),
-        OPTION(IPPROTO_IP, IP_RECVERR), /* the resolver of glibc */
-        OPTION(IPPROTO_IPV6, IPV6_V6ONLY),
-        OPTION(IPPROTO_IPV6, IPV6_TCLASS),
-        OPTION(IPPROTO_IPV6, IPV6_RECVERR),
+        OPTION(SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_SNDBUF, SO_RCVBUF,
+               SO_RCVLOWAT, SO_KEEPALIVE, SO_LINGER, SO_PASSCRED, SO_TIMESTAMP_OLD, SO_RCVTIMEO_OLD,
+               SO_SNDTIMEO_OLD, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW),
+        OPTION(IPPROTO_TCP, TCP_NODELAY, TCP_CORK, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
+               TCP_QUICKACK, TCP_USER_TIMEOUT),
+        OPTION(IPPROTO_IP, IP_TOS, IP_TTL, IP_MTU_DISCOVER,
+               IP_RECVERR), /* IP_RECVERR: the resolver of glibc */
+        OPTION(IPPROTO_IPV6, IPV6_V6ONLY, IPV6_TCLASS, IPV6_RECVERR),
         END_OF_RULES,
 };

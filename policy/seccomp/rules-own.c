@@ -92,19 +92,10 @@ const struct filter_rule filter_broker_arguments[] = {
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
         {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
 
-        IOCTL(FIONREAD),
-        IOCTL(FIONBIO),
-        IOCTL(FIONCLEX),
-        IOCTL(FIOCLEX),
-        IOCTL(TCGETS),
-        IOCTL(TIOCGWINSZ),
+        IOCTL(FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS, TIOCGWINSZ),
 
-        PRCTL(PR_SET_NAME),
-        PRCTL(PR_GET_NAME),
-        PRCTL(PR_SET_VMA),
-        PRCTL(PR_GET_DUMPABLE),
-        PRCTL(PR_GET_NO_NEW_PRIVS),
-        PRCTL(PR_GET_SECCOMP),
+        PRCTL(PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS,
+              PR_GET_SECCOMP),
 
         /* Reads any limit of its own; sets RLIMIT_NOFILE. */
         {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
@@ -155,10 +146,8 @@ const struct filter_rule filter_egress_calls[] = {
         {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_IP), EQUAL(2, IP_RECVERR)}},
         {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_IPV6), EQUAL(2, IPV6_RECVERR)}},
         {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_THREAD, CLONE_THREAD)}},
-        IOCTL(FIONREAD),
-        IOCTL(FIONBIO),
-        PRCTL(PR_SET_NAME),
-        PRCTL(PR_SET_VMA),
+        IOCTL(FIONREAD, FIONBIO),
+        PRCTL(PR_SET_NAME, PR_SET_VMA),
         {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
         END_OF_RULES,
 };

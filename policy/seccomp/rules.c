@@ -109,8 +109,28 @@ static int entries_add(struct filter_entries *entries, size_t *room, int number,
                 entries->entries = grown;
                 *room = more;
         }
-        entries->entries[entries->n_all++] = (struct filter_entry){number, rule};
+        entries->entries[entries->n_all++] = (struct filter_entry){number, *rule};
         return 0;
+}
+
+/* Adds the rule, or one rule for each of its values. */
+static int entries_add_values(struct filter_entries *entries, size_t *room, int number,
+                              const struct filter_rule *rule)
+{
+        struct filter_rule one = *rule;
+        size_t last = 0;
+        int r = 0;
+
+        if (!rule->values)
+                return entries_add(entries, room, number, rule);
+        while (last + 1 < FILTER_COMPARES_MAX && rule->compares[last + 1].mask != 0)
+                last++;
+        one.values = NULL;
+        for (const uint32_t *value = rule->values; *value && r >= 0; value++) {
+                one.compares[last].value = *value;
+                r = entries_add(entries, room, number, &one);
+        }
+        return r;
 }
 
 static int entries_add_rule(struct filter_entries *entries, size_t *room,
@@ -125,7 +145,7 @@ static int entries_add_rule(struct filter_entries *entries, size_t *room,
                         n = filter_recent_number(name);
                 if (n < 0)
                         continue; /* not on this architecture */
-                int r = entries_add(entries, room, n, rule);
+                int r = entries_add_values(entries, room, n, rule);
                 if (r < 0)
                         return r;
         }
@@ -234,7 +254,7 @@ uint32_t filter_decide(const struct filter_entries *entries, const struct seccom
 {
         for (size_t i = entries_find(entries, data->nr);
              i < entries->n_entries && entries->entries[i].number == data->nr; i++)
-                if (rule_holds(entries->entries[i].rule, data))
-                        return entries->entries[i].rule->action;
+                if (rule_holds(&entries->entries[i].rule, data))
+                        return entries->entries[i].rule.action;
         return entries->otherwise;
 }

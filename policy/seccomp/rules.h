@@ -63,7 +63,7 @@ int filter_recent_number(const char *name);
  * left out. */
 struct filter_entry {
         int number;
-        const struct filter_rule *rule;
+        struct filter_rule rule; /* without values */
 };
 
 struct filter_entries {

@@ -120,27 +120,27 @@ static void test_fingerprint(void)
                 }
         for (size_t i = 0; i < e.n_all; i++) {
                 struct filter_entry was = e.entries[i];
-                struct filter_rule rule = *was.rule;
+                struct filter_rule *rule = &e.entries[i].rule;
                 e.entries[i].number++;
                 check(fingerprint(&e, ready) != ready->fingerprint);
-                e.entries[i] = (struct filter_entry){was.number, &rule};
+                e.entries[i] = was;
                 check(fingerprint(&e, ready) == ready->fingerprint);
-                rule.action ^= 1;
+                rule->action ^= 1;
                 check(fingerprint(&e, ready) != ready->fingerprint);
-                rule = *was.rule;
+                *rule = was.rule;
                 for (size_t k = 0; k < FILTER_COMPARES_MAX; k++) {
-                        rule.compares[k].mask ^= 1;
+                        rule->compares[k].mask ^= 1;
                         check(fingerprint(&e, ready) != ready->fingerprint);
-                        rule = *was.rule;
-                        rule.compares[k].value ^= 1ull << 63;
+                        *rule = was.rule;
+                        rule->compares[k].value ^= 1ull << 63;
                         check(fingerprint(&e, ready) != ready->fingerprint);
-                        rule = *was.rule;
-                        rule.compares[k].argument ^= 1;
+                        *rule = was.rule;
+                        rule->compares[k].argument ^= 1;
                         check(fingerprint(&e, ready) != ready->fingerprint);
-                        rule = *was.rule;
-                        rule.compares[k].unequal ^= true;
+                        *rule = was.rule;
+                        rule->compares[k].unequal ^= true;
                         check(fingerprint(&e, ready) != ready->fingerprint);
-                        rule = *was.rule;
+                        *rule = was.rule;
                 }
                 e.entries[i] = was;
         }

@@ -57,8 +57,8 @@ static void test_rules_of_a_call_exclude_each_other(void)
                                 const struct filter_entry *a = &e.entries[i], *b = &e.entries[j];
                                 if (a->number != b->number)
                                         break;
-                                if (a->rule->action != b->rule->action &&
-                                    can_hold_at_once(a->rule, b->rule))
+                                if (a->rule.action != b->rule.action &&
+                                    can_hold_at_once(&a->rule, &b->rule))
                                         test_fail_("%s: call %d: two answers",
                                                    filter_kind_name(kind), a->number);
                         }
