@@ -157,6 +157,15 @@ DIR *fd_open_directory(int parent, const char *path)
         return stream;
 }
 
+struct dirent *fd_next_entry(DIR *stream)
+{
+        struct dirent *d = readdir(stream);
+
+        while (d && (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0))
+                d = readdir(stream);
+        return d;
+}
+
 int fd_set_nonblocking(int fd, int on)
 {
         return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);

@@ -33,6 +33,9 @@ int fd_sealed_copy(const char *name, int source, struct error *err);
  * followed. The caller closes the stream. NULL: errno tells why. */
 DIR *fd_open_directory(int parent, const char *path);
 
+/* The next entry, without "." and ".."; NULL after the last. */
+struct dirent *fd_next_entry(DIR *stream);
+
 int fd_set_nonblocking(int fd, int on);
 int fd_set_cloexec(int fd, int on);
 

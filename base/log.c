@@ -49,22 +49,22 @@ const char *log_level_name(enum log_level level)
         return level_names[level];
 }
 
+static int index_of(const char *name, const char *const *names, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (strcmp(names[i], name) == 0)
+                        return i;
+        return -EINVAL;
+}
+
 int log_level_from_name(const char *name)
 {
-        for (int i = 0; i < LOG_LEVEL_MAX; i++) {
-                if (strcmp(level_names[i], name) == 0)
-                        return i;
-        }
-        return -EINVAL;
+        return index_of(name, level_names, LOG_LEVEL_MAX);
 }
 
 int log_format_from_name(const char *name)
 {
-        for (int i = 0; i < LOG_FORMAT_MAX; i++) {
-                if (strcmp(format_names[i], name) == 0)
-                        return i;
-        }
-        return -EINVAL;
+        return index_of(name, format_names, LOG_FORMAT_MAX);
 }
 
 const char *log_format_name(enum log_format format)

@@ -45,11 +45,16 @@ static uint32_t embedded(const unsigned char *bytes)
                bytes[3];
 }
 
+static const unsigned char nat64[12] = {0, 0x64, 0xff, 0x9b};
+
 static bool is_nat64(const unsigned char *b)
 {
-        static const unsigned char nat64[12] = {0, 0x64, 0xff, 0x9b};
-
         return memcmp(b, nat64, sizeof(nat64)) == 0;
+}
+
+static bool is_6to4(const unsigned char *b)
+{
+        return b[0] == 0x20 && b[1] == 0x02;
 }
 
 static enum address_kind kind_of_v6(const struct in6_addr *address)
@@ -60,7 +65,7 @@ static enum address_kind kind_of_v6(const struct in6_addr *address)
                 return ADDRESS_LOOPBACK;
         if (IN6_IS_ADDR_V4MAPPED(address) || is_nat64(b))
                 return kind_of_v4(embedded(b + 12));
-        if (b[0] == 0x20 && b[1] == 0x02) /* 6to4 */
+        if (is_6to4(b))
                 return kind_of_v4(embedded(b + 2));
         if ((b[0] & 0xfe) == 0xfc)
                 return ADDRESS_PRIVATE;
@@ -71,33 +76,54 @@ static enum address_kind kind_of_v6(const struct in6_addr *address)
         return (b[0] & 0xe0) == 0x20 ? ADDRESS_PUBLIC : ADDRESS_NEVER;
 }
 
+static enum address_kind kind_of(const struct network_host *host)
+{
+        struct in6_addr v6;
+
+        memcpy(&v6, host->address, sizeof(v6));
+        return host->kind == NETWORK_V4 ? kind_of_v4(embedded(host->address)) : kind_of_v6(&v6);
+}
+
+static bool is_translated(const struct network_host *host)
+{
+        struct in6_addr v6;
+
+        memcpy(&v6, host->address, sizeof(v6));
+        bool is_compatible = IN6_IS_ADDR_V4COMPAT(&v6);
+        return host->kind == NETWORK_V6 &&
+               (IN6_IS_ADDR_V4MAPPED(&v6) || is_compatible || is_6to4(v6.s6_addr) ||
+                memcmp(v6.s6_addr, nat64, 4) == 0);
+}
+
+/* False: of another family. */
+static bool take_address(const struct sockaddr *address, struct network_host *ret)
+{
+        const char *bytes = (const char *)address;
+
+        *ret = (struct network_host){.kind = NETWORK_V6};
+        if (address->sa_family == AF_INET) {
+                ret->kind = NETWORK_V4;
+                memcpy(ret->address, bytes + offsetof(struct sockaddr_in, sin_addr), 4);
+        } else if (address->sa_family == AF_INET6) {
+                memcpy(ret->address, bytes + offsetof(struct sockaddr_in6, sin6_addr), 16);
+        } else {
+                return false;
+        }
+        return true;
+}
+
 enum address_kind address_kind(const struct sockaddr *address)
 {
-        if (address->sa_family == AF_INET) {
-                struct sockaddr_in v4;
-                memcpy(&v4, address, sizeof(v4));
-                return kind_of_v4(ntohl(v4.sin_addr.s_addr));
-        }
-        if (address->sa_family == AF_INET6) {
-                struct sockaddr_in6 v6;
-                memcpy(&v6, address, sizeof(v6));
-                return kind_of_v6(&v6.sin6_addr);
-        }
-        return ADDRESS_NEVER;
+        struct network_host host;
+
+        return take_address(address, &host) ? kind_of(&host) : ADDRESS_NEVER;
 }
 
 bool address_is_translated(const struct sockaddr *address)
 {
-        struct sockaddr_in6 v6;
+        struct network_host host;
 
-        if (address->sa_family != AF_INET6)
-                return false;
-        memcpy(&v6, address, sizeof(v6));
-        const unsigned char *b = v6.sin6_addr.s6_addr;
-        bool is_compatible = IN6_IS_ADDR_V4COMPAT(&v6.sin6_addr);
-        return IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) || is_compatible ||
-               (b[0] == 0 && b[1] == 0x64 && b[2] == 0xff && b[3] == 0x9b) ||
-               (b[0] == 0x20 && b[1] == 0x02);
+        return take_address(address, &host) && is_translated(&host);
 }
 
 /* ---- hosts ---- */
@@ -219,28 +245,12 @@ bool network_authority_parse(const char *text, size_t n, uint16_t otherwise,
 
 /* ---- rules ---- */
 
-static void to_address(const struct network_host *host, struct sockaddr_storage *ret)
-{
-        *ret = (struct sockaddr_storage){};
-        if (host->kind == NETWORK_V4) {
-                struct sockaddr_in v4 = {.sin_family = AF_INET};
-                memcpy(&v4.sin_addr, host->address, 4);
-                memcpy(ret, &v4, sizeof(v4));
-        } else {
-                struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-                memcpy(&v6.sin6_addr, host->address, 16);
-                memcpy(ret, &v6, sizeof(v6));
-        }
-}
-
 static const char *why_not_address(const struct network_rule *rule)
 {
-        struct sockaddr_storage address;
         unsigned whole = rule->host.kind == NETWORK_V4 ? 32 : 128;
+        enum address_kind kind = kind_of(&rule->host);
 
-        to_address(&rule->host, &address);
-        enum address_kind kind = address_kind((struct sockaddr *)&address);
-        if (address_is_translated((struct sockaddr *)&address))
+        if (is_translated(&rule->host))
                 return "contains an IPv4 address: write that one";
         if (kind == ADDRESS_NEVER)
                 return "is an address that is never reached (link-local, metadata, multicast, documentation)";
@@ -343,18 +353,10 @@ bool network_rules_name(const struct network_rule *rules, size_t n, const struct
 bool network_rules_contain(const struct network_rule *rules, size_t n,
                            const struct sockaddr *address, uint16_t port)
 {
-        struct network_host host = {.kind = NETWORK_V4};
+        struct network_host host;
 
-        if (address->sa_family == AF_INET) {
-                memcpy(host.address, (const char *)address + offsetof(struct sockaddr_in, sin_addr),
-                       4);
-        } else if (address->sa_family == AF_INET6) {
-                host.kind = NETWORK_V6;
-                memcpy(host.address,
-                       (const char *)address + offsetof(struct sockaddr_in6, sin6_addr), 16);
-        } else {
+        if (!take_address(address, &host))
                 return false;
-        }
         for (size_t i = 0; i < n; i++)
                 if (has_port(&rules[i], port) && rules[i].host.kind != NETWORK_NAME &&
                     contains(&rules[i], host.kind, host.address))

@@ -351,19 +351,10 @@ static int move(int from, int to, int depth)
 
         if (!stream)
                 return -errno;
-        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
-                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-                        r = move_entry(from, to, d->d_name, depth);
+        for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
+                r = move_entry(from, to, d->d_name, depth);
         closedir(stream);
         return r;
-}
-
-static int open_inside(int root, const char *path, uint64_t flags)
-{
-        struct open_how how = {.flags = flags | O_CLOEXEC,
-                               .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-        long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-        return fd < 0 ? -errno : (int)fd;
 }
 
 /* Moves bin/ of the packages to a directory of PATH. */
@@ -372,13 +363,14 @@ static int move_programs(int packages, int root)
         _cleanup_close_ int bin = openat(packages, "bin", DIRECTORY);
         if (bin < 0)
                 return errno == ENOENT ? 0 : -errno;
-        _cleanup_close_ int usr = open_inside(root, "/usr", O_RDONLY | O_DIRECTORY);
+        _cleanup_close_ int usr = process_open_inside(root, "/usr", O_RDONLY | O_DIRECTORY);
         if (usr < 0)
                 return usr;
         if ((mkdirat(usr, "local", 0755) < 0 && errno != EEXIST) ||
             (mkdirat(usr, "local/bin", 0755) < 0 && errno != EEXIST))
                 return -errno;
-        _cleanup_close_ int to = open_inside(root, "/usr/local/bin", O_RDONLY | O_DIRECTORY);
+        _cleanup_close_ int to = process_open_inside(root, "/usr/local/bin",
+                                                     O_RDONLY | O_DIRECTORY);
         int r = to < 0 ? to : move(bin, to, 0);
         return r < 0 ? r : unlinkat(packages, "bin", AT_REMOVEDIR) < 0 ? -errno : 0;
 }
@@ -392,7 +384,7 @@ static int merge_packages(int directory, const char *place, struct error *err)
 
         if (packages < 0 || root < 0)
                 return error_errno(err, errno, "packages");
-        _cleanup_close_ int to = open_inside(root, place, O_RDONLY | O_DIRECTORY);
+        _cleanup_close_ int to = process_open_inside(root, place, O_RDONLY | O_DIRECTORY);
         int r = to < 0 ? to : move_programs(packages, root);
         if (r >= 0)
                 r = move(packages, to, 0);
@@ -673,7 +665,7 @@ int image_build(const struct image_build_options *options, struct image_info *re
 
 static bool is_file_inside(int root, const char *path)
 {
-        _cleanup_close_ int fd = open_inside(root, path, O_PATH);
+        _cleanup_close_ int fd = process_open_inside(root, path, O_PATH);
         struct stat st;
 
         return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);

@@ -46,17 +46,6 @@ static bool starts_with_our_loader(const char *program)
         return fd >= 0 && same_loader(fd);
 }
 
-static int open_inside(int root, const char *path)
-{
-        struct open_how how = {
-                .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
-                .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-        };
-        int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-
-        return fd < 0 ? -errno : fd;
-}
-
 /* The newest "GLIBC_2.x" that a libc names: a version of symbols that it has. */
 static int newest_minor(const char *data, size_t n)
 {
@@ -93,7 +82,8 @@ static int libc_minor(int root)
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
                 _cleanup_free_ char *data = NULL;
                 size_t length = 0;
-                _cleanup_close_ int fd = open_inside(root, places[i]);
+                _cleanup_close_ int fd = process_open_inside(root, places[i],
+                                                             O_RDONLY | O_NONBLOCK);
                 if (fd >= 0 && fd_read_whole(fd, LIBC_MAX, &data, &length, NULL) >= 0)
                         return newest_minor(data, length);
         }
@@ -112,7 +102,7 @@ int link_of_root(int root, const char *python, const char *libpython, enum templ
                  struct error *err)
 {
         char loader[PATH_MAX];
-        _cleanup_close_ int program = open_inside(root, python);
+        _cleanup_close_ int program = process_open_inside(root, python, O_RDONLY | O_NONBLOCK);
 
         if (program < 0)
                 return error_errno(err, -program, "%s of the root file system", python);
@@ -122,7 +112,9 @@ int link_of_root(int root, const char *python, const char *libpython, enum templ
                         "%s of the root file system is not a dynamically linked 64-bit program: an interpreter that can load modules is needed",
                         python);
         bool embed = libpython && *libpython && same_loader(program) && libc_is_new_enough(root);
-        _cleanup_close_ int library = embed ? open_inside(root, libpython) : -1;
+        _cleanup_close_ int library = embed ? process_open_inside(root, libpython,
+                                                                  O_RDONLY | O_NONBLOCK)
+                                            : -1;
         *ret = library >= 0 ? TEMPLATE_LINK_EMBED : TEMPLATE_LINK_MODULE;
         return 0;
 }

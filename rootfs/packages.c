@@ -169,9 +169,8 @@ static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64
         DIR *stream = fd_open_directory(fd, ".");
         if (!stream)
                 return -errno;
-        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
-                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-                        r = tidy(fd, d->d_name, depth + 1, bytes, files);
+        for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
+                r = tidy(fd, d->d_name, depth + 1, bytes, files);
         closedir(stream);
         return r;
 }

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+
 enum {
         ENTRIES_MAX = 2 * 1000 * 1000,
         LINKS_MAX = 40, /* as the kernel follows */
@@ -423,9 +425,8 @@ static int tree_directory(struct tree *t, struct error *err)
         }
         if (t->depth > 0)
                 r = plan_directory(t->plan, t->path, err);
-        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
-                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-                        r = tree_entry(t, d, err);
+        for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
+                r = tree_entry(t, d, err);
         closedir(stream);
         return r;
 }

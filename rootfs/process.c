@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -254,6 +255,14 @@ static void enter_root(const char *root)
         if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
             umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
                 fail("enter its root");
+}
+
+int process_open_inside(int root, const char *path, uint64_t flags)
+{
+        struct open_how how = {.flags = flags | O_CLOEXEC,
+                               .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+        long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+        return fd < 0 ? -errno : (int)fd;
 }
 
 static void set_bounds(void)

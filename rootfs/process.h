@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buffer.h"
@@ -36,6 +37,9 @@ int process_follow(struct process *process, int timeout_ms, struct buffer *outpu
 /* The last line of an output that is not empty, because sitecustomize may print before a script. NULL without
  * memory. */
 char *process_last_line(struct buffer *output);
+
+/* Opens a path below an untrusted root, in which links are followed. Returns a descriptor or negative errno. */
+int process_open_inside(int root, const char *path, uint64_t flags);
 
 /*
  * As process_start(), with the directory root as "/", read-only (pivot_root: nothing else is

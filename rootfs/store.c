@@ -20,7 +20,11 @@
 #define TEMPORARY ".tmp-"
 #define LOCK      ".lock-"
 
-enum { DEPTH_MAX = 128, LIST_MAX = 10000 };
+enum {
+        DEPTH_MAX = 128,
+        LIST_MAX = 10000,
+        DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+};
 
 int store_open(const char *path, bool make, struct error *err)
 {
@@ -128,7 +132,7 @@ static int remove_entry(struct removal *t, int parent, const char *name, int dep
                 return -errno;
         if (depth == DEPTH_MAX)
                 return move_up(t, parent, name);
-        int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(parent, name, DIRECTORY);
         if (fd < 0)
                 return -errno;
         int r = empty(t, fd, depth);
@@ -148,21 +152,19 @@ static int empty(struct removal *t, int directory, int depth)
                 close(directory);
                 return r;
         }
-        for (struct dirent *d; r >= 0 && (d = readdir(stream));)
-                if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
-                        r = remove_entry(t, dirfd(stream), d->d_name, depth + 1);
+        for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
+                r = remove_entry(t, dirfd(stream), d->d_name, depth + 1);
         closedir(stream);
         return r;
 }
 
-static int remove_tree(int parent, const char *name)
+int store_clear(int parent, const char *name)
 {
         if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
                 return 0;
         if (errno != EISDIR && errno != EPERM)
                 return -errno;
-        _cleanup_close_ int top = openat(parent, name,
-                                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_close_ int top = openat(parent, name, DIRECTORY);
         if (top < 0)
                 return -errno;
         struct removal t = {.top = top};
@@ -184,12 +186,7 @@ void store_abandon(int store, const char *name)
         char path[IMAGE_NAME_SIZE + 16];
 
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
-        remove_tree(store, path);
-}
-
-void store_clear(int parent, const char *name)
-{
-        remove_tree(parent, name);
+        store_clear(store, path);
 }
 
 /* Removes .tmp-NAME unless its builder is running. */
@@ -226,7 +223,7 @@ int store_begin(int store, const char *name, struct error *err)
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
         if (mkdirat(store, path, 0755) < 0)
                 return error_errno(err, errno, "make %s in the image store", path);
-        int fd = openat(store, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int fd = openat(store, path, DIRECTORY);
         return fd < 0 ? error_errno(err, errno, "open %s in the image store", path) : fd;
 }
 
@@ -263,8 +260,7 @@ int store_commit(int store, const char *name, const struct image_info *info, str
         char path[IMAGE_NAME_SIZE + 16];
 
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
-        _cleanup_close_ int directory = openat(store, path,
-                                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_close_ int directory = openat(store, path, DIRECTORY);
         int r = directory < 0 ? -errno : write_info(directory, info);
         /* One call for thousands of files. Without it, a power failure could leave an image with
          * empty files. */
@@ -299,8 +295,7 @@ int store_remove(int store, const char *name, struct error *err)
         _cleanup_close_ int lock = store_lock(store, name, false, err);
         if (lock < 0)
                 return lock == -EWOULDBLOCK ? -EBUSY : lock;
-        _cleanup_close_ int directory = openat(store, name,
-                                               O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        _cleanup_close_ int directory = openat(store, name, DIRECTORY);
         if (directory < 0 && errno == ENOENT)
                 return 0;
         if (directory < 0)
@@ -310,11 +305,11 @@ int store_remove(int store, const char *name, struct error *err)
                 return used == -EBUSY ? used : error_errno(err, -used, "image %s: lock", name);
         /* If we are killed here, the next build removes the rest. */
         snprintf(path, sizeof(path), TEMPORARY "%s", name);
-        int r = remove_tree(store, path);
+        int r = store_clear(store, path);
         if (r >= 0 && renameat(store, name, store, path) < 0)
                 r = -errno;
         if (r >= 0)
-                r = remove_tree(store, path);
+                r = store_clear(store, path);
         if (r < 0)
                 return error_errno(err, -r, "remove image %s", name);
         return 1;

@@ -40,8 +40,8 @@ int store_begin(int store, const char *name, struct error *err);
 /* Renames the complete STORE/.tmp-NAME to info->name after all of it was written to disk. */
 int store_commit(int store, const char *name, const struct image_info *info, struct error *err);
 void store_abandon(int store, const char *name);
-/* Removes a directory of the store recursively. */
-void store_clear(int parent, const char *name);
+/* Removes a directory of the store recursively. Returns 0 or negative errno. */
+int store_clear(int parent, const char *name);
 
 /* Removes an image, atomically for other processes. Returns 1, 0 if there is none, -EBUSY (no error
  * set) if it is in use. */

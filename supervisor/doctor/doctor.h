@@ -7,6 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "supervisor/doctor/report.h"
+
 /* Prints the table, or JSON. Returns the exit status: 0 when Cloister can run here (degraded
  * included), 1 when not. */
 int doctor_main(bool json, const char *const *configs, size_t n_configs);
+
+/* Checks what depends on this machine: control groups, ids, images, programs. */
+void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_configs);

@@ -13,7 +13,6 @@
 #include "base/json.h"
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
-#include "supervisor/doctor/host.h"
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/doctor/report.h"
 #include "supervisor/doctor/attack-rows.h"
