@@ -1,4 +1,4 @@
-/* Checks untrusted relative paths. */
+/* Checks untrusted relative paths; names of files. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,3 +11,6 @@ enum { FILE_PATH_MAX = 255 };
 bool file_path_valid(const char *path, size_t n);
 /* Whether a component has a leading dot. */
 bool file_path_hidden(const char *path, size_t n);
+
+/* The extension of a file of a MIME type, without a dot; "bin" for an unknown type. */
+const char *mime_extension(const char *mime);

@@ -4,14 +4,17 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/mask.h"
 #include "base/printable.h"
 #include "base/utf8.h"
@@ -32,7 +35,6 @@ static enum log_format look = LOG_FORMAT_TEXT;
 
 static int place = STDERR_FILENO;
 static const char *program = "cloister";
-static void (*before_write)(void); /* or NULL */
 
 void log_set_level(enum log_level level)
 {
@@ -72,11 +74,6 @@ const char *log_format_name(enum log_format format)
         return format_names[format];
 }
 
-void log_before_write(void (*fn)(void))
-{
-        before_write = fn;
-}
-
 void log_to(int fd, enum log_format format)
 {
         place = fd;
@@ -105,7 +102,10 @@ struct line {
         size_t n;
 };
 
-enum { LINE_TAIL = 8 }; /* space for the end of the line */
+enum {
+        LINE_TAIL = 8, /* space for the end of the line */
+        LOG_FD_FIRST = 1000,
+};
 
 static void put(struct line *line, const char *text, size_t n)
 {
@@ -229,13 +229,62 @@ static void make_json(struct line *line, enum log_level level, const struct log_
         line->text[line->n++] = '}';
 }
 
+/* ---- the file, which has a bound ---- */
+
+static struct {
+        bool is_bounded;
+        pid_t owner;         /* a child that inherited the log does not touch the file's name */
+        int folder;          /* -1: the file is not renamed */
+        char name[NAME_MAX]; /* in the folder */
+        char old[NAME_MAX + 4];
+} file = {.folder = -1};
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+        return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Another process with this log has renamed it, or its owner did. Returns whether there is a new one to
+ * write to. */
+static bool follow(const struct stat *ours)
+{
+        struct stat st;
+
+        if (fstatat(file.folder, file.name, &st, AT_SYMLINK_NOFOLLOW) < 0 || is_same(&st, ours))
+                return false;
+        _cleanup_close_ int fd = openat(file.folder, file.name,
+                                        O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == ours->st_uid &&
+               st.st_size < LOG_FILE_MAX && dup3(fd, place, O_CLOEXEC) >= 0;
+}
+
+/* Renames the open log file to its old name and opens a new one. */
+static bool replace(void)
+{
+        if (renameat(file.folder, file.name, file.folder, file.old) < 0 && errno != ENOENT)
+                return false;
+        _cleanup_close_ int fd = openat(file.folder, file.name,
+                                        O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        return fd >= 0 && dup3(fd, place, O_CLOEXEC) >= 0;
+}
+
+static void keep_bound(void)
+{
+        struct stat st;
+
+        if (fstat(place, &st) < 0 || st.st_size < LOG_FILE_MAX || getpid() != file.owner)
+                return;
+        if (file.folder < 0 || (!follow(&st) && !replace()))
+                (void)!ftruncate(place, 0);
+}
+
 /* One write, so that lines of several processes do not mix; a log that cannot be written is lost.
  */
 static void write_line(int fd, struct line *line)
 {
         line->text[line->n++] = '\n';
-        if (before_write && fd == place)
-                before_write();
+        if (file.is_bounded && fd == place)
+                keep_bound();
         ssize_t written = write(fd, line->text, line->n);
         (void)written;
 }
@@ -265,4 +314,62 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
                 make_text(&line, level, ids, message);
                 write_line(STDERR_FILENO, &line);
         }
+}
+
+bool log_file_is_bounded(void)
+{
+        return file.is_bounded;
+}
+
+void log_file_append(const char *lines, size_t n)
+{
+        keep_bound();
+        fd_write_all(place, lines, n);
+}
+
+/* So that it can be renamed whatever happens to the folders above it. */
+static void open_folder(const char *path)
+{
+        const char *slash = strrchr(path, '/');
+        _cleanup_free_ char *folder = slash ? strndup(path, (size_t)(slash - path) + 1)
+                                            : strdup(".");
+        const char *name = slash ? slash + 1 : path;
+
+        if (!folder || strlen(name) + 3 > NAME_MAX)
+                return;
+        _cleanup_close_ int fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        file.folder = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
+        snprintf(file.name, sizeof(file.name), "%s", name);
+        snprintf(file.old, sizeof(file.old), "%s.1", name);
+}
+
+static void remember(const char *path)
+{
+        struct stat named, opened;
+
+        file.is_bounded = false;
+        file.folder = -1;
+        if (fstat(place, &opened) < 0 || !S_ISREG(opened.st_mode))
+                return;
+        file.is_bounded = true;
+        file.owner = getpid();
+        if (lstat(path, &named) == 0 && is_same(&named, &opened))
+                open_folder(path);
+}
+
+int log_file_open(const char *path, enum log_format format, struct error *err)
+{
+        if (!path) {
+                log_to(STDERR_FILENO, format);
+                file.is_bounded = false;
+                return 0;
+        }
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
+                                      0600);
+        int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
+        if (high < 0)
+                return error_errno(err, errno, "--log-file %s", path);
+        log_to(high, format);
+        remember(path);
+        return 0;
 }

@@ -11,9 +11,11 @@
  */
 #pragma once
 
-#include "base/error.h"
-
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "base/error.h"
 
 enum log_level {
         LOG_LEVEL_ERROR,
@@ -41,8 +43,6 @@ const char *log_format_name(enum log_format format);
  * written to standard error, as text, if that is another file. */
 void log_to(int fd, enum log_format format);
 int log_get_fd(void);
-/* Called before each line; it may put another file at the descriptor. */
-void log_before_write(void (*fn)(void));
 enum log_format log_get_format(void);
 
 /* The program's name, which starts each line; a literal. */
@@ -64,3 +64,22 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
 #define log_warning(...)      log_write(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...)         log_write(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)        log_write(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+/*
+ * The log in a file, for the process that opened it.
+ *
+ * A file of LOG_FILE_MAX bytes becomes FILE.1, which replaces the previous FILE.1, and FILE begins anew. A file that
+ * was named by a link (as /dev/stderr is one) is not renamed but emptied; so is one that cannot be
+ * renamed.
+ */
+enum { LOG_FILE_MAX = 16 * 1024 * 1024 };
+
+/* Appends to the file at path (made with mode 0600); NULL: to standard error. The descriptor gets a
+ * high number, out of the way of those that a child expects its own descriptors at. */
+int log_file_open(const char *path, enum log_format format, struct error *err);
+
+/* Whether the log is a regular file, which has a bound. */
+bool log_file_is_bounded(void);
+
+/* Appends lines that another process wrote. */
+void log_file_append(const char *lines, size_t n);

@@ -1,4 +1,4 @@
-/* Files and directories by path. */
+/* Files and directories by path, and who they belong to. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,3 +32,22 @@ int path_in_user_directory(const char *variable, const char *fallback, const cha
 
 /* Unlinks a file, and removes its directory when it is empty then. A missing file is not an error. */
 void path_remove_with_directory(const char *path);
+
+enum { OWNER_TEXT_SIZE = 64, OWNER_NAME_SIZE = 81 };
+
+/* "root", "uid 5 (games)", "uid 5". */
+void owner_describe(uid_t uid, char ret[OWNER_TEXT_SIZE]);
+
+struct owner_difference {
+        char name[OWNER_NAME_SIZE];          /* printable; "": the directory itself */
+        char found[OWNER_TEXT_SIZE];         /* as owner_describe() has it */
+        char expected[OWNER_TEXT_SIZE];      /* name of the requested owner */
+        char expected_name[OWNER_TEXT_SIZE]; /* as a command takes it: "root", "games", "5" */
+};
+
+/*
+ * Looks whether a directory belongs to uid, and each name that is directly in it (links are not
+ * followed). directory: any descriptor of it, O_PATH too. Returns 0 if all do, 1 and the first one
+ * that does not, or negative errno.
+ */
+int owner_compare(int directory, uid_t uid, struct owner_difference *ret);

@@ -25,7 +25,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/owner.h"
+#include "base/path.h"
 #include "policy/template-link.h"
 
 /* IMAGE_RECIPE: the version of the builder's output; raise it when old images must be rebuilt. */

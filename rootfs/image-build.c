@@ -32,7 +32,6 @@
 #include "base/log.h"
 #include "rootfs/contents.h"
 #include "rootfs/copy.h"
-#include "rootfs/housekeeping.h"
 #include "rootfs/packages.h"
 #include "rootfs/process.h"
 #include "rootfs/progress.h"

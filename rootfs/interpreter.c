@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 #include "policy/image.h"
-#include "rootfs/libraries.h"
+#include "rootfs/contents.h"
 #include "rootfs/process.h"
 
 enum {

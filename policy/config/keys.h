@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/json-out.h"
+
 enum config_place {
         CONFIG_TOP,     /* the file; struct config */
         CONFIG_PROFILE, /* struct config_profile; rows with CONFIG_AT_TOP are keys of the file too */
@@ -168,3 +170,11 @@ int config_set_text(char **to, const char *text);
 char **config_list_free(char **list);
 /* Grows *array (*count items of size) by n items of more, which are moved: *n becomes 0. */
 int config_append_items(void *array, size_t *count, void *more, size_t *n, size_t size);
+
+/* Writes the schema of a config file. */
+void config_schema(struct json_out *out);
+
+/* Writes a number, a boolean or a word as it is written in a config: 1.5, "512M", true, "never". name: of
+ * the member, or NULL. */
+void config_put_number(struct json_out *out, const char *name, const struct config_key *key,
+                       uint64_t value);

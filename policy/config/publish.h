@@ -1,7 +1,7 @@
 /* "publish": tools, prompts, resources and templates that Python in a sandbox implements (docs/publish.md). */
 #pragma once
 
-#include "policy/config/object.h"
+#include "policy/config/reader.h"
 
 config_code_fn config_read_publish, config_read_code, config_check_file,
         config_check_profile_of_entry, config_read_complete, config_check_entry, config_read_schema,

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
+#include "policy/image.h"
+#include "policy/quantity.h"
 
 /*
  * Finds the line of a value.
@@ -246,4 +249,315 @@ const char *config_text(yyjson_val *value)
         const char *text = yyjson_get_str(value);
 
         return text && strlen(text) == yyjson_get_len(value) ? text : NULL;
+}
+
+/* ---- values and objects: types, ranges, and the messages about them ---- */
+
+enum { SECOND = 1000, USER_NAME_MAX = 32, VISIBLE_MAX = 2048, MESSAGE_MAX = 512, WHERE_MAX = 600 };
+
+DEFINE_CLEANUP(char **, config_list_free)
+
+int config_mistake(struct config_reading *r, yyjson_val *at, const char *format, ...)
+{
+        char text[MESSAGE_MAX];
+        va_list args;
+
+        r->wrong = true;
+        va_start(args, format);
+        vsnprintf(text, sizeof(text), format, args);
+        va_end(args);
+        if (!r->server)
+                return config_wrong(r->reader, at, "%s%s%s", r->where, r->path, text);
+        char whole[MESSAGE_MAX + 64];
+        snprintf(whole, sizeof(whole), "%s%s", r->path, text);
+        return config_problem(r->reader, r->server, false, at, whole);
+}
+
+static const char *const meanings[] = {
+        [CONFIG_BOOL] = "true or false",
+        [CONFIG_BYTES] = "a size such as \"512M\" or a number of bytes",
+        [CONFIG_COUNT] = "a whole number",
+        [CONFIG_TIME] = "a number of seconds or a string such as \"30s\" or \"5m\"",
+        [CONFIG_CORES] = "a number of cores such as 0.5",
+        [CONFIG_TEXT] = "a string",
+        [CONFIG_WORD] = "a string that is not empty",
+        [CONFIG_IMAGE] = "a name: letters, digits, _ . - (at most 64)",
+        [CONFIG_PATH] = "an absolute path",
+        [CONFIG_USER] = "a user's name",
+        [CONFIG_VISIBLE] = "a string of 1 to 2048 printable characters",
+};
+
+static int number_of(const struct config_reading *r, const struct config_key *key,
+                     yyjson_val *value, uint64_t *ret)
+{
+        uint32_t small = 0;
+        int64_t whole = 0;
+        int e;
+
+        switch (key->kind) {
+        case CONFIG_BYTES:
+                return quantity_bytes(value, ret);
+        case CONFIG_COUNT:
+                e = json_int64(value, &whole);
+                *ret = whole < 0 ? 0 : (uint64_t)whole;
+                return e < 0 ? e : whole < 0 ? -ERANGE : 0;
+        case CONFIG_TIME:
+                e = r->form == CONFIG_MILLISECONDS && !yyjson_is_str(value)
+                            ? json_int64(value, &whole)
+                            : quantity_milliseconds(value, &small);
+                if (e == 0 && whole != 0)
+                        small = whole < 0 || whole > UINT32_MAX ? UINT32_MAX : (uint32_t)whole;
+                break;
+        default:
+                e = quantity_thousandths(value, &small);
+                break;
+        }
+        *ret = small;
+        return e;
+}
+
+static void print_bound(char *to, size_t n, enum config_kind kind, uint64_t v)
+{
+        switch (kind) {
+        case CONFIG_BYTES:
+                config_print_bytes(to, n, v);
+                return;
+        case CONFIG_TIME:
+                snprintf(to, n, "%g s", (double)v / SECOND);
+                return;
+        case CONFIG_CORES:
+                snprintf(to, n, "%g", (double)v / 1000);
+                return;
+        default:
+                snprintf(to, n, "%llu", (unsigned long long)v);
+        }
+}
+
+static int read_number(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        char least[32], most[32];
+        uint64_t v = 0;
+
+        int e = number_of(r, key, value, &v);
+        if (e == -EINVAL)
+                return config_mistake(r, value, "%s must be %s", r->name, meanings[key->kind]);
+        if (e < 0 || v < key->least || v > key->most) {
+                print_bound(least, sizeof(least), key->kind, key->least);
+                print_bound(most, sizeof(most), key->kind, key->most);
+                return config_mistake(r, value, "%s must be from %s to %s", r->name, least, most);
+        }
+        config_set_number(key, r->into, v);
+        return 0;
+}
+
+static int read_word(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        char all[MESSAGE_MAX] = "";
+        size_t n = 0;
+
+        for (uint64_t i = 0; key->words[i]; i++) {
+                if (yyjson_equals_str(value, key->words[i])) {
+                        config_set_number(key, r->into, i);
+                        return 0;
+                }
+                n += (size_t)snprintf(all + n, sizeof(all) - n, "%s\"%s\"",
+                                      i == 0              ? ""
+                                      : key->words[i + 1] ? ", "
+                                                          : " or ",
+                                      key->words[i]);
+        }
+        return config_mistake(r, value, "%s must be %s", r->name, all);
+}
+
+static int read_bool(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        if (!yyjson_is_bool(value))
+                return config_mistake(r, value, "%s must be %s", r->name, meanings[CONFIG_BOOL]);
+        config_set_number(key, r->into, yyjson_get_bool(value) != (r->form == CONFIG_INVERTED));
+        return 0;
+}
+
+static bool is_user_name(const char *text)
+{
+        size_t n = strlen(text);
+        return n > 0 && n <= USER_NAME_MAX && text[0] != '-' &&
+               strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-$") ==
+                       n;
+}
+
+static bool is_visible(const char *text)
+{
+        size_t n = strlen(text);
+
+        for (const char *p = text; *p; p++)
+                if (*p <= ' ' || *p > '~')
+                        return false;
+        return n > 0 && n <= VISIBLE_MAX;
+}
+
+static bool is_good(const struct config_key *key, const char *text)
+{
+        switch (key->kind) {
+        case CONFIG_WORD:
+                return *text != '\0';
+        case CONFIG_IMAGE:
+                return image_name_valid(text);
+        case CONFIG_PATH:
+                return text[0] == '/';
+        case CONFIG_USER:
+                return is_user_name(text);
+        case CONFIG_VISIBLE:
+                return is_visible(text);
+        default:
+                return true;
+        }
+}
+
+static int read_text(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        const char *text = config_text(value);
+
+        if (!text || !is_good(key, text))
+                return config_mistake(r, value, "%s must be %s", r->name, meanings[key->kind]);
+        return config_set_text(config_member(key, r->into), text) < 0 ? config_no_memory(r->reader)
+                                                                      : 0;
+}
+
+static int read_list(struct config_reading *r, yyjson_val *value, uint64_t most, char ***ret)
+{
+        yyjson_arr_iter iter = yyjson_arr_iter_with(value);
+        size_t n = yyjson_arr_size(value), i = 0;
+        yyjson_val *item;
+
+        if (!yyjson_is_arr(value) || n > most)
+                return config_mistake(r, value, "%s must be an array of at most %llu strings",
+                                      r->name, (unsigned long long)most);
+        _cleanup_(cleanup_config_list_free) char **names = calloc(n + 1, sizeof(char *));
+        if (!names)
+                return config_no_memory(r->reader);
+        while ((item = yyjson_arr_iter_next(&iter))) {
+                const char *text = config_text(item);
+                if (!text || *text == '\0' || strlen(text) > CONFIG_NAME_MAX)
+                        return config_mistake(r, item,
+                                              "%s: item %zu must be a string of 1 to %d bytes",
+                                              r->name, i + 1, CONFIG_NAME_MAX);
+                if (config_set_text(&names[i++], text) < 0)
+                        return config_no_memory(r->reader);
+        }
+        config_list_free(*ret);
+        *ret = take_ptr(names);
+        return 0;
+}
+
+/* Prints the beginning of a warning: `profile "x": packages: `. */
+static void print_where(const struct config_reading *r, char to[WHERE_MAX])
+{
+        int n = (int)strlen(r->path);
+
+        snprintf(to, WHERE_MAX, "%s%.*s%s", r->where, n > 0 ? n - 1 : 0, r->path,
+                 n > 0 ? ": " : "");
+}
+
+static bool is_key_of(const struct config_reading *r, const struct config_key *key)
+{
+        return !key->published || (r->entry && key->published & 1u << r->entry->kind);
+}
+
+int config_read_members(struct config_reading *r, enum config_place place, yyjson_val *object)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
+        yyjson_val *name;
+        char where[WHERE_MAX];
+        int e = 0;
+
+        print_where(r, where);
+        /* The first mistake in an object of a server is its problem; the rest is not read. */
+        while (e >= 0 && !(r->server && r->wrong && place != CONFIG_SERVER) &&
+               (name = yyjson_obj_iter_next(&iter))) {
+                const char *text = yyjson_get_str(name);
+                const struct config_key *key = config_find_key(place, text, &r->form);
+                yyjson_val *value = yyjson_obj_iter_get_val(name);
+
+                e = config_check_twice(r->reader, where, object, name);
+                r->name = text;
+                if (e >= 0 && key && is_key_of(r, key))
+                        e = config_read_value(r, key, value);
+                else if (e >= 0 && r->form != CONFIG_FOREIGN)
+                        e = config_warn_unknown(r->reader, where, name,
+                                                key ? NULL : config_nearest_key(place, text));
+        }
+        return e;
+}
+
+/* "{"survives": …, "checkpoints": …}" */
+static void print_keys(enum config_place place, char to[MESSAGE_MAX])
+{
+        size_t n = 0;
+
+        for (const struct config_key *key = NULL; (key = config_next_key(place, key));)
+                if (key->name && n < MESSAGE_MAX)
+                        n += (size_t)snprintf(to + n, MESSAGE_MAX - n, "%s\"%s\": …",
+                                              n > 0 ? ", " : "{", key->name);
+        if (n < MESSAGE_MAX)
+                snprintf(to + n, MESSAGE_MAX - n, "}");
+}
+
+int config_read_object(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        char path[WHERE_MAX], keys[MESSAGE_MAX];
+        struct config_reading inner = *r;
+
+        if (!yyjson_is_obj(value)) {
+                print_keys(key->inside, keys);
+                return config_mistake(r, value, "%s must be an object: %s", r->name, keys);
+        }
+        if (!(key->flags & CONFIG_SEPARATE))
+                config_reset(key, r->into);
+        snprintf(path, sizeof(path), "%s%s.", r->path, r->name);
+        inner.path = path;
+        inner.into = config_member(key, r->into);
+        inner.wrong = false;
+        int e = config_read_members(&inner, key->inside, value);
+        r->wrong |= inner.wrong;
+        return e;
+}
+
+static int read_by_kind(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        if (key->kind == CONFIG_BOOL)
+                return read_bool(r, key, value);
+        if (key->kind == CONFIG_WORDS)
+                return read_word(r, key, value);
+        if (config_is_number(key))
+                return read_number(r, key, value);
+        if (config_is_text(key))
+                return read_text(r, key, value);
+        if (key->kind == CONFIG_LIST)
+                return read_list(r, value, key->most, config_member(key, r->into));
+        return key->kind == CONFIG_OBJECT ? config_read_object(r, key, value) : 0;
+}
+
+int config_read_value(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        struct config_reading at = *r;
+        int e = 0;
+
+        at.wrong = false;
+        if (key->place == CONFIG_PROFILE && r->profile)
+                at.into = r->profile;
+        if (r->profile && (key->place == CONFIG_PROFILE || key->place == CONFIG_LIMITS))
+                r->profile->said |= config_key_bit(key);
+        /* "includeTools" of a server is "allow" of its "tools". */
+        if (key->place == CONFIG_RULES && r->server && at.into == r->server)
+                at.into = &r->server->tools;
+        if (!(key->flags & CONFIG_BY_CODE))
+                e = read_by_kind(&at, key, value);
+        if (e >= 0 && !at.wrong && key->code != CODE_NONE) {
+                e = r->codes[key->code](&at, key, value);
+                /* A text that is not valid, as a secret that was written out, is not kept. */
+                if (at.wrong && config_is_text(key))
+                        config_reset(key, at.into);
+        }
+        r->wrong |= at.wrong;
+        return e;
 }

@@ -24,7 +24,6 @@
 #include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/kernel.h"
-#include "supervisor/doctor/system.h"
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/ids/ids.h"

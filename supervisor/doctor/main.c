@@ -1,6 +1,6 @@
 /* cloister-doctor: parses the arguments that `cloister doctor` passes. */
 #include "base/fd.h"
-#include "base/log-file.h"
+#include "base/log.h"
 #include "supervisor/doctor/attack.h"
 #include "supervisor/doctor/doctor.h"
 #include "supervisor/options/options.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log-file.h"
+#include "base/log.h"
 
 enum {
         RELAY_MS = 20,

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "base/log-file.h"
+#include "base/log.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child.h"

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "rootfs/libraries.h"
+#include "rootfs/contents.h"
 #include "tests/fuzz/fuzz.h"
 
 static char folder[64];

@@ -16,7 +16,6 @@
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/doctor/report.h"
 #include "supervisor/doctor/attack-rows.h"
-#include "supervisor/doctor/system.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 /* A log file: its bound, and what is not renamed. */
-#include "base/log-file.h"
+#include "base/log.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "rootfs/copy.h"
-#include "rootfs/libraries.h"
+#include "rootfs/contents.h"
 
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 /* Which bytes are written to a terminal. */
-#include "base/terminal.h"
+#include "base/printable.h"
 
 #include "tests/unit/test.h"
 

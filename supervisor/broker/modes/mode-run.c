@@ -13,7 +13,7 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/terminal.h"
+#include "base/printable.h"
 #include "supervisor/broker/exit-code.h"
 #include "supervisor/broker/modes/run-in.h"
 #include "supervisor/broker/modes/run-out.h"

@@ -9,7 +9,6 @@
 #include "base/json-out.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "base/terminal.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/tool.h"
 

@@ -16,7 +16,6 @@
 #include "base/base64.h"
 #include "base/file-path.h"
 #include "base/log.h"
-#include "base/mime.h"
 #include "rpc/file-stream.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/session/calls/files.h"

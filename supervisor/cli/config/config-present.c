@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/owner.h"
 #include "base/path.h"
 #include "policy/config/config.h"
 #include "policy/image.h"

@@ -10,7 +10,6 @@
 #include "base/mask.h"
 #include "policy/config/keys.h"
 #include "policy/config/publish.h"
-#include "policy/config/schema.h"
 #include "supervisor/cli/config/secrets.h"
 
 static const char masked[] = "***";

@@ -10,7 +10,7 @@
 
 #include "base/printable.h"
 #include "policy/config/add.h"
-#include "policy/config/schema.h"
+#include "policy/config/keys.h"
 #include "supervisor/cli/config/config-present.h"
 #include "supervisor/cli/config/config-show.h"
 

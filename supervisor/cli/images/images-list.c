@@ -18,7 +18,6 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/image.h"
-#include "rootfs/housekeeping.h"
 #include "rootfs/store.h"
 
 enum { MIB = 1024 * 1024 };

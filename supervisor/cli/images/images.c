@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
-#include "rootfs/housekeeping.h"
 #include "rootfs/image-build.h"
 #include "rootfs/packages.h"
 #include "rootfs/store.h"

@@ -13,9 +13,8 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "base/mime.h"
+#include "base/file-path.h"
 #include "base/printable.h"
-#include "base/terminal.h"
 
 enum { REQUEST_MAX = 2 * 1024 * 1024, TEXT_MAX = 512 * 1024 * 1024, PIECE = 64 * 1024 };
 

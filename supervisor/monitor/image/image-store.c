@@ -31,7 +31,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/owner.h"
 #include "base/path.h"
 #include "policy/package-set.h"
 
