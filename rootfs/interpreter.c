@@ -39,7 +39,7 @@ static bool same_loader(int fd)
                libraries_read_loader(fd, theirs) >= 0 && strcmp(ours, theirs) == 0;
 }
 
-static bool starts_with_our_loader(const char *program)
+bool link_loader_is_ours(const char *program)
 {
         _cleanup_close_ int fd = open(program, O_RDONLY | O_CLOEXEC);
 
@@ -235,7 +235,7 @@ static int choose_link(struct interpreter *i, int wanted, struct error *err)
         if (wanted == TEMPLATE_LINK_EMBED)
                 return check_libpython(i, err);
         if (wanted == TEMPLATE_LINK_MODULE || !*i->libpython || !runs_libpython(i) ||
-            (*theirs && strcmp(theirs, ours) != 0) || !starts_with_our_loader(i->real)) {
+            (*theirs && strcmp(theirs, ours) != 0) || !link_loader_is_ours(i->real)) {
                 i->link = TEMPLATE_LINK_MODULE;
                 i->libpython = "";
         }

@@ -46,6 +46,9 @@ void interpreter_done(struct interpreter *interpreter);
 
 #define _cleanup_interpreter_ _cleanup_(interpreter_done)
 
+/* Whether a program of this machine is started by the dynamic loader that starts us. */
+bool link_loader_is_ours(const char *program);
+
 /*
  * For a root file system that was made elsewhere. root: its directory; python: the interpreter's
  * path inside; libpython: the path of its libpython inside, NULL or "" for none. Embedded only

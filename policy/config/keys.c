@@ -48,48 +48,23 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"prompts\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/prompt\"}},"     \
         "\"resources\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/resource\"}}," \
         "\"templates\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/template\"}}}"
-#define SCHEMA_NETWORK "\"enum\":[\"none\",\"loopback\"]"
-#define SCHEMA_POOL    "\"type\":\"integer\",\"minimum\":0,\"maximum\":256"
-#define SCHEMA_MODULES                                                                             \
-        "\"items\":{\"type\":\"string\",\"maxLength\":128,\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$\"}"
-#define SCHEMA_INDEX                                                                               \
-        "\"maxLength\":2000,\"pattern\":\"^(https?://|file:///|[$][{])[^\\u0000-\\u0020\\u007f]*$\""
-#define SCHEMA_AGE "\"pattern\":\"^([0-9]{1,5}[hdw]|[0-9]{4}-[0-9]{2}-[0-9]{2})$\""
-#define SCHEMA_ARGS                                                                                \
-        "\"type\":\"array\",\"maxItems\":1024,\"items\":{\"type\":[\"string\",\"number\",\"boolean\"]}"
 #define SCHEMA_ENV                                                                                 \
         "\"type\":\"object\",\"maxProperties\":1024,\"propertyNames\":{\"pattern\":\"^[^=]+$\"},\"additionalProperties\":{\"type\":[\"string\",\"number\",\"boolean\"]}"
 #define SCHEMA_HEADERS                                                                             \
         "\"type\":\"object\",\"maxProperties\":64,\"propertyNames\":{\"pattern\":\"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$\"},\"additionalProperties\":{\"type\":\"string\"}"
-#define SCHEMA_TARGET                                                                              \
-        "\"maxLength\":239,\"pattern\":\"^/(?!(proc|dev)(/|$)|(tmp|workspace)$)(?!([^/]*/)*[.]{1,2}(/|$))[^/]+(/[^/]+)*$\""
-#define SCHEMA_PACKAGES                                                                            \
-        "\"minItems\":1,\"items\":{\"type\":\"string\",\"pattern\":\"^[A-Za-z0-9][^;()\\\\[]*$\"}"
-#define SCHEMA_TOKEN       "\"minProperties\":1,\"maxProperties\":1"
-#define SCHEMA_SECRET      "\"pattern\":\"^[$][{][A-Za-z0-9_]+[}]$\""
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
-#define SCHEMA_SCOPES                                                                              \
-        "\"type\":[\"string\",\"array\"],\"minItems\":1,\"minLength\":1,\"items\":{\"type\":\"string\"}"
 #define SCHEMA_ARGUMENTS                                                                           \
         "\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"required\":{\"type\":\"boolean\"}}}"
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"
 #define SCHEMA_EXECUTION                                                                           \
         "\"type\":\"object\",\"maxProperties\":1,\"required\":[\"taskSupport\"],\"properties\":{\"taskSupport\":{\"enum\":[\"optional\",\"required\",\"forbidden\"]}}"
-#define SCHEMA_CODE "\"type\":[\"string\",\"array\"],\"items\":{\"type\":\"string\"}"
 #define SCHEMA_COMPLETE                                                                            \
         "\"anyOf\":[{\"const\":true},{\"type\":\"object\",\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}]"
 
-typedef struct config STRUCT_TOP;
-typedef struct config_profile STRUCT_PROFILE, STRUCT_NETWORK, STRUCT_STATE;
-typedef struct limits STRUCT_LIMITS;
-typedef struct config_mount STRUCT_MOUNT;
-typedef struct config_tool_rules STRUCT_RULES;
-typedef struct config_pool STRUCT_POOL;
-typedef struct config_packages STRUCT_PACKAGES;
-typedef struct config_server STRUCT_SERVER, STRUCT_TOKEN;
-typedef struct config_oauth STRUCT_OAUTH;
-typedef struct config_published STRUCT_PUBLISHED;
+#define PLACE(place, type) typedef type STRUCT_##place;
+CONFIG_EACH_PLACE(PLACE)
+#undef PLACE
 
 #define RANGE(from, to) .least = (from), .most = (to)
 #define OF(p, m)        .offset = offsetof(STRUCT_##p, m), .size = sizeof(((STRUCT_##p *)NULL)->m)
@@ -255,21 +230,9 @@ void config_print_bytes(char *to, size_t n, uint64_t bytes)
 
 size_t config_place_size(enum config_place place)
 {
-        static const size_t sizes[CONFIG_PLACES] = {
-                [CONFIG_TOP] = sizeof(STRUCT_TOP),
-                [CONFIG_PROFILE] = sizeof(STRUCT_PROFILE),
-                [CONFIG_LIMITS] = sizeof(STRUCT_LIMITS),
-                [CONFIG_NETWORK] = sizeof(STRUCT_NETWORK),
-                [CONFIG_MOUNT] = sizeof(STRUCT_MOUNT),
-                [CONFIG_RULES] = sizeof(STRUCT_RULES),
-                [CONFIG_POOL] = sizeof(STRUCT_POOL),
-                [CONFIG_STATE] = sizeof(STRUCT_STATE),
-                [CONFIG_PACKAGES] = sizeof(STRUCT_PACKAGES),
-                [CONFIG_SERVER] = sizeof(STRUCT_SERVER),
-                [CONFIG_TOKEN] = sizeof(STRUCT_TOKEN),
-                [CONFIG_OAUTH] = sizeof(STRUCT_OAUTH),
-                [CONFIG_PUBLISHED] = sizeof(STRUCT_PUBLISHED),
-        };
+#define PLACE(place, type) [CONFIG_##place] = sizeof(type),
+        static const size_t sizes[CONFIG_PLACES] = {CONFIG_EACH_PLACE(PLACE)};
+#undef PLACE
 
         return sizes[place];
 }

@@ -13,22 +13,26 @@
 
 #include "base/json-out.h"
 
-enum config_place {
-        CONFIG_TOP,     /* the file; struct config */
-        CONFIG_PROFILE, /* struct config_profile; rows with CONFIG_AT_TOP are keys of the file too */
-        CONFIG_LIMITS,
-        CONFIG_NETWORK,
-        CONFIG_MOUNT,
-        CONFIG_RULES,
-        CONFIG_POOL,
-        CONFIG_STATE,
-        CONFIG_PACKAGES,
-        CONFIG_SERVER,
-        CONFIG_TOKEN,
-        CONFIG_OAUTH,
-        CONFIG_PUBLISHED, /* an entry of "publish" */
-        CONFIG_PLACES,
-};
+/* Each place, and its struct. The keys of the file are rows of CONFIG_TOP, and those of CONFIG_PROFILE with
+ * CONFIG_AT_TOP; CONFIG_PUBLISHED is an entry of "publish". */
+#define CONFIG_EACH_PLACE(PLACE)                                                                   \
+        PLACE(TOP, struct config)                                                                  \
+        PLACE(PROFILE, struct config_profile)                                                      \
+        PLACE(LIMITS, struct limits)                                                               \
+        PLACE(NETWORK, struct config_profile)                                                      \
+        PLACE(MOUNT, struct config_mount)                                                          \
+        PLACE(RULES, struct config_tool_rules)                                                     \
+        PLACE(POOL, struct config_pool)                                                            \
+        PLACE(STATE, struct config_profile)                                                        \
+        PLACE(PACKAGES, struct config_packages)                                                    \
+        PLACE(SERVER, struct config_server)                                                        \
+        PLACE(TOKEN, struct config_server)                                                         \
+        PLACE(OAUTH, struct config_oauth)                                                          \
+        PLACE(PUBLISHED, struct config_published)
+
+#define CONFIG_PLACE(place, type) CONFIG_##place,
+enum config_place { CONFIG_EACH_PLACE(CONFIG_PLACE) CONFIG_PLACES };
+#undef CONFIG_PLACE
 
 /* The type of a key's value, and of the member that it goes into. */
 enum config_kind {

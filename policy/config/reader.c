@@ -423,30 +423,49 @@ static int read_text(struct config_reading *r, const struct config_key *key, yyj
                                                                       : 0;
 }
 
-static int read_list(struct config_reading *r, yyjson_val *value, uint64_t most, char ***ret)
+int config_read_items(struct config_reading *r, yyjson_val *value, config_item_fn *make,
+                      char ***ret)
 {
-        yyjson_arr_iter iter = yyjson_arr_iter_with(value);
-        size_t n = yyjson_arr_size(value), i = 0;
-        yyjson_val *item;
+        yyjson_obj_iter members = yyjson_obj_iter_with(value);
+        yyjson_arr_iter items = yyjson_arr_iter_with(value);
+        size_t n = yyjson_get_len(value);
+        _cleanup_(cleanup_config_list_free) char **list = calloc(n + 1, sizeof(char *));
 
-        if (!yyjson_is_arr(value) || n > most)
-                return config_mistake(r, value, "%s must be an array of at most %llu strings",
-                                      r->name, (unsigned long long)most);
-        _cleanup_(cleanup_config_list_free) char **names = calloc(n + 1, sizeof(char *));
-        if (!names)
+        if (!list)
                 return config_no_memory(r->reader);
-        while ((item = yyjson_arr_iter_next(&iter))) {
-                const char *text = config_text(item);
-                if (!text || *text == '\0' || strlen(text) > CONFIG_NAME_MAX)
-                        return config_mistake(r, item,
-                                              "%s: item %zu must be a string of 1 to %d bytes",
-                                              r->name, i + 1, CONFIG_NAME_MAX);
-                if (config_set_text(&names[i++], text) < 0)
+        for (size_t i = 0; i < n; i++) {
+                yyjson_val *name = yyjson_obj_iter_next(&members);
+                yyjson_val *item = name ? yyjson_obj_iter_get_val(name)
+                                        : yyjson_arr_iter_next(&items);
+                int e = make(r, name, item, i + 1, &list[i]);
+                if (e < 0 || r->wrong)
+                        return e;
+                if (!list[i])
                         return config_no_memory(r->reader);
         }
         config_list_free(*ret);
-        *ret = take_ptr(names);
+        *ret = take_ptr(list);
         return 0;
+}
+
+static int make_name(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                     char **ret)
+{
+        const char *text = config_text(value);
+
+        if (!text || *text == '\0' || strlen(text) > CONFIG_NAME_MAX)
+                return config_mistake(r, value, "%s: item %zu must be a string of 1 to %d bytes",
+                                      r->name, i, CONFIG_NAME_MAX);
+        *ret = strdup(text);
+        return 0;
+}
+
+static int read_list(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        if (!yyjson_is_arr(value) || yyjson_arr_size(value) > key->most)
+                return config_mistake(r, value, "%s must be an array of at most %llu strings",
+                                      r->name, (unsigned long long)key->most);
+        return config_read_items(r, value, make_name, config_member(key, r->into));
 }
 
 /* Prints the beginning of a warning: `profile "x": packages: `. */
@@ -533,7 +552,7 @@ static int read_by_kind(struct config_reading *r, const struct config_key *key, 
         if (config_is_text(key))
                 return read_text(r, key, value);
         if (key->kind == CONFIG_LIST)
-                return read_list(r, value, key->most, config_member(key, r->into));
+                return read_list(r, key, value);
         return key->kind == CONFIG_OBJECT ? config_read_object(r, key, value) : 0;
 }
 

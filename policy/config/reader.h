@@ -106,3 +106,10 @@ int config_read_value(struct config_reading *r, const struct config_key *key, yy
 int config_read_members(struct config_reading *r, enum config_place place, yyjson_val *object);
 /* Reads a key of the kind CONFIG_OBJECT, after setting the object to its defaults. */
 int config_read_object(struct config_reading *r, const struct config_key *key, yyjson_val *value);
+
+/* Makes one item of a list. name: NULL in an array; i: from 1; *ret: NULL without memory. */
+typedef int config_item_fn(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                           char **ret);
+/* Reads the items of an array or the members of an object, which replace *ret unless there is a mistake. */
+int config_read_items(struct config_reading *r, yyjson_val *value, config_item_fn *make,
+                      char ***ret);

@@ -58,104 +58,106 @@ static bool is_word(yyjson_val *value)
         return yyjson_is_bool(value) || yyjson_is_raw(value) || config_text(value);
 }
 
+static int make_word(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                     char **ret)
+{
+        if (!is_word(value))
+                return config_mistake(r, value, "args: item %zu must be a string", i);
+        *ret = word_of(value);
+        return 0;
+}
+
 int config_read_args(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
-        size_t i, n;
-        yyjson_val *item;
-
         if (!yyjson_is_arr(value))
                 return config_mistake(r, value, "args must be an array of strings");
         if (yyjson_arr_size(value) > key->most)
                 return config_mistake(r, value, "args has more than %d items", (int)key->most);
-        _cleanup_(cleanup_config_list_free) char **args = calloc(yyjson_arr_size(value) + 1,
-                                                                 sizeof(char *));
-        if (!args)
-                return -ENOMEM;
-        yyjson_arr_foreach (value, i, n, item) {
-                if (!is_word(item))
-                        return config_mistake(r, item, "args: item %zu must be a string", i + 1);
-                args[i] = word_of(item);
-                if (!args[i])
-                        return -ENOMEM;
-        }
-        config_list_free(r->server->args);
-        r->server->args = take_ptr(args);
-        r->server->n_args = yyjson_arr_size(value);
+        int e = config_read_items(r, value, make_word, &r->server->args);
+        if (e >= 0 && !r->wrong)
+                r->server->n_args = yyjson_arr_size(value);
+        return e;
+}
+
+/* "NAME=value" */
+static int make_variable(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                         char **ret)
+{
+        const char *variable = config_text(name);
+
+        if (!variable || *variable == '\0' || strchr(variable, '='))
+                return config_mistake(r, name, "%s: \"%s\" cannot be a variable's name", r->name,
+                                      variable ? variable : "…");
+        if (!is_word(value))
+                return config_mistake(r, name, "%s: %s must be a string", r->name, variable);
+        _cleanup_free_ char *text = word_of(value);
+        if (!text || asprintf(ret, "%s=%s", variable, text) < 0)
+                *ret = NULL;
         return 0;
 }
 
-/* "NAME=value", or NULL and a mistake or no memory. */
-static char *make_variable(struct config_reading *r, yyjson_val *name, yyjson_val *value)
+/* Codex's "env_vars": names of variables to pass on. */
+static int make_passed(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                       char **ret)
 {
-        const char *variable = config_text(name);
-        char *made = NULL;
+        yyjson_val *given = yyjson_is_obj(value) ? yyjson_obj_get(value, "name") : value;
+        const char *variable = config_text(given);
 
-        if (!variable || *variable == '\0' || strchr(variable, '=')) {
-                config_mistake(r, name, "%s: \"%s\" cannot be a variable's name", r->name,
-                               variable ? variable : "…");
-        } else if (!is_word(value)) {
-                config_mistake(r, name, "%s: %s must be a string", r->name, variable);
-        } else {
-                _cleanup_free_ char *text = word_of(value);
-                if (!text || asprintf(&made, "%s=%s", variable, text) < 0)
-                        made = NULL;
-        }
-        return made;
+        if (!variable || *variable == '\0' || strpbrk(variable, "={}"))
+                return config_mistake(r, value, "%s: item %zu must be a variable's name", r->name,
+                                      i);
+        if (asprintf(ret, "%s=${%s:-}", variable, variable) < 0)
+                *ret = NULL;
+        return 0;
 }
 
-/* Codex's "env_vars": names of variables to pass on. */
-static int read_passed(struct config_reading *r, yyjson_val *list)
+static size_t count(char *const *list)
 {
-        struct config_server *s = r->server;
-        size_t i, n;
-        yyjson_val *item;
+        size_t n = 0;
 
-        if (!yyjson_is_arr(list) || yyjson_arr_size(list) + s->n_env > 1024)
-                return config_mistake(r, list, "%s must be an array of names of variables",
-                                      r->name);
-        char **grown = reallocarray(s->env, s->n_env + yyjson_arr_size(list) + 1, sizeof(char *));
+        while (list && list[n])
+                n++;
+        return n;
+}
+
+/* Reads items and adds them to the list, so that two keys can both give some. */
+static int add_items(struct config_reading *r, yyjson_val *value, config_item_fn *make, char ***ret)
+{
+        _cleanup_(cleanup_config_list_free) char **more = NULL;
+        size_t n = count(*ret);
+
+        int e = config_read_items(r, value, make, &more);
+        if (e < 0 || r->wrong)
+                return e;
+        char **grown = reallocarray(*ret, n + count(more) + 1, sizeof(char *));
         if (!grown)
                 return -ENOMEM;
-        s->env = grown;
-        s->env[s->n_env] = NULL;
-        yyjson_arr_foreach (list, i, n, item) {
-                yyjson_val *given = yyjson_is_obj(item) ? yyjson_obj_get(item, "name") : item;
-                const char *name = config_text(given);
-                if (!name || *name == '\0' || strpbrk(name, "={}"))
-                        return config_mistake(r, item, "%s: item %zu must be a variable's name",
-                                              r->name, i + 1);
-                if (asprintf(&s->env[s->n_env], "%s=${%s:-}", name, name) < 0)
-                        return s->env[s->n_env] = NULL, -ENOMEM;
-                s->env[++s->n_env] = NULL;
-        }
+        memcpy(grown + n, more, (count(more) + 1) * sizeof(char *));
+        free(take_ptr(more));
+        *ret = grown;
         return 0;
 }
 
 int config_read_env(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
-        yyjson_obj_iter iter = yyjson_obj_iter_with(value);
-        size_t n = yyjson_obj_size(value), i = 0;
-        yyjson_val *name;
+        struct config_server *s = r->server;
+        int e;
 
-        if (r->form == CONFIG_VARIABLES)
-                return read_passed(r, value);
-        if (!yyjson_is_obj(value))
-                return config_mistake(r, value, "%s must be an object of strings", r->name);
-        if (n > key->most)
-                return config_mistake(r, value, "%s has more than %d variables", r->name,
-                                      (int)key->most);
-        _cleanup_(cleanup_config_list_free) char **env = calloc(n + 1, sizeof(char *));
-        if (!env)
-                return -ENOMEM;
-        while ((name = yyjson_obj_iter_next(&iter))) {
-                env[i] = make_variable(r, name, yyjson_obj_iter_get_val(name));
-                if (!env[i++])
-                        return r->wrong ? 0 : -ENOMEM;
+        if (r->form == CONFIG_VARIABLES) {
+                if (!yyjson_is_arr(value) || yyjson_arr_size(value) + s->n_env > 1024)
+                        return config_mistake(r, value, "%s must be an array of names of variables",
+                                              r->name);
+                e = add_items(r, value, make_passed, &s->env);
+        } else {
+                if (!yyjson_is_obj(value))
+                        return config_mistake(r, value, "%s must be an object of strings", r->name);
+                if (yyjson_obj_size(value) > key->most)
+                        return config_mistake(r, value, "%s has more than %d variables", r->name,
+                                              (int)key->most);
+                e = config_read_items(r, value, make_variable, &s->env);
         }
-        config_list_free(r->server->env);
-        r->server->env = take_ptr(env);
-        r->server->n_env = n;
-        return 0;
+        s->n_env = count(s->env);
+        return e;
 }
 
 int config_read_type(struct config_reading *r, const struct config_key *key, yyjson_val *value)
@@ -262,99 +264,62 @@ static const char *url_fault(const char *url)
         return NULL;
 }
 
-/* "NAME: value", or NULL and a mistake or no memory. */
-static char *make_header(struct config_reading *r, yyjson_val *name, yyjson_val *value)
+/* "NAME: value" */
+static int make_header(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                       char **ret)
 {
         const char *header = config_text(name), *text = config_text(value);
         const char *why = header ? header_fault(header) : "cannot be a header's name";
-        char *made = NULL;
 
         if (why)
-                config_mistake(r, name, "headers: \"%.60s\" %s", header ? header : "…", why);
-        else if (!text || strlen(text) > HEADER_BYTES_MAX || !header_value_valid(text))
-                config_mistake(r, value,
-                               "headers: %.60s must be a string of at most %d KiB in one line",
-                               header, HEADER_BYTES_MAX / 1024);
-        else if (asprintf(&made, r->form == CONFIG_VARIABLES ? "%s: ${%s}" : "%s: %s", header,
-                          text) < 0)
-                made = NULL;
-        return made;
-}
-
-/* Adds to the list, so that "headers" and "env_http_headers" can both be there. */
-static int add_headers(struct config_reading *r, yyjson_val *object, char ***ret)
-{
-        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
-        size_t n = 0;
-        yyjson_val *name;
-
-        while (*ret && (*ret)[n])
-                n++;
-        if (!yyjson_is_obj(object))
-                return config_mistake(r, object, "headers must be an object of strings");
-        if (n + yyjson_obj_size(object) > HEADERS_MAX)
-                return config_mistake(r, object, "headers has more than %d members", HEADERS_MAX);
-        _cleanup_(cleanup_config_list_free) char **list = calloc(HEADERS_MAX + 1, sizeof(char *));
-        if (!list)
-                return -ENOMEM;
-        for (size_t i = 0; i < n; i++)
-                if (config_set_text(&list[i], (*ret)[i]) < 0)
-                        return -ENOMEM;
-        while ((name = yyjson_obj_iter_next(&iter))) {
-                list[n] = make_header(r, name, yyjson_obj_iter_get_val(name));
-                if (!list[n++])
-                        return r->wrong ? 0 : -ENOMEM;
-        }
-        config_list_free(*ret);
-        *ret = take_ptr(list);
+                return config_mistake(r, name, "headers: \"%.60s\" %s", header ? header : "…", why);
+        if (!text || strlen(text) > HEADER_BYTES_MAX || !header_value_valid(text))
+                return config_mistake(
+                        r, value, "headers: %.60s must be a string of at most %d KiB in one line",
+                        header, HEADER_BYTES_MAX / 1024);
+        if (asprintf(ret, r->form == CONFIG_VARIABLES ? "%s: ${%s}" : "%s: %s", header, text) < 0)
+                *ret = NULL;
         return 0;
 }
 
-int config_read_headers(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+static int add_bearer(struct config_reading *r, yyjson_val *value, char ***ret)
 {
-        char ***list = config_member(key, r->server);
         const char *variable = config_text(value);
-        size_t n = 0;
+        size_t n = count(*ret);
 
-        if (r->form != CONFIG_BEARER)
-                return add_headers(r, value, list);
-        while (*list && (*list)[n])
-                n++;
         if (!variable || *variable == '\0' || strpbrk(variable, "{}\r\n") || n == HEADERS_MAX)
                 return config_mistake(r, value, "%s must be the name of a variable", r->name);
-        char **grown = reallocarray(*list, HEADERS_MAX + 1, sizeof(char *));
+        char **grown = reallocarray(*ret, n + 2, sizeof(char *));
         if (!grown)
                 return -ENOMEM;
-        *list = grown;
+        *ret = grown;
         grown[n + 1] = NULL;
         if (asprintf(&grown[n], "Authorization: Bearer ${%s}", variable) < 0)
                 return grown[n] = NULL, -ENOMEM;
         return 0;
 }
 
-static int read_token_command(struct config_reading *r, yyjson_val *list, char ***ret,
-                              uint64_t most)
+int config_read_headers(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
-        size_t i, n;
-        yyjson_val *item;
+        char ***list = config_member(key, r->server);
 
-        if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0 || yyjson_arr_size(list) > most)
-                return config_mistake(
-                        r, list, "token: command must be an array of a program and its arguments");
-        _cleanup_(cleanup_config_list_free) char **made = calloc(yyjson_arr_size(list) + 1,
-                                                                 sizeof(char *));
-        if (!made)
-                return -ENOMEM;
-        yyjson_arr_foreach (list, i, n, item) {
-                const char *text = config_text(item);
-                if (!text || (i == 0 && !*text))
-                        return config_mistake(r, item,
-                                              "token: item %zu of command must be a string", i + 1);
-                if (config_set_text(&made[i], text) < 0)
-                        return -ENOMEM;
-        }
-        config_list_free(*ret);
-        *ret = take_ptr(made);
+        if (r->form == CONFIG_BEARER)
+                return add_bearer(r, value, list);
+        if (!yyjson_is_obj(value))
+                return config_mistake(r, value, "headers must be an object of strings");
+        if (count(*list) + yyjson_obj_size(value) > HEADERS_MAX)
+                return config_mistake(r, value, "headers has more than %d members", HEADERS_MAX);
+        return add_items(r, value, make_header, list);
+}
+
+static int make_part(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                     char **ret)
+{
+        const char *text = config_text(value);
+
+        if (!text || (i == 1 && !*text))
+                return config_mistake(r, value, "token: item %zu of command must be a string", i);
+        *ret = strdup(text);
         return 0;
 }
 
@@ -368,9 +333,12 @@ int config_read_token(struct config_reading *r, const struct config_key *key, yy
                 return config_mistake(
                         r, value,
                         "token must be {\"file\": \"PATH\"} or {\"command\": [\"PROGRAM\", …]}");
+        if (list && (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0 ||
+                     yyjson_arr_size(list) > config_find_key(CONFIG_TOKEN, "command", &form)->most))
+                return config_mistake(
+                        r, list, "token: command must be an array of a program and its arguments");
         if (list)
-                return read_token_command(r, list, &r->server->token_command,
-                                          config_find_key(CONFIG_TOKEN, "command", &form)->most);
+                return config_read_items(r, list, make_part, &r->server->token_command);
         if (!text || !*text)
                 return config_mistake(r, path, "token: file must be a string that is not empty");
         return config_set_text(&r->server->token_file, text);

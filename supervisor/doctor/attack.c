@@ -615,7 +615,7 @@ static void put_namespaces(struct json_out *out)
         json_out_end(out, '}');
 }
 
-/* Mirrors policy/seccomp/rules-sockets.c. */
+/* Mirrors the sockets of policy/seccomp/rules.c. */
 static const char *families(const struct config_profile *p)
 {
         if (p->network != CONFIG_NETWORK_NONE)

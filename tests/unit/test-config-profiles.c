@@ -470,7 +470,7 @@ static void test_references(void)
 
         check(other == config);
         config_free(config);
-        check_eq_str(other->image, "x");
+        check_eq_str(other->top.image, "x");
         config_free(other);
 }
 
