@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 
 struct ucred;
@@ -32,6 +33,13 @@ int fd_sealed_copy(const char *name, int source, struct error *err);
 /* The entries of a directory below `parent`, from the first; "." is the parent itself. A link is not
  * followed. The caller closes the stream. NULL: errno tells why. */
 DIR *fd_open_directory(int parent, const char *path);
+
+static inline void cleanup_closedir(DIR **stream)
+{
+        if (*stream)
+                closedir(*stream);
+}
+#define _cleanup_closedir_ _cleanup_(cleanup_closedir)
 
 /* The next entry, without "." and ".."; NULL after the last. */
 struct dirent *fd_next_entry(DIR *stream);

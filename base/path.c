@@ -158,13 +158,12 @@ int owner_compare(int directory, uid_t uid, struct owner_difference *ret)
 
         if (is_of_another(directory, "", uid, &other))
                 return differs("", other, uid, ret);
-        DIR *stream = fd_open_directory(directory, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(directory, ".");
         if (!stream)
                 return -errno;
         for (struct dirent *d; r == 0 && (d = readdir(stream));)
                 if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0 &&
                     is_of_another(dirfd(stream), d->d_name, uid, &other))
                         r = differs(d->d_name, other, uid, ret);
-        closedir(stream);
         return r;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "rootfs/process.h"
 
 enum {
@@ -379,14 +380,11 @@ static int batch_add(struct batch *batch, struct plan *plan, const char *const a
 static int batch_add_layer(struct batch *batch, struct plan *plan, const char *loader,
                            const char *directory, int depth, struct error *err)
 {
-        DIR *stream = opendir(directory);
+        _cleanup_closedir_ DIR *stream = opendir(directory);
         int r = 0;
 
-        if (!stream || depth == LAYER_DEPTH) {
-                if (stream)
-                        closedir(stream);
+        if (!stream || depth == LAYER_DEPTH)
                 return 0;
-        }
         for (struct dirent *d; r >= 0 && (d = readdir(stream));) {
                 char path[PATH_MAX + NAME_MAX + 2];
                 const char *const argv[] = {loader, "--list", path, NULL};
@@ -399,7 +397,6 @@ static int batch_add_layer(struct batch *batch, struct plan *plan, const char *l
                 else if (d->d_type == DT_REG && strstr(d->d_name, ".so"))
                         r = batch_add(batch, plan, argv, err);
         }
-        closedir(stream);
         return r;
 }
 

@@ -232,7 +232,7 @@ static bool may_be_left_out(int r)
 
 static int copy_directory(struct tree *t, int from, int to)
 {
-        DIR *stream = fd_open_directory(from, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(from, ".");
         int r = 0;
 
         if (!stream)
@@ -249,7 +249,6 @@ static int copy_directory(struct tree *t, int from, int to)
                         error_errno(t->err, -r, "copy %s", d->d_name);
                 }
         }
-        closedir(stream);
         return r;
 }
 

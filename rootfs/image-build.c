@@ -298,6 +298,15 @@ static int check_unchanged(const struct build *b, struct error *err)
         return r;
 }
 
+/* The name is that of another image. */
+static int taken(const char *name, struct error *err, const char *how, const char *of)
+{
+        return error_set(
+                err, EEXIST,
+                "image %s is there already%s%s: choose another name, or 'cloister image remove %s' first",
+                name, how, of, name);
+}
+
 /* Returns 1 if the image exists and was built from this interpreter. */
 static int find(struct build *b, struct error *err)
 {
@@ -307,20 +316,11 @@ static int find(struct build *b, struct error *err)
         if (r <= 0)
                 return r;
         if (strcmp(info.source, b->python) != 0)
-                return error_set(
-                        err, EEXIST,
-                        "image %s is there already, made from %s: choose another name, or 'cloister image remove %s' first",
-                        b->info.name, info.source, b->info.name);
+                return taken(b->info.name, err, ", made from ", info.source);
         if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
-                return error_set(
-                        err, EEXIST,
-                        "image %s is there already, made with --link %s: choose another name, or 'cloister image remove %s' first",
-                        b->info.name, image_link_name(info.link), b->info.name);
+                return taken(b->info.name, err, ", made with --link ", image_link_name(info.link));
         if (b->packages && strcmp(info.set, b->info.set) != 0)
-                return error_set(
-                        err, EEXIST,
-                        "image %s is there already, with other packages: choose another name, or 'cloister image remove %s' first",
-                        b->info.name, b->info.name);
+                return taken(b->info.name, err, ", with other packages", "");
         b->info = info;
         return 1;
 }
@@ -345,14 +345,13 @@ static int move_entry(int from, int to, const char *name, int depth)
 
 static int move(int from, int to, int depth)
 {
-        DIR *stream = fd_open_directory(from, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(from, ".");
         int r = 0;
 
         if (!stream)
                 return -errno;
         for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
                 r = move_entry(from, to, d->d_name, depth);
-        closedir(stream);
         return r;
 }
 
@@ -759,10 +758,7 @@ static int import_locked(const struct image_build_options *options, int store,
 
         int r = store_find(store, options->name, info, err);
         if (r > 0)
-                return error_set(
-                        err, EEXIST,
-                        "image %s is there already: choose another name, or 'cloister image remove %s' first",
-                        options->name, options->name);
+                return taken(options->name, err, "", "");
         if (r < 0)
                 return r;
         store_sweep(store);

@@ -166,12 +166,11 @@ static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64
                 return -EINVAL;
         if (fchmod(fd, 0755) < 0)
                 return -errno;
-        DIR *stream = fd_open_directory(fd, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(fd, ".");
         if (!stream)
                 return -errno;
         for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
                 r = tidy(fd, d->d_name, depth + 1, bytes, files);
-        closedir(stream);
         return r;
 }
 
@@ -269,7 +268,7 @@ static bool is_shared(const char *directory, const char *name)
 int packages_replaced(struct packages *p, const char *directory, const char *const **ret,
                       struct error *err)
 {
-        DIR *stream = opendir(directory);
+        _cleanup_closedir_ DIR *stream = opendir(directory);
         yyjson_val *package;
         size_t i, n;
         int r = 0;
@@ -280,7 +279,6 @@ int packages_replaced(struct packages *p, const char *directory, const char *con
                 if (d->d_name[0] != '.' && strcspn(d->d_name, "*?[\\") == strlen(d->d_name) &&
                     strcmp(d->d_name, "bin") != 0 && !is_shared(directory, d->d_name))
                         r = add_replaced(p, d->d_name);
-        closedir(stream);
         yyjson_arr_foreach (p->list, i, n, package) {
                 const char *name = json_string(package, "name", NULL);
                 if (r >= 0 && name)

@@ -414,7 +414,7 @@ static int tree_entry(struct tree *t, const struct dirent *d, struct error *err)
 
 static int tree_directory(struct tree *t, struct error *err)
 {
-        DIR *stream = opendir(t->path);
+        _cleanup_closedir_ DIR *stream = opendir(t->path);
         int r = 0;
 
         if (!stream && t->depth == 0)
@@ -427,7 +427,6 @@ static int tree_directory(struct tree *t, struct error *err)
                 r = plan_directory(t->plan, t->path, err);
         for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
                 r = tree_entry(t, d, err);
-        closedir(stream);
         return r;
 }
 

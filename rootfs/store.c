@@ -147,7 +147,7 @@ static int remove_entry(struct removal *t, int parent, const char *name, int dep
 /* Takes the descriptor. */
 static int empty(struct removal *t, int directory, int depth)
 {
-        DIR *stream = fdopendir(directory);
+        _cleanup_closedir_ DIR *stream = fdopendir(directory);
         int r = 0;
 
         if (!stream) {
@@ -157,7 +157,6 @@ static int empty(struct removal *t, int directory, int depth)
         }
         for (struct dirent *d; r >= 0 && (d = fd_next_entry(stream));)
                 r = remove_entry(t, dirfd(stream), d->d_name, depth + 1);
-        closedir(stream);
         return r;
 }
 
@@ -208,14 +207,11 @@ static void sweep_one(int store, const char *name)
 
 void store_sweep(int store)
 {
-        DIR *stream = fd_open_directory(store, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(store, ".");
 
-        if (!stream)
-                return;
-        for (struct dirent *d; (d = readdir(stream));)
+        for (struct dirent *d; stream && (d = readdir(stream));)
                 if (strncmp(d->d_name, TEMPORARY, strlen(TEMPORARY)) == 0)
                         sweep_one(store, d->d_name + strlen(TEMPORARY));
-        closedir(stream);
 }
 
 int store_begin(int store, const char *name, struct error *err)
@@ -355,7 +351,7 @@ int store_list(int store, struct image_info **ret, struct error *err)
 {
         _cleanup_free_ struct image_info *images = NULL;
         int n = 0, room = 0;
-        DIR *stream = fd_open_directory(store, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(store, ".");
 
         if (!stream)
                 return error_errno(err, errno, "read the image store");
@@ -366,17 +362,14 @@ int store_list(int store, struct image_info **ret, struct error *err)
                 if (n == room) {
                         room = room ? room * 2 : 16;
                         struct image_info *more = reallocarray(images, (size_t)room, sizeof(*more));
-                        if (!more) {
-                                closedir(stream);
+                        if (!more)
                                 return error_errno(err, ENOMEM, "read the image store");
-                        }
                         images = more;
                 }
                 /* The directory's name counts, because a user may rename it. */
                 memcpy(info.name, d->d_name, strlen(d->d_name) + 1);
                 images[n++] = info;
         }
-        closedir(stream);
         if (n > 1)
                 qsort(images, (size_t)n, sizeof(*images), by_name);
         *ret = take_ptr(images);
@@ -494,25 +487,20 @@ static bool mentions(int store, const char *image, const char *text)
 
 static void add_size(int folder, const char *name, uint64_t *bytes)
 {
-        DIR *stream = fd_open_directory(folder, name);
+        _cleanup_closedir_ DIR *stream = fd_open_directory(folder, name);
         struct stat st;
 
-        if (!stream)
-                return;
-        for (struct dirent *d; (d = readdir(stream));)
+        for (struct dirent *d; stream && (d = readdir(stream));)
                 if (fstatat(dirfd(stream), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
                     S_ISREG(st.st_mode))
                         *bytes += (uint64_t)st.st_size;
-        closedir(stream);
 }
 
 static void prune_wheels(int store, const struct image_info *images, int n, uint64_t *bytes)
 {
-        DIR *stream = fd_open_directory(store, ".cache/wheels");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(store, ".cache/wheels");
 
-        if (!stream)
-                return;
-        for (struct dirent *d; (d = readdir(stream));) {
+        for (struct dirent *d; stream && (d = readdir(stream));) {
                 bool used = d->d_name[0] == '.';
                 for (int i = 0; i < n && !used; i++)
                         used = *images[i].set && mentions(store, images[i].name, d->d_name);
@@ -521,24 +509,20 @@ static void prune_wheels(int store, const struct image_info *images, int n, uint
                 add_size(dirfd(stream), d->d_name, bytes);
                 store_clear(dirfd(stream), d->d_name);
         }
-        closedir(stream);
 }
 
 /* Removes .set files whose image was removed. */
 static void prune_notes(int store)
 {
-        DIR *stream = fd_open_directory(store, ".");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(store, ".");
 
-        if (!stream)
-                return;
-        for (struct dirent *d; (d = readdir(stream));) {
+        for (struct dirent *d; stream && (d = readdir(stream));) {
                 if (!has_prefix(d->d_name, ".set-"))
                         continue;
                 _cleanup_free_ char *name = store_read_note(store, "set", d->d_name + 5);
                 if (!name || !image_name_valid(name) || faccessat(store, name, F_OK, 0) < 0)
                         unlinkat(store, d->d_name, 0);
         }
-        closedir(stream);
 }
 
 /* ---- packages that were installed for sessions ---- */
@@ -585,15 +569,13 @@ static bool is_used(int use, time_t asked)
 
 static void prune_profile(int profile, uint64_t *bytes)
 {
-        DIR *stream = fd_open_directory(profile, "index");
+        _cleanup_closedir_ DIR *stream = fd_open_directory(profile, "index");
         /* Servers of earlier versions made none. */
         _cleanup_close_ int use = openat(profile, PACKAGES_USE,
                                          O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         struct stat st;
 
-        if (!stream)
-                return;
-        for (struct dirent *d; (d = readdir(stream));) {
+        for (struct dirent *d; stream && (d = readdir(stream));) {
                 size_t n = strlen(d->d_name);
                 if (n <= 5 || strcmp(d->d_name + n - 5, ".json") != 0 || d->d_name[0] == '.' ||
                     fstatat(dirfd(stream), d->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
@@ -601,18 +583,15 @@ static void prune_profile(int profile, uint64_t *bytes)
                         continue;
                 prune_set(profile, dirfd(stream), d->d_name, n - 5, bytes);
         }
-        closedir(stream);
 }
 
 /* Removes the sets that no session has asked for for a day, and no session of a server that runs has. Adds to
  * *bytes what they took. */
 static void prune_sets(int store, uint64_t *bytes)
 {
-        DIR *stream = fd_open_directory(store, PACKAGES_INSTALLED);
+        _cleanup_closedir_ DIR *stream = fd_open_directory(store, PACKAGES_INSTALLED);
 
-        if (!stream)
-                return;
-        for (struct dirent *d; (d = readdir(stream));) {
+        for (struct dirent *d; stream && (d = readdir(stream));) {
                 _cleanup_close_ int profile = -1;
                 if (d->d_name[0] != '.')
                         profile = openat(dirfd(stream), d->d_name,
@@ -620,7 +599,6 @@ static void prune_sets(int store, uint64_t *bytes)
                 if (profile >= 0)
                         prune_profile(profile, bytes);
         }
-        closedir(stream);
 }
 
 int housekeeping_prune(int store, void (*report)(const struct image_info *info, bool busy),

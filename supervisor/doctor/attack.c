@@ -326,7 +326,7 @@ static void check_descriptors(struct attack_rows *rows, const struct task *t)
         struct stat st;
 
         snprintf(path, sizeof(path), "/proc/%d/fd", t->pid);
-        DIR *dir = opendir(path);
+        _cleanup_closedir_ DIR *dir = opendir(path);
         if (!dir) {
                 add(rows, t, 2, "files and folders held", expected, "", false);
                 return;
@@ -344,7 +344,6 @@ static void check_descriptors(struct attack_rows *rows, const struct task *t)
                        (is_own_proc(t, name) || is_own_workspace(t, &st) ||
                         is_pid_counter(t, name, link));
         }
-        closedir(dir);
         add(rows, t, 2, "files and folders held", expected, found, held);
 }
 
@@ -380,7 +379,7 @@ static int holds_socket(const struct task *t, unsigned long inode)
 
         snprintf(path, sizeof(path), "/proc/%d/fd", t->pid);
         snprintf(wanted, sizeof(wanted), "socket:[%lu]", inode);
-        DIR *dir = opendir(path);
+        _cleanup_closedir_ DIR *dir = opendir(path);
         if (!dir)
                 return -1;
         for (struct dirent *e; (e = readdir(dir));) {
@@ -388,7 +387,6 @@ static int holds_socket(const struct task *t, unsigned long inode)
                 link_of(t->pid, name, link);
                 held |= strcmp(link, wanted) == 0;
         }
-        closedir(dir);
         return held;
 }
 
@@ -564,7 +562,7 @@ static int look_at_processes(struct attack_rows *rows, pid_t pid, bool has_proxy
         int own_depth = depth(status);
         size_t n = 0, sandboxed = 0;
 
-        DIR *dir = opendir("/proc");
+        _cleanup_closedir_ DIR *dir = opendir("/proc");
         if (!dir)
                 return error_errno(err, errno, "open /proc");
         for (struct dirent *e; n < TASKS_MAX && (e = readdir(dir));) {
@@ -574,7 +572,6 @@ static int look_at_processes(struct attack_rows *rows, pid_t pid, bool has_proxy
                         n++;
                 }
         }
-        closedir(dir);
         if (rows->error < 0)
                 return error_errno(err, -rows->error, "look at the sandbox's processes");
         return sandboxed < 2 ? error_set(err, ESRCH,

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 
 enum { REPORT_MAX = 1024 * 1024, REMEDY_SIZE = 1024 };
@@ -48,6 +48,28 @@ static bool holds(const struct doctor *d, const struct doctor_problem *kind)
 static enum doctor_state effect_of(const struct doctor *d, enum doctor_state state)
 {
         return d->tried && d->status == 0 && state == DOCTOR_MISSING ? DOCTOR_DEGRADED : state;
+}
+
+const char *attempt_fix(const struct attempt *attempt)
+{
+        static const struct {
+                const char *said, *fix;
+        } known[] = {
+                {"images are made as", "as it says, or CLOISTER_IMAGE_STORE=/another/folder"},
+                {"is in use by another", "end the Cloister that uses it (see 'cloister sessions')"},
+                {"no space left", "make room, or CLOISTER_IMAGE_STORE=/a/folder/on/another/disk"},
+                {"make the image store",
+                 "CLOISTER_IMAGE_STORE=/a/folder/that/you/may/write, or a HOME that exists"},
+                {"PreloadError",
+                 "remove the module from \"preload\", or name an image that has it (cloister image build --help)"},
+                {"there is no image", "make it: cloister image build --name NAME"},
+                {"mount ", "correct \"mounts\" in the config, or make the directory"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                if (strstr(attempt->why, known[i].said))
+                        return known[i].fix;
+        return NULL;
 }
 
 /* The check of the image found that there is none yet; the attempt found that none can be made. */

@@ -36,6 +36,15 @@ bool doctor_usable(const struct doctor *d);
 int doctor_print_table(const struct doctor *d, bool colour);
 int doctor_print_json(const struct doctor *d);
 
+/* The attempt to run code in a real sandbox, made by the monitor, the template and a session. */
+struct attempt {
+        bool done;  /* false: the monitor could not be started; the reason is in why */
+        int status; /* the exit status of the command; 0: the code ran and printed what it should */
+        char why[500];  /* unless status is 0: what the command said, one line */
+        double seconds; /* how long it took */
+};
+
+/* The remedy for an attempt that failed, by its error text; NULL: no remedy is known. */
+const char *attempt_fix(const struct attempt *attempt);
 /* Adds the row of the real sandbox. If it ran, layers that seemed to be missing become degraded. */
-struct attempt;
 void doctor_take_attempt(struct doctor *d, const struct attempt *attempt);

@@ -11,7 +11,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
-#include "supervisor/doctor/attempt.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/doctor/report.h"
