@@ -17,6 +17,7 @@
 #include "rootfs/contents.h"
 #include "rootfs/process.h"
 
+#include "rootfs/interpreter.inc"
 enum {
         ANSWER_MAX = 256 * 1024,
         ERRORS_MAX = 8 * 1024,

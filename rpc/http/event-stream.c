@@ -243,3 +243,39 @@ int event_stream_feed(struct event_stream *s, const char *bytes, size_t n, size_
         *used = at;
         return is_event;
 }
+
+/* ---- writing ---- */
+
+static int append_data(struct buffer *to, const char *data, size_t n)
+{
+        const char *end = data + n;
+        int r = 0;
+
+        if (n > 0 && end[-1] == '\n')
+                end--;
+        do {
+                const char *newline = data < end ? memchr(data, '\n', (size_t)(end - data)) : NULL;
+                const char *line_end = newline ? newline : end;
+                r = buffer_append(to, "data: ", 6);
+                if (r >= 0)
+                        r = buffer_append(to, data, (size_t)(line_end - data));
+                if (r >= 0)
+                        r = buffer_append(to, "\n", 1);
+                data = line_end + 1;
+        } while (r >= 0 && data <= end && n > 0);
+        return r;
+}
+
+int sse_append_event(struct buffer *to, const char *id, const char *name, unsigned retry_ms,
+                     const char *data, size_t n)
+{
+        int r = name ? buffer_printf(to, "event: %s\n", name) : 0;
+
+        if (r >= 0 && id)
+                r = buffer_printf(to, "id: %s\n", id);
+        if (r >= 0 && retry_ms > 0)
+                r = buffer_printf(to, "retry: %u\n", retry_ms);
+        if (r >= 0)
+                r = append_data(to, data, n);
+        return r < 0 ? r : buffer_append(to, "\n", 1);
+}

@@ -60,3 +60,10 @@ int event_stream_feed(struct event_stream *s, const char *bytes, size_t n, size_
 size_t event_stream_begun(const struct event_stream *s);
 /* The data without the last newline. */
 const char *event_stream_data(const struct event_stream *s, size_t *n);
+
+/*
+ * Appends an event. id: of the event, or NULL. name: or NULL ("message"). data may have newlines; a
+ * last one is left out. retry_ms: 0 for none.
+ */
+int sse_append_event(struct buffer *to, const char *id, const char *name, unsigned retry_ms,
+                     const char *data, size_t n);

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/log.h"
-#include "rpc/http/response.h"
+#include "rpc/http/event-stream.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/memory-reservation.h"
 #include "supervisor/http/standard-headers.h"

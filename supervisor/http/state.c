@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "rpc/http/response.h"
 #include "rpc/jsonrpc.h"
 
 enum { HEAD_SIZE = 8 * 1024 };
@@ -119,10 +118,48 @@ static void end_response(struct http_connection *c)
         event_active(c->step, EV_TIMEOUT, 0);
 }
 
+static const struct {
+        int status;
+        const char *reason;
+} reasons[] = {
+        {200, "OK"},
+        {202, "Accepted"},
+        {204, "No Content"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {406, "Not Acceptable"},
+        {408, "Request Timeout"},
+        {409, "Conflict"},
+        {413, "Content Too Large"},
+        {414, "URI Too Long"},
+        {415, "Unsupported Media Type"},
+        {417, "Expectation Failed"},
+        {421, "Misdirected Request"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {505, "HTTP Version Not Supported"},
+};
+
+/* "OK" for 200; "" for a status that is not sent. */
+static const char *reason_of(int status)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+                if (reasons[i].status == status)
+                        return reasons[i].reason;
+        }
+        return "";
+}
+
 static int append_head(struct http_connection *c, int status, const char *headers,
                        struct buffer *to)
 {
-        int r = http_append_status(to, status);
+        int r = buffer_printf(to, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
 
         if (r >= 0 && headers)
                 r = buffer_append(to, headers, strlen(headers));

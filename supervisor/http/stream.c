@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/unguessable.h"
-#include "rpc/http/response.h"
+#include "rpc/http/event-stream.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/http/state.h"
 #include "supervisor/mcp/peer.h"

@@ -121,11 +121,30 @@ static void test_bounds(void)
         event_stream_done(&s);
 }
 
+static void check_event(const char *id, const char *name, unsigned retry_ms, const char *data,
+                        const char *expected)
+{
+        _cleanup_buffer_ struct buffer to = BUFFER_INIT(4096);
+
+        check_eq_int(sse_append_event(&to, id, name, retry_ms, data, strlen(data)), 0);
+        check_eq_bytes(buffer_bytes(&to), to.length, expected);
+}
+
+static void test_writing(void)
+{
+        check_event(NULL, NULL, 0, "{}\n", "data: {}\n\n");
+        check_event("1-2", "message", 500, "a\nb",
+                    "event: message\nid: 1-2\nretry: 500\ndata: a\ndata: b\n\n");
+        check_event("1-0", NULL, 0, "", "id: 1-0\ndata: \n\n");
+        check_event(NULL, NULL, 0, "a\n\n", "data: a\ndata: \n\n");
+}
+
 int main(void)
 {
         run(test_fields);
         run(test_id_counts_with_its_event);
         run(test_line_ends_and_comments);
         run(test_bounds);
+        run(test_writing);
         return 0;
 }

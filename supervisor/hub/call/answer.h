@@ -2,7 +2,7 @@
  * The answer of a server to a call: a result, an error, or a request that must be met before the call
  * continues.
  *
- * A result of MCP 2026-07-28 may ask for input (input.h) or want its state back (requestState): the server
+ * A result of MCP 2026-07-28 may ask for input or want its state back (requestState): the server
  * is called again with these, at most CALL_ROUNDS_MAX times. A result may also name a task, which is then
  * polled until it has ended. The deadline of a call is for all rounds.
  */
@@ -21,3 +21,9 @@ bool hub_call_await_list(struct hub_call *call);
 /* The next list has arrived: the calls that wait for it are sent again. why: it has not, as a predicate; they
  * fail. */
 void hub_calls_listed(struct hub_calls *calls, const char *why);
+
+/* A request of a legacy server to the call's client. Takes what the request owns, and responds now or
+ * later. */
+void hub_call_ask(struct hub_call *call, struct client_request *request, yyjson_val *id);
+/* The server withdraws a request. */
+void hub_calls_unask(struct hub_calls *calls, yyjson_val *id);

@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/hub/http/access.h"
 #include "supervisor/hub/http/queue.h"
 #include "supervisor/hub/http/session.h"
 #include "supervisor/hub/transport/pipes.h"

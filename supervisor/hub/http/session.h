@@ -1,6 +1,6 @@
 /*
- * Sessions, the stream for what the server sends without a request, and HTTP+SSE. All functions may close
- * the transport.
+ * Sessions, the stream for what the server sends without a request, HTTP+SSE, and cloister-access. All
+ * functions may close the transport.
  */
 #pragma once
 
@@ -12,7 +12,6 @@ void http_request_fail(struct http_request *r, const char *format, ...)
 /* The time to the next attempt, within its bounds. */
 unsigned http_retry_ms(int64_t wanted);
 
-void http_listen(struct http *h);
 /* Opens the stream of a new session before other messages are sent. */
 void http_listen_first(struct http *h);
 void http_listen_again(struct http_request *r);
@@ -26,3 +25,11 @@ void http_fall_back(struct http_request *initialize, int status);
 void http_reopen(struct http *h);
 bool http_on_reopened(struct http_request *r, const char *text, size_t n);
 void http_delete_session(struct http *h);
+
+/* ---- the answers of cloister-access: url, headers, tokens (supervisor/access/access.h) ---- */
+
+/* For its pipes; data is a struct http. */
+extern const struct connection_host http_access_host;
+
+/* The request was refused for its token: it waits for another token. May close the transport. */
+void http_ask_token(struct http_request *r, int status, const char *challenge);

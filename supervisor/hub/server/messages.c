@@ -13,7 +13,6 @@
 #include "rpc/memory-reservation.h"
 #include "supervisor/hub/call/answer.h"
 #include "supervisor/hub/call/call.h"
-#include "supervisor/hub/call/input.h"
 
 enum {
         ASKS_MAX = 4,      /* of a server that works on no call */
@@ -24,7 +23,7 @@ enum {
 /*
  * ---- requests to our client ----
  *
- * A request is passed on for a call of the server's (call/input.h). A server that works on no call may
+ * A request is passed on for a call of the server's (call/answer.h). A server that works on no call may
  * request only roots, as many do when they have started, and only from the owner's own client.
  */
 
