@@ -59,7 +59,7 @@ static void feed(struct hub_server *s, const uint8_t *data, size_t n)
 {
         const char *at = (const char *)data, *end = at + n;
 
-        while (at < end && connection_has_output(s->connection)) {
+        while (at < end && connection_has_output(&s->connection)) {
                 const char *newline = memchr(at, '\n', (size_t)(end - at));
                 size_t length = (size_t)((newline ? newline : end) - at);
                 hub_server_on_line(s, at, length);
@@ -106,7 +106,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         feed(hub_server_at(hub, 0), data, n);
         bool is_ready = hub_server_at(hub, 0)->state == SERVER_READY;
         /* The call still waits for its answer, or its callback was called. */
-        assert(is_called_back || hub_server_at(hub, 0)->calls->count == 1);
+        assert(is_called_back || hub_server_at(hub, 0)->calls.count == 1);
         check_catalogue(hub);
         hub_free(hub);
         for (int i = 0; i < 3; i++)

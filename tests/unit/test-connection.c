@@ -15,7 +15,7 @@
 
 struct rig {
         struct event_base *base;
-        struct connection *connection;
+        struct connection connection;
         int out; /* the server's stdout */
         int others[2];
         int lines, parsed, late, cut, r;
@@ -82,13 +82,13 @@ static void open_rig(struct rig *r)
         fcntl(r->out, F_SETFL, O_NONBLOCK);
         r->others[0] = in[0];
         r->others[1] = err[1];
-        r->connection = connection_new(r->base, &host, r);
-        connection_open(r->connection, (const int[]){in[1], out[0], err[0]});
+        check_eq_int(connection_init(&r->connection, r->base, &host, r), 0);
+        connection_open(&r->connection, (const int[]){in[1], out[0], err[0]});
 }
 
 static void close_rig(struct rig *r)
 {
-        connection_free(r->connection);
+        connection_done(&r->connection);
         event_base_free(r->base);
         close(r->others[0]);
         close(r->others[1]);

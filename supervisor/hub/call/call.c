@@ -289,18 +289,12 @@ void call_outbox_deliver(struct call_outbox *outbox)
 
 /* ---- the calls of a server ---- */
 
-struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data)
+void hub_calls_init(struct hub_calls *calls, const struct hub_calls_host *host, void *data)
 {
-        struct hub_calls *calls = calloc(1, sizeof(*calls));
-
-        if (!calls)
-                return NULL;
-        calls->host = host;
-        calls->data = data;
+        *calls = (struct hub_calls){.host = host, .data = data};
         TAILQ_INIT(&calls->waiting);
         for (size_t i = 0; i < BUCKETS; i++)
                 TAILQ_INIT(&calls->sent[i]);
-        return calls;
 }
 
 static void free_all(struct call_list *list)
@@ -313,15 +307,11 @@ static void free_all(struct call_list *list)
         }
 }
 
-struct hub_calls *hub_calls_free(struct hub_calls *calls)
+void hub_calls_done(struct hub_calls *calls)
 {
-        if (!calls)
-                return NULL;
         free_all(&calls->waiting);
         for (size_t i = 0; i < BUCKETS; i++)
                 free_all(&calls->sent[i]);
-        free(calls);
-        return NULL;
 }
 
 static void fail_to_send(struct hub_call *call, enum call_event event, const char *name, int r)

@@ -79,9 +79,9 @@ int hub_call_new(struct event_base *base, struct call_outbox *outbox,
                  const struct hub_request *request, uint32_t server_timeout_ms,
                  struct hub_call **ret, struct error *err);
 
-struct hub_calls *hub_calls_new(const struct hub_calls_host *host, void *data);
-/* Frees the calls too; their callbacks are not called. */
-struct hub_calls *hub_calls_free(struct hub_calls *calls);
+void hub_calls_init(struct hub_calls *calls, const struct hub_calls_host *host, void *data);
+/* Frees the calls; their callbacks are not called. */
+void hub_calls_done(struct hub_calls *calls);
 
 /* Sends a new call now, or fails it. */
 void hub_calls_send(struct hub_calls *calls, struct hub_call *call);

@@ -13,7 +13,6 @@
 #include "rpc/client-request.h"
 #include "rpc/lines.h"
 #include "supervisor/hub/http/http.h"
-#include "supervisor/hub/transport/rate.h"
 
 enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
 
@@ -25,18 +24,6 @@ static const char fields_behind[] =
         "},\"" META "clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
 static const char tasks[] = "\"extensions\":{\"" META "tasks\":{}}";
 enum { META_MAX = 2048 };
-
-struct connection {
-        struct event_base *base;
-        const struct connection_host *host;
-        void *data;
-        struct transport *pipes, *http; /* http: made when it is needed */
-        struct transport *transport;    /* the open one, or NULL */
-        bool is_modern;
-        bool has_only_legacy;
-        int64_t last_id;
-        struct rate warn_rate;
-};
 
 static const char *name(const struct connection *c)
 {
@@ -199,6 +186,12 @@ void connection_answered(struct connection *c, int64_t id)
                 c->transport->kind->answered(c->transport, id);
 }
 
+/* Bytes that wait to be written. */
+static size_t queued(const struct connection *c)
+{
+        return c->transport ? c->transport->kind->queued(c->transport) : 0;
+}
+
 void connection_respond(struct connection *c, yyjson_val *id, const char *result, const char *why)
 {
         const struct outgoing m = {.kind = OUTGOING_ANSWER, .is_modern = c->is_modern};
@@ -209,7 +202,7 @@ void connection_respond(struct connection *c, yyjson_val *id, const char *result
                 return;
         }
         /* A server that asks without reading must not make the queue grow. */
-        if (connection_queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
+        if (queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
                 return;
         commit(c, jsonrpc_append_result(to, id, result, strlen(result)), &m);
 }
@@ -219,7 +212,7 @@ void connection_refuse(struct connection *c, yyjson_val *id, int code, const cha
         const struct outgoing m = {.kind = OUTGOING_ANSWER, .is_modern = c->is_modern};
         struct buffer *to;
 
-        if (connection_queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
+        if (queued(c) > RESPONSES_QUEUED_MAX || prepare(c, 0, &to) < 0)
                 return;
         commit(c, jsonrpc_append_error(to, id, code, why, NULL, 0), &m);
 }
@@ -227,11 +220,6 @@ void connection_refuse(struct connection *c, yyjson_val *id, int code, const cha
 void connection_fail(struct connection *c, const char *why)
 {
         c->host->failed(c->data, why);
-}
-
-int64_t connection_last_id(const struct connection *c)
-{
-        return c->last_id;
 }
 
 void connection_set_modern(struct connection *c, bool is_modern)
@@ -250,16 +238,6 @@ bool connection_is_http(const struct connection *c)
         return c->http && c->transport == c->http;
 }
 
-bool connection_has_only_legacy(const struct connection *c)
-{
-        return c->has_only_legacy;
-}
-
-bool connection_is_open(const struct connection *c)
-{
-        return c->transport != NULL;
-}
-
 bool connection_has_input(const struct connection *c)
 {
         return c->transport && c->transport->kind->has_input(c->transport);
@@ -273,11 +251,6 @@ bool connection_has_output(const struct connection *c)
 bool connection_is_read(const struct connection *c)
 {
         return c->transport && c->transport->kind->is_read(c->transport);
-}
-
-size_t connection_queued(const struct connection *c)
-{
-        return c->transport ? c->transport->kind->queued(c->transport) : 0;
 }
 
 const char *connection_last_stderr(struct connection *c)
@@ -324,13 +297,9 @@ void connection_close(struct connection *c)
         c->transport = NULL;
 }
 
-struct connection *connection_new(struct event_base *base, const struct connection_host *host,
-                                  void *data)
+int connection_init(struct connection *c, struct event_base *base,
+                    const struct connection_host *host, void *data)
 {
-        struct connection *c = malloc(sizeof(*c));
-
-        if (!c)
-                return NULL;
         *c = (struct connection){
                 .base = base,
                 .host = host,
@@ -338,15 +307,11 @@ struct connection *connection_new(struct event_base *base, const struct connecti
                 .pipes = pipes_new(base, host, data),
                 .warn_rate = {.window_us = 60 * 1000000ULL, .most = 10},
         };
-        return c->pipes ? c : connection_free(c);
+        return c->pipes ? 0 : -ENOMEM;
 }
 
-struct connection *connection_free(struct connection *c)
+void connection_done(struct connection *c)
 {
-        if (!c)
-                return NULL;
         transport_free(c->pipes);
         transport_free(c->http);
-        free(c);
-        return NULL;
 }

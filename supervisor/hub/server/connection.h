@@ -14,13 +14,26 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/transport/pipes.h"
+#include "supervisor/hub/transport/rate.h"
 #include "supervisor/hub/transport/transport.h"
 
-struct connection;
+/* Only connection.c writes the members. */
+struct connection {
+        struct event_base *base;
+        const struct connection_host *host;
+        void *data;
+        struct transport *pipes, *http; /* http: made when it is needed */
+        struct transport *transport;    /* the open one, or NULL */
+        bool is_modern;
+        bool has_only_legacy; /* the server cannot be of MCP 2026-07-28, because of how it is reached */
+        int64_t last_id;      /* of a request */
+        struct rate warn_rate;
+};
 
-struct connection *connection_new(struct event_base *base, const struct connection_host *host,
-                                  void *data);
-struct connection *connection_free(struct connection *c);
+/* Returns 0 or -ENOMEM; connection_done() must be called in any case. */
+int connection_init(struct connection *c, struct event_base *base,
+                    const struct connection_host *host, void *data);
+void connection_done(struct connection *c);
 
 struct exchange_loop;
 
@@ -31,23 +44,18 @@ void connection_open(struct connection *c, const int fds[3]);
 int connection_open_http(struct connection *c, const int fds[3], struct exchange_loop **loop,
                          bool is_sse);
 void connection_close(struct connection *c);
-bool connection_is_open(const struct connection *c);
 
 /* Whether the process has its stdin, or its stdout, still open. */
 bool connection_has_input(const struct connection *c);
 bool connection_has_output(const struct connection *c);
 /* Whether the process has read all that was sent. */
 bool connection_is_read(const struct connection *c);
-/* Bytes that wait to be written. */
-size_t connection_queued(const struct connection *c);
 
 /* Whether each request says what MCP 2026-07-28 wants to know of the client. */
 void connection_set_modern(struct connection *c, bool is_modern);
 /* The version that initialize has agreed on. */
 void connection_set_version(struct connection *c, const char *version);
 bool connection_is_http(const struct connection *c);
-/* Whether the server cannot be of MCP 2026-07-28, because of how it is reached. */
-bool connection_has_only_legacy(const struct connection *c);
 
 /* Returns the request's id (> 0), or -EMSGSIZE (too much is queued), -EPIPE, -ENOMEM, -EINVAL. It is
  * written from the event loop. */
@@ -68,8 +76,6 @@ void connection_answered(struct connection *c, int64_t id);
 /* Answers a request: result is JSON, or NULL and why there is none. */
 void connection_respond(struct connection *c, yyjson_val *id, const char *result, const char *why);
 void connection_refuse(struct connection *c, yyjson_val *id, int code, const char *why);
-/* The last id that a request got. */
-int64_t connection_last_id(const struct connection *c);
 
 /* Reads what stderr holds now. Returns the line that best explains a failure: the last that has
  * "rror" in it, else the last; "" when there is none. */

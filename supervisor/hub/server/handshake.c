@@ -17,7 +17,6 @@
  */
 #include "supervisor/hub/server/handshake.h"
 
-#include <event2/event_struct.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,26 +26,6 @@
 #include "base/clock.h"
 #include "cloister-config.h"
 #include "rpc/client-request.h"
-
-enum phase { PHASE_NONE, PHASE_PROBING, PHASE_INITIALIZING, PHASE_DONE };
-
-struct handshake {
-        struct connection *connection;
-        const struct handshake_host *host;
-        void *data;
-        enum phase phase;
-        enum hub_era era;      /* as known from this process or an earlier one */
-        enum hub_era speaks;   /* this process; UNKNOWN until its answer */
-        bool is_probed;        /* this process was sent server/discover */
-        bool skips_probe;      /* the next one is not */
-        bool listens;          /* it will say when its tools change */
-        int64_t discover_id;   /* 0: not sent, or answered */
-        int64_t initialize_id; /* the same */
-        const char *asked;     /* the revision that initialize asked for */
-        int64_t listen_id;     /* of the open subscription; 0: none */
-        struct event probe;    /* the end of the wait for server/discover */
-        struct event relisten; /* requests a subscription that has ended again */
-};
 
 /* Error codes of MCP 2026-07-28: a server that sends one speaks it. */
 enum {
@@ -112,7 +91,7 @@ void handshake_begin(struct handshake *h)
 
         set_speaks(h, HUB_ERA_UNKNOWN);
         h->is_probed = h->era != HUB_ERA_LEGACY && !h->skips_probe &&
-                       !connection_has_only_legacy(h->connection);
+                       !h->connection->has_only_legacy;
         h->skips_probe = false;
         if (!h->is_probed) {
                 send_initialize(h, revisions[0]);
@@ -176,24 +155,9 @@ void handshake_expired(struct handshake *h)
         h->era = HUB_ERA_UNKNOWN;
 }
 
-enum hub_era handshake_era(const struct handshake *h)
-{
-        return h->era;
-}
-
 void handshake_set_era(struct handshake *h, enum hub_era era)
 {
         h->era = era;
-}
-
-enum hub_era handshake_speaks(const struct handshake *h)
-{
-        return h->speaks;
-}
-
-bool handshake_listens(const struct handshake *h)
-{
-        return h->listens;
 }
 
 /* The server can be used. */
@@ -463,27 +427,16 @@ void handshake_on_cancelled(struct handshake *h, const struct jsonrpc_message *m
                 on_unsubscribed(h, true);
 }
 
-struct handshake *handshake_new(struct event_base *base, struct connection *connection,
-                                const struct handshake_host *host, void *data)
+void handshake_init(struct handshake *h, struct event_base *base, struct connection *connection,
+                    const struct handshake_host *host, void *data)
 {
-        struct handshake *h = calloc(1, sizeof(*h));
-
-        if (!h)
-                return NULL;
-        h->connection = connection;
-        h->host = host;
-        h->data = data;
+        *h = (struct handshake){.connection = connection, .host = host, .data = data};
         evtimer_assign(&h->probe, base, on_probe, h);
         evtimer_assign(&h->relisten, base, on_relisten, h);
-        return h;
 }
 
-struct handshake *handshake_free(struct handshake *h)
+void handshake_done(struct handshake *h)
 {
-        if (!h)
-                return NULL;
         event_del(&h->probe);
         event_del(&h->relisten);
-        free(h);
-        return NULL;
 }

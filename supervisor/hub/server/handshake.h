@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <event2/event.h>
+#include <event2/event_struct.h>
 #include <stdbool.h>
 
 #include "rpc/jsonrpc.h"
@@ -19,8 +19,6 @@ enum {
         HANDSHAKE_LISTEN_MS = 5000, /* from the end of a subscription to the next */
 };
 
-struct handshake;
-
 struct handshake_host {
         /* The server can be used. instructions: what it says about itself, or NULL. capabilities: an
          * object, or NULL if it is not known what the server can do. */
@@ -33,10 +31,28 @@ struct handshake_host {
         void (*restart)(void *data, const char *why);
 };
 
-/* The connection is borrowed. */
-struct handshake *handshake_new(struct event_base *base, struct connection *connection,
-                                const struct handshake_host *host, void *data);
-struct handshake *handshake_free(struct handshake *h);
+/* Only handshake.c writes the members. */
+struct handshake {
+        struct connection *connection; /* borrowed */
+        const struct handshake_host *host;
+        void *data;
+        enum { PHASE_NONE, PHASE_PROBING, PHASE_INITIALIZING, PHASE_DONE } phase;
+        enum hub_era era;      /* as known from this process or an earlier one */
+        enum hub_era speaks;   /* this process; UNKNOWN until its answer */
+        bool is_probed;        /* this process was sent server/discover */
+        bool skips_probe;      /* the next one is not */
+        bool listens;          /* it will say when its tools change */
+        int64_t discover_id;   /* 0: not sent, or answered */
+        int64_t initialize_id; /* the same */
+        const char *asked;     /* the revision that initialize asked for */
+        int64_t listen_id;     /* of the open subscription; 0: none */
+        struct event probe;    /* the end of the wait for server/discover */
+        struct event relisten; /* requests a subscription that has ended again */
+};
+
+void handshake_init(struct handshake *h, struct event_base *base, struct connection *connection,
+                    const struct handshake_host *host, void *data);
+void handshake_done(struct handshake *h);
 
 /* Talks to a new process. */
 void handshake_begin(struct handshake *h);
@@ -51,12 +67,8 @@ bool handshake_ended(struct handshake *h);
 /* The time to start is over. */
 void handshake_expired(struct handshake *h);
 
-/* The era as known from this process or an earlier run; what this process speaks. */
-enum hub_era handshake_era(const struct handshake *h);
+/* The era as known from an earlier run. */
 void handshake_set_era(struct handshake *h, enum hub_era era);
-enum hub_era handshake_speaks(const struct handshake *h);
-/* Whether the server will say when its tools change. */
-bool handshake_listens(const struct handshake *h);
 
 /* Return whether the answer was one to the handshake. */
 bool handshake_on_answer(struct handshake *h, const struct jsonrpc_message *m);

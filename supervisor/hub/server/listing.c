@@ -10,7 +10,6 @@
 #include "supervisor/hub/server/listing.h"
 
 #include <errno.h>
-#include <event2/event_struct.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,31 +29,6 @@ struct page_job {
         yyjson_doc *doc;
         yyjson_val *list;
         int r; /* of hub_tools_add() */
-};
-
-struct listing {
-        struct event_base *base;
-        struct connection *connection;
-        const struct listing_host *host;
-        void *data;
-        struct event again_due;
-
-        /* The list that is being received. */
-        struct hub_tools *tools; /* NULL: none, or the job has them */
-        struct page_job *job;    /* or NULL */
-        char *cursor;            /* of the page that was requested last; NULL: the first */
-        char *next;              /* that the page names; NULL: it is the last one */
-        bool next_is_odd;
-        unsigned pages;
-        uint64_t since;
-        int64_t request_id; /* of the page; 0: none */
-        int64_t ttl_ms;     /* the smallest that a page gives; -1: none does */
-        bool is_modern;
-        bool again; /* list_changed came meanwhile */
-
-        /* The last complete one. */
-        uint64_t took;        /* us */
-        uint64_t fresh_until; /* the end of its ttlMs; 0: it has none */
 };
 
 void listing_stop(struct listing *l)
@@ -324,26 +298,9 @@ bool listing_on_answer(struct listing *l, struct jsonrpc_message *answer)
         return true;
 }
 
-struct listing *listing_new(struct event_base *base, struct connection *connection,
-                            const struct listing_host *host, void *data)
+void listing_init(struct listing *l, struct event_base *base, struct connection *connection,
+                  const struct listing_host *host, void *data)
 {
-        struct listing *l = calloc(1, sizeof(*l));
-
-        if (!l)
-                return NULL;
-        l->base = base;
-        l->connection = connection;
-        l->host = host;
-        l->data = data;
+        *l = (struct listing){.base = base, .connection = connection, .host = host, .data = data};
         evtimer_assign(&l->again_due, base, on_again_due, l);
-        return l;
-}
-
-struct listing *listing_free(struct listing *l)
-{
-        if (!l)
-                return NULL;
-        listing_stop(l);
-        free(l);
-        return NULL;
 }

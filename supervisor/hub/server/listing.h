@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <event2/event.h>
+#include <event2/event_struct.h>
 #include <stdbool.h>
 
 #include "rpc/jsonrpc.h"
@@ -19,7 +19,7 @@ enum {
         LISTING_TTL_MAX_MS = 24 * 3600 * 1000,
 };
 
-struct listing;
+struct page_job;
 
 struct listing_host {
         /* For messages. */
@@ -32,14 +32,38 @@ struct listing_host {
         void (*failed)(void *data, const char *why);
 };
 
-/* The connection is borrowed. */
-struct listing *listing_new(struct event_base *base, struct connection *connection,
-                            const struct listing_host *host, void *data);
-struct listing *listing_free(struct listing *l);
+/* Only listing.c writes the members. */
+struct listing {
+        struct event_base *base;
+        struct connection *connection; /* borrowed */
+        const struct listing_host *host;
+        void *data;
+        struct event again_due;
+
+        /* The list that is being received. */
+        struct hub_tools *tools; /* NULL: none, or the job has them */
+        struct page_job *job;    /* or NULL */
+        char *cursor;            /* of the page that was requested last; NULL: the first */
+        char *next;              /* that the page names; NULL: it is the last one */
+        bool next_is_odd;
+        unsigned pages;
+        uint64_t since;
+        int64_t request_id; /* of the page; 0: none */
+        int64_t ttl_ms;     /* the smallest that a page gives; -1: none does */
+        bool is_modern;
+        bool again; /* list_changed came meanwhile */
+
+        /* The last complete one. */
+        uint64_t took;        /* us */
+        uint64_t fresh_until; /* the end of its ttlMs; 0: it has none */
+};
+
+void listing_init(struct listing *l, struct event_base *base, struct connection *connection,
+                  const struct listing_host *host, void *data);
 
 /* Asks for the list. is_modern: the server speaks MCP 2026-07-28, whose lists have a ttlMs. */
 void listing_start(struct listing *l, bool is_modern);
-/* Forgets the request. */
+/* Forgets the request. Must be called before the memory is freed. */
 void listing_stop(struct listing *l);
 /* The answer has taken too long. */
 void listing_expired(struct listing *l);

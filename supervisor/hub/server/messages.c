@@ -30,7 +30,7 @@ enum {
 /* The server does not want the answer to this request any more. */
 static void unask(struct hub_server *s, yyjson_val *id)
 {
-        hub_calls_unask(s->calls, id);
+        hub_calls_unask(&s->calls, id);
         questions_withdraw(&s->questions, id);
 }
 
@@ -39,7 +39,7 @@ void hub_server_on_answered(void *data, struct question *q, yyjson_val *answer, 
 {
         struct hub_server *s = data;
 
-        connection_respond(s->connection, yyjson_doc_get_root(q->id), result, why);
+        connection_respond(&s->connection, yyjson_doc_get_root(q->id), result, why);
         question_end(q);
 }
 
@@ -89,23 +89,23 @@ static bool on_ask(struct hub_server *s, const struct jsonrpc_message *m)
         if (r == -EOPNOTSUPP || (r >= 0 && !is_known))
                 return false;
         if (r < 0) {
-                connection_refuse(s->connection, m->id, JSONRPC_INVALID_PARAMS, err.text);
+                connection_refuse(&s->connection, m->id, JSONRPC_INVALID_PARAMS, err.text);
                 return true;
         }
         if (!rate_allow(&s->unnamed, 1, NULL)) {
-                connection_refuse(s->connection, m->id, JSONRPC_INTERNAL_ERROR,
+                connection_refuse(&s->connection, m->id, JSONRPC_INTERNAL_ERROR,
                                   "the server asks too often");
                 return true;
         }
-        struct hub_call *call = hub_calls_attribute(s->calls, m->params, &why);
+        struct hub_call *call = hub_calls_attribute(&s->calls, m->params, &why);
         if (call) {
                 hub_call_ask(call, &request, m->id);
                 return true;
         }
-        if (request.kind == CLIENT_ROOTS && s->calls->count == 0)
+        if (request.kind == CLIENT_ROOTS && s->calls.count == 0)
                 why = ask_owner(s, &request, m->id, &err) < 0 ? err.text : NULL;
         if (why)
-                connection_refuse(s->connection, m->id, JSONRPC_INTERNAL_ERROR, why);
+                connection_refuse(&s->connection, m->id, JSONRPC_INTERNAL_ERROR, why);
         return true;
 }
 
@@ -113,37 +113,37 @@ static bool on_ask(struct hub_server *s, const struct jsonrpc_message *m)
 
 static bool is_modern(const struct hub_server *s)
 {
-        return handshake_speaks(s->handshake) == HUB_ERA_MODERN;
+        return s->handshake.speaks == HUB_ERA_MODERN;
 }
 
 static bool on_changed(struct hub_server *s, const struct jsonrpc_message *m)
 {
-        handshake_on_changed(s->handshake, m);
+        handshake_on_changed(&s->handshake, m);
         return false;
 }
 
 static bool on_acknowledged(struct hub_server *s, const struct jsonrpc_message *m)
 {
-        handshake_on_acknowledged(s->handshake, m);
+        handshake_on_acknowledged(&s->handshake, m);
         return false;
 }
 
 static bool on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
 {
-        handshake_on_cancelled(s->handshake, m);
+        handshake_on_cancelled(&s->handshake, m);
         unask(s, yyjson_obj_get(m->params, "requestId"));
         return false;
 }
 
 static bool on_progress(struct hub_server *s, const struct jsonrpc_message *m)
 {
-        return hub_calls_progress(s->calls, m->params);
+        return hub_calls_progress(&s->calls, m->params);
 }
 
 static bool on_log(struct hub_server *s, const struct jsonrpc_message *m)
 {
         if (rate_allow(&s->unnamed, 1, NULL))
-                hub_calls_log(s->calls, m->params);
+                hub_calls_log(&s->calls, m->params);
         return false;
 }
 
@@ -164,7 +164,7 @@ void hub_server_take_capabilities(struct hub_server *s, yyjson_val *capabilities
         yyjson_val *tasks = yyjson_obj_get(capabilities, "tasks");
 
         s->has_tools = !capabilities || yyjson_obj_get(capabilities, "tools");
-        s->has_tasks = handshake_speaks(s->handshake) == HUB_ERA_LEGACY &&
+        s->has_tasks = s->handshake.speaks == HUB_ERA_LEGACY &&
                        yyjson_is_obj(yyjson_ptr_get(tasks, "/requests/tools/call"));
         s->cancels_tasks = yyjson_is_obj(yyjson_obj_get(tasks, "cancel"));
         s->has_resources = yyjson_is_obj(yyjson_obj_get(capabilities, "resources"));
@@ -220,25 +220,25 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
         }
         /* MCP 2026-07-28 has no requests of servers, and forbids to answer one. */
         if (is_modern(s)) {
-                if (connection_may_warn(s->connection))
+                if (connection_may_warn(&s->connection))
                         log_warning(
                                 "server %s: skipped a request: a server of MCP 2026-07-28 may not send one",
                                 s->config->name);
                 return;
         }
         if (result)
-                connection_respond(s->connection, m->id, result, NULL);
+                connection_respond(&s->connection, m->id, result, NULL);
         else if (!on_ask(s, m))
-                connection_refuse(s->connection, m->id, JSONRPC_METHOD_NOT_FOUND,
+                connection_refuse(&s->connection, m->id, JSONRPC_METHOD_NOT_FOUND,
                                   "Method not found");
 }
 
 static void cancel_orphan(struct hub_server *s, int64_t id, yyjson_val *result)
 {
-        _cleanup_free_ char *task = hub_calls_orphan(s->calls, id, result);
+        _cleanup_free_ char *task = hub_calls_orphan(&s->calls, id, result);
 
         if (task)
-                connection_request(s->connection, "tasks/cancel", task, strlen(task));
+                connection_request(&s->connection, "tasks/cancel", task, strlen(task));
 }
 
 /* An answer to no open request: to one that was given up or is answered already, or to none that was
@@ -247,8 +247,8 @@ static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
 {
         int64_t n;
 
-        if (!id || json_int64(id, &n) < 0 || n < 1 || n > connection_last_id(s->connection)) {
-                if (connection_may_warn(s->connection))
+        if (!id || json_int64(id, &n) < 0 || n < 1 || n > s->connection.last_id) {
+                if (connection_may_warn(&s->connection))
                         log_warning("server %s: skipped an answer to a request that was not sent",
                                     s->config->name);
                 return;
@@ -266,7 +266,7 @@ static bool list_again(struct hub_server *s, struct hub_call *call, const struct
             m->kind != JSONRPC_ERROR || m->error_code != HEADER_MISMATCH ||
             !hub_call_await_list(call))
                 return false;
-        listing_changed(s->listing);
+        listing_changed(&s->listing);
         return true;
 }
 
@@ -276,17 +276,17 @@ static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct la
         int64_t id;
 
         if (m->id && json_int64(m->id, &id) == 0)
-                connection_answered(s->connection, id);
-        if (handshake_on_answer(s->handshake, m) || listing_on_answer(s->listing, m))
+                connection_answered(&s->connection, id);
+        if (handshake_on_answer(&s->handshake, m) || listing_on_answer(&s->listing, m))
                 return true;
-        struct hub_call *call = hub_calls_find(s->calls, m->id);
+        struct hub_call *call = hub_calls_find(&s->calls, m->id);
         if (call && list_again(s, call, m))
                 return true;
         if (call)
                 hub_call_answer(call, m, is_modern(s), large);
         else if (m->id)
                 on_stray(s, m->id, m->result);
-        else if (m->kind == JSONRPC_ERROR && connection_may_warn(s->connection))
+        else if (m->kind == JSONRPC_ERROR && connection_may_warn(&s->connection))
                 log_warning("server %s: reports an error without naming a request: %.200s (%lld)",
                             s->config->name, m->error_message, (long long)m->error_code);
         return call != NULL;
@@ -294,29 +294,29 @@ static bool on_answer(struct hub_server *s, struct jsonrpc_message *m, struct la
 
 static const char *place(const struct hub_server *s)
 {
-        return connection_is_http(s->connection) ? "a part of a response" : "a line on stdout";
+        return connection_is_http(&s->connection) ? "a part of a response" : "a line on stdout";
 }
 
 /* JSON, but not JSON-RPC. If it has the id of a request, no other answer to that is expected. */
 static bool on_invalid(struct hub_server *s, const struct jsonrpc_message *m,
                        const struct error *why)
 {
-        struct hub_call *call = m->id ? hub_calls_find(s->calls, m->id) : NULL;
+        struct hub_call *call = m->id ? hub_calls_find(&s->calls, m->id) : NULL;
         char failure[sizeof(why->text) + 64];
 
         if (call) {
                 hub_call_answer_invalid(call, why->text);
                 return true;
         }
-        if (handshake_on_invalid(s->handshake, m->id, why->text))
+        if (handshake_on_invalid(&s->handshake, m->id, why->text))
                 return true;
-        if (listing_awaits(s->listing, m->id)) {
+        if (listing_awaits(&s->listing, m->id)) {
                 snprintf(failure, sizeof(failure), "gave no valid answer to tools/list: %s",
                          why->text);
-                connection_fail(s->connection, failure);
+                connection_fail(&s->connection, failure);
                 return true;
         }
-        if (connection_may_warn(s->connection))
+        if (connection_may_warn(&s->connection))
                 log_warning("server %s: skipped %s: %s", s->config->name, place(s), why->text);
         return false;
 }
@@ -367,7 +367,7 @@ static bool on_not_json(struct hub_server *s, struct hub_call *call, const char 
 {
         if (call)
                 hub_call_answer_invalid(call, why->text);
-        else if (connection_may_warn(s->connection))
+        else if (connection_may_warn(&s->connection))
                 log_warning("server %s: skipped %s that is not a message (%s): %.*s",
                             s->config->name, place(s), why->text,
                             (int)utf8_cut(line, n, LOGGED_BYTES), line);
@@ -384,7 +384,7 @@ bool hub_server_on_line(void *data, const char *line, size_t n)
         if (r == -EINVAL)
                 return on_invalid(s, &m, &err);
         if (r < 0)
-                return on_not_json(s, hub_calls_guess(s->calls, line, n), line, n, &err);
+                return on_not_json(s, hub_calls_guess(&s->calls, line, n), line, n, &err);
         return m.kind == JSONRPC_BATCH ? on_batch(s, m.batch) : on_message(s, &m, NULL);
 }
 
@@ -405,12 +405,12 @@ bool hub_server_on_large(void *data, struct large_line *line)
         if (line->r == -EINVAL)
                 return on_invalid(s, m, &line->err);
         if (line->r < 0)
-                return on_not_json(s, line->has_id ? hub_calls_by_id(s->calls, line->id) : NULL,
+                return on_not_json(s, line->has_id ? hub_calls_by_id(&s->calls, line->id) : NULL,
                                    buffer_bytes(&line->text), line->text.length, &line->err);
         if (m->kind != JSONRPC_BATCH)
                 return on_message(s, m, line);
         /* Each element would have to be written and parsed again. */
-        if (connection_may_warn(s->connection))
+        if (connection_may_warn(&s->connection))
                 log_warning("server %s: skipped a batch of more than %d KiB", s->config->name,
                             RESERVATION_MIN / 1024);
         return false;
@@ -420,14 +420,14 @@ void hub_server_on_unanswered(void *data, int64_t id, const char *why)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);
         struct hub_server *s = data;
-        struct hub_call *call = hub_calls_by_id(s->calls, id);
+        struct hub_call *call = hub_calls_by_id(&s->calls, id);
 
         if (call) {
                 hub_call_answer_none(call, why);
                 return;
         }
-        if (handshake_on_unanswered(s->handshake, id, why) ||
-            listing_on_unanswered(s->listing, id, why))
+        if (handshake_on_unanswered(&s->handshake, id, why) ||
+            listing_on_unanswered(&s->listing, id, why))
                 return;
         /* Any other request: as if the server had answered with an error. */
         struct json_out out = {.to = &text};
@@ -446,9 +446,9 @@ void hub_server_on_unanswered(void *data, int64_t id, const char *why)
 void hub_server_on_late(void *data, const char *line, size_t n)
 {
         struct hub_server *s = data;
-        struct hub_call *call = hub_calls_guess(s->calls, line, n);
+        struct hub_call *call = hub_calls_guess(&s->calls, line, n);
 
-        if (connection_may_warn(s->connection))
+        if (connection_may_warn(&s->connection))
                 log_warning(
                         "server %s: skipped a line that was not complete after %d s, or %d s while other servers waited",
                         s->config->name, CONNECTION_LINE_MS / 1000, RESERVATION_LINES_MS / 1000);
@@ -461,9 +461,9 @@ void hub_server_on_late(void *data, const char *line, size_t n)
 void hub_server_on_oversized(void *data, const char *line, size_t n)
 {
         struct hub_server *s = data;
-        struct hub_call *call = hub_calls_guess(s->calls, line, n);
+        struct hub_call *call = hub_calls_guess(&s->calls, line, n);
 
-        if (connection_may_warn(s->connection))
+        if (connection_may_warn(&s->connection))
                 log_warning("server %s: skipped a line of more than %d MiB", s->config->name,
                             LINES_MAX / (1024 * 1024));
         if (call)

@@ -71,15 +71,14 @@ bool hub_server_is_starting(const struct hub_server *s)
 /* The process, or one of its pipes, has ended: only the rest of its output is awaited. */
 static bool is_ending(const struct hub_server *s)
 {
-        return connection_is_open(s->connection) &&
-               (s->has_ended || !connection_has_input(s->connection) ||
-                !connection_has_output(s->connection));
+        return s->connection.transport && (s->has_ended || !connection_has_input(&s->connection) ||
+                                           !connection_has_output(&s->connection));
 }
 
 /* The line of stderr that best explains a failure, as the end of a message; or "". */
 static void describe_stderr(struct hub_server *s, char *to, size_t size)
 {
-        const char *line = connection_last_stderr(s->connection);
+        const char *line = connection_last_stderr(&s->connection);
 
         if (line[0])
                 snprintf(to, size, "; its stderr says: %s", line);
@@ -92,11 +91,11 @@ static void release(struct hub_server *s)
 {
         event_del(&s->deadline);
         event_del(&s->roots_due);
-        listing_stop(s->listing);
-        handshake_stop(s->handshake);
+        listing_stop(&s->listing);
+        handshake_stop(&s->handshake);
         questions_withdraw_all(&s->questions);
         s->log_level = 0;
-        connection_close(s->connection);
+        connection_close(&s->connection);
         if (s->has_instance && !s->has_ended)
                 s->host->owner->stop(s->host->owner->data, s->instance);
         s->has_instance = false;
@@ -123,7 +122,7 @@ static void fail(struct hub_server *s, const struct error *err)
         release(s);
         set_state(s, SERVER_FAILED);
         snprintf(message, sizeof(message), "server \"%s\": %s", s->config->name, s->error.text);
-        hub_calls_fail(s->calls, true, message);
+        hub_calls_fail(&s->calls, true, message);
 }
 
 /* The same with a message, to which the last line of stderr is appended. */
@@ -148,7 +147,7 @@ static void describe_end(const struct hub_server *s, char *to, size_t size)
 
         if (!s->has_ended)
                 snprintf(to, size, "closed its %s",
-                         connection_has_output(s->connection) ? "input" : "output");
+                         connection_has_output(&s->connection) ? "input" : "output");
         else if (WIFSIGNALED(status))
                 snprintf(to, size, "was killed by SIG%s", sigabbrev_np(WTERMSIG(status)) ?: "?");
         else
@@ -202,7 +201,7 @@ static void conclude(struct hub_server *s)
         char how[64], last_line[320], message[sizeof(s->error.text)];
 
         describe_end(s, how, sizeof(how));
-        if (handshake_ended(s->handshake)) {
+        if (handshake_ended(&s->handshake)) {
                 restart(s, how);
                 return;
         }
@@ -217,8 +216,8 @@ static void conclude(struct hub_server *s)
                  how, last_line);
         release(s);
         set_state(s, SERVER_STOPPED);
-        hub_calls_fail(s->calls, false, message);
-        if (!TAILQ_EMPTY(&s->calls->waiting))
+        hub_calls_fail(&s->calls, false, message);
+        if (!TAILQ_EMPTY(&s->calls.waiting))
                 start(s);
 }
 
@@ -232,12 +231,12 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
                 failf(s, "did not list its tools within %g s",
                       timeout_ms(s, SERVER_LIST_MS) / 1000.0);
         } else if (hub_server_is_starting(s)) {
-                const char *awaited = handshake_awaits(s->handshake);
-                handshake_expired(s->handshake);
+                const char *awaited = handshake_awaits(&s->handshake);
+                handshake_expired(&s->handshake);
                 failf(s, "did not answer %s within %g s", awaited,
                       timeout_ms(s, SERVER_START_MS) / 1000.0);
         } else {
-                listing_expired(s->listing);
+                listing_expired(&s->listing);
         }
 }
 
@@ -263,8 +262,7 @@ static uint64_t key_of(const struct hub_server *s, unsigned can)
 
 static void save(struct hub_server *s)
 {
-        const struct hub_cache_entry entry = {s->tools, s->instructions,
-                                              handshake_era(s->handshake)};
+        const struct hub_cache_entry entry = {s->tools, s->instructions, s->handshake.era};
         int r = hub_cache_save(s->host->cache_dir, key_of(s, s->declared), &entry);
 
         if (r < 0)
@@ -281,7 +279,7 @@ static void take_cached(struct hub_server *s)
                 return;
         s->tools = entry.tools;
         s->instructions = entry.instructions;
-        handshake_set_era(s->handshake, entry.era);
+        handshake_set_era(&s->handshake, entry.era);
 }
 
 void hub_server_client_changed(struct hub_server *s)
@@ -311,7 +309,7 @@ static bool needs_task(void *data, const char *tool)
 
 static bool is_modern(void *data)
 {
-        return handshake_speaks(((struct hub_server *)data)->handshake) == HUB_ERA_MODERN;
+        return ((struct hub_server *)data)->handshake.speaks == HUB_ERA_MODERN;
 }
 
 static bool has_method(void *data, const char *method)
@@ -334,7 +332,7 @@ static void set_log_level(struct hub_server *s, const char *level)
                         continue;
                 s->log_level = i + 1;
                 int n = snprintf(params, sizeof(params), "{\"level\":\"%s\"}", level);
-                connection_request(s->connection, "logging/setLevel", params, (size_t)n);
+                connection_request(&s->connection, "logging/setLevel", params, (size_t)n);
         }
 }
 
@@ -350,11 +348,11 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
         };
 
         if (!is_tool && !hub_method_find(method))
-                return connection_request(s->connection, method, buffer_bytes(&params->bytes),
+                return connection_request(&s->connection, method, buffer_bytes(&params->bytes),
                                           params->bytes.length);
         if (call.log_level && s->has_logging && !is_modern(s))
                 set_log_level(s, call.log_level);
-        return connection_call(s->connection, method, &call, params);
+        return connection_call(&s->connection, method, &call, params);
 }
 
 static void cancel_call(void *data, int64_t id, const char *task, const char *reason)
@@ -362,11 +360,11 @@ static void cancel_call(void *data, int64_t id, const char *task, const char *re
         struct hub_server *s = data;
 
         if (task && (s->cancels_tasks || is_modern(s))) {
-                connection_request(s->connection, "tasks/cancel", task, strlen(task));
+                connection_request(&s->connection, "tasks/cancel", task, strlen(task));
                 return;
         }
         if (id != 0)
-                connection_cancel(s->connection, id, reason);
+                connection_cancel(&s->connection, id, reason);
 }
 
 /* Calls add() for each argument that the tool of the call wants as an HTTP header. */
@@ -382,7 +380,7 @@ static void mirror(void *data, yyjson_val *params,
 
 static void respond(void *data, yyjson_val *id, const char *result, const char *why)
 {
-        connection_respond(((struct hub_server *)data)->connection, id, result, why);
+        connection_respond(&((struct hub_server *)data)->connection, id, result, why);
 }
 
 static const struct hub_calls_host calls_host = {
@@ -406,22 +404,22 @@ void hub_server_call(struct hub_server *s, struct hub_call *call)
                                 unusable);
                 return;
         }
-        if (s->calls->count >= CALLS_MAX) {
+        if (s->calls.count >= CALLS_MAX) {
                 hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE,
                                 "server \"%s\" has %d calls in flight already", name, CALLS_MAX);
                 return;
         }
         /* A server that listens says itself when its tools change. */
-        if (s->state == SERVER_READY && !handshake_listens(s->handshake))
-                listing_used(s->listing);
+        if (s->state == SERVER_READY && !s->handshake.listens)
+                listing_used(&s->listing);
         if (s->state == SERVER_READY)
-                hub_calls_send(s->calls, call);
+                hub_calls_send(&s->calls, call);
         else if (s->state == SERVER_FAILED && now < s->retry_at)
                 hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE,
                                 "server \"%s\": %s (tried %u times, again in %llu s)", name,
                                 s->error.text, s->failures,
                                 (unsigned long long)((s->retry_at - now + 999999) / 1000000));
-        else if (hub_calls_queue(s->calls, call) &&
+        else if (hub_calls_queue(&s->calls, call) &&
                  (s->state == SERVER_STOPPED || s->state == SERVER_FAILED))
                 start(s);
 }
@@ -434,10 +432,10 @@ const char *hub_server_error(const struct hub_server *s)
 static void on_roots_due(evutil_socket_t fd, short what, void *data)
 {
         static const char method[] = "notifications/roots/list_changed";
-        const struct hub_server *s = data;
+        struct hub_server *s = data;
 
         if (s->state == SERVER_READY)
-                connection_notify(s->connection, method, NULL, 0);
+                connection_notify(&s->connection, method, NULL, 0);
 }
 
 void hub_server_roots_changed(struct hub_server *s)
@@ -446,8 +444,7 @@ void hub_server_roots_changed(struct hub_server *s)
 
         /* MCP 2026-07-28 has no such notification. */
         if (s->state == SERVER_READY && s->declared & CLIENT_TELLS_ROOTS &&
-            handshake_speaks(s->handshake) == HUB_ERA_LEGACY &&
-            !evtimer_pending(&s->roots_due, NULL))
+            s->handshake.speaks == HUB_ERA_LEGACY && !evtimer_pending(&s->roots_due, NULL))
                 event_add(&s->roots_due, &in);
 }
 
@@ -480,7 +477,7 @@ static void on_no_memory(void *data)
 /* A server that began a new session may be another version of itself. */
 static void on_tools_changed(void *data)
 {
-        listing_changed(((struct hub_server *)data)->listing);
+        listing_changed(&((struct hub_server *)data)->listing);
 }
 
 static const struct connection_host connection_host = {
@@ -521,7 +518,7 @@ static void list_tools(struct hub_server *s)
                 else
                         set_deadline(s, SERVER_LIST_MS);
         }
-        listing_start(s->listing, handshake_speaks(s->handshake) == HUB_ERA_MODERN);
+        listing_start(&s->listing, s->handshake.speaks == HUB_ERA_MODERN);
 }
 
 static void on_handshake_done(void *data, const char *instructions, size_t n,
@@ -559,7 +556,7 @@ static void warn_of_left_out(struct hub_server *s)
         const char *why = NULL;
         size_t n = hub_tools_left_out(s->tools, &why);
 
-        if (n > 0 && connection_may_warn(s->connection))
+        if (n > 0 && connection_may_warn(&s->connection))
                 log_warning("server %s: %zu tools are left out; the first is %s", s->config->name,
                             n, why);
 }
@@ -573,8 +570,8 @@ static void become_ready(struct hub_server *s)
         s->failures = 0;
         set_state(s, SERVER_READY);
         log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
-                 hub_era_name(handshake_speaks(s->handshake)));
-        hub_calls_send_waiting(s->calls);
+                 hub_era_name(s->handshake.speaks));
+        hub_calls_send_waiting(&s->calls);
 }
 
 static void on_listed(void *data, struct hub_tools *tools)
@@ -592,7 +589,7 @@ static void on_listed(void *data, struct hub_tools *tools)
         }
         if (s->state == SERVER_LISTING)
                 become_ready(s);
-        hub_calls_listed(s->calls, NULL);
+        hub_calls_listed(&s->calls, NULL);
         s->host->changed(s->host->data);
 }
 
@@ -606,9 +603,9 @@ static void on_list_failed(void *data, const char *why)
                 return;
         }
         clear_deadline(s);
-        if (connection_may_warn(s->connection))
+        if (connection_may_warn(&s->connection))
                 log_warning("server %s: its tools stay as they were: it %s", s->config->name, why);
-        hub_calls_listed(s->calls, why);
+        hub_calls_listed(&s->calls, why);
 }
 
 static const struct listing_host listing_host = {
@@ -638,16 +635,16 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
         s->has_instance = true;
         s->declared = hub_server_client_can(s);
         if (s->config->transport == CONFIG_STDIO)
-                connection_open(s->connection, fds);
+                connection_open(&s->connection, fds);
         else
-                connection_open_http(s->connection, fds, &s->host->http,
+                connection_open_http(&s->connection, fds, &s->host->http,
                                      s->config->transport == CONFIG_SSE);
-        if (!connection_is_open(s->connection)) {
+        if (!s->connection.transport) {
                 on_no_memory(s);
                 return true;
         }
         set_state(s, SERVER_HANDSHAKE);
-        handshake_begin(s->handshake);
+        handshake_begin(&s->handshake);
         return true;
 }
 
@@ -663,7 +660,7 @@ bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
                 return false;
         s->has_ended = true;
         s->wait_status = wait_status;
-        if (!connection_has_output(s->connection)) {
+        if (!connection_has_output(&s->connection)) {
                 conclude(s);
                 return true;
         }
@@ -697,16 +694,16 @@ struct hub_server *hub_server_new(struct hub_server_host *host, uint32_t index,
         s->config = config;
         s->index = index;
         s->unnamed = (struct rate){.window_us = 1000000, .most = SERVER_UNNAMED_MAX};
-        s->connection = connection_new(host->base, &connection_host, s);
-        s->handshake = handshake_new(host->base, s->connection, &handshake_host, s);
-        s->listing = listing_new(host->base, s->connection, &listing_host, s);
+        int r = connection_init(&s->connection, host->base, &connection_host, s);
+        handshake_init(&s->handshake, host->base, &s->connection, &handshake_host, s);
+        listing_init(&s->listing, host->base, &s->connection, &listing_host, s);
         s->questions = (struct questions){
                 .base = host->base, .answered = hub_server_on_answered, .data = s};
         TAILQ_INIT(&s->questions.open);
-        s->calls = hub_calls_new(&calls_host, s);
+        hub_calls_init(&s->calls, &calls_host, s);
         evtimer_assign(&s->deadline, host->base, on_deadline, s);
         evtimer_assign(&s->roots_due, host->base, on_roots_due, s);
-        if (!s->connection || !s->handshake || !s->listing || !s->calls)
+        if (r < 0)
                 return hub_server_free(s);
         if (!hub_server_unusable(s))
                 take_cached(s);
@@ -717,13 +714,13 @@ struct hub_server *hub_server_free(struct hub_server *s)
 {
         if (!s)
                 return NULL;
-        hub_calls_free(s->calls);
+        hub_calls_done(&s->calls);
         questions_withdraw_all(&s->questions);
         event_del(&s->deadline);
         event_del(&s->roots_due);
-        listing_free(s->listing);
-        handshake_free(s->handshake);
-        connection_free(s->connection);
+        listing_stop(&s->listing);
+        handshake_done(&s->handshake);
+        connection_done(&s->connection);
         hub_tools_free(s->tools);
         free(s->instructions);
         free(s);
@@ -736,6 +733,6 @@ void hub_server_retire(struct hub_server *s, const char *why)
 
         snprintf(message, sizeof(message), "server \"%s\" %s", s->config->name, why);
         release(s);
-        hub_calls_fail(s->calls, true, message);
+        hub_calls_fail(&s->calls, true, message);
         hub_server_free(s);
 }

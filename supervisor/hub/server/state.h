@@ -69,10 +69,10 @@ struct hub_server {
         uint64_t start_by;            /* when it must be READY, however often it is started again */
         struct event deadline;        /* of the state */
 
-        struct connection *connection;
-        struct handshake *handshake;
-        struct listing *listing;
-        struct hub_calls *calls;
+        struct connection connection;
+        struct handshake handshake;
+        struct listing listing;
+        struct hub_calls calls;
 
         struct hub_tools *tools; /* as known, perhaps from the cache; NULL: not known */
         unsigned
