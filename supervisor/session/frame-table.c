@@ -11,7 +11,6 @@
 #include "supervisor/session/calls/input.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/cell/cell-result.h"
-#include "supervisor/session/cell/display.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/checkpoint.h"

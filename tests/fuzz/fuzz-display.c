@@ -7,7 +7,7 @@
 #include <assert.h>
 
 #include "base/json.h"
-#include "supervisor/session/cell/display.h"
+#include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/channel/frame-body.h"
 
 enum { MOST = 200 };

@@ -1,6 +1,6 @@
 /* Counters of a session as text: of a process, whose name the code in it chooses, or of a cgroup. The
  * first byte says which. Accepted when a number was found. */
-#include "supervisor/session/cell/usage.h"
+#include "supervisor/session/cell/meter.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <assert.h>
@@ -18,8 +18,9 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         assert(fd >= 0 && ftruncate(fd, 0) == 0);
         assert(pwrite(fd, data + 1, n - 1, 0) == (ssize_t)(n - 1));
         enum monitor_usage kind = (enum monitor_usage)(data[0] % MONITOR_USAGE_MAX);
-        return usage_cpu_us(kind, fd) > 0 || usage_memory(kind, fd) > 0 ||
-               usage_memory_peak(kind, fd) > 0;
+        const struct meter meter = {.cpu_fd = fd, .peak_fd = fd, .memory_fd = fd};
+        return meter_cpu_us(&meter, kind) > 0 || meter_memory(&meter, kind) > 0 ||
+               meter_most(&meter, kind) > 0;
 }
 
 FUZZ_TARGET

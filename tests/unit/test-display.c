@@ -1,5 +1,5 @@
 /* Displays and lists of files: their format and their bounds. */
-#include "supervisor/session/cell/display.h"
+#include "supervisor/session/cell/cell-result.h"
 
 #include "rpc/frame.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "supervisor/mcp/call/result.h"
-#include "supervisor/session/cell/display.h"
+#include "supervisor/session/cell/cell-result.h"
 #include "tests/unit/test.h"
 
 static yyjson_doc *rendered;

@@ -12,7 +12,7 @@
 #include "rpc/client-request.h"
 #include "supervisor/mcp/call/arguments.h"
 #include "supervisor/mcp/call/call.h"
-#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/cell/cell.h"
 
 /* The client, as calls of servers' tools see it; data: the call. */
 extern const struct cell_client_calls mcp_input_client;

@@ -16,7 +16,6 @@
 #include "base/unguessable.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
-#include "supervisor/session/cell/cell-client.h"
 #include "supervisor/session/cell/cell.h"
 
 enum {

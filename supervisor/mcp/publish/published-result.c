@@ -8,7 +8,7 @@
 #include "base/json-out.h"
 #include "base/utf8.h"
 #include "supervisor/mcp/call/result-content.h"
-#include "supervisor/session/cell/content-block.h"
+#include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/cell/output.h"
 
 enum { ITEMS_MAX = 1000, COMPLETIONS_MAX = 100, TEXT_MAX = 64 * 1024 * 1024, WHY_MAX = 2048 };

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "base/json.h"
-#include "supervisor/session/cell/display.h"
+#include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/machine/machine.h"
 
 enum { PAYLOAD_MAX = 2 * FILES_CHUNK, MESSAGE_MAX = 200 };

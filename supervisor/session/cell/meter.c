@@ -1,6 +1,9 @@
 /* Measures the memory and the CPU time of cells. */
 #include "supervisor/session/cell/meter.h"
 
+#include <string.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "base/fd.h"
 
@@ -13,6 +16,102 @@ enum { SAMPLE_US = 250000 };
 
 static_assert(SESSION_MEMORY_PEAK == SESSION_CPU + 1 && SESSION_MEMORY == SESSION_CPU + 2,
               "the order of the counters");
+
+/* ---- the kernel's counters: 0 if one cannot be read ---- */
+
+enum { TEXT_MAX = 4096 };
+
+static const char *read_text(int fd, char text[TEXT_MAX])
+{
+        ssize_t n = fd < 0 ? -1 : pread(fd, text, TEXT_MAX - 1, 0);
+
+        text[n < 0 ? 0 : n] = '\0';
+        return text;
+}
+
+/* The decimal number at the start, after blanks. */
+static uint64_t number_at(const char *text)
+{
+        uint64_t number = 0;
+
+        while (*text == ' ' || *text == '\t')
+                text++;
+        while (*text >= '0' && *text <= '9')
+                number = number * 10 + (uint64_t)(*text++ - '0');
+        return number;
+}
+
+/* The number after a key at the start of a line; 0: there is none. */
+static uint64_t number_of(const char *text, const char *key)
+{
+        size_t n = strlen(key);
+
+        for (const char *line = text; line; line = strchr(line, '\n')) {
+                line += *line == '\n';
+                if (strncmp(line, key, n) == 0)
+                        return number_at(line + n);
+        }
+        return 0;
+}
+
+/* Fields of /proc/PID/stat (proc_pid_stat(5)). */
+enum { STAT_UTIME = 14, STAT_STIME = 15 };
+
+/* Field 2, the name, may contain anything; it ends at the last ')'. */
+static uint64_t field_of(const char *text, int wanted)
+{
+        const char *at = strrchr(text, ')');
+
+        for (int field = 2; at && field < wanted; field++) {
+                at = strchr(at, ' ');
+                at = at ? at + 1 : NULL;
+        }
+        return at ? number_at(at) : 0;
+}
+
+static uint64_t ticks_to_us(uint64_t ticks)
+{
+        long a_second = sysconf(_SC_CLK_TCK);
+
+        return a_second > 0 ? ticks * 1000000 / (uint64_t)a_second : 0;
+}
+
+uint64_t meter_cpu_us(const struct meter *m, enum monitor_usage kind)
+{
+        char text[TEXT_MAX] _uninitialized_;
+
+        read_text(m->cpu_fd, text);
+        if (kind == MONITOR_USAGE_CGROUP1)
+                return number_at(text) / 1000;
+        if (kind == MONITOR_USAGE_CGROUP2)
+                return number_of(text, "usage_usec ");
+        return ticks_to_us(field_of(text, STAT_UTIME) + field_of(text, STAT_STIME));
+}
+
+/* A cgroup file holds only the number; in /proc it follows a key and is in KiB. */
+static uint64_t bytes_of(enum monitor_usage kind, int fd, const char *key)
+{
+        char text[TEXT_MAX] _uninitialized_;
+
+        read_text(fd, text);
+        if (kind == MONITOR_USAGE_PROC)
+                return number_of(text, key) * 1024;
+        return number_at(text);
+}
+
+static uint64_t memory_peak(enum monitor_usage kind, int fd)
+{
+        return bytes_of(kind, fd, "VmHWM:");
+}
+
+/* Has the peak of a control group begin again at the present use. Returns whether the kernel does that: version 1, and version 2
+ * from Linux 6.12 on, where it holds for readers of this descriptor only. */
+static bool reset_peak(enum monitor_usage kind, int fd)
+{
+        return kind != MONITOR_USAGE_PROC && fd >= 0 && write(fd, "0", 1) == 1;
+}
+
+/* ---- what a cell uses ---- */
 
 void meter_init(struct meter *m)
 {
@@ -73,8 +172,8 @@ void meter_begin(struct meter *m, enum monitor_usage kind, uint64_t now_us, uint
                 return;
         }
         if (idle_us >= BACK_TO_BACK_US)
-                before = usage_memory_peak(kind, m->peak_fd);
-        m->peak_is_reset = usage_reset_peak(kind, m->peak_fd);
+                before = memory_peak(kind, m->peak_fd);
+        m->peak_is_reset = reset_peak(kind, m->peak_fd);
         if (m->peak_is_reset)
                 meter_keep(m, before);
 }
@@ -110,27 +209,22 @@ void meter_end(struct meter *m, enum monitor_usage kind, const struct monitor_en
                 *cpu_us = ended->cpu_usec;
                 *peak = ended->memory_peak;
         } else {
-                *cpu_us = usage_cpu_us(kind, m->cpu_fd);
-                *peak = m->last_peak = usage_memory_peak(kind, m->peak_fd);
+                *cpu_us = meter_cpu_us(m, kind);
+                *peak = m->last_peak = memory_peak(kind, m->peak_fd);
         }
         if (kind == MONITOR_USAGE_PROC && (sampled = end_sampled(m, before, *peak)) > 0)
                 *peak = sampled;
         *ret_peak_of = peak_of(m, kind, ended != NULL);
 }
 
-uint64_t meter_cpu_us(const struct meter *m, enum monitor_usage kind)
-{
-        return usage_cpu_us(kind, m->cpu_fd);
-}
-
 uint64_t meter_memory(const struct meter *m, enum monitor_usage kind)
 {
-        return usage_memory(kind, m->memory_fd);
+        return bytes_of(kind, m->memory_fd, "VmRSS:");
 }
 
 uint64_t meter_most(const struct meter *m, enum monitor_usage kind)
 {
-        uint64_t peak = usage_memory_peak(kind, m->peak_fd);
+        uint64_t peak = memory_peak(kind, m->peak_fd);
 
         return peak > m->most ? peak : m->most;
 }

@@ -6,7 +6,6 @@
 
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/cell.h"
-#include "supervisor/session/cell/usage.h"
 
 struct meter {
         int cpu_fd, peak_fd, memory_fd; /* kernel counters; -1: none */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "supervisor/session/cell/display.h"
+#include "supervisor/session/cell/cell-result.h"
 
 /* An object of a frame has a handful of members; each is looked up by going through all of them. */
 enum { MEMBERS_MAX = 64 };

@@ -17,7 +17,7 @@
 #include "policy/config/config.h"
 #include "rpc/client-request.h"
 #include "rpc/memory-account.h"
-#include "supervisor/session/cell/cell-client.h"
+#include "supervisor/session/cell/cell.h"
 
 struct tool_call; /* a call or a wait of a session; only supervisor/session/calls/calls.c looks inside */
 

@@ -1,5 +1,5 @@
 /* The kernel's counters as text. */
-#include "supervisor/session/cell/usage.h"
+#include "supervisor/session/cell/meter.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ static int text_fd(const char *text)
 static uint64_t cpu(enum monitor_usage kind, const char *text)
 {
         int fd = text_fd(text);
-        uint64_t us = usage_cpu_us(kind, fd);
+        uint64_t us = meter_cpu_us(&(struct meter){.cpu_fd = fd}, kind);
 
         close(fd);
         return us;
@@ -27,7 +27,7 @@ static uint64_t cpu(enum monitor_usage kind, const char *text)
 static uint64_t memory(enum monitor_usage kind, const char *text)
 {
         int fd = text_fd(text);
-        uint64_t bytes = usage_memory_peak(kind, fd);
+        uint64_t bytes = meter_most(&(struct meter){.peak_fd = fd}, kind);
 
         close(fd);
         return bytes;
@@ -36,7 +36,7 @@ static uint64_t memory(enum monitor_usage kind, const char *text)
 static uint64_t memory_now(enum monitor_usage kind, const char *text)
 {
         int fd = text_fd(text);
-        uint64_t bytes = usage_memory(kind, fd);
+        uint64_t bytes = meter_memory(&(struct meter){.memory_fd = fd}, kind);
 
         close(fd);
         return bytes;
@@ -72,16 +72,24 @@ static void test_proc(void)
                      10 * 1024);
 }
 
+static bool resets_peak(enum monitor_usage kind, int fd)
+{
+        struct meter meter = {.peak_fd = fd};
+
+        meter_begin(&meter, kind, 0, 0);
+        return meter.peak_is_reset;
+}
+
 /* A peak begins again where its file can be written to, and never that of a process. */
 static void test_reset(void)
 {
         int fd = text_fd("4096\n"), only_read = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
 
-        check(usage_reset_peak(MONITOR_USAGE_CGROUP1, fd));
-        check(usage_reset_peak(MONITOR_USAGE_CGROUP2, fd));
-        check(!usage_reset_peak(MONITOR_USAGE_PROC, fd));
-        check(!usage_reset_peak(MONITOR_USAGE_CGROUP2, only_read));
-        check(!usage_reset_peak(MONITOR_USAGE_CGROUP1, -1));
+        check(resets_peak(MONITOR_USAGE_CGROUP1, fd));
+        check(resets_peak(MONITOR_USAGE_CGROUP2, fd));
+        check(!resets_peak(MONITOR_USAGE_PROC, fd));
+        check(!resets_peak(MONITOR_USAGE_CGROUP2, only_read));
+        check(!resets_peak(MONITOR_USAGE_CGROUP1, -1));
         close(fd);
         close(only_read);
 }
@@ -90,10 +98,12 @@ static void test_nothing(void)
 {
         static const enum monitor_usage kinds[] = {MONITOR_USAGE_CGROUP1, MONITOR_USAGE_CGROUP2,
                                                    MONITOR_USAGE_PROC};
+        struct meter none;
 
+        meter_init(&none);
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-                check_eq_int(usage_cpu_us(kinds[i], -1), 0);
-                check_eq_int(usage_memory_peak(kinds[i], -1), 0);
+                check_eq_int(meter_cpu_us(&none, kinds[i]), 0);
+                check_eq_int(meter_most(&none, kinds[i]), 0);
                 check_eq_int(cpu(kinds[i], "garbage"), 0);
                 check_eq_int(memory(kinds[i], "garbage"), 0);
         }
