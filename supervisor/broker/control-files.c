@@ -10,7 +10,7 @@
 #include "base/json-out.h"
 #include "supervisor/broker/control-session.h"
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/machine/owner.h"
+#include "supervisor/session/machine/outcome.h"
 
 enum { LIST_BYTES_MAX = 16 * 1024 * 1024 };
 

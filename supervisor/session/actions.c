@@ -11,9 +11,7 @@
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/frame-table.h"
-#include "supervisor/session/machine/catalogue.h"
 #include "supervisor/session/machine/outcome.h"
-#include "supervisor/session/machine/owner.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/state/block.h"
@@ -486,7 +484,7 @@ void session_forget_sandbox(struct session *s)
         tasks_close(s);
         session_network_close(&s->network);
         s->target = s->serial = 0;
-        session_forget_catalogue(s);
+        s->catalogue = 0;
         s->stop_status = CELL_OK;
         s->end = END_NONE;
         s->why[0] = '\0';

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "supervisor/session/calls/install.h"
-#include "supervisor/session/machine/catalogue.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/pool.h"
@@ -465,8 +464,12 @@ void sessions_catalogue_changed(struct sessions *sessions)
 {
         struct entry *entry;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link)
-                session_catalogue_changed(entry->session);
+        /* Idle workers get it with their next cell. */
+        TAILQ_FOREACH (entry, &sessions->entries, link) {
+                enum session_state state = entry->session->state;
+                if (state == SESSION_RUNNING || state == SESSION_INTERRUPTING)
+                        session_send_catalogue(entry->session);
+        }
 }
 
 void sessions_network_lost(struct sessions *sessions)

@@ -22,7 +22,6 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/calls/input.h"
-#include "supervisor/session/machine/cell-time.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "supervisor/mcp/notified-clients.h"
-#include "supervisor/session/machine/cell-time.h"
+#include "supervisor/session/machine/queue.h"
 
 enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };
 

@@ -13,7 +13,6 @@
 #include "supervisor/session/calls/input.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/channel/answer.h"
-#include "supervisor/session/machine/catalogue.h"
 #include "supervisor/session/machine/machine.h"
 
 enum { WAIT_MAX_MS = 10000 };

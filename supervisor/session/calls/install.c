@@ -14,8 +14,8 @@
 #include "rpc/frame.h"
 #include "rpc/lines.h"
 #include "supervisor/session/channel/answer.h"
-#include "supervisor/session/machine/cell-time.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/queue.h"
 
 enum {
         NAMED_MAX = 100, /* requirements of one installation */

@@ -100,7 +100,7 @@ struct cell_display {
         char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
         struct buffer data;                /* text as UTF-8; else base64, without line breaks */
         bool is_text;
-        bool is_block;  /* data is a content block of MCP, as JSON (content-block.h) */
+        bool is_block;  /* data is a content block of MCP, as JSON (cell-result.h) */
         bool is_linked; /* for people: not part of the result, but a resource */
 };
 
@@ -150,7 +150,7 @@ struct cell_outcome {
         uint64_t n_blocks;        /* transactions that were rolled back while the cell continued */
         bool is_checkpoint;       /* its end was kept under the requested name */
         char owner[CELL_WHY_MAX]; /* what the server's owner has done in the session since the last
-                                     call (session-owner.c), or "" */
+                                     call (outcome.c), or "" */
         struct cell_call *calls;  /* CELL_CALLS_KEPT of them, or NULL */
         size_t n_calls;           /* used slots, including calls that were not sent */
         uint64_t calls_total;     /* sent */

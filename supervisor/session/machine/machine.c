@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -130,4 +131,21 @@ void session_kill_sandbox(struct session *s, enum session_end end, const char *w
         snprintf(s->why, sizeof(s->why), "%s", why);
         session_enter(s, SESSION_KILLING);
         sandbox_request(&s->context->requests, MONITOR_SESSION_KILL, s->target, 0);
+}
+
+void session_send_catalogue(struct session *s)
+{
+        const struct tool_provider *tools = &s->context->tools;
+        uint64_t version = 0;
+        const struct buffer *catalogue = tools->catalogue(tools->data, s->profile, &version);
+
+        if (!catalogue || version <= s->catalogue)
+                return;
+        int r = channel_send(&s->channel, FRAME_CATALOG, version, buffer_bytes(catalogue),
+                             catalogue->length);
+        if (r < 0)
+                log_warning("session %s: catalogue of %zu bytes not sent: %s", s->name,
+                            catalogue->length, strerror(-r));
+        else
+                s->catalogue = version;
 }

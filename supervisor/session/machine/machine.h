@@ -107,7 +107,7 @@ struct session_queue {
         struct event *wake; /* handles EVENT_WAKE from the event loop */
 };
 
-/* The actions of the server's owner since the client's last call (owner.c). */
+/* The actions of the server's owner since the client's last call (outcome.c). */
 struct session_owners {
         uint64_t cells;                  /* of `cloister exec` that have started and ended */
         char code[CELL_EXCERPT_MAX + 1]; /* of the last one */
@@ -161,7 +161,7 @@ struct session {
         enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: none was */
         enum session_end end;         /* why the sandbox is killed */
         char why[CELL_WHY_MAX];       /* that reason as text */
-        uint64_t due_us, left_us; /* cell-time.c: when the timer fires; the rest of a held cell */
+        uint64_t due_us, left_us; /* queue.c: when the timer fires; the rest of a held cell */
 
         /* actions.c: from CREATING on */
         uint32_t serial; /* of the request, while CREATING or DISCARDING */
@@ -178,7 +178,7 @@ struct session {
         struct session_owners owners;
         struct session_tasks tasks;
         struct session_history history;
-        uint64_t catalogue; /* catalogue.c: version that the worker has */
+        uint64_t catalogue; /* version of the tools that the worker has; 0: none */
 
         struct channel channel;
         struct streams streams;
@@ -254,3 +254,6 @@ void session_interrupt(struct session *session, enum cell_status status);
 
 /* EVENT_ENDED follows. */
 void session_kill_sandbox(struct session *session, enum session_end end, const char *why);
+
+/* Sends the catalogue of tools if the worker's version is older. */
+void session_send_catalogue(struct session *session);

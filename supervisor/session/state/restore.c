@@ -9,8 +9,6 @@
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/channel/answer.h"
-#include "supervisor/session/machine/catalogue.h"
-#include "supervisor/session/machine/cell-time.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/block.h"
@@ -163,7 +161,7 @@ void restore_take_cleared(struct session *s, const struct session_details *detai
         block_forget(s);
         calls_drop_all(s);
         files_fail_all(s, "its interpreter has ended and was restored");
-        session_forget_catalogue(s);
+        s->catalogue = 0;
         if (!is_known || channel_reset(&s->channel) < 0) {
                 session_kill_sandbox(s, END_CLOSED, OUTCOME_CLOSED);
                 return;
