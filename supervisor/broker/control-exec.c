@@ -20,7 +20,7 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/machine/queue.h"
-#include "supervisor/session/status.h"
+#include "supervisor/session/session.h"
 
 enum {
         UNREAD_MAX = 1024 * 1024, /* bytes for a client that does not read */

@@ -217,5 +217,5 @@ int control_put_file(struct control_client *client, struct control *control,
                 return r;
         if (put.to)
                 memcpy(task->to, put.to, strlen(put.to) + 1);
-        return follow(task, files_put_to(session, &put, on_put, task, err), client, request);
+        return follow(task, files_put(session, &put, on_put, task, err), client, request);
 }

@@ -38,27 +38,27 @@ static int take_name(yyjson_val *params, const char **ret, struct error *err)
         return 0;
 }
 
-static int command(const struct control_context *context, yyjson_val *params, struct buffer *result,
-                   int (*act)(struct sessions *, const char *, struct error *), struct error *err)
+static int end(const struct control_context *context, yyjson_val *params, struct buffer *result,
+               bool restart, struct error *err)
 {
         const char *name;
         int r = take_name(params, &name, err);
 
         if (r >= 0)
-                r = act(context->sessions, name, err);
+                r = sessions_end(context->sessions, name, restart, err);
         return r < 0 ? r : buffer_append(result, "{}", 2);
 }
 
 static int answer_end(const struct control_context *context, yyjson_val *params,
                       struct buffer *result, struct error *err)
 {
-        return command(context, params, result, sessions_end, err);
+        return end(context, params, result, false, err);
 }
 
 static int answer_reset(const struct control_context *context, yyjson_val *params,
                         struct buffer *result, struct error *err)
 {
-        return command(context, params, result, sessions_reset, err);
+        return end(context, params, result, true, err);
 }
 
 static int answer_undo(const struct control_context *context, yyjson_val *params,

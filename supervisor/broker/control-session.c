@@ -1,6 +1,6 @@
 #include "supervisor/broker/control-session.h"
 #include "supervisor/session/machine/session-state.h"
-#include "supervisor/session/status.h"
+#include "supervisor/session/session.h"
 
 #include <errno.h>
 

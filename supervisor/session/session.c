@@ -1,10 +1,13 @@
-/* The life of a session, and where its events come from; actions.c handles them. */
+/* The life of a session, where its events come from (actions.c handles them), and its description. */
 #include "supervisor/session/session.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
+#include "base/utf8.h"
 #include "supervisor/session/actions.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
@@ -16,6 +19,8 @@
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/transaction.h"
+
+enum { LINES_SEEN = 1024 }; /* bytes */
 
 /* A session with what the modules above the machine keep of it. */
 struct whole {
@@ -81,12 +86,6 @@ void session_started(struct session *s, uint32_t target, const int fds[SESSION_F
                              &(struct session_details){.target = target, .fds = fds}, SESSION_FDS);
 }
 
-void session_ended(struct session *s, const struct monitor_ended *ended)
-{
-        tasks_end(s, ended);
-        session_dispatch(s, EVENT_ENDED, &(struct session_details){.ended = ended});
-}
-
 void session_cleared(struct session *s, const struct monitor_ended *ended,
                      const int fds[SESSION_COUNTERS])
 {
@@ -102,13 +101,161 @@ void session_end_by_owner(struct session *s, bool restart)
         session_dispatch(s, EVENT_OWNER_END, NULL);
 }
 
-void session_counted(struct session *s, const struct monitor_counted *counted)
-{
-        tasks_counted(s, counted, s->copies->is_awaited || s->copies->is_offered,
-                      s->copies->asked.of_block);
-}
-
 void session_pause_output(struct session *s, bool paused)
 {
         streams_pause(&s->streams, paused);
+}
+
+/* ---- what others see of it ---- */
+
+enum session_state session_state(const struct session *s)
+{
+        return s->state;
+}
+
+bool session_has_cells(const struct session *s)
+{
+        return s->queue.first != NULL;
+}
+
+bool session_is_single(const struct session *s)
+{
+        return s->single;
+}
+
+const char *session_lost(const struct session *s)
+{
+        return s->lost;
+}
+
+/* The last line that is not blank among the newest bytes of a text; a longer one is cut. */
+static void copy_last_line(const struct buffer *text, char to[SESSION_LINE_MAX + 1])
+{
+        size_t most = LINES_SEEN, end = text->length, begin;
+        const char *bytes = end > 0 ? buffer_bytes(text) : "";
+
+        while (end > 0 && most-- > 0 && strchr(" \t\r\n", bytes[end - 1]))
+                end--;
+        for (begin = end; begin > 0 && most > 0 && !strchr("\r\n", bytes[begin - 1]); most--)
+                begin--;
+        while (begin < end && ((unsigned char)bytes[begin] & 0xc0) == 0x80)
+                begin++;
+        size_t n = end - begin < SESSION_LINE_MAX ? end - begin : SESSION_LINE_MAX;
+        memcpy(to, bytes + begin, n);
+        to[n] = '\0';
+        utf8_trim(to);
+}
+
+void session_describe_running(const struct session *s, struct session_running *ret)
+{
+        const struct cell *cell = session_current(s);
+
+        *ret = (struct session_running){};
+        if (!cell)
+                return;
+        memcpy(ret->code, cell->excerpt, sizeof(ret->code));
+        ret->duration_us = clock_us() - cell->started_us;
+        for (int i = 0; i < CELL_STREAMS && !ret->line[0]; i++) {
+                const struct capture *c = &cell->outcome.streams[i];
+                copy_last_line(c->tail.length > 0 ? &c->tail : &c->head, ret->line);
+        }
+}
+
+static void put(struct json_out *out, const char *key, uint64_t number)
+{
+        json_out_int(out, key, (int64_t)number);
+}
+
+static void put_traffic(struct json_out *out, const struct session_traffic *t)
+{
+        put(out, "tool_calls", t->calls);
+        put(out, "sent_bytes", t->sent);
+        put(out, "received_bytes", t->received);
+        put(out, "output_bytes", t->output);
+}
+
+static void put_last(struct json_out *out, const struct session *s)
+{
+        const struct session_last *last = &s->history.last;
+        struct session_running running;
+
+        session_describe_running(s, &running);
+        json_out_begin(out, "last", '{');
+        json_out_text(out, "code", last->code);
+        if (session_current(s)) {
+                put(out, "duration_ms", (clock_us() - last->started_us) / 1000);
+                if (running.line[0])
+                        json_out_text(out, "line", running.line);
+        } else {
+                json_out_text(out, "status", cell_status_name(last->status));
+                put(out, "duration_ms", last->duration_us / 1000);
+                put(out, "cpu_ms", last->cpu_us / 1000);
+                put(out, "memory_peak_bytes", last->memory_peak);
+                put_traffic(out, &last->traffic);
+        }
+        json_out_end(out, '}');
+}
+
+static void put_copies(struct json_out *out, const struct session *s)
+{
+        const struct copy *newest = copies_newest((struct session *)s);
+
+        if (!newest)
+                return;
+        put(out, "copy_of_cell", newest->of);
+        json_out_begin(out, "checkpoints", '[');
+        for (size_t i = 0; i < s->copies->n; i++) {
+                const struct copy *copy = &s->copies->list[i];
+                if (!copy->name[0])
+                        continue;
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "name", copy->name);
+                put(out, "cell", copy->of);
+                put(out, "age_ms", (clock_us() - copy->made_us) / 1000);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, ']');
+}
+
+void session_put_status(struct json_out *out, const struct session *s)
+{
+        enum monitor_usage kind = session_usage_kind(s);
+        const struct cell *cell = session_current(s);
+        struct session_traffic traffic = s->history.traffic;
+        uint64_t now = clock_us();
+
+        if (cell) /* the sums of all cells, with the calls of this one */
+                traffic.calls += cell->outcome.calls_total;
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "name", s->name);
+        if (s->profile)
+                json_out_text(out, "profile", s->profile->name);
+        json_out_text(out, "state", session_state_name(s->state));
+        put(out, "age_ms", (now - s->born_us) / 1000);
+        put(out, "memory_bytes", meter_memory(&s->meter, kind));
+        put(out, "memory_peak_bytes", meter_most(&s->meter, kind));
+        put(out, "cells", s->history.n_run);
+        put(out, "waiting", s->queue.n - (cell != NULL));
+        put(out, "cpu_ms", meter_cpu_us(&s->meter, kind) / 1000);
+        put_traffic(out, &traffic);
+        if (s->tasks.is_known)
+                put(out, "tasks_made", s->tasks.total);
+        if (s->state >= SESSION_IDLE && s->state <= SESSION_SETTLING)
+                put(out, "idle_ms", (now - s->history.used_us) / 1000);
+        put_copies(out, s);
+        if (s->history.n_run > 0)
+                put_last(out, s);
+        receipts_put_all(out, "receipts", &s->receipts);
+        json_out_end(out, '}');
+}
+
+int session_append_receipt(const struct session *s, uint64_t cell, struct buffer *to)
+{
+        const struct receipt *receipt = receipts_find(&s->receipts, cell);
+        struct json_out out = {.to = to};
+
+        if (!receipt)
+                return -ENOENT;
+        receipts_put(&out, receipt, true);
+        return out.error;
 }

@@ -10,7 +10,10 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/json-out.h"
 #include "rpc/monitor-messages.h"
+#include "supervisor/session/cell/cell.h"
+#include "supervisor/session/machine/session-state.h"
 
 struct session;
 struct session_context;
@@ -22,8 +25,6 @@ struct session *session_free(struct session *session);
 
 /* The monitor's answers; those that do not fit the state are ignored. Takes ownership of fds. */
 void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
-void session_ended(struct session *session, const struct monitor_ended *ended);
-void session_counted(struct session *session, const struct monitor_counted *counted);
 void session_cleared(struct session *session, const struct monitor_ended *ended,
                      const int fds[SESSION_COUNTERS]);
 
@@ -32,3 +33,28 @@ void session_end_by_owner(struct session *session, bool restart);
 
 /* Stops or resumes reading the session's output, for a reader that is slower than the code. */
 void session_pause_output(struct session *session, bool paused);
+
+/* ---- its description, for the MCP server and its owner ---- */
+
+enum session_state session_state(const struct session *session);
+bool session_has_cells(const struct session *session);
+/* Whether it belongs to published code, and ends with its cell. */
+bool session_is_single(const struct session *session);
+
+/* The running cell of a session, for a call that cannot wait for it. */
+enum { SESSION_LINE_MAX = 200 };
+struct session_running {
+        char code[CELL_EXCERPT_MAX + 1]; /* its first line, cut; "": no cell runs */
+        uint64_t duration_us;
+        char line[SESSION_LINE_MAX +
+                  1]; /* the last that it has printed: of stdout, else of stderr; cut */
+};
+void session_describe_running(const struct session *session, struct session_running *ret);
+/* Why the last sandbox ended, until the next call, or "". */
+const char *session_lost(const struct session *session);
+
+/* Writes a JSON object with the session's state (sessions_append_list()). */
+void session_put_status(struct json_out *out, const struct session *session);
+
+/* Appends the receipt of one of the last cells, as JSON (receipts.h). -ENOENT: there is none. */
+int session_append_receipt(const struct session *session, uint64_t cell, struct buffer *to);

@@ -11,12 +11,12 @@
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session.h"
 #include "supervisor/session/state/branch-cells.h"
 #include "supervisor/session/state/checkpoint.h"
 #include "supervisor/session/state/copies.h"
-#include "supervisor/session/status.h"
 
 enum {
         BUCKETS = 2048,
@@ -90,7 +90,7 @@ static struct session *find_by_key(void *data, const char *key)
 static void state_changed(void *data, const struct session *session, enum session_state before)
 {
         struct sessions *sessions = data;
-        enum session_state now = session_state(session);
+        enum session_state now = session->state;
 
         sessions->n_in[before]--;
         sessions->n_in[now]++;
@@ -112,7 +112,7 @@ static void on_place_free(void *data)
         struct entry *entry;
 
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_state(entry->session) == SESSION_QUEUED) {
+                if (entry->session->state == SESSION_QUEUED) {
                         session_dispatch(entry->session, EVENT_PLACE, NULL);
                         return;
                 }
@@ -157,14 +157,14 @@ static struct entry **find(struct sessions *sessions, const char *name)
         for (const unsigned char *c = (const unsigned char *)name; *c; c++)
                 hash = (hash ^ *c) * 16777619;
         struct entry **at = &sessions->buckets[hash % BUCKETS];
-        while (*at && strcmp(session_name((*at)->session), name) != 0)
+        while (*at && strcmp((*at)->session->name, name) != 0)
                 at = &(*at)->same_bucket;
         return at;
 }
 
 static void remove_entry(struct sessions *sessions, struct entry *entry)
 {
-        struct entry **in_bucket = find(sessions, session_name(entry->session));
+        struct entry **in_bucket = find(sessions, entry->session->name);
 
         *in_bucket = entry->same_bucket;
         TAILQ_REMOVE(&sessions->entries, entry, link);
@@ -192,8 +192,7 @@ static void forget_one(struct sessions *sessions)
         struct entry *entry;
 
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_state(entry->session) == SESSION_NONE &&
-                    !session_has_cells(entry->session)) {
+                if (entry->session->state == SESSION_NONE && !entry->session->queue.first) {
                         remove_entry(sessions, entry);
                         return;
                 }
@@ -216,7 +215,7 @@ bool sessions_is_live(struct sessions *sessions, const char *key)
 {
         struct session *session = sessions_find(sessions, key);
 
-        return session && session_state(session) != SESSION_NONE;
+        return session && session->state != SESSION_NONE;
 }
 
 size_t sessions_live_of(const struct sessions *sessions, const char *principal)
@@ -225,8 +224,8 @@ size_t sessions_live_of(const struct sessions *sessions, const char *principal)
         size_t n = 0;
 
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_state(entry->session) != SESSION_NONE &&
-                    session_key_is_of(session_name(entry->session), principal))
+                if (entry->session->state != SESSION_NONE &&
+                    session_key_is_of(entry->session->name, principal))
                         n++;
         }
         return n;
@@ -266,7 +265,7 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         int r = find_or_make(sessions, name, &session, err);
         if (r < 0)
                 return r;
-        if (session_is_full(session))
+        if (session->queue.n >= SESSION_CELLS_MAX)
                 return error_set(
                         err, EBUSY,
                         "%d calls wait in session \"%s\" already: wait for one to end, or use another session",
@@ -289,12 +288,15 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
 
 /* ---- the monitor's answers ---- */
 
+/* The session that waits for the answer with this serial. */
 static struct session *find_awaiting(struct sessions *sessions, uint32_t serial)
 {
         struct entry *entry;
 
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_awaits(entry->session, serial))
+                const struct session *s = entry->session;
+                if ((s->state == SESSION_CREATING || s->state == SESSION_DISCARDING) &&
+                    s->serial == serial)
                         return entry->session;
         }
         return NULL;
@@ -305,7 +307,7 @@ static struct session *find_target(struct sessions *sessions, uint32_t target)
         struct entry *entry;
 
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_has_target(entry->session, target))
+                if (entry->session->state >= SESSION_IDLE && entry->session->target == target)
                         return entry->session;
         }
         return NULL;
@@ -388,7 +390,9 @@ static int take_notice(struct session *session, const struct monitor_message *me
 
         switch (event->kind) {
         case MONITOR_SESSION_ENDED:
-                session_ended(session, &event->ended);
+                tasks_end(session, &event->ended);
+                session_dispatch(session, EVENT_ENDED,
+                                 &(struct session_details){.ended = &event->ended});
                 return 0;
         case MONITOR_SESSION_CLEARED:
                 session_cleared(session, &event->ended, message->fds);
@@ -397,7 +401,9 @@ static int take_notice(struct session *session, const struct monitor_message *me
                 copies_gone(session, event->copy);
                 return 0;
         case MONITOR_SESSION_COUNTED:
-                session_counted(session, &event->counted);
+                tasks_counted(session, &event->counted,
+                              session->copies->is_awaited || session->copies->is_offered,
+                              session->copies->asked.of_block);
                 return 0;
         case MONITOR_SESSION_MEMORY:
                 meter_sample(&session->meter, event->memory);
@@ -501,26 +507,29 @@ int sessions_append_list(const struct sessions *sessions, struct buffer *to)
 
         json_out_begin(&out, NULL, '[');
         TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (session_state(entry->session) != SESSION_NONE)
+                if (entry->session->state != SESSION_NONE)
                         session_put_status(&out, entry->session);
         }
         json_out_end(&out, ']');
         return out.error;
 }
 
-static int end(struct sessions *sessions, const char *name, bool restart, struct error *err)
+/* Returns NULL with the error if no live session has this name. */
+static struct session *find_live(struct sessions *sessions, const char *name, struct error *err)
 {
-        struct session *session = sessions_find(sessions, name);
-
-        if (!session || session_state(session) == SESSION_NONE)
-                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
-        session_end_by_owner(session, restart);
-        return 0;
+        if (sessions_is_live(sessions, name))
+                return sessions_find(sessions, name);
+        error_set(err, ENOENT, "no live session is called \"%s\"", name);
+        return NULL;
 }
 
-int sessions_end(struct sessions *sessions, const char *name, struct error *err)
+int sessions_end(struct sessions *sessions, const char *name, bool restart, struct error *err)
 {
-        return end(sessions, name, false, err);
+        struct session *session = find_live(sessions, name, err);
+
+        if (session)
+                session_end_by_owner(session, restart);
+        return session ? 0 : -ENOENT;
 }
 
 void sessions_end_of(struct sessions *sessions, const char *principal)
@@ -529,8 +538,8 @@ void sessions_end_of(struct sessions *sessions, const char *principal)
 
         for (entry = TAILQ_FIRST(&sessions->entries); entry; entry = next) {
                 next = TAILQ_NEXT(entry, link);
-                if (session_state(entry->session) != SESSION_NONE &&
-                    session_key_is_of(session_name(entry->session), principal))
+                if (entry->session->state != SESSION_NONE &&
+                    session_key_is_of(entry->session->name, principal))
                         session_end_by_owner(entry->session, false);
         }
 }
@@ -538,14 +547,7 @@ void sessions_end_of(struct sessions *sessions, const char *principal)
 int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
                   struct error *err)
 {
-        struct session *session = sessions_find(sessions, name);
+        struct session *session = find_live(sessions, name, err);
 
-        if (!session || session_state(session) == SESSION_NONE)
-                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
-        return checkpoint_undo(session, checkpoint, err);
-}
-
-int sessions_reset(struct sessions *sessions, const char *name, struct error *err)
-{
-        return end(sessions, name, true, err);
+        return session ? checkpoint_undo(session, checkpoint, err) : -ENOENT;
 }

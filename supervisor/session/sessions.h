@@ -86,9 +86,9 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
  */
 int sessions_append_list(const struct sessions *sessions, struct buffer *to);
 
-/* Ends a session's sandbox at once, also while a cell runs; the result of the next call reports it.
- * -ENOENT: no live session has this name. */
-int sessions_end(struct sessions *sessions, const char *name, struct error *err);
+/* Ends a session's sandbox at once, also while a cell runs; the result of the next call reports it. restart: a new
+ * sandbox is created at once. -ENOENT: no live session has this name. */
+int sessions_end(struct sessions *sessions, const char *name, bool restart, struct error *err);
 
 /* Ends all sessions of a principal. */
 void sessions_end_of(struct sessions *sessions, const char *principal);
@@ -97,6 +97,3 @@ void sessions_end_of(struct sessions *sessions, const char *principal);
  * checkpoint (checkpoint_undo()). */
 int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
                   struct error *err);
-
-/* As sessions_end(); a new sandbox is created at once. */
-int sessions_reset(struct sessions *sessions, const char *name, struct error *err);

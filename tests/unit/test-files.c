@@ -1,6 +1,5 @@
 /* Files of a session: the requests to its worker, and how each kind of answer is handled. */
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/file-read.h"
 
 #include <errno.h>
 
@@ -34,7 +33,8 @@ static void read_file(struct fake *f, struct got *got, const char *path, size_t 
         struct error err = {};
 
         *got = (struct got){};
-        check_ok(session_file_read(f->sessions, "default", path, most, on_read, got, &err));
+        check_ok(files_read(sessions_find(f->sessions, "default"), "default", path, most, on_read,
+                            got, &err));
 }
 
 static void answer(struct fake *f, uint64_t id, const char *bytes, size_t size, bool eof,
@@ -104,14 +104,16 @@ static void test_refused(void)
 
         fake_open(&f);
         err = (struct error){};
-        check_eq_int(session_file_read(f.sessions, "nobody", "x", 1, on_read, &got, &err), -ENOENT);
+        check_eq_int(files_read(sessions_find(f.sessions, "nobody"), "nobody", "x", 1, on_read,
+                                &got, &err),
+                     -ENOENT);
         check_eq_str(err.text, "there is no session \"nobody\"");
         warm_up(&f);
         for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
                 err = (struct error){};
-                check_eq_int(
-                        session_file_read(f.sessions, "default", paths[i], 1, on_read, &got, &err),
-                        -EINVAL);
+                check_eq_int(files_read(sessions_find(f.sessions, "default"), "default", paths[i],
+                                        1, on_read, &got, &err),
+                             -EINVAL);
         }
         check(!fake_has_frame(&f));
         fake_done(&f);
@@ -239,7 +241,8 @@ static void test_too_many(void)
         warm_up(&f);
         for (size_t i = 0; i < FILES_REQUESTS_MAX; i++)
                 read_file(&f, &got[i], "x", 1);
-        check_eq_int(session_file_read(f.sessions, "default", "x", 1, on_read, &more, &err),
+        check_eq_int(files_read(sessions_find(f.sessions, "default"), "default", "x", 1, on_read,
+                                &more, &err),
                      -EBUSY);
         f.sessions = sessions_free(f.sessions);
         for (size_t i = 0; i < FILES_REQUESTS_MAX; i++)
@@ -310,7 +313,10 @@ static void test_list_and_put(void)
                   "\"files_total\":3}");
         check(got.count == 1 && got.n == 1 && got.total == 3);
         check_eq_str(got.first, "p");
-        check_ok(files_put(fake_session(&f), "in.bin", 6, "\0\1", 2, on_list, &got, &err));
+        check_ok(files_put(
+                fake_session(&f),
+                &(struct file_put){.path = "in.bin", .offset = 6, .bytes = "\0\1", .n = 2}, on_list,
+                &got, &err));
         header = fake_read(&f, text, sizeof(text));
         check_eq_str(frame_type_name(header.type), "PUT");
         check_eq_str(text, "{\"path\":\"in.bin\",\"offset\":6,\"data\":\"AAE=\"}");

@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "rpc/file-changes.h"
 #include "supervisor/session/machine/session-state.h"
-#include "supervisor/session/status.h"
+#include "supervisor/session/session.h"
 #include "tests/unit/fake-client.h"
 
 #define OK        "{\"status\":\"ok\"}"

@@ -9,7 +9,6 @@
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 #include "supervisor/session/state/copies.h"
-#include "supervisor/session/status.h"
 #include "tests/unit/fake-tools.h"
 
 enum { TARGET = 7, COPY_PID = 41, SERIAL = 3 };

@@ -1,7 +1,7 @@
 /* How many processes and threads a session's cells make, and what they have in use without a control group. */
 #include "base/json.h"
 #include "supervisor/session/machine/session-state.h"
-#include "supervisor/session/status.h"
+#include "supervisor/session/session.h"
 #include "tests/unit/fake-client.h"
 
 #define OK "{\"status\":\"ok\"}"

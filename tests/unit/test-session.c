@@ -1,8 +1,8 @@
 /* The states of sessions, with a fake monitor and a fake worker. */
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
-#include "supervisor/session/status.h"
 
 #include <errno.h>
 
@@ -305,7 +305,7 @@ static void test_reset_while_being_made(void)
 
         fake_open(&f);
         cell_cancel(ask(&f, &end, "1"));
-        check_ok(sessions_reset(f.sessions, "default", &err));
+        check_ok(sessions_end(f.sessions, "default", true, &err));
         fake_spin(&f);
         check_eq_int(end.status, CELL_CANCELLED);
         fake_start(&f);
@@ -316,7 +316,7 @@ static void test_reset_while_being_made(void)
         check_eq_int(f.kills, 1);
 
         /* Control: one that is only ended is not replaced. */
-        check_ok(sessions_end(f.sessions, "default", &err));
+        check_ok(sessions_end(f.sessions, "default", false, &err));
         check_eq_int(f.kills, 2);
         fake_end(&f, SIGKILL, 0);
         check_eq_int(f.creates, 2);

@@ -11,7 +11,6 @@
 #include "supervisor/mcp/sink.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/session.h"
-#include "supervisor/session/status.h"
 
 /* JSON Schema of structuredContent; the output of result_render() always conforms to it. */
 extern const char result_schema[];

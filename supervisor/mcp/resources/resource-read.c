@@ -11,7 +11,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/tool.h"
-#include "supervisor/session/file-read.h"
+#include "supervisor/session/calls/files.h"
 
 enum {
         RESOURCE_FILE_MAX = 16 * 1024 * 1024, /* a larger file is refused */
@@ -324,8 +324,8 @@ void resource_read_file(const struct mcp_request *request, const struct resource
         if (!read)
                 return;
         session_key_make(read->principal->name, uri->session, key);
-        if (session_file_read(server->sessions, key, uri->path, RESOURCE_FILE_MAX, on_read, read,
-                              &err) < 0) {
+        if (files_read(sessions_find(server->sessions, key), key, uri->path, RESOURCE_FILE_MAX,
+                       on_read, read, &err) < 0) {
                 answer_error(read, &err);
                 read_free(read);
         }

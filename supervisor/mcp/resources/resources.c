@@ -12,7 +12,7 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tool.h"
 #include "supervisor/session/cell/receipts.h"
-#include "supervisor/session/status.h"
+#include "supervisor/session/session.h"
 
 #define ATTESTATION_URI "cloister://attestation"
 

@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/clock.h"
+#include "base/file-path.h"
 #include "base/json-out.h"
 #include "base/json.h"
 #include "supervisor/session/cell/cell-result.h"
@@ -76,24 +77,32 @@ static int check_alive(const struct session *s, struct error *err)
         return 0;
 }
 
-/* Sends a request and remembers it. */
-static int send_request(struct session *s, const struct file_request *template,
-                        const struct buffer *payload, struct error *err)
+/* Sends the request that was written to *out, and remembers it. */
+static int send_request(struct session *s, const struct file_question *question,
+                        const struct json_out *out, const char *what, files_done_fn *done,
+                        void *data, struct error *err)
 {
         const struct timeval wait = clock_timeval_ms(FILES_WAIT_MS);
         struct file_request **at = &s->files->first;
 
+        int r = check_alive(s, err);
+        if (r < 0)
+                return r;
+        if (out->error < 0)
+                return error_errno(err, -out->error, "%s", what);
         struct file_request *request = calloc(1, sizeof(*request));
         if (!request)
                 return error_errno(err, ENOMEM, "file request");
-        *request = *template;
-        request->session = s;
-        request->number = s->files->last_number + 1;
+        *request = (struct file_request){.session = s,
+                                         .number = s->files->last_number + 1,
+                                         .question = *question,
+                                         .done = done,
+                                         .data = data};
         request->timer = evtimer_new(s->context->base, on_timeout, request);
         session_thaw(s);
-        int r = request->timer ? channel_send(&s->channel, request->question.type, request->number,
-                                              buffer_bytes(payload), payload->length)
-                               : -ENOMEM;
+        r = request->timer ? channel_send(&s->channel, question->type, request->number,
+                                          buffer_bytes(out->to), out->to->length)
+                           : -ENOMEM;
         if (r < 0) {
                 request_free(request);
                 return error_errno(err, -r, "session \"%s\": ask for a file",
@@ -111,62 +120,41 @@ static int send_request(struct session *s, const struct file_request *template,
 int files_fetch(struct session *s, const char *path, uint64_t offset, size_t length,
                 files_done_fn *done, void *data, struct error *err)
 {
-        const struct file_request request = {
-                .question = {FRAME_FETCH, false, false, length}, .done = done, .data = data};
+        const struct file_question question = {.type = FRAME_FETCH, .length = length};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
         struct json_out out = {.to = &payload};
 
-        int r = check_alive(s, err);
-        if (r < 0)
-                return r;
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "path", path);
         json_out_int(&out, "offset", (int64_t)offset);
         json_out_int(&out, "length", (int64_t)length);
         json_out_end(&out, '}');
-        return out.error < 0 ? error_errno(err, -out.error, "%s", path)
-                             : send_request(s, &request, &payload, err);
+        return send_request(s, &question, &out, path, done, data, err);
 }
 
 int files_list(struct session *s, const char *path, files_done_fn *done, void *data,
                struct error *err)
 {
-        const struct file_request request = {
-                .question = {FRAME_FETCH, true, path != NULL, 0}, .done = done, .data = data};
+        const struct file_question question = {
+                .type = FRAME_FETCH, .is_list = true, .has_kind = path != NULL};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
         struct json_out out = {.to = &payload};
 
-        int r = check_alive(s, err);
-        if (r < 0)
-                return r;
         json_out_begin(&out, NULL, '{');
         json_out_int(&out, "list", FILES_LIST_MAX);
         if (path)
                 json_out_text(&out, "path", path);
         json_out_end(&out, '}');
-        return out.error < 0 ? error_errno(err, -out.error, "files")
-                             : send_request(s, &request, &payload, err);
+        return send_request(s, &question, &out, "files", done, data, err);
 }
 
-int files_put(struct session *s, const char *path, uint64_t offset, const void *bytes, size_t n,
-              files_done_fn *done, void *data, struct error *err)
+int files_put(struct session *s, const struct file_put *put, files_done_fn *done, void *data,
+              struct error *err)
 {
-        const struct file_put put = {.path = path, .offset = offset, .bytes = bytes, .n = n};
-
-        return files_put_to(s, &put, done, data, err);
-}
-
-int files_put_to(struct session *s, const struct file_put *put, files_done_fn *done, void *data,
-                 struct error *err)
-{
-        const struct file_request request = {
-                .question = {FRAME_PUT, false, false, 0}, .done = done, .data = data};
+        const struct file_question question = {.type = FRAME_PUT};
         _cleanup_buffer_ struct buffer payload = BUFFER_INIT(PAYLOAD_MAX);
         struct json_out out = {.to = &payload};
 
-        int r = check_alive(s, err);
-        if (r < 0)
-                return r;
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "path", put->path);
         json_out_int(&out, "offset", (int64_t)put->offset);
@@ -174,13 +162,9 @@ int files_put_to(struct session *s, const struct file_put *put, files_done_fn *d
                 json_out_text(&out, "to", put->to);
         if (put->discard)
                 json_out_bool(&out, "discard", true);
-        r = out.error < 0 ? out.error : buffer_append_text(&payload, ",\"data\":\"");
-        if (r >= 0)
-                r = base64_append(&payload, put->bytes, put->n);
-        if (r >= 0)
-                r = buffer_append(&payload, "\"}", 2);
-        return r < 0 ? error_errno(err, -r, "%s", put->path)
-                     : send_request(s, &request, &payload, err);
+        json_out_base64(&out, "data", put->bytes, put->n);
+        json_out_end(&out, '}');
+        return send_request(s, &question, &out, put->path, done, data, err);
 }
 
 static struct file_request *find(struct session *s, uint64_t number)
@@ -318,4 +302,82 @@ void files_fail_all(struct session *s, const char *why)
         while (s->files->first)
                 finish(s->files->first, NULL, &error);
         s->files->last_number = 0;
+}
+
+/* ---- whole files, in pieces ---- */
+
+struct file_read {
+        struct session *session;
+        char path[CELL_PATH_MAX + 8]; /* from /workspace on */
+        char version[FILES_VERSION_MAX + 1];
+        size_t most;
+        struct buffer content;
+        files_read_fn *done;
+        void *data;
+};
+
+static void read_end(struct file_read *read, const struct error *error)
+{
+        read->done(read->data, error ? NULL : &read->content, error);
+        buffer_done(&read->content);
+        free(read);
+}
+
+/* Returns 1 if there is more to read, 0 if the file is complete. */
+static int take_piece(struct file_read *read, const struct file_answer *answer, struct error *err)
+{
+        if (read->content.length == 0)
+                memcpy(read->version, answer->version, sizeof(read->version));
+        if (strcmp(read->version, answer->version) != 0)
+                return error_set(err, EAGAIN, "%s changed while it was read: try again",
+                                 read->path);
+        if (answer->size > read->most || answer->data.length > read->most - read->content.length)
+                return error_set(err, EFBIG, "%s has %llu bytes: at most %zu are read", read->path,
+                                 (unsigned long long)answer->size, read->most);
+        int r = buffer_append(&read->content, buffer_bytes(&answer->data), answer->data.length);
+        return r < 0 ? error_errno(err, -r, "%s", read->path) : !answer->eof;
+}
+
+static void on_piece(void *data, const struct file_answer *answer, const struct error *error)
+{
+        struct file_read *read = data;
+        struct error err = {};
+
+        if (error) {
+                read_end(read, error);
+                return;
+        }
+        int r = take_piece(read, answer, &err);
+        if (r > 0)
+                r = files_fetch(read->session, read->path, read->content.length, FILES_CHUNK,
+                                on_piece, read, &err) < 0
+                            ? -1
+                            : 1;
+        if (r <= 0)
+                read_end(read, r < 0 ? &err : NULL);
+}
+
+int files_read(struct session *session, const char *name, const char *path, size_t most,
+               files_read_fn *done, void *data, struct error *err)
+{
+        if (!session || session->state == SESSION_NONE)
+                return error_set(err, ENOENT, "there is no session \"%.64s\"", name);
+        if (!file_path_valid(path, strlen(path)))
+                return error_set(err, EINVAL, "\"%.255s\" is not a path below /workspace/out",
+                                 path);
+        struct file_read *read = calloc(1, sizeof(*read));
+        if (!read)
+                return error_errno(err, ENOMEM, "%s", path);
+        *read = (struct file_read){
+                .session = session,
+                .most = most < FILES_READ_MAX ? most : FILES_READ_MAX,
+                .content = BUFFER_INIT(FILES_READ_MAX),
+                .done = done,
+                .data = data,
+        };
+        snprintf(read->path, sizeof(read->path), "out/%s", path);
+        int r = files_fetch(session, read->path, 0, FILES_CHUNK, on_piece, read, err);
+        if (r < 0)
+                free(read);
+        return r;
 }

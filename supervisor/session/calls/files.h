@@ -72,20 +72,28 @@ int files_fetch(struct session *session, const char *path, uint64_t offset, size
                 files_done_fn *done, void *data, struct error *err);
 int files_list(struct session *session, const char *path, files_done_fn *done, void *data,
                struct error *err);
-int files_put(struct session *session, const char *path, uint64_t offset, const void *bytes,
-              size_t n, files_done_fn *done, void *data, struct error *err);
-
-/* A piece of a file that is written under another name first. */
+/* A piece of a file that is written. */
 struct file_put {
         const char *path;
         uint64_t offset;
         const void *bytes;
         size_t n;
-        const char *to; /* its name from now on, which replaces a file; NULL: not yet */
+        const char *to; /* its name from now on, which replaces a file; NULL: it keeps its name */
         bool discard;   /* removes it instead */
 };
-int files_put_to(struct session *session, const struct file_put *put, files_done_fn *done,
-                 void *data, struct error *err);
+int files_put(struct session *session, const struct file_put *put, files_done_fn *done, void *data,
+              struct error *err);
+
+/* One of content and error is NULL. content may be taken over. */
+typedef void files_read_fn(void *data, struct buffer *content, const struct error *error);
+
+/*
+ * Reads a file of at most `most` bytes (FILES_READ_MAX at most) below /workspace/out, in pieces. session: NULL if none
+ * has this name. Returns 0, or negative errno: no such session, an invalid path, too many requests. done is called
+ * exactly once after 0, never from inside this function.
+ */
+int files_read(struct session *session, const char *name, const char *path, size_t most,
+               files_read_fn *done, void *data, struct error *err);
 
 /* Handler of DATA frames. */
 int files_on_data(struct session *session, const struct frame_header *header,
