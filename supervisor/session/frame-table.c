@@ -8,7 +8,6 @@
 
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/calls/input.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/machine/machine.h"

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "supervisor/session/pool-size.h"
+#include "policy/image.h"
 
 enum {
         MAKE_US = 10000, /* taken for granted until one was made */
@@ -39,6 +39,23 @@ struct spare {
         uint64_t asked_us, ready_us;
 };
 
+/*
+ * How many spares a profile should have, computed from the times at which its sessions took one. A leaky bucket: each
+ * session adds one, and it drains at the rate at which sandboxes are made. Its level is the number of spares with which no
+ * session would have waited.
+ */
+struct pool_size {
+        char name[IMAGE_NAME_SIZE]; /* of the profile */
+        bool expected;              /* sessions are expected */
+        bool suspended;             /* the last request failed */
+        double level;               /* of the bucket, at level_us */
+        uint64_t level_us;
+        unsigned int peak, peak_before; /* highest level in this period and the previous one */
+        uint64_t first_us;              /* when the first sandbox was ready; 0: none was */
+        unsigned int deaths;            /* in a row */
+        uint64_t not_before_us;         /* the next sandbox is not requested before */
+};
+
 struct pool {
         struct event_base *base;
         const struct config *config; /* borrowed; of all spares that are not to be ended */
@@ -54,6 +71,73 @@ struct pool {
         struct event *timer, *period;
         uint64_t latest_us; /* a request is delayed until then at most */
 };
+
+/* ---- how many ---- */
+
+static double level_at(const struct pool_size *size, uint64_t now, double make_us)
+{
+        double level = size->level - (double)(now - size->level_us) / make_us;
+
+        return level > 0 ? level : 0;
+}
+
+static unsigned int round_up(double level)
+{
+        unsigned int n = (unsigned int)level;
+
+        return n + (level > n);
+}
+
+/* A session takes a sandbox. make_us: how long it takes to make one. */
+static void size_note(struct pool_size *size, uint64_t now, double make_us)
+{
+        double level = level_at(size, now, make_us) + 1;
+
+        size->level = level < CONFIG_POOL_MAX ? level : CONFIG_POOL_MAX;
+        size->level_us = now;
+        if (round_up(size->level) > size->peak)
+                size->peak = round_up(size->level);
+}
+
+/* Returns whether a session took a sandbox in this period or in the previous one. */
+static bool size_end_period(struct pool_size *size, uint64_t now, double make_us)
+{
+        size->peak_before = size->peak;
+        size->peak = round_up(level_at(size, now, make_us));
+        return size->peak > 0 || size->peak_before > 0;
+}
+
+static size_t size_wanted(const struct pool_size *size, const struct config_pool *limits)
+{
+        size_t need = size->peak > size->peak_before ? size->peak : size->peak_before;
+
+        if (!size->expected && need == 0)
+                return 0;
+        if (need < limits->min)
+                return limits->min;
+        return need < limits->max ? need : limits->max;
+}
+
+/* A sandbox of the profile is ready; only the first one counts. */
+static void size_note_first(struct pool_size *size, uint64_t now)
+{
+        if (size->first_us > 0)
+                return;
+        size->first_us = now;
+        size->not_before_us = now + POOL_EARLY_MS * 1000;
+}
+
+/* A spare has ended lived_us after it was ready. */
+static void size_note_death(struct pool_size *size, uint64_t now, uint64_t lived_us)
+{
+        uint64_t ms = POOL_SIZE_AGAIN_MS;
+
+        size->deaths = lived_us > POOL_SIZE_LONG_LIFE_US ? 1 : size->deaths + 1;
+        for (unsigned int i = 1; i < size->deaths && ms < POOL_SIZE_AGAIN_MAX_MS; i++)
+                ms *= 2;
+        size->not_before_us = now + ms * 1000;
+}
+/* ---- the spares ---- */
 
 /* It exists, and a session may take it. */
 static bool spare_is_ready(const struct spare *spare)
@@ -121,11 +205,9 @@ static struct spare *spare_free(struct spare *spare)
         return NULL;
 }
 
-/* ---- how many ---- */
-
 static size_t wanted(const struct pool *p, size_t profile)
 {
-        return pool_size_wanted(&p->sizes[profile], settings_of(p, profile));
+        return size_wanted(&p->sizes[profile], settings_of(p, profile));
 }
 
 static size_t have(const struct pool *p, size_t profile)
@@ -269,7 +351,7 @@ static void note_death(const struct spare *spare)
 {
         uint64_t now = clock_us();
 
-        pool_size_note_death(&spare->pool->sizes[spare->profile], now, now - spare->ready_us);
+        size_note_death(&spare->pool->sizes[spare->profile], now, now - spare->ready_us);
 }
 
 /* The worker has sent something, or its channel has ended. Neither may happen before the first
@@ -333,7 +415,7 @@ static void on_period(evutil_socket_t fd, short what, void *data)
         bool again = false;
 
         for (size_t i = 0; i < n_profiles(p); i++) {
-                if (pool_size_end_period(&p->sizes[i], now, p->make_us))
+                if (size_end_period(&p->sizes[i], now, p->make_us))
                         again = true;
         }
         trim(p);
@@ -353,7 +435,7 @@ static void replace_early(struct pool *p, struct spare *made)
         bool early = size->first_us == 0 || made->ready_us < size->first_us + POOL_EARLY_MS * 1000;
 
         made->state = early ? SPARE_EARLY : SPARE_READY;
-        pool_size_note_first(size, made->ready_us);
+        size_note_first(size, made->ready_us);
         for (spare = TAILQ_FIRST(&p->spares); spare && !early; spare = next) {
                 next = TAILQ_NEXT(spare, link);
                 if (spare->state == SPARE_EARLY && spare->profile == made->profile)
@@ -501,7 +583,7 @@ enum sandbox_offer pool_take(struct pool *p, size_t profile, struct sandbox_offe
         if (!p->expected)
                 return SANDBOX_NONE;
         enum sandbox_offer offer = take(p, profile, ret);
-        pool_size_note(&p->sizes[profile], clock_us(), p->make_us);
+        size_note(&p->sizes[profile], clock_us(), p->make_us);
         start_period(p);
         if (offer == SANDBOX_READY)
                 request_soon(p);
@@ -511,7 +593,7 @@ enum sandbox_offer pool_take(struct pool *p, size_t profile, struct sandbox_offe
 void pool_note_made(struct pool *p, size_t profile)
 {
         p->sizes[profile].suspended = false;
-        pool_size_note_first(&p->sizes[profile], clock_us());
+        size_note_first(&p->sizes[profile], clock_us());
 }
 
 /* ---- the config ---- */

@@ -9,7 +9,7 @@
  * pending request.
  *
  * The number of spares is the number with which no session of this period or the previous one would
- * have waited (pool-size.h), within the limits of the config. Without sessions it falls to the
+ * have waited, within the limits of the config. Without sessions it falls to the
  * minimum, or to none if the profile's sessions are not expected.
  *
  * A spare takes a place among the live sessions until the monitor has reported its end; it is ended
@@ -34,7 +34,12 @@ enum {
         POOL_QUIET_MS = 5, /* a sandbox is requested when no cell has started or ended for this … */
         POOL_PATIENCE_MS = 100, /* … but the request is delayed no longer than this */
         POOL_FIRST_MS = 60, /* after pool_expect(), so that the client's first requests go first */
-        POOL_PERIOD_MS = 60000, /* the number of spares follows the last two periods */
+        POOL_SIZE_AGAIN_MS =
+                250, /* delay after the end of a spare, doubled with each one in a row */
+        POOL_SIZE_AGAIN_MAX_MS = 64000,
+        POOL_EARLY_MS = 250, /* after a profile's first sandbox, no further one is requested */
+        POOL_SIZE_LONG_LIFE_US = 60000000, /* a spare that lived longer begins a new row */
+        POOL_PERIOD_MS = 60000,            /* the number of spares follows the last two periods */
 };
 
 struct pool_owner {

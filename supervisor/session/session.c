@@ -11,7 +11,6 @@
 #include "supervisor/session/actions.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/calls/input.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"

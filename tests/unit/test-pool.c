@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "supervisor/session/pool-size.h"
 #include "tests/unit/fake-client.h"
 #include "tests/unit/fake-clock.h"
 

@@ -21,7 +21,7 @@
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
-#include "supervisor/session/calls/input.h"
+#include "supervisor/session/calls/calls.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 

@@ -13,7 +13,6 @@
 #include "base/utf8.h"
 #include "rpc/frame.h"
 #include "rpc/lines.h"
-#include "supervisor/session/channel/answer.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
 

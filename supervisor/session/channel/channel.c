@@ -4,12 +4,15 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/json-out.h"
+#include "base/log.h"
 
 enum {
         WRITE_AT_ONCE = 1024 * 1024,
@@ -22,6 +25,36 @@ enum {
         PAUSE_MS = 5,             /* after too many frames */
         REAP_MS = 20,             /* no event says that a memfd has been read */
 };
+
+/* ---- tokens ---- */
+
+static void bucket_init(struct bucket *b, uint64_t rate, uint64_t burst, uint64_t now_us)
+{
+        *b = (struct bucket){
+                .rate = rate, .burst = burst, .tokens = (int64_t)burst, .filled_us = now_us};
+}
+
+/* Takes a token. Returns false if there is none. */
+static bool bucket_take(struct bucket *b, uint64_t now_us)
+{
+        uint64_t more = (now_us - b->filled_us) * b->rate / 1000000;
+
+        if (more > 0) {
+                uint64_t room = (uint64_t)((int64_t)b->burst - b->tokens);
+                b->tokens = room < more ? (int64_t)b->burst : b->tokens + (int64_t)more;
+                b->filled_us = now_us;
+        }
+        if (b->tokens <= 0)
+                return false;
+        b->tokens--;
+        return true;
+}
+
+/* Takes more tokens, of which the bucket need not have as many. */
+static void bucket_charge(struct bucket *b, uint64_t tokens)
+{
+        b->tokens -= (int64_t)tokens;
+}
 
 /* ---- sending ---- */
 
@@ -271,6 +304,65 @@ void channel_take_back(struct channel *c, uint64_t id)
                 return;
         memfd_queue_take_back(&c->memfds, id);
         note(c);
+}
+
+/* ---- answers ---- */
+
+/* {"ok": false, "error": {…}} */
+static int append_error(struct buffer *b, const struct answer_error *error, yyjson_val *data)
+{
+        struct json_out out = {.to = b};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_bool(&out, "ok", false);
+        json_out_begin(&out, "error", '{');
+        json_out_text(&out, "kind", error->kind);
+        json_out_text(&out, "message", error->message);
+        if (error->code != 0)
+                json_out_int(&out, "code", error->code);
+        if (data)
+                json_out_value(&out, "data", data);
+        json_out_end(&out, '}');
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+void answer_error(struct channel *channel, uint64_t number, const struct answer_error *error)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_PAYLOAD_MAX);
+
+        int r = append_error(&b, error, error->data);
+        if (r < 0 && error->data) {
+                buffer_consume(&b, b.length);
+                r = append_error(&b, error, NULL);
+        }
+        if (r >= 0)
+                r = channel_send(channel, FRAME_RETURN, number, buffer_bytes(&b), b.length);
+        if (r < 0 && r != -ENOTCONN)
+                log_warning("session %s: an answer was dropped: %s", channel->owner.session,
+                            strerror(-r));
+}
+
+void answer_refuse(struct channel *channel, uint64_t number, const char *why)
+{
+        answer_error(channel, number, &(struct answer_error){.kind = "ToolError", .message = why});
+}
+
+void answer_confirm(struct channel *channel, uint64_t number)
+{
+        answer_result(channel, number, "{}", 2);
+}
+
+int answer_result(struct channel *channel, uint64_t number, const char *text, size_t n)
+{
+        static char before[] = RETURN_BEFORE, after[] = RETURN_AFTER;
+        const struct iovec parts[] = {
+                {.iov_base = before, .iov_len = sizeof(before) - 1},
+                {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
+                {.iov_base = after, .iov_len = sizeof(after) - 1},
+        };
+
+        return channel_send_parts(channel, FRAME_RETURN, number, parts, ARRAY_SIZE(parts));
 }
 
 /* ---- receiving ---- */

@@ -17,10 +17,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "rpc/frame.h"
 #include "rpc/memory-account.h"
 #include "rpc/memory-reservation.h"
-#include "supervisor/session/channel/bucket.h"
 #include "supervisor/session/channel/frame-body.h"
 #include "supervisor/session/channel/memfd-queue.h"
 
@@ -50,6 +50,16 @@ struct channel_owner {
         /* The other end is closed (error not set) or broke the protocol (error says how). Called
          * once. */
         void (*closed)(void *data, const struct error *error);
+};
+
+/* A token bucket. It limits the frames of a session, so that no session keeps the event loop busy. A
+ * frame takes a token before its cost is known, which is charged afterwards: the bucket may then owe
+ * tokens. */
+struct bucket {
+        uint64_t rate;  /* tokens a second */
+        uint64_t burst; /* most tokens that are saved */
+        int64_t tokens;
+        uint64_t filled_us; /* when tokens were last added */
 };
 
 struct channel {
@@ -116,3 +126,22 @@ void channel_drain(struct channel *c);
 /* After that: drops what has arrived in part, and all that was to be sent. Another process may use the
  * worker's end then. -ENOTCONN: the channel has ended. */
 int channel_reset(struct channel *c);
+
+/* ---- RETURN frames: answers to a worker's CALL, QUERY and READ ---- */
+
+struct answer_error {
+        const char *kind; /* name of the exception in the sandbox (docs/rpc.md) */
+        const char *message;
+        int64_t code; /* of a JSON-RPC error; 0: none */
+        yyjson_val *data;
+};
+
+/* Each answers the request with this number. A failure to send is logged, unless the channel has ended. */
+void answer_error(struct channel *channel, uint64_t number, const struct answer_error *error);
+/* Answers with a ToolError. */
+void answer_refuse(struct channel *channel, uint64_t number, const char *why);
+/* Answers a request that has no result. */
+void answer_confirm(struct channel *channel, uint64_t number);
+
+/* Answers with the result, a JSON text. Returns as channel_send_parts(). */
+int answer_result(struct channel *channel, uint64_t number, const char *text, size_t n);

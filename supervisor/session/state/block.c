@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "supervisor/session/channel/answer.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/rollback-text.h"
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "supervisor/session/channel/answer.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/copies.h"
 

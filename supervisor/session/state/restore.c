@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/channel/answer.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/block.h"
