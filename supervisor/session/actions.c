@@ -16,7 +16,6 @@
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/branch-cells.h"
-#include "supervisor/session/state/checkpoint.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/restore.h"
 #include "supervisor/session/state/transaction.h"

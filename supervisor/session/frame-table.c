@@ -12,7 +12,6 @@
 #include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/state/block.h"
-#include "supervisor/session/state/checkpoint.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/restore.h"
 

@@ -15,8 +15,8 @@
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session.h"
 #include "supervisor/session/state/branch-cells.h"
-#include "supervisor/session/state/checkpoint.h"
 #include "supervisor/session/state/copies.h"
+#include "supervisor/session/state/restore.h"
 
 enum {
         BUCKETS = 2048,

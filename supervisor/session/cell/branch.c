@@ -14,23 +14,6 @@
 
 enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */
 
-struct branch {
-        unsigned refs;
-        struct event_base *base;
-        char from[SESSION_KEY_MAX + 1];
-        uint64_t copy;
-        char checkpoint[SESSION_NAME_MAX + 1];
-        char why[BRANCH_WHY_MAX];
-        bool was_late;
-
-        int in, out; /* of the broker */
-        int writer;  /* of the worker that is copied, until it is sent */
-        struct event *readable, *writable, *late;
-        uint64_t left; /* bytes that may still pass */
-        size_t at, n;  /* of the buffer, what was not written yet */
-        char *buffer;
-};
-
 static struct branch *all[BRANCHES_MAX]; /* NULL: free */
 
 static size_t principal_length(const char *key)
@@ -124,36 +107,6 @@ struct branch *branch_unref(struct branch *branch)
                         all[i] = NULL;
         free(branch);
         return NULL;
-}
-
-const char *branch_from(const struct branch *branch)
-{
-        return branch->from;
-}
-
-uint64_t branch_copy(const struct branch *branch)
-{
-        return branch->copy;
-}
-
-const char *branch_checkpoint(const struct branch *branch)
-{
-        return branch->checkpoint;
-}
-
-const char *branch_why(const struct branch *branch)
-{
-        return branch->why;
-}
-
-bool branch_was_late(const struct branch *branch)
-{
-        return branch->was_late;
-}
-
-int branch_writer(const struct branch *branch)
-{
-        return branch->writer;
 }
 
 void branch_writer_sent(struct branch *branch)

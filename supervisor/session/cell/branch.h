@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "supervisor/session/cell/session-name.h"
 
 enum {
         BRANCH_MS = 30000, /* for all of it, from the requests to both workers on */
@@ -19,23 +20,32 @@ enum {
         BRANCHES_MAX = 8, /* at a time: each takes a buffer, and time of the event loop */
 };
 
-struct branch;
+/* branch.c writes it. */
+struct branch {
+        unsigned refs;
+        struct event_base *base;
+        char from[SESSION_KEY_MAX + 1]; /* key of the session that is copied */
+        uint64_t copy;                  /* id of its copy that is; 0: the session as it is now */
+        char checkpoint[SESSION_NAME_MAX + 1]; /* name of that copy, or "" */
+        char why[BRANCH_WHY_MAX];              /* the reason of its failure, or "" */
+        bool was_late;
 
-/* Returns 0, -EBUSY (BRANCHES_MAX, or the principal's part of them) or -ENOMEM. from: key of the session that is copied;
- * copy: id of its copy that is, and the name of that checkpoint; 0 and "": the session as it is now. */
+        int in, out; /* of the broker */
+        int writer;  /* the end of the worker that is copied; -1: not started, failed or sent */
+        struct event *readable, *writable, *late;
+        uint64_t left; /* bytes that may still pass */
+        size_t at, n;  /* of the buffer, what was not written yet */
+        char *buffer;
+};
+
+/* Returns 0, -EBUSY (BRANCHES_MAX, or the principal's part of them) or -ENOMEM. */
 int branch_new(struct branch **ret, struct event_base *base, const char *from, uint64_t copy,
                const char *checkpoint, struct error *err);
 struct branch *branch_ref(struct branch *branch);
 struct branch *branch_unref(struct branch *branch); /* NULL is allowed; returns NULL */
 
-const char *branch_from(const struct branch *branch);
-uint64_t branch_copy(const struct branch *branch);
-const char *branch_checkpoint(const struct branch *branch);
-
 /* Makes the pipes and starts. The caller owns *reader, for the new worker; most: bytes that may pass. */
 int branch_start(struct branch *branch, uint64_t most, int *reader, struct error *err);
-/* The other worker's end; the branch stays its owner. -1: not started, failed or taken. */
-int branch_writer(const struct branch *branch);
 /* It was passed on: only the worker has it now. */
 void branch_writer_sent(struct branch *branch);
 
@@ -43,5 +53,3 @@ void branch_writer_sent(struct branch *branch);
 void branch_fail(struct branch *branch, const char *why);
 /* Closes the pipes. */
 void branch_end(struct branch *branch);
-const char *branch_why(const struct branch *branch); /* "": it has not failed */
-bool branch_was_late(const struct branch *branch);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "supervisor/session/state/copies.h"
-#include "supervisor/session/state/rollback-text.h"
 
 static const struct copy_requester requester;
 

@@ -10,7 +10,6 @@
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/copies.h"
-#include "supervisor/session/state/rollback-text.h"
 
 enum {
         TIME_MS = BRANCH_MS + 10000, /* the branch has failed by then, and the worker can say why */
@@ -131,7 +130,7 @@ static void refuse_waiting(struct session *s, const struct branch *branch)
         char why[CELL_WHY_MAX];
 
         snprintf(why, sizeof(why), "session \"%s\" could not be branched: %.500s",
-                 session_key_name(branch_from(branch)), branch_why(branch));
+                 session_key_name(branch->from), branch->why);
         for (struct cell *cell = s->queue.first; cell; cell = next) {
                 next = cell->next;
                 if (cell->kind == CELL_CODE && cell->branch == branch && cell->number == 0)
@@ -156,18 +155,17 @@ static bool is_good(const struct cell *cell)
 }
 
 /* "branched from session "main"; not in it: …" list: of the worker (docs/branches.md). */
-static void describe(const struct branch *branch, const char *checkpoint, yyjson_val *list,
-                     char *to, size_t size)
+static void describe(const struct branch *branch, yyjson_val *list, char *to, size_t size)
 {
         char lost[128], of[SESSION_NAME_MAX + 32] = "";
         int64_t changed = 0;
 
-        if (*checkpoint)
-                snprintf(of, sizeof(of), "checkpoint \"%s\" of ", checkpoint);
+        if (*branch->checkpoint)
+                snprintf(of, sizeof(of), "checkpoint \"%s\" of ", branch->checkpoint);
         describe_lost(list, lost, sizeof(lost));
         int n = snprintf(to, size, "branched from %ssession \"%s\"%s%s", of,
-                         session_key_name(branch_from(branch)), *lost ? "; not in it: " : "", lost);
-        if (!*checkpoint || n < 0 || (size_t)n >= size)
+                         session_key_name(branch->from), *lost ? "; not in it: " : "", lost);
+        if (!*branch->checkpoint || n < 0 || (size_t)n >= size)
                 return;
         snprintf(to + n, size - (size_t)n, "; files are those of now");
         json_int64(yyjson_arr_get(list, LOST_KINDS + 1), &changed);
@@ -182,16 +180,16 @@ static struct session *find_from(const struct session *s, const struct branch *b
 {
         const struct session_owner *owner = &s->context->owner;
 
-        return owner->find(owner->data, branch_from(branch));
+        return owner->find(owner->data, branch->from);
 }
 
 /* Of a checkpoint. */
 static void note_end(struct session *from, const struct branch *branch)
 {
-        struct copy *copy = copies_find(from, branch_copy(branch));
+        struct copy *copy = copies_find(from, branch->copy);
 
         from->branched_until_us = 0;
-        if (copy && branch_was_late(branch))
+        if (copy && branch->was_late)
                 copy_close_writer_socket(copy);
 }
 
@@ -200,7 +198,7 @@ static void on_load_done(void *data, struct cell *cell)
         struct branch *branch = data;
         struct session *s = cell->session, *from = find_from(s, branch);
 
-        if (from && branch_copy(branch))
+        if (from && branch->copy)
                 note_end(from, branch);
         if (!is_good(cell)) {
                 fail_with(branch, cell);
@@ -210,8 +208,8 @@ static void on_load_done(void *data, struct cell *cell)
                 return;
         }
         branch_end(branch);
-        describe(branch, branch_checkpoint(branch), yyjson_obj_get(cell->outcome.value, "json"),
-                 s->copies->note, sizeof(s->copies->note));
+        describe(branch, yyjson_obj_get(cell->outcome.value, "json"), s->copies->note,
+                 sizeof(s->copies->note));
 }
 
 static void on_dump_done(void *data, struct cell *cell)
@@ -269,14 +267,14 @@ static int ask_session(struct session *from, struct branch *branch, struct error
 /* It may be frozen: then its copies are. */
 static int ask_checkpoint(struct session *from, struct branch *branch, struct error *err)
 {
-        struct copy *copy = copies_find(from, branch_copy(branch));
+        struct copy *copy = copies_find(from, branch->copy);
 
         if (!copy)
                 return error_set(err, ESRCH, "the checkpoint was replaced, or is being restored");
         session_thaw(from);
         from->history.used_us = clock_us();
         from->branched_until_us = from->history.used_us + BRANCH_MS * UINT64_C(1000);
-        int r = copy_ask_to_write(copy, branch_writer(branch), err);
+        int r = copy_ask_to_write(copy, branch->writer, err);
         branch_writer_sent(branch);
         return r;
 }
@@ -292,14 +290,14 @@ static int send_load(struct session *s, struct cell *cell, struct error *err)
         int r = branch_start(cell->branch, most_bytes(from), &reader, err);
         if (r >= 0)
                 r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, reader);
-        if (r >= 0 && branch_copy(cell->branch))
+        if (r >= 0 && cell->branch->copy)
                 return ask_checkpoint(from, cell->branch, err);
         return r < 0 ? r : ask_session(from, cell->branch, err);
 }
 
 static int send_dump(struct session *s, struct cell *cell, struct error *err)
 {
-        int fd = branch_writer(cell->branch);
+        int fd = cell->branch->writer;
 
         if (fd < 0)
                 return error_set(err, ECANCELED, "it was given up");
@@ -334,15 +332,14 @@ int branch_send_dump(struct session *s, struct cell *cell)
 
 void branch_load_failed(struct session *s, struct cell *cell)
 {
-        session_kill_sandbox(s, END_PROTOCOL, branch_why(cell->branch));
+        session_kill_sandbox(s, END_PROTOCOL, cell->branch->why);
 }
 
 void branch_dump_failed(struct session *s, struct cell *cell)
 {
         char why[CELL_WHY_MAX];
 
-        snprintf(why, sizeof(why), "%s",
-                 branch_why(cell->branch)); /* the branch ends with the cell */
+        snprintf(why, sizeof(why), "%s", cell->branch->why); /* the branch ends with the cell */
         session_enter(s, SESSION_IDLE);
         session_refuse_first(s, "BranchError", why);
 }

@@ -1,6 +1,9 @@
 /*
  * How a session returns to a sleeping copy of its worker: after the worker's end, to a checkpoint, or
  * by undo() (docs/cells.md).
+ *
+ * Checkpoints: copies of the worker that have a name, and are kept until another one takes the name or
+ * the session ends (docs/cells.md). undo() and the server's owner return to them, or to the last copy without a name.
  */
 #pragma once
 
@@ -24,3 +27,16 @@ void restore_give_up(struct session *session, const struct session_details *deta
 /* Handler of RESTORED frames. */
 int restore_on_restored(struct session *session, const struct frame_header *header,
                         struct frame_body *body, struct error *err);
+
+/* Whether the first cell can be sent now. If not, it was refused, or the session returns to a checkpoint first. */
+bool checkpoint_prepare(struct session *session);
+/* The cell has ended and asks for a checkpoint. Returns false if it ends without one. */
+bool checkpoint_make(struct session *session, struct cell *cell);
+
+/* Handler of the QUERY of undo(): answers it only if no copy exists. */
+int checkpoint_on_undo(struct session *session, uint64_t query, yyjson_val *root,
+                       struct error *err);
+
+/* For the server's owner: returns to a checkpoint, or, if it is NULL, to the state before the call that runs, or to the
+ * newest checkpoint if none does. */
+int checkpoint_undo(struct session *session, const char *checkpoint, struct error *err);
