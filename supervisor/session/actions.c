@@ -149,7 +149,7 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
         s->target = target;
         meter_open(&s->meter, &fds[SESSION_CPU]);
         tasks_open(s, fds[SESSION_CHANGES]);
-        session_network_open(&s->network, &s->context->requests, s->name, target, s->profile);
+        session_network_open(s);
         s->born_us = clock_us();
         outcome_open(s, s->born_us);
         session_enter(s, SESSION_IDLE);

@@ -14,7 +14,6 @@
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
-#include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/transaction.h"
@@ -77,21 +76,6 @@ struct session *session_free(struct session *s)
         memory_account_unref(s->account);
         free(s);
         return NULL;
-}
-
-void session_started(struct session *s, uint32_t target, const int fds[SESSION_FDS])
-{
-        session_dispatch_fds(s, EVENT_STARTED,
-                             &(struct session_details){.target = target, .fds = fds}, SESSION_FDS);
-}
-
-void session_cleared(struct session *s, const struct monitor_ended *ended,
-                     const int fds[SESSION_COUNTERS])
-{
-        tasks_end(s, ended);
-        session_dispatch_fds(s, EVENT_CLEARED,
-                             &(struct session_details){.ended = ended, .fds = fds},
-                             SESSION_COUNTERS);
 }
 
 void session_end_by_owner(struct session *s, bool restart)

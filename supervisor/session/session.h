@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/json-out.h"
-#include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/machine/session-state.h"
 
@@ -22,11 +21,6 @@ int session_new(struct session **ret, const struct session_context *context, con
                 struct error *err);
 /* Frees waiting cells without calling their done(). */
 struct session *session_free(struct session *session);
-
-/* The monitor's answers; those that do not fit the state are ignored. Takes ownership of fds. */
-void session_started(struct session *session, uint32_t target, const int fds[SESSION_FDS]);
-void session_cleared(struct session *session, const struct monitor_ended *ended,
-                     const int fds[SESSION_COUNTERS]);
 
 /* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. */
 void session_end_by_owner(struct session *session, bool restart);

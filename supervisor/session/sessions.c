@@ -23,16 +23,10 @@ enum {
         DEAD_NAMES_MAX = 1024, /* names without a sandbox that are kept */
 };
 
-struct entry {
-        TAILQ_ENTRY(entry) link;
-        struct entry *same_bucket;
-        struct session *session;
-};
-
 struct sessions {
         struct session_context context;
-        TAILQ_HEAD(, entry) entries; /* the oldest first */
-        struct entry *buckets[BUCKETS];
+        TAILQ_HEAD(, session) list; /* the oldest first */
+        struct session *buckets[BUCKETS];
         size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
         struct pool *pool;
         bool servers_started;
@@ -109,11 +103,11 @@ static void state_changed(void *data, const struct session *session, enum sessio
 static void on_place_free(void *data)
 {
         struct sessions *sessions = data;
-        struct entry *entry;
+        struct session *s;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (entry->session->state == SESSION_QUEUED) {
-                        session_dispatch(entry->session, EVENT_PLACE, NULL);
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state == SESSION_QUEUED) {
+                        session_dispatch(s, EVENT_PLACE, NULL);
                         return;
                 }
         }
@@ -137,7 +131,7 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                 .tools = *tools,
                 .owner = {sessions, get_sandbox, state_changed, find_by_key},
         };
-        TAILQ_INIT(&sessions->entries);
+        TAILQ_INIT(&sessions->list);
         const struct pool_owner owner = {sessions, on_place_free};
         int r = pool_new(&sessions->pool, base, config, hello->sessions_max, requests, &owner, err);
         if (r < 0) {
@@ -150,36 +144,33 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
 
 /* Where the session of this name hangs in its bucket, or would. FNV-1a: a client that makes its
  * own names collide slows down its own calls only. */
-static struct entry **find(struct sessions *sessions, const char *name)
+static struct session **find(struct sessions *sessions, const char *name)
 {
         uint32_t hash = 2166136261;
 
         for (const unsigned char *c = (const unsigned char *)name; *c; c++)
                 hash = (hash ^ *c) * 16777619;
-        struct entry **at = &sessions->buckets[hash % BUCKETS];
-        while (*at && strcmp((*at)->session->name, name) != 0)
+        struct session **at = &sessions->buckets[hash % BUCKETS];
+        while (*at && strcmp((*at)->name, name) != 0)
                 at = &(*at)->same_bucket;
         return at;
 }
 
-static void remove_entry(struct sessions *sessions, struct entry *entry)
+static void remove_session(struct sessions *sessions, struct session *s)
 {
-        struct entry **in_bucket = find(sessions, entry->session->name);
-
-        *in_bucket = entry->same_bucket;
-        TAILQ_REMOVE(&sessions->entries, entry, link);
-        session_free(entry->session);
+        *find(sessions, s->name) = s->same_bucket;
+        TAILQ_REMOVE(&sessions->list, s, link);
+        session_free(s);
         sessions->n_in[SESSION_NONE]--;
         sessions->n--;
-        free(entry);
 }
 
 struct sessions *sessions_free(struct sessions *sessions)
 {
         if (!sessions)
                 return NULL;
-        while (!TAILQ_EMPTY(&sessions->entries))
-                remove_entry(sessions, TAILQ_FIRST(&sessions->entries));
+        while (!TAILQ_EMPTY(&sessions->list))
+                remove_session(sessions, TAILQ_FIRST(&sessions->list));
         pool_free(sessions->pool);
         config_free(sessions->context.config);
         free(sessions);
@@ -189,11 +180,11 @@ struct sessions *sessions_free(struct sessions *sessions)
 /* Forgets the oldest name that has no sandbox and no cell. */
 static void forget_one(struct sessions *sessions)
 {
-        struct entry *entry;
+        struct session *s;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (entry->session->state == SESSION_NONE && !entry->session->queue.first) {
-                        remove_entry(sessions, entry);
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state == SESSION_NONE && !s->queue.first) {
+                        remove_session(sessions, s);
                         return;
                 }
         }
@@ -201,9 +192,7 @@ static void forget_one(struct sessions *sessions)
 
 struct session *sessions_find(struct sessions *sessions, const char *name)
 {
-        struct entry *entry = *find(sessions, name);
-
-        return entry ? entry->session : NULL;
+        return *find(sessions, name);
 }
 
 const struct config *sessions_config(const struct sessions *sessions)
@@ -220,12 +209,11 @@ bool sessions_is_live(struct sessions *sessions, const char *key)
 
 size_t sessions_live_of(const struct sessions *sessions, const char *principal)
 {
-        const struct entry *entry;
+        const struct session *s;
         size_t n = 0;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (entry->session->state != SESSION_NONE &&
-                    session_key_is_of(entry->session->name, principal))
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state != SESSION_NONE && session_key_is_of(s->name, principal))
                         n++;
         }
         return n;
@@ -234,23 +222,17 @@ size_t sessions_live_of(const struct sessions *sessions, const char *principal)
 static int find_or_make(struct sessions *sessions, const char *name, struct session **ret,
                         struct error *err)
 {
-        struct entry **at = find(sessions, name);
+        struct session **at = find(sessions, name);
 
         if (!*at) {
-                struct entry *entry = calloc(1, sizeof(*entry));
-                if (!entry)
-                        return error_errno(err, ENOMEM, "session");
-                int r = session_new(&entry->session, &sessions->context, name, err);
-                if (r < 0) {
-                        free(entry);
+                int r = session_new(at, &sessions->context, name, err);
+                if (r < 0)
                         return r;
-                }
-                *at = entry;
-                TAILQ_INSERT_TAIL(&sessions->entries, entry, link);
+                TAILQ_INSERT_TAIL(&sessions->list, *at, link);
                 sessions->n++;
                 sessions->n_in[SESSION_NONE]++;
         }
-        *ret = (*at)->session;
+        *ret = *at;
         return 0;
 }
 
@@ -291,24 +273,23 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
 /* The session that waits for the answer with this serial. */
 static struct session *find_awaiting(struct sessions *sessions, uint32_t serial)
 {
-        struct entry *entry;
+        struct session *s;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                const struct session *s = entry->session;
+        TAILQ_FOREACH (s, &sessions->list, link) {
                 if ((s->state == SESSION_CREATING || s->state == SESSION_DISCARDING) &&
                     s->serial == serial)
-                        return entry->session;
+                        return s;
         }
         return NULL;
 }
 
 static struct session *find_target(struct sessions *sessions, uint32_t target)
 {
-        struct entry *entry;
+        struct session *s;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (entry->session->state >= SESSION_IDLE && entry->session->target == target)
-                        return entry->session;
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state >= SESSION_IDLE && s->target == target)
+                        return s;
         }
         return NULL;
 }
@@ -333,7 +314,9 @@ static int take_started(struct sessions *sessions, const struct monitor_message 
         int profile = profile_of(sessions, session);
         if (profile >= 0)
                 pool_note_made(sessions->pool, (size_t)profile);
-        session_started(session, target, message->fds);
+        session_dispatch_fds(session, EVENT_STARTED,
+                             &(struct session_details){.target = target, .fds = message->fds},
+                             SESSION_FDS);
         return 0;
 }
 
@@ -356,12 +339,11 @@ static int take_installer(struct sessions *sessions, const struct monitor_messag
         const struct monitor_event *event = &message->event;
         bool has_failed = event->kind == MONITOR_FAILED;
         uint32_t serial = message->asked.serial;
-        struct entry *entry;
+        struct session *s;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (has_failed
-                            ? install_failed(entry->session, serial, &event->error)
-                            : install_started(entry->session, serial, event->target, message->fds))
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (has_failed ? install_failed(s, serial, &event->error)
+                               : install_started(s, serial, event->target, message->fds))
                         return 0;
         }
         /* Its session has ended, or does not wait for it any more. */
@@ -395,7 +377,11 @@ static int take_notice(struct session *session, const struct monitor_message *me
                                  &(struct session_details){.ended = &event->ended});
                 return 0;
         case MONITOR_SESSION_CLEARED:
-                session_cleared(session, &event->ended, message->fds);
+                tasks_end(session, &event->ended);
+                session_dispatch_fds(
+                        session, EVENT_CLEARED,
+                        &(struct session_details){.ended = &event->ended, .fds = message->fds},
+                        SESSION_COUNTERS);
                 return 0;
         case MONITOR_SESSION_GONE:
                 copies_gone(session, event->copy);
@@ -468,22 +454,22 @@ void sessions_expect(struct sessions *sessions, const struct config_profile *pro
 
 void sessions_catalogue_changed(struct sessions *sessions)
 {
-        struct entry *entry;
+        struct session *s;
 
         /* Idle workers get it with their next cell. */
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                enum session_state state = entry->session->state;
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                enum session_state state = s->state;
                 if (state == SESSION_RUNNING || state == SESSION_INTERRUPTING)
-                        session_send_catalogue(entry->session);
+                        session_send_catalogue(s);
         }
 }
 
 void sessions_network_lost(struct sessions *sessions)
 {
-        struct entry *entry;
+        struct session *s;
 
-        TAILQ_FOREACH (entry, &sessions->entries, link)
-                session_network_lost(&entry->session->network);
+        TAILQ_FOREACH (s, &sessions->list, link)
+                session_network_lost(s);
 }
 
 /* ---- for the owner of the server ---- */
@@ -503,12 +489,12 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
 int sessions_append_list(const struct sessions *sessions, struct buffer *to)
 {
         struct json_out out = {.to = to};
-        struct entry *entry;
+        struct session *s;
 
         json_out_begin(&out, NULL, '[');
-        TAILQ_FOREACH (entry, &sessions->entries, link) {
-                if (entry->session->state != SESSION_NONE)
-                        session_put_status(&out, entry->session);
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state != SESSION_NONE)
+                        session_put_status(&out, s);
         }
         json_out_end(&out, ']');
         return out.error;
@@ -534,13 +520,12 @@ int sessions_end(struct sessions *sessions, const char *name, bool restart, stru
 
 void sessions_end_of(struct sessions *sessions, const char *principal)
 {
-        struct entry *entry, *next;
+        struct session *s, *next;
 
-        for (entry = TAILQ_FIRST(&sessions->entries); entry; entry = next) {
-                next = TAILQ_NEXT(entry, link);
-                if (entry->session->state != SESSION_NONE &&
-                    session_key_is_of(entry->session->name, principal))
-                        session_end_by_owner(entry->session, false);
+        for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
+                next = TAILQ_NEXT(s, link);
+                if (s->state != SESSION_NONE && session_key_is_of(s->name, principal))
+                        session_end_by_owner(s, false);
         }
 }
 

@@ -98,7 +98,8 @@ static void start_sandbox(struct world *w)
                 w->out = out[1];
                 w->error = error[1];
         }
-        session_started(w->session, TARGET, fds);
+        session_dispatch_fds(w->session, EVENT_STARTED,
+                             &(struct session_details){.target = TARGET, .fds = fds}, SESSION_FDS);
 }
 
 static void open_world(struct world *w)
@@ -137,7 +138,9 @@ static void clear(struct world *w)
         const struct monitor_ended ended = {.wait_status = SIGKILL, .copy = COPY_PID};
         const int fds[SESSION_COUNTERS] = {dup(w->rpc), dup(w->rpc), dup(w->rpc)};
 
-        session_cleared(w->session, &ended, fds);
+        session_dispatch_fds(w->session, EVENT_CLEARED,
+                             &(struct session_details){.ended = &ended, .fds = fds},
+                             SESSION_COUNTERS);
 }
 
 static void add_copy(struct session *s)

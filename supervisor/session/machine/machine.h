@@ -12,6 +12,7 @@
 #include <event2/event.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "base/log.h"
 #include "policy/config/config.h"
@@ -148,6 +149,10 @@ struct session_history {
 };
 
 struct session {
+        /* sessions.c */
+        TAILQ_ENTRY(session) link;
+        struct session *same_bucket;
+
         const struct session_context *context;
         const struct session_table *table;
         char name[SESSION_KEY_MAX + 1]; /* its key (session-name.h) */
@@ -161,7 +166,7 @@ struct session {
         enum cell_status stop_status; /* of the cell that was interrupted; CELL_OK: none was */
         enum session_end end;         /* why the sandbox is killed */
         char why[CELL_WHY_MAX];       /* that reason as text */
-        uint64_t due_us, left_us; /* queue.c: when the timer fires; the rest of a held cell */
+        uint64_t due_us, left_us;     /* queue.c: when the timer fires; the rest of a held cell */
 
         /* actions.c: from CREATING on */
         uint32_t serial; /* of the request, while CREATING or DISCARDING */

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/log.h"
+#include "supervisor/session/machine/machine.h"
 
 static int write_rules(const struct config_egress *egress, struct egress_policy *policy,
                        struct error *err)
@@ -49,40 +49,41 @@ static int make_page(const struct config_profile *profile, struct error *err)
 }
 
 /* Gives the page to the process that has the network, with the other end of a new pipe. */
-static int connect_page(struct session_network *n, struct error *err)
+static int connect_page(struct session *s, struct error *err)
 {
+        const struct sandbox_requests *requests = &s->context->requests;
         int ends[2];
 
         if (pipe2(ends, O_CLOEXEC) < 0)
                 return error_errno(err, errno, "pipe");
-        int r = n->requests->network
-                        ? n->requests->network(n->requests->data, n->target, n->page, ends[0], err)
-                        : error_errno(err, EOPNOTSUPP, "network");
+        int r = requests->network ? requests->network(requests->data, s->target, s->network.page,
+                                                      ends[0], err)
+                                  : error_errno(err, EOPNOTSUPP, "network");
         close(ends[0]);
         if (r < 0)
                 close(ends[1]);
         else
-                n->lifetime_fd = ends[1];
+                s->network.lifetime_fd = ends[1];
         return r;
 }
 
-static void log_none(const struct session_network *n, const struct error *err)
+static void log_none(const struct session *s, const struct error *err)
 {
-        const struct log_ids ids = {.session = n->session};
+        const struct log_ids ids = session_log_ids(s, NULL);
 
         log_event(LOG_LEVEL_ERROR, &ids, "the session has no network: %s", err->text);
 }
 
 /* That no process is left was logged at its end. */
-static void connect_or_log(struct session_network *n)
+static void connect_or_log(struct session *s)
 {
         struct error err = {};
 
-        int r = connect_page(n, &err);
+        int r = connect_page(s, &err);
         if (r == -ENETDOWN)
-                n->change = CELL_NETWORK_OVER;
+                s->network.change = CELL_NETWORK_OVER;
         else if (r < 0)
-                log_none(n, &err);
+                log_none(s, &err);
 }
 
 void session_network_init(struct session_network *n)
@@ -90,33 +91,27 @@ void session_network_init(struct session_network *n)
         *n = (struct session_network){.page = -1, .lifetime_fd = -1};
 }
 
-void session_network_open(struct session_network *n, const struct sandbox_requests *requests,
-                          const char *session, uint32_t target,
-                          const struct config_profile *profile)
+void session_network_open(struct session *s)
 {
         struct error err = {};
 
-        session_network_init(n);
-        if (!profile || profile->network != CONFIG_NETWORK_ALLOW)
+        session_network_init(&s->network);
+        if (!s->profile || s->profile->network != CONFIG_NETWORK_ALLOW)
                 return;
-        n->requests = requests;
-        n->session = session;
-        n->target = target;
-        n->profile = profile->name;
-        n->page = make_page(profile, &err);
-        if (n->page < 0)
-                log_none(n, &err);
+        s->network.page = make_page(s->profile, &err);
+        if (s->network.page < 0)
+                log_none(s, &err);
         else
-                connect_or_log(n);
+                connect_or_log(s);
 }
 
-void session_network_lost(struct session_network *n)
+void session_network_lost(struct session *s)
 {
-        if (n->page < 0)
+        if (s->network.page < 0)
                 return;
-        fd_close_many(&n->lifetime_fd, 1);
-        n->change = CELL_NETWORK_AGAIN;
-        connect_or_log(n);
+        fd_close_many(&s->network.lifetime_fd, 1);
+        s->network.change = CELL_NETWORK_AGAIN;
+        connect_or_log(s);
 }
 
 void session_network_close(struct session_network *n)
@@ -141,11 +136,6 @@ static struct egress_sums difference(const struct egress_sums *now,
 static bool is_empty(const struct egress_sums *sums)
 {
         return sums->in == 0 && sums->out == 0 && sums->requests == 0 && sums->denied == 0;
-}
-
-static void subtract(struct egress_sums *from, const struct egress_sums *sums)
-{
-        *from = difference(from, sums);
 }
 
 /* The other process has written it: the name must be one. */
@@ -182,12 +172,14 @@ static void take_host(struct session_network *n, size_t i, const struct egress_c
         n->reported[i].sums = count->sums;
         if (is_empty(&sums) && !failed)
                 return;
-        subtract(others, &sums);
+        *others = difference(others, &sums);
         add_host(o, count, &sums);
 }
 
-void session_network_take(struct session_network *n, struct cell_outcome *o)
+void session_network_take(struct session *s, struct cell_outcome *o)
 {
+        struct session_network *n = &s->network;
+
         if (n->page < 0 || o->hosts)
                 return;
         o->network_change = n->change;
@@ -203,7 +195,7 @@ void session_network_take(struct session_network *n, struct cell_outcome *o)
         n->all = page->all;
         for (size_t i = 0; i < EGRESS_HOSTS_MAX; i++)
                 take_host(n, i, &page->hosts[i], &others, o);
-        snprintf(o->network_profile, sizeof(o->network_profile), "%s", n->profile);
+        snprintf(o->network_profile, sizeof(o->network_profile), "%s", s->profile->name);
         /* Hosts whose slots others have got. */
         if (!is_empty(&others))
                 add_host(o, &(struct egress_count){}, &others);

@@ -4,12 +4,10 @@
 
 #include "rpc/egress-messages.h"
 #include "supervisor/session/cell/cell.h"
-#include "supervisor/session/machine/sandbox-requests.h"
+
+struct session;
 
 struct session_network {
-        const struct sandbox_requests *requests;
-        uint32_t target;
-        const char *session, *profile; /* names */
         int page;                 /* a memfd with struct egress_page; -1: there is no network */
         int lifetime_fd;          /* its end ends all connections */
         enum cell_network change; /* the next result reports it; OVER: each does */
@@ -21,13 +19,11 @@ struct session_network {
 };
 
 void session_network_init(struct session_network *network);
-/* The session of this name has a sandbox. A failure is logged: then nothing can be reached. profile: may be NULL. */
-void session_network_open(struct session_network *network, const struct sandbox_requests *requests,
-                          const char *session, uint32_t target,
-                          const struct config_profile *profile);
+/* The session has a sandbox. A failure is logged: then nothing can be reached. */
+void session_network_open(struct session *session);
 void session_network_close(struct session_network *network);
 /* The process that had it has ended. The next one, if there is one, continues with the same page. */
-void session_network_lost(struct session_network *network);
+void session_network_lost(struct session *session);
 
 /* Adds what was sent and received since the last time. */
-void session_network_take(struct session_network *network, struct cell_outcome *outcome);
+void session_network_take(struct session *session, struct cell_outcome *outcome);

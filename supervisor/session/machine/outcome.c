@@ -177,7 +177,7 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
         o->cpu_us = (int64_t)(cpu - cell->cpu_before_us) > 0 ? cpu - cell->cpu_before_us : 0;
         o->network = s->profile ? s->profile->network : CONFIG_NETWORK_NONE;
         if (!cell->is_probe)
-                session_network_take(&s->network, o);
+                session_network_take(s, o);
         for (size_t i = 0; i < o->n_calls; i++) {
                 struct cell_call *call = &o->calls[i];
                 if (!call->pending)
