@@ -274,7 +274,7 @@ static uint8_t frame_of(const struct cell *cell)
         return cell->is_probe ? FRAME_PROBE : cell->check_only ? FRAME_CHECK : FRAME_EXEC;
 }
 
-static int send_code(struct session *s, struct cell *cell)
+static int send_code(struct session *s, struct cell *cell, struct error *err)
 {
         struct channel *c = &s->channel;
 
@@ -299,7 +299,7 @@ static int send_code(struct session *s, struct cell *cell)
         return r;
 }
 
-static void code_failed(struct session *s, struct cell *cell)
+static void code_failed(struct session *s, struct cell *cell, const struct error *err)
 {
         session_kill_sandbox(s, END_PROTOCOL,
                              "the code could not be sent: too many answers wait in the channel");
@@ -309,24 +309,27 @@ static void code_failed(struct session *s, struct cell *cell)
 static void start_cell(struct session *s)
 {
         static const struct {
-                int (*send)(struct session *s, struct cell *cell);
-                void (*failed)(struct session *s, struct cell *cell);
+                int (*send)(struct session *s, struct cell *cell, struct error *err);
+                void (*failed)(struct session *s, struct cell *cell, const struct error *err);
         } kinds[] = {
                 [CELL_CODE] = {send_code, code_failed},
                 [CELL_DUMP] = {branch_send_dump, branch_dump_failed},
                 [CELL_LOAD] = {branch_send_load, branch_load_failed},
         };
         struct cell *cell = s->queue.first;
+        struct error err = {};
 
         session_thaw(s);
         if (cell->kind == CELL_CODE)
                 session_send_catalogue(s);
         note_start(s, cell);
-        int r = kinds[cell->kind].send(s, cell);
+        int r = kinds[cell->kind].send(s, cell, &err);
+        if (r < 0 && !error_is_set(&err))
+                error_set(&err, -r, "%s", strerror(-r));
         session_enter(s, SESSION_RUNNING);
         /* EVENT_CLOSED follows, which ends a cell of code. */
         if (r < 0 && (r != -ENOTCONN || cell->kind != CELL_CODE))
-                kinds[cell->kind].failed(s, cell);
+                kinds[cell->kind].failed(s, cell, &err);
 }
 
 static bool is_other_profile(const struct session *s)
@@ -478,7 +481,7 @@ void session_forget_sandbox(struct session *s)
         channel_close(&s->channel);
         streams_close(&s->streams);
         calls_drop_all(s);
-        install_forget(s);
+        *s->installs = (struct session_installs){};
         meter_close(&s->meter);
         tasks_close(s);
         session_network_close(&s->network);

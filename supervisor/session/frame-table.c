@@ -42,44 +42,49 @@ static int on_result(struct session *s, const struct frame_header *header, struc
         return 0;
 }
 
-/* A DISPLAY of an earlier cell, from a thread or task that it left behind, is dropped. */
-static int on_display(struct session *s, const struct frame_header *header, struct frame_body *body,
-                      struct error *err)
+/* Returns 1 with the body of a frame of the running cell. 0: a thread or task that an earlier cell left behind has sent it,
+ * and it is dropped. */
+static int parse_of_cell(struct session *s, const struct frame_header *header,
+                         struct frame_body *body, yyjson_val **root, struct error *err)
 {
-        struct cell *cell = session_current(s);
-        yyjson_val *root;
-
-        if (header->id > s->queue.last_number)
-                return error_set(err, EPROTO, "DISPLAY for cell %llu, which has not begun",
-                                 (unsigned long long)header->id);
-        if (!cell || header->id != cell->number)
-                return 0;
-        int r = frame_body_parse(body, header, &root, err);
-        if (r >= 0 && yyjson_obj_get(root, "block") && !cell_is_published(cell))
-                return error_set(err, EBADMSG,
-                                 "DISPLAY with a block, from code that is not published");
-        return r < 0 ? r : cell_take_display(&cell->outcome, root, &body->text, err);
-}
-
-/* Of published code only; of an earlier cell it is dropped. */
-static int pass_on(struct session *s, const struct frame_header *header, struct frame_body *body,
-                   struct error *err)
-{
-        struct cell *cell = session_current(s);
-        yyjson_val *root;
+        const struct cell *cell = session_current(s);
 
         if (header->id > s->queue.last_number)
                 return error_set(err, EPROTO, "%s for cell %llu, which has not begun",
                                  frame_type_name(header->type), (unsigned long long)header->id);
         if (!cell || header->id != cell->number)
                 return 0;
-        if (!cell_is_published(cell))
+        if (header->type != FRAME_DISPLAY && !cell_is_published(cell))
                 return error_set(err, EPROTO, "%s from code that is not published",
                                  frame_type_name(header->type));
-        int r = frame_body_parse(body, header, &root, err);
-        if (r >= 0 && cell->told && !cell->cancelled)
+        int r = frame_body_parse(body, header, root, err);
+        return r < 0 ? r : 1;
+}
+
+static int on_display(struct session *s, const struct frame_header *header, struct frame_body *body,
+                      struct error *err)
+{
+        struct cell *cell = session_current(s);
+        yyjson_val *root;
+
+        int r = parse_of_cell(s, header, body, &root, err);
+        if (r > 0 && yyjson_obj_get(root, "block") && !cell_is_published(cell))
+                return error_set(err, EBADMSG,
+                                 "DISPLAY with a block, from code that is not published");
+        return r <= 0 ? r : cell_take_display(&cell->outcome, root, &body->text, err);
+}
+
+/* Of published code only. */
+static int pass_on(struct session *s, const struct frame_header *header, struct frame_body *body,
+                   struct error *err)
+{
+        struct cell *cell = session_current(s);
+        yyjson_val *root;
+
+        int r = parse_of_cell(s, header, body, &root, err);
+        if (r > 0 && cell->told && !cell->cancelled)
                 cell->told(cell->data, header->type, root);
-        return r;
+        return r < 0 ? r : 0;
 }
 
 static int on_log(struct session *s, const struct frame_header *header, struct frame_body *body,

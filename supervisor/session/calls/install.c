@@ -127,16 +127,15 @@ static bool take_line(struct session *session, const char *line, size_t n)
                 show_progress(session->installs->now, said);
                 return true;
         }
-        if (error)
+        if (error) {
                 snprintf(why, sizeof(why), "%s", error);
-        if (error)
                 utf8_trim(why);
-        if (error)
                 fail(session, why);
-        else if (yyjson_is_str(yyjson_obj_get(root, "set")))
+        } else if (yyjson_is_str(yyjson_obj_get(root, "set"))) {
                 succeed(session, line, n);
-        else
+        } else {
                 fail(session, "the installer's answer is not valid");
+        }
         return false;
 }
 
@@ -148,7 +147,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         size_t length;
         int r;
 
-        (void)what;
         ssize_t n = lines_read(&i->answer, fd);
         if (n == -EAGAIN)
                 return;
@@ -167,7 +165,6 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
         struct install *i = data;
         int r = buffer_write_fd(&i->request, fd);
 
-        (void)what;
         if (r == 0)
                 return;
         /* Its end is what it waits for, or it is broken: then its output ends too. */
@@ -178,8 +175,6 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct install *i = data;
 
-        (void)fd;
-        (void)what;
         fail(i->session,
              "the packages were not installed in time (packages.timeout in the config)");
 }
@@ -202,8 +197,6 @@ static void on_again(evutil_socket_t fd, short what, void *data)
         struct install *i = data;
         struct error error = {};
 
-        (void)fd;
-        (void)what;
         if (ask_monitor(i, &error) < 0)
                 fail(i->session, error.text);
 }
@@ -372,10 +365,4 @@ void install_drop(struct session *session, uint64_t number)
 void install_drop_all(struct session *session)
 {
         install_free(take_ptr(session->installs->now));
-}
-
-void install_forget(struct session *session)
-{
-        install_drop_all(session);
-        session->installs->n = 0;
 }

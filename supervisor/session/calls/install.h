@@ -29,8 +29,6 @@ int install_begin(struct session *session, uint64_t number, yyjson_val *query, s
 void install_drop(struct session *session, uint64_t number);
 /* Ends it without an answer. */
 void install_drop_all(struct session *session);
-/* The sandbox has ended: another one may ask as often. */
-void install_forget(struct session *session);
 
 /* The monitor's answers. _started() returns whether the session awaits it, and takes fds then. */
 bool install_started(struct session *session, uint32_t serial, uint32_t instance, const int fds[3]);

@@ -30,26 +30,16 @@ static bool is_absent_or(yyjson_val *value, bool (*is)(yyjson_val *value))
         return !value || is(value);
 }
 
-static bool is_object(yyjson_val *value)
-{
-        return yyjson_is_obj(value);
-}
-
-static bool is_text(yyjson_val *value)
-{
-        return yyjson_is_str(value);
-}
-
 int content_resource_check(yyjson_val *resource, bool needs_uri, struct error *err)
 {
         if (!yyjson_is_obj(resource) || yyjson_obj_size(resource) > MEMBERS_MAX)
                 return error_set(err, EBADMSG, "a resource is an object");
-        if (!is_absent_or(yyjson_obj_get(resource, "uri"), is_text) ||
+        if (!is_absent_or(yyjson_obj_get(resource, "uri"), yyjson_is_str) ||
             (needs_uri && !yyjson_obj_get(resource, "uri")))
                 return error_set(err, EBADMSG, "a resource needs a uri");
-        if (!is_absent_or(yyjson_obj_get(resource, "mimeType"), is_text))
+        if (!is_absent_or(yyjson_obj_get(resource, "mimeType"), yyjson_is_str))
                 return error_set(err, EBADMSG, "a resource's mimeType is a text");
-        if (!is_absent_or(yyjson_obj_get(resource, "_meta"), is_object))
+        if (!is_absent_or(yyjson_obj_get(resource, "_meta"), yyjson_is_obj))
                 return error_set(err, EBADMSG, "a resource's _meta is an object");
         if (has_text(resource, "text") == has_base64(resource, "blob"))
                 return error_set(err, EBADMSG, "a resource needs one of text and blob (base64)");
@@ -59,9 +49,9 @@ int content_resource_check(yyjson_val *resource, bool needs_uri, struct error *e
 static bool is_link(yyjson_val *block)
 {
         return has_text(block, "uri") && has_text(block, "name") &&
-               is_absent_or(yyjson_obj_get(block, "mimeType"), is_text) &&
-               is_absent_or(yyjson_obj_get(block, "title"), is_text) &&
-               is_absent_or(yyjson_obj_get(block, "description"), is_text);
+               is_absent_or(yyjson_obj_get(block, "mimeType"), yyjson_is_str) &&
+               is_absent_or(yyjson_obj_get(block, "title"), yyjson_is_str) &&
+               is_absent_or(yyjson_obj_get(block, "description"), yyjson_is_str);
 }
 
 int content_block_check(yyjson_val *block, struct error *err)
@@ -71,8 +61,8 @@ int content_block_check(yyjson_val *block, struct error *err)
 
         if (!yyjson_is_obj(block) || yyjson_obj_size(block) > MEMBERS_MAX || !type)
                 return error_set(err, EBADMSG, "a content block is an object with a type");
-        if (!is_absent_or(yyjson_obj_get(block, "annotations"), is_object) ||
-            !is_absent_or(yyjson_obj_get(block, "_meta"), is_object))
+        if (!is_absent_or(yyjson_obj_get(block, "annotations"), yyjson_is_obj) ||
+            !is_absent_or(yyjson_obj_get(block, "_meta"), yyjson_is_obj))
                 return error_set(err, EBADMSG,
                                  "annotations and _meta of a content block are objects");
         if (strcmp(type, "text") == 0)

@@ -150,6 +150,19 @@ void cell_outcome_charge(struct cell_outcome *outcome)
         charge_set(&outcome->kept, bytes);
 }
 
+/* Forgets what is owned, except for the streams. */
+static void forget(struct cell_outcome *outcome)
+{
+        outcome->kept = (struct charge){};
+        outcome->displays = NULL;
+        outcome->files = NULL;
+        outcome->calls = NULL;
+        outcome->hosts = NULL;
+        outcome->n_displays = outcome->n_files = outcome->n_calls = outcome->n_hosts = 0;
+        outcome->result = NULL;
+        outcome->value = outcome->error = outcome->output = outcome->requests = NULL;
+}
+
 void cell_outcome_strip(struct cell_outcome *outcome)
 {
         for (int i = 0; i < CELL_STREAMS; i++)
@@ -163,14 +176,8 @@ void cell_outcome_strip(struct cell_outcome *outcome)
         free(outcome->hosts);
         background_free_json(outcome->result);
         charge_done(&outcome->kept);
-        outcome->displays = NULL;
-        outcome->files = NULL;
-        outcome->calls = NULL;
-        outcome->hosts = NULL;
-        outcome->n_displays = outcome->n_files = outcome->n_calls = outcome->n_hosts = 0;
+        forget(outcome);
         outcome->displays_total = outcome->files_total = outcome->calls_total = 0;
-        outcome->result = NULL;
-        outcome->value = outcome->error = outcome->output = outcome->requests = NULL;
 }
 
 void cell_outcome_done(struct cell_outcome *outcome)
@@ -184,14 +191,7 @@ void cell_outcome_move(struct cell_outcome *to, struct cell_outcome *from)
         *to = *from;
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&from->streams[i]);
-        from->kept = (struct charge){};
-        from->displays = NULL;
-        from->files = NULL;
-        from->calls = NULL;
-        from->hosts = NULL;
-        from->n_displays = from->n_files = from->n_calls = from->n_hosts = 0;
-        from->result = NULL;
-        from->value = from->error = from->output = from->requests = NULL;
+        forget(from);
 }
 
 struct cell *cell_free(struct cell *cell)

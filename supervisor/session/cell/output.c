@@ -257,6 +257,14 @@ static struct pieces pieces_from(const struct capture *c, struct capture_mark ma
         };
 }
 
+static int render_from(const struct capture *c, struct capture_mark mark, size_t most,
+                       struct buffer *to, bool *cut)
+{
+        const struct pieces pieces = pieces_from(c, mark);
+
+        return append_pieces(&pieces, most, to, cut);
+}
+
 int capture_render_shown(const struct capture *c, struct capture_mark mark, size_t most,
                          struct buffer *to, bool *cut)
 {
@@ -264,7 +272,7 @@ int capture_render_shown(const struct capture *c, struct capture_mark mark, size
                                        tail = BUFFER_INIT(4 * CAPTURE_KEEP);
 
         if (!c->has_return)
-                return capture_render_from(c, mark, most, to, cut);
+                return render_from(c, mark, most, to, cut);
         struct pieces p = pieces_from(c, mark);
         struct buffer *second = p.is_lost ? &tail : &head;
         /* A tail that follows the head continues its last line. */
@@ -289,17 +297,9 @@ int capture_render_shown(const struct capture *c, struct capture_mark mark, size
         return append_pieces(&p, most, to, cut);
 }
 
-int capture_render_from(const struct capture *c, struct capture_mark mark, size_t most,
-                        struct buffer *to, bool *cut)
-{
-        const struct pieces pieces = pieces_from(c, mark);
-
-        return append_pieces(&pieces, most, to, cut);
-}
-
 int capture_render(const struct capture *c, size_t most, struct buffer *to, bool *cut)
 {
-        return capture_render_from(c, (struct capture_mark){}, most, to, cut);
+        return render_from(c, (struct capture_mark){}, most, to, cut);
 }
 
 int output_cut(const char *text, size_t n, size_t most, struct buffer *to, bool *cut)

@@ -58,11 +58,7 @@ struct capture_mark {
         uint64_t text_bytes, characters;
 };
 struct capture_mark capture_end(const struct capture *c);
-/* As capture_render(), for the text after the mark, which is from capture_end(). */
-int capture_render_from(const struct capture *c, struct capture_mark mark, size_t most,
-                        struct buffer *to, bool *cut);
-
-/* As capture_render_from(), but lines with carriage returns are rendered as a terminal shows them at their end: the last
+/* As capture_render(), for the text after a mark of capture_end(), but lines with carriage returns are rendered as a terminal shows them at their end: the last
  * state of a progress bar. Takes longer where there are returns. */
 int capture_render_shown(const struct capture *c, struct capture_mark mark, size_t most,
                          struct buffer *to, bool *cut);

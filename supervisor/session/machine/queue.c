@@ -51,28 +51,29 @@ void session_push(struct session *s, struct cell *cell)
         session_wake(s);
 }
 
-void cell_cancel(struct cell *cell)
+static void stop(struct cell *cell, enum session_event event)
 {
         cell->cancelled = true;
         if (cell->number == 0)
                 session_wake(cell->session);
         else
-                session_dispatch(cell->session, EVENT_CANCEL, NULL);
+                session_dispatch(cell->session, event, NULL);
+}
+
+void cell_cancel(struct cell *cell)
+{
+        stop(cell, EVENT_CANCEL);
 }
 
 void cell_interrupt(struct cell *cell)
 {
         cell->is_interrupted = true;
-        cell_cancel(cell);
+        stop(cell, EVENT_CANCEL);
 }
 
 void cell_kill(struct cell *cell)
 {
-        cell->cancelled = true;
-        if (cell->number == 0)
-                session_wake(cell->session);
-        else
-                session_dispatch(cell->session, EVENT_KILL, NULL);
+        stop(cell, EVENT_KILL);
 }
 
 bool cell_is_first(const struct cell *cell)

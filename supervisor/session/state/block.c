@@ -65,7 +65,7 @@ static void begin(struct session *s, uint64_t query, yyjson_val *root)
 }
 
 /* The worker waits for the monitor's answer. */
-static void answer(struct session *s, uint64_t query)
+static void await(struct session *s, uint64_t query, yyjson_val *root)
 {
         struct block *b = s->block;
 
@@ -78,11 +78,6 @@ static void answer(struct session *s, uint64_t query)
                 answer_refuse(&s->channel, query, is_refused ? b->why : "no block has begun");
                 b->state = is_refused ? BLOCK_NONE : b->state;
         }
-}
-
-static void await(struct session *s, uint64_t query, yyjson_val *root)
-{
-        answer(s, query);
 }
 
 static void drop(struct session *s, struct copy *copy)
@@ -165,7 +160,7 @@ static void on_refused(struct session *s, const char *why)
         if (b->is_left)
                 end_left(s);
         else if (b->query != 0)
-                answer(s, b->query);
+                await(s, b->query, NULL);
 }
 
 static void on_taken(struct session *s)
@@ -178,7 +173,7 @@ static void on_taken(struct session *s)
         if (b->is_left)
                 end_left(s);
         else if (b->query != 0)
-                answer(s, b->query);
+                await(s, b->query, NULL);
 }
 
 static const struct copy_requester requester = {

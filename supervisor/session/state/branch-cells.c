@@ -280,7 +280,7 @@ static int ask_checkpoint(struct session *from, struct branch *branch, struct er
 }
 
 /* LOAD is sent first: if that fails, the other session is not disturbed. */
-static int send_load(struct session *s, struct cell *cell, struct error *err)
+int branch_send_load(struct session *s, struct cell *cell, struct error *err)
 {
         struct session *from = find_from(s, cell->branch);
         _cleanup_close_ int reader = -1;
@@ -295,7 +295,7 @@ static int send_load(struct session *s, struct cell *cell, struct error *err)
         return r < 0 ? r : ask_session(from, cell->branch, err);
 }
 
-static int send_dump(struct session *s, struct cell *cell, struct error *err)
+int branch_send_dump(struct session *s, struct cell *cell, struct error *err)
 {
         int fd = cell->branch->writer;
 
@@ -306,39 +306,17 @@ static int send_dump(struct session *s, struct cell *cell, struct error *err)
         return r;
 }
 
-/* The branch has failed if its frame was not sent. */
-static int note_failure(struct cell *cell, int r, const struct error *err)
+void branch_load_failed(struct session *s, struct cell *cell, const struct error *err)
 {
-        if (r < 0)
-                branch_fail(cell->branch, error_is_set(err) ? err->text : strerror(-r));
-        return r;
-}
-
-int branch_send_load(struct session *s, struct cell *cell)
-{
-        struct error err = {};
-
-        int r = send_load(s, cell, &err);
-        return note_failure(cell, r, &err);
-}
-
-int branch_send_dump(struct session *s, struct cell *cell)
-{
-        struct error err = {};
-
-        int r = send_dump(s, cell, &err);
-        return note_failure(cell, r, &err);
-}
-
-void branch_load_failed(struct session *s, struct cell *cell)
-{
+        branch_fail(cell->branch, err->text);
         session_kill_sandbox(s, END_PROTOCOL, cell->branch->why);
 }
 
-void branch_dump_failed(struct session *s, struct cell *cell)
+void branch_dump_failed(struct session *s, struct cell *cell, const struct error *err)
 {
         char why[CELL_WHY_MAX];
 
+        branch_fail(cell->branch, err->text);
         snprintf(why, sizeof(why), "%s", cell->branch->why); /* the branch ends with the cell */
         session_enter(s, SESSION_IDLE);
         session_refuse_first(s, "BranchError", why);

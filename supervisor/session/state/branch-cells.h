@@ -17,8 +17,8 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
                  struct cell *cell, struct error *err);
 
 /* Each sends the frame of a cell of this kind. */
-int branch_send_load(struct session *session, struct cell *cell);
-int branch_send_dump(struct session *session, struct cell *cell);
+int branch_send_load(struct session *session, struct cell *cell, struct error *err);
+int branch_send_dump(struct session *session, struct cell *cell, struct error *err);
 /* That has failed. */
-void branch_load_failed(struct session *session, struct cell *cell);
-void branch_dump_failed(struct session *session, struct cell *cell);
+void branch_load_failed(struct session *session, struct cell *cell, const struct error *err);
+void branch_dump_failed(struct session *session, struct cell *cell, const struct error *err);
