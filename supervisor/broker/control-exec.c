@@ -124,8 +124,8 @@ static void pause_output(struct exec *exec)
 {
         const struct cell *cell = exec->cell;
         uint64_t passed = (clock_us() - cell->started_us) / 1000;
-        struct timeval left = clock_timeval_ms(passed < cell->timeout_ms ? cell->timeout_ms - passed
-                                                                         : 0);
+        struct timeval left = clock_timeval_ms(
+                passed < cell->request.timeout_ms ? cell->request.timeout_ms - passed : 0);
 
         session_pause_output(exec->session, true);
         if (!exec->relief)
@@ -529,6 +529,6 @@ int control_probe(struct control_client *client, struct control *control,
                                     .timeout_ms = PROBE_TIMEOUT_MS};
         r = start(exec, client, control, &cell, request, err);
         if (r >= 0)
-                exec->cell->done = on_probed;
+                exec->cell->request.done = on_probed;
         return r;
 }

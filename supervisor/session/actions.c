@@ -61,7 +61,7 @@ static uint64_t time_in_state_ms(const struct session *s)
         case SESSION_SETTLING:
                 return SESSION_SETTLE_MS;
         case SESSION_RUNNING:
-                return s->queue.first->timeout_ms;
+                return s->queue.first->request.timeout_ms;
         case SESSION_INTERRUPTING:
                 return SESSION_GRACE_MS;
         case SESSION_RESTORING:
@@ -90,7 +90,7 @@ static int choose_profile(const struct session *s, struct error *err)
         const struct config *config = s->context->config;
         const struct cell *cell = s->queue.first;
 
-        if (cell && cell->profile_asked)
+        if (cell && cell->request.profile_asked)
                 return config_find_profile(config, cell->profile, err);
         int i = s->last_profile[0] ? config_find_profile(config, s->last_profile, NULL) : -ENOENT;
         if (i < 0 && cell && cell->profile[0])
@@ -253,14 +253,14 @@ static void note_start(struct session *s, struct cell *cell)
         cell->outcome.state = fresh ? CELL_STATE_NEW : CELL_STATE_KEPT;
         if (fresh)
                 snprintf(cell->outcome.before, sizeof(cell->outcome.before), "%s", s->lost);
-        if (!cell->is_owners) {
+        if (!cell->request.is_owners) {
                 s->lost[0] = '\0';
                 copies_note(s, cell);
         }
-        s->transaction->state = cell->rolls_back ? TRANSACTION_RUNNING : TRANSACTION_NONE;
+        s->transaction->state = cell->request.rolls_back ? TRANSACTION_RUNNING : TRANSACTION_NONE;
         bool has_copy = s->copies->asked_after == s->queue.last_number;
         session_number_cell(s);
-        if (cell->is_probe) {
+        if (cell->request.is_probe) {
                 s->copies->asked_after = has_copy ? s->queue.last_number : s->copies->asked_after;
                 return;
         }
@@ -271,7 +271,9 @@ static void note_start(struct session *s, struct cell *cell)
 
 static uint8_t frame_of(const struct cell *cell)
 {
-        return cell->is_probe ? FRAME_PROBE : cell->check_only ? FRAME_CHECK : FRAME_EXEC;
+        return cell->request.is_probe     ? FRAME_PROBE
+               : cell->request.check_only ? FRAME_CHECK
+                                          : FRAME_EXEC;
 }
 
 static int send_code(struct session *s, struct cell *cell, struct error *err)
@@ -285,7 +287,7 @@ static int send_code(struct session *s, struct cell *cell, struct error *err)
         if (r >= 0 && cell->script.length > 0)
                 r = channel_send(c, FRAME_SCRIPT, cell->number, buffer_bytes(&cell->script),
                                  cell->script.length);
-        if (r >= 0 && cell->needs.length > 0 && !cell->check_only)
+        if (r >= 0 && cell->needs.length > 0 && !cell->request.check_only)
                 r = channel_send(c, FRAME_NEED, cell->number, buffer_bytes(&cell->needs),
                                  cell->needs.length);
         if (r >= 0)
@@ -294,7 +296,7 @@ static int send_code(struct session *s, struct cell *cell, struct error *err)
         outcome_begin(s, cell);
         cell->sent_as = c->queued;
         cell->attempts++;
-        if (s->history.n_run > 1 || cell->is_probe)
+        if (s->history.n_run > 1 || cell->request.is_probe)
                 buffer_done(&cell->payload);
         return r;
 }
@@ -334,7 +336,7 @@ static void start_cell(struct session *s)
 
 static bool is_other_profile(const struct session *s)
 {
-        return s->queue.first->profile_asked &&
+        return s->queue.first->request.profile_asked &&
                strcmp(s->queue.first->profile, s->profile ? s->profile->name : "") != 0;
 }
 
@@ -357,7 +359,7 @@ static void run_next(struct session *s, const struct session_details *details)
         if (!s->queue.first)
                 return;
         bool other = is_other_profile(s);
-        if (s->queue.first->reset && (!session_is_fresh(s) || other))
+        if (s->queue.first->request.reset && (!session_is_fresh(s) || other))
                 session_kill_sandbox(s, END_RESET, "");
         else if (other)
                 refuse_other_profile(s);
@@ -376,7 +378,7 @@ static struct cell *complete_cell(struct session *s)
         outcome_take_usage(s, cell, NULL);
         s->history.used_us = clock_us();
         s->stop_status = CELL_OK;
-        if (!cell->is_probe)
+        if (!cell->request.is_probe)
                 s->copies->state_of = cell->number;
         return cell;
 }
@@ -519,7 +521,7 @@ static void refuse_bound(struct session *s)
         snprintf(why, sizeof(why), "the session ended before this code ran: %.300s", s->lost);
         for (struct cell *cell = s->queue.first; cell; cell = next) {
                 next = cell->next;
-                if (cell->is_bound)
+                if (cell->request.is_bound)
                         session_refuse_cell(s, cell, CELL_ERROR, "SandboxError", why);
         }
 }

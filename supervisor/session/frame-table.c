@@ -82,8 +82,8 @@ static int pass_on(struct session *s, const struct frame_header *header, struct 
         yyjson_val *root;
 
         int r = parse_of_cell(s, header, body, &root, err);
-        if (r > 0 && cell->told && !cell->cancelled)
-                cell->told(cell->data, header->type, root);
+        if (r > 0 && cell->request.told && !cell->cancelled)
+                cell->request.told(cell->request.data, header->type, root);
         return r < 0 ? r : 0;
 }
 

@@ -185,7 +185,7 @@ static void test_a_timeout(void)
         struct end end;
 
         open_with(&f, "{}");
-        begin(&f, &end)->timeout_ms = 100;
+        begin(&f, &end)->request.timeout_ms = 100;
         fake_send(&f, FRAME_KEPT, take_keep(&f), KEPT);
         sessions_kept(f.sessions, f.target, NULL);
         uint64_t cell = fake_take_exec(&f, NULL, 0);

@@ -187,7 +187,7 @@ static struct cell *cell_with_client(const struct tool_call *call)
         struct cell_call *slot;
         struct cell *cell = cell_of(call, &slot);
 
-        return cell && cell->client && !cell->cancelled ? cell : NULL;
+        return cell && cell->request.client && !cell->cancelled ? cell : NULL;
 }
 
 bool tool_call_client(struct tool_call *call, struct cell_client *ret, const void **id)
@@ -196,7 +196,7 @@ bool tool_call_client(struct tool_call *call, struct cell_client *ret, const voi
 
         if (!cell)
                 return false;
-        cell->client->describe(cell->data, ret);
+        cell->request.client->describe(cell->request.data, ret);
         *id = cell;
         return true;
 }
@@ -207,7 +207,7 @@ int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *
 
         if (!cell)
                 return error_set(err, ENOTCONN, "the cell that has made the call has ended");
-        return cell->client->ask(cell->data, ask, err);
+        return cell->request.client->ask(cell->request.data, ask, err);
 }
 
 void tool_call_progress(struct tool_call *call, const struct cell_progress *progress)
@@ -215,7 +215,7 @@ void tool_call_progress(struct tool_call *call, const struct cell_progress *prog
         struct cell *cell = cell_with_client(call);
 
         if (cell)
-                cell->client->progress(cell->data, call->server, progress);
+                cell->request.client->progress(cell->request.data, call->server, progress);
 }
 
 void tool_call_log(struct tool_call *call, yyjson_val *params)
@@ -223,7 +223,7 @@ void tool_call_log(struct tool_call *call, yyjson_val *params)
         struct cell *cell = cell_with_client(call);
 
         if (cell)
-                cell->client->log(cell->data, call->server, params);
+                cell->request.client->log(cell->request.data, call->server, params);
 }
 
 /* Reads the tool of a CALL, or the method, whose name stands for the tool's in the record. */
@@ -454,7 +454,7 @@ int input_on_read(struct session *session, const struct frame_header *header,
         int64_t length = 0;
         yyjson_val *root;
 
-        if (!cell || !cell->standard_input)
+        if (!cell || !cell->request.standard_input)
                 return error_set(err, EPROTO, "READ from code that has no standard input");
         if (is_waiting(session, cell))
                 return error_set(err, EPROTO, "a second READ before the answer to the first one");
@@ -468,7 +468,7 @@ int input_on_read(struct session *session, const struct frame_header *header,
         if (session->state == SESSION_DRAINING)
                 return 0;
         *session->input = (struct session_input){cell->number, header->id};
-        cell->standard_input->read(cell->data, (size_t)length);
+        cell->request.standard_input->read(cell->request.data, (size_t)length);
         return 0;
 }
 
@@ -478,7 +478,7 @@ static int input_on_drop(struct session *session, uint64_t number)
 
         if (is_waiting(session, cell) && session->input->number == number) {
                 *session->input = (struct session_input){};
-                cell->standard_input->drop(cell->data);
+                cell->request.standard_input->drop(cell->request.data);
         }
         return 0;
 }

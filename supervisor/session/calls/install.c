@@ -107,8 +107,8 @@ static void show_progress(struct install *i, yyjson_val *text)
 
         const struct log_ids ids = session_log_ids(i->session, cell);
         log_event(LOG_LEVEL_DEBUG, &ids, "packages: %s", yyjson_get_str(text));
-        if (cell && cell->client && !cell->cancelled)
-                cell->client->progress(cell->data, "packages", &progress);
+        if (cell && cell->request.client && !cell->cancelled)
+                cell->request.client->progress(cell->request.data, "packages", &progress);
 }
 
 /* Returns whether more lines may follow. */

@@ -35,7 +35,7 @@ const char *cell_state_name(enum cell_state state)
         return state_names[state];
 }
 
-/* The payload of EXEC; a cell without a file name gets one when its number is known (session.c). */
+/* The payload of EXEC; a cell without a file name gets one when its number is known (actions.c). */
 static int encode(struct cell *cell, const struct cell_request *request)
 {
         int r = buffer_append(&cell->payload, request->code, request->code_length);
@@ -78,7 +78,7 @@ static void take_request(struct cell *cell, yyjson_val *id)
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(CELL_REQUEST_MAX);
 
         if (id && json_append(&text, id) >= 0)
-                memcpy(cell->request, buffer_bytes(&text), text.length);
+                memcpy(cell->request_id, buffer_bytes(&text), text.length);
 }
 
 int cell_new(struct cell **ret, const struct cell_request *request, struct error *err)
@@ -96,13 +96,9 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         buffer_init(&cell->needs, FRAME_PAYLOAD_MAX);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&cell->outcome.streams[i]);
-        cell->timeout_ms = request->timeout_ms;
-        cell->reset = request->reset;
-        cell->check_only = request->check_only;
-        cell->is_owners = request->is_owners;
-        cell->is_bound = request->is_bound;
-        cell->is_probe = request->is_probe;
-        cell->rolls_back = request->rolls_back;
+        cell->request = *request;
+        memset(&cell->request, 0,
+               offsetof(struct cell_request, standard_input)); /* the caller's texts */
         if (request->restore)
                 snprintf(cell->restore, sizeof(cell->restore), "%s", request->restore);
         if (request->checkpoint)
@@ -110,14 +106,6 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         if (request->profile)
                 memcpy(cell->profile, request->profile,
                        strnlen(request->profile, sizeof(cell->profile) - 1));
-        cell->profile_asked = request->profile_asked;
-        cell->done = request->done;
-        cell->output = request->output;
-        cell->watch = request->watch;
-        cell->standard_input = request->standard_input;
-        cell->client = request->client;
-        cell->told = request->told;
-        cell->data = request->data;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);
         take_request(cell, request->request_id);

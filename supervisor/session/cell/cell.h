@@ -177,63 +177,6 @@ void cell_outcome_done(struct cell_outcome *outcome);
 /* Frees what is owned: how the cell ended stays. */
 void cell_outcome_strip(struct cell_outcome *outcome);
 
-struct cell {
-        struct session *session;
-        struct cell *next;
-        struct buffer payload; /* of EXEC; empty once sent, if it cannot be sent again */
-        struct buffer input;   /* of INPUT; empty: the cell is not published code */
-        struct buffer script;  /* of SCRIPT; empty: none is sent */
-        struct buffer needs;   /* of NEED, or empty */
-        uint32_t timeout_ms;   /* 0: none */
-        bool reset, cancelled;
-        bool is_interrupted; /* by another call: cell_interrupt() */
-        bool check_only;     /* the code is not run */
-        bool is_owners;      /* of `cloister exec`: no call of the client's */
-        bool is_bound;       /* it waits for this sandbox, and not for one that follows it */
-        bool is_probe;       /* a question to the session, which leaves no trace */
-        bool rolls_back; /* if it fails, variables and files are as before (session-transaction.c) */
-        char restore[SESSION_NAME_MAX + 1]; /* checkpoint to return to before it is sent, or "" */
-        char checkpoint[SESSION_NAME_MAX + 1]; /* name under which its end is kept, or "" */
-        char profile[IMAGE_NAME_SIZE];         /* name; "": the config's default */
-        bool profile_asked; /* named by the call: a session with another one refuses the cell */
-        char excerpt[CELL_EXCERPT_MAX + 1]; /* the first line of the code, cut */
-        char request[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
-        uint64_t number;                    /* the id of its frames */
-        uint64_t sent_as;                   /* EXEC was this frame of the channel, from 1 */
-        unsigned attempts;                  /* how often it was sent */
-        enum cell_kind kind;
-        struct branch *
-                branch; /* a reference, of DUMP, LOAD, and of code that waits for LOAD; else NULL */
-        bool has_result; /* and waits for the end of a restore */
-        uint64_t asked_us, started_us, cpu_before_us;
-
-        struct cell_outcome outcome;
-
-        /* Called exactly once, at the end; the cell is freed after it. */
-        void (*done)(void *data, struct cell *cell);
-        /* Gets the output instead of the capture, or NULL. */
-        void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
-        /* Gets the output besides the capture, or NULL. */
-        void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
-        const struct cell_input *standard_input; /* or NULL: the code has none (input.h) */
-        const struct cell_client_calls *client;  /* or NULL: it has no client */
-        /* Gets a PROGRESS or LOG frame of published code, an object whose members are not checked, or NULL. */
-        void (*told)(void *data, uint8_t frame, yyjson_val *object);
-        void *data;
-
-        unsigned held; /* its time stands still */
-        uint64_t held_since_us, held_us;
-        uint64_t stopped_since_us,
-                stopped_us; /* its time stands still while blocks are rolled back */
-};
-
-/* Whether the code is a published tool, prompt or resource: its sandbox is its own, and ends
- * with it. */
-static inline bool cell_is_published(const struct cell *cell)
-{
-        return cell->input.length > 0;
-}
-
 /* The client for which a cell runs, as its tool calls see it. A cell of `cloister run` has none. */
 struct cell_client {
         unsigned can;          /* what it can be asked for: bits of client_can */
@@ -260,6 +203,7 @@ struct cell_client_calls {
 
 /* The arguments of a cell. */
 struct cell_request {
+        /* Texts and values of the caller, valid until cell_new() returns. */
         const char *code; /* UTF-8 */
         size_t code_length;
         const char *filename; /* NULL: "<cell N>" */
@@ -267,27 +211,71 @@ struct cell_request {
         size_t input_length;
         const char *script; /* JSON of the SCRIPT frame, or NULL */
         size_t script_length;
-        const struct cell_input *standard_input; /* or NULL */
-        yyjson_val *request_id;                  /* the client's, or NULL */
         yyjson_val *needs; /* packages that the code needs: an array of strings, or NULL */
-        uint32_t timeout_ms;
-        bool reset, rolls_back;
-        bool check_only;                  /* checks the calls of tools in the code, runs nothing */
         const char *restore, *checkpoint; /* names of checkpoints, or NULL */
         const char *profile;              /* for a new sandbox; NULL: the config's default */
-        bool profile_asked;               /* a session with another profile refuses the cell */
-        bool is_owners;   /* of the server's owner: the client's next result mentions it */
-        bool is_bound;    /* refused if the sandbox of the session ends before the cell begins */
-        bool is_probe;    /* code is the PROBE of docs/rpc.md, and no code */
         const char *from; /* key of the session that the new one is to be a branch of, or NULL */
         const char *from_checkpoint; /* of it; NULL: as it is now */
+        yyjson_val *request_id;      /* the client's, or NULL */
+
+        const struct cell_input *standard_input; /* or NULL: the code has none (calls.h) */
+        uint32_t timeout_ms;                     /* 0: none */
+        bool reset;
+        bool rolls_back;    /* if it fails, variables and files are as before (transaction.h) */
+        bool check_only;    /* checks the calls of tools in the code, runs nothing */
+        bool profile_asked; /* named by the call: a session with another one refuses the cell */
+        bool is_owners; /* of `cloister exec`, no call of the client's: the client's next result mentions it */
+        bool is_bound; /* refused if the sandbox of the session ends before the cell begins */
+        bool is_probe; /* code is the PROBE of docs/rpc.md, which leaves no trace */
+        /* Called exactly once, at the end; the cell is freed after it. */
         void (*done)(void *data, struct cell *cell);
+        /* Gets the output instead of the capture, or NULL. */
         void (*output)(void *data, enum cell_stream stream, const char *bytes, size_t n);
+        /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
-        const struct cell_client_calls *client;
+        const struct cell_client_calls *client; /* or NULL: it has no client */
+        /* Gets a PROGRESS or LOG frame of published code, an object whose members are not checked, or NULL. */
         void (*told)(void *data, uint8_t frame, yyjson_val *object);
         void *data;
 };
+
+struct cell {
+        struct cell_request request; /* without the caller's texts */
+        struct session *session;
+        struct cell *next;
+        struct buffer payload; /* of EXEC; empty once sent, if it cannot be sent again */
+        struct buffer input;   /* of INPUT; empty: the cell is not published code */
+        struct buffer script;  /* of SCRIPT; empty: none is sent */
+        struct buffer needs;   /* of NEED, or empty */
+        bool cancelled;
+        bool is_interrupted;                /* by another call: cell_interrupt() */
+        char restore[SESSION_NAME_MAX + 1]; /* checkpoint to return to before it is sent, or "" */
+        char checkpoint[SESSION_NAME_MAX + 1]; /* name under which its end is kept, or "" */
+        char profile[IMAGE_NAME_SIZE];         /* name; "": the config's default */
+        char excerpt[CELL_EXCERPT_MAX + 1];    /* the first line of the code, cut */
+        char request_id[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
+        uint64_t number;                       /* the id of its frames */
+        uint64_t sent_as;                      /* EXEC was this frame of the channel, from 1 */
+        unsigned attempts;                     /* how often it was sent */
+        enum cell_kind kind;
+        struct branch *
+                branch; /* a reference, of DUMP, LOAD, and of code that waits for LOAD; else NULL */
+        bool has_result; /* and waits for the end of a restore */
+        uint64_t asked_us, started_us, cpu_before_us;
+        struct cell_outcome outcome;
+
+        unsigned held; /* its time stands still */
+        uint64_t held_since_us, held_us;
+        uint64_t stopped_since_us,
+                stopped_us; /* its time stands still while blocks are rolled back */
+};
+
+/* Whether the code is a published tool, prompt or resource: its sandbox is its own, and ends
+ * with it. */
+static inline bool cell_is_published(const struct cell *cell)
+{
+        return cell->input.length > 0;
+}
 
 int cell_new(struct cell **ret, const struct cell_request *request, struct error *err);
 struct cell *cell_free(struct cell *cell);

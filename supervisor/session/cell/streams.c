@@ -39,12 +39,12 @@ static void take(struct stream *stream, const char *bytes, size_t n)
         struct cell *cell = stream->streams->cell;
 
         stream->has_come = true;
-        if (cell && cell->output) {
-                cell->output(cell->data, which(stream), bytes, n);
+        if (cell && cell->request.output) {
+                cell->request.output(cell->request.data, which(stream), bytes, n);
                 return;
         }
-        if (cell && cell->watch)
-                cell->watch(cell->data, which(stream), bytes, n);
+        if (cell && cell->request.watch)
+                cell->request.watch(cell->request.data, which(stream), bytes, n);
         if (keep(stream, cell, bytes, n) < 0)
                 log_warning("session %s: output was dropped: out of memory",
                             stream->streams->session);
@@ -167,7 +167,7 @@ void streams_begin(struct streams *streams, struct cell *cell)
         static const char before[] = "[output of background work before this call]\n",
                           after[] = "[output of this call]\n";
 
-        for (int i = 0; i < CELL_STREAMS && !cell->output; i++) {
+        for (int i = 0; i < CELL_STREAMS && !cell->request.output; i++) {
                 struct stream *stream = &streams->list[i];
                 struct capture *stray = &stream->stray;
 

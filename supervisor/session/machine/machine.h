@@ -231,7 +231,7 @@ static inline enum monitor_usage session_usage_kind(const struct session *sessio
 static inline struct log_ids session_log_ids(const struct session *session, const struct cell *cell)
 {
         return (struct log_ids){.session = session->name,
-                                .request = cell && *cell->request ? cell->request : NULL,
+                                .request = cell && *cell->request_id ? cell->request_id : NULL,
                                 .cell = cell ? cell->number : 0};
 }
 

@@ -27,7 +27,7 @@ void outcome_describe_stop(const struct session *s, const struct cell *cell, cha
 
         if (s->stop_status == CELL_TIMEOUT)
                 snprintf(to, CELL_WHY_MAX, "the call reached its timeout of %s",
-                         outcome_seconds(cell->timeout_ms, text));
+                         outcome_seconds(cell->request.timeout_ms, text));
         else
                 snprintf(to, CELL_WHY_MAX, "%s",
                          cell->is_interrupted ? "another call of the session interrupted it"
@@ -176,7 +176,7 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
         /* The usage of the cell before a rollback of its block is part of cpu_before_us, which may wrap. */
         o->cpu_us = (int64_t)(cpu - cell->cpu_before_us) > 0 ? cpu - cell->cpu_before_us : 0;
         o->network = s->profile ? s->profile->network : CONFIG_NETWORK_NONE;
-        if (!cell->is_probe)
+        if (!cell->request.is_probe)
                 session_network_take(s, o);
         for (size_t i = 0; i < o->n_calls; i++) {
                 struct cell_call *call = &o->calls[i];
@@ -186,7 +186,7 @@ void outcome_take_usage(struct session *s, struct cell *cell, const struct monit
                 o->calls_total++;
                 o->sent_bytes += call->sent_bytes;
         }
-        if (!cell->is_probe)
+        if (!cell->request.is_probe)
                 note_last(s, o);
 }
 
@@ -224,9 +224,9 @@ bool session_note_owner(struct session *s, struct cell *cell)
         struct session_owners *o = &s->owners;
         bool fresh = session_is_fresh(s);
 
-        if (cell->is_probe)
+        if (cell->request.is_probe)
                 return fresh;
-        if (cell->is_owners) {
+        if (cell->request.is_owners) {
                 o->is_first |= fresh;
                 return fresh;
         }
@@ -252,13 +252,13 @@ void session_note_owners_end(struct session *s, const struct cell *cell)
         struct session_owners *o = &s->owners;
         bool is_restored = cell->outcome.state == CELL_STATE_RESTORED;
 
-        if (!cell->is_owners) {
+        if (!cell->request.is_owners) {
                 /* The result of a cancelled call is not read: the next one says it again. */
                 if (!cell->cancelled && cell->kind == CELL_CODE)
                         *o = (struct session_owners){};
                 return;
         }
-        if (cell->is_probe && !is_restored)
+        if (cell->request.is_probe && !is_restored)
                 return;
         o->cells++;
         memcpy(o->code, cell->excerpt, sizeof(o->code));

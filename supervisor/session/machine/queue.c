@@ -109,7 +109,7 @@ void session_end_cell(struct session *s, struct cell *cell)
                 session_note_owners_end(s, cell);
         }
         const struct log_ids ids = session_log_ids(s, cell);
-        log_event(cell->is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, &ids,
+        log_event(cell->request.is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, &ids,
                   "cell ended: %s in %llu ms%s%s", cell_status_name(cell->outcome.status),
                   (unsigned long long)(cell->outcome.duration_us / 1000),
                   *cell->outcome.why ? ", " : "", cell->outcome.why);
@@ -121,7 +121,7 @@ void session_end_cell(struct session *s, struct cell *cell)
         } else if (cell->number != 0 && cell->kind == CELL_LOAD) {
                 tasks_note_load(s, cell);
         }
-        cell->done(cell->data, cell);
+        cell->request.done(cell->request.data, cell);
         cell_free(cell);
 }
 
@@ -157,7 +157,7 @@ bool session_take_back_cell(struct session *s)
 {
         struct cell *cell = session_current(s);
 
-        if (!cell || cell->is_probe || s->history.n_run != 1 || s->end != END_NONE ||
+        if (!cell || cell->request.is_probe || s->history.n_run != 1 || s->end != END_NONE ||
             cell->attempts >= CELL_ATTEMPTS_MAX || streams_have_come(&s->streams) ||
             !channel_was_unread(&s->channel, cell->sent_as))
                 return false;
@@ -173,7 +173,8 @@ bool session_take_back_cell(struct session *s)
 /* Whether the session's timer is the time of this cell. */
 static bool is_timed(const struct session *s, const struct cell *cell)
 {
-        return s->state == SESSION_RUNNING && s->queue.first == cell && cell->timeout_ms > 0;
+        return s->state == SESSION_RUNNING && s->queue.first == cell &&
+               cell->request.timeout_ms > 0;
 }
 
 void session_pause_cell(struct session *s)
@@ -190,8 +191,8 @@ void session_pause_cell(struct session *s)
 /* Time above the maximum counts, or code could have its blocks rolled back without end. */
 static void count_stopped(struct session *s, struct cell *cell)
 {
-        uint64_t most = (cell->timeout_ms > SESSION_STOPPED_MS ? cell->timeout_ms
-                                                               : SESSION_STOPPED_MS) *
+        uint64_t most = (cell->request.timeout_ms > SESSION_STOPPED_MS ? cell->request.timeout_ms
+                                                                       : SESSION_STOPPED_MS) *
                         UINT64_C(1000);
         uint64_t now = clock_us(), before = cell->stopped_us > most ? cell->stopped_us : most;
 

@@ -51,7 +51,7 @@ static int check(const struct session *to, const struct session *from, const str
                         "checkpoints can be branched now",
                         name);
         const char *profile = from->profile ? from->profile->name : "";
-        if (cell->profile_asked && strcmp(cell->profile, profile) != 0)
+        if (cell->request.profile_asked && strcmp(cell->profile, profile) != 0)
                 return error_set(
                         err, EINVAL,
                         "session \"%s\" lives under profile \"%s\", and so must its branch", name,

@@ -59,7 +59,7 @@ static void ask(struct session *s)
 
 bool transaction_begin(struct session *s)
 {
-        if (!s->queue.first->rolls_back || s->transaction->state == TRANSACTION_READY)
+        if (!s->queue.first->request.rolls_back || s->transaction->state == TRANSACTION_READY)
                 return true;
         if (s->transaction->state == TRANSACTION_REFUSED)
                 refuse(s, s->transaction->why);
