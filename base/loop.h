@@ -5,9 +5,18 @@
 #pragma once
 
 #include <event2/event.h>
+#include <stddef.h>
 
 /* One in a process. NULL: no memory. */
 struct event_base *loop_new(void);
+
+/* Frees an event, or NULL, and empties the variable. */
+static inline void loop_event_free(struct event **event)
+{
+        if (*event)
+                event_free(*event);
+        *event = NULL;
+}
 
 /* Until event_base_loopbreak(). Returns 0, or -EIO after a warning, which was logged. */
 int loop_run(struct event_base *base);

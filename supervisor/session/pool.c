@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "policy/image.h"
 
 enum {
@@ -198,8 +199,7 @@ size_t pool_ending(const struct pool *p)
 static struct spare *spare_free(struct spare *spare)
 {
         TAILQ_REMOVE(&spare->pool->spares, spare, link);
-        if (spare->readable)
-                event_free(spare->readable);
+        loop_event_free(&spare->readable);
         fd_close_many(spare->fds, SESSION_FDS);
         free(spare);
         return NULL;
@@ -664,10 +664,8 @@ struct pool *pool_free(struct pool *p)
                 return NULL;
         while (!TAILQ_EMPTY(&p->spares))
                 spare_free(TAILQ_FIRST(&p->spares));
-        if (p->timer)
-                event_free(p->timer);
-        if (p->period)
-                event_free(p->period);
+        loop_event_free(&p->timer);
+        loop_event_free(&p->period);
         free(p);
         return NULL;
 }

@@ -10,6 +10,7 @@
 #include "base/file-path.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "base/loop.h"
 #include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/machine/machine.h"
 
@@ -27,8 +28,7 @@ struct file_request {
 
 static void request_free(struct file_request *request)
 {
-        if (request->timer)
-                event_free(request->timer);
+        loop_event_free(&request->timer);
         free(request);
 }
 

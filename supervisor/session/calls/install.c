@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/utf8.h"
 #include "rpc/frame.h"
 #include "rpc/lines.h"
@@ -45,12 +46,6 @@ static struct cell *cell_of(const struct install *i)
         return cell && i->cell == cell->number ? cell : NULL;
 }
 
-static void free_event(struct event *event)
-{
-        if (event)
-                event_free(event);
-}
-
 static void install_free(struct install *i)
 {
         const struct sandbox_requests *requests;
@@ -58,10 +53,10 @@ static void install_free(struct install *i)
         if (!i)
                 return;
         requests = &i->session->context->requests;
-        free_event(i->writable);
-        free_event(i->readable);
-        free_event(i->again);
-        free_event(i->deadline);
+        loop_event_free(&i->writable);
+        loop_event_free(&i->readable);
+        loop_event_free(&i->again);
+        loop_event_free(&i->deadline);
         if (i->instance)
                 sandbox_request(requests, MONITOR_UPSTREAM_STOP, i->instance, 0);
         fd_close_many(i->fds, ARRAY_SIZE(i->fds));

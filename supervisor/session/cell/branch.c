@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/loop.h"
 #include "supervisor/session/cell/session-name.h"
 
 enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */
@@ -71,13 +72,6 @@ struct branch *branch_ref(struct branch *branch)
         return branch;
 }
 
-static void free_event(struct event **event)
-{
-        if (*event)
-                event_free(*event);
-        *event = NULL;
-}
-
 static void close_end(int *fd)
 {
         if (*fd >= 0)
@@ -87,14 +81,13 @@ static void close_end(int *fd)
 
 void branch_end(struct branch *branch)
 {
-        free_event(&branch->readable);
-        free_event(&branch->writable);
-        free_event(&branch->late);
+        loop_event_free(&branch->readable);
+        loop_event_free(&branch->writable);
+        loop_event_free(&branch->late);
         close_end(&branch->in);
         close_end(&branch->out);
         close_end(&branch->writer);
-        free(branch->buffer);
-        branch->buffer = NULL;
+        buffer_done(&branch->passing);
 }
 
 struct branch *branch_unref(struct branch *branch)
@@ -121,35 +114,29 @@ void branch_fail(struct branch *branch, const char *why)
         branch_end(branch);
 }
 
-/* Writes what there is. Returns whether more may be read. */
-static bool write_some(struct branch *branch)
+/* Writes what was read. Nothing is read while some of it remains. */
+static void write_some(struct branch *branch)
 {
-        while (branch->n > 0) {
-                ssize_t n = write(branch->out, branch->buffer + branch->at, branch->n);
-                if (n < 0 && errno == EINTR)
-                        continue;
-                if (n < 0 && errno == EAGAIN) {
-                        event_del(branch->readable);
-                        event_add(branch->writable, NULL);
-                        return false;
-                }
-                if (n < 0) {
-                        /* The reason is that worker's to tell. */
-                        branch_end(branch);
-                        return false;
-                }
-                branch->at += (size_t)n;
-                branch->n -= (size_t)n;
+        int r = buffer_write_fd(&branch->passing, branch->out);
+
+        if (r < 0) {
+                /* The reason is that worker's to tell. */
+                branch_end(branch);
+        } else if (r == 0) {
+                event_del(branch->readable);
+                event_add(branch->writable, NULL);
+        } else {
+                event_del(branch->writable);
+                event_add(branch->readable, NULL);
         }
-        return true;
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *data)
 {
         struct branch *branch = data;
 
-        ssize_t n = read(branch->in, branch->buffer, AT_ONCE);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        ssize_t n = buffer_read_fd(&branch->passing, fd, AT_ONCE);
+        if (n == -EINTR || n == -EAGAIN)
                 return;
         if (n <= 0) {
                 branch_end(branch);
@@ -160,18 +147,12 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 return;
         }
         branch->left -= (uint64_t)n;
-        branch->at = 0;
-        branch->n = (size_t)n;
         write_some(branch);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *data)
 {
-        struct branch *branch = data;
-
-        event_del(branch->writable);
-        if (write_some(branch))
-                event_add(branch->readable, NULL);
+        write_some(data);
 }
 
 static void on_late(evutil_socket_t fd, short what, void *data)
@@ -203,8 +184,10 @@ int branch_start(struct branch *branch, uint64_t most, int *reader, struct error
 
         *reader = -1;
         branch->left = most;
-        branch->buffer = malloc(AT_ONCE);
-        int r = branch->buffer ? make_pipes(branch, reader) : -ENOMEM;
+        buffer_init(&branch->passing, AT_ONCE);
+        int r = buffer_reserve(&branch->passing, AT_ONCE);
+        if (r >= 0)
+                r = make_pipes(branch, reader);
         if (r >= 0) {
                 branch->readable = event_new(branch->base, branch->in, EV_READ | EV_PERSIST,
                                              on_readable, branch);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "supervisor/session/cell/session-name.h"
 
@@ -33,9 +34,8 @@ struct branch {
         int in, out; /* of the broker */
         int writer;  /* the end of the worker that is copied; -1: not started, failed or sent */
         struct event *readable, *writable, *late;
-        uint64_t left; /* bytes that may still pass */
-        size_t at, n;  /* of the buffer, what was not written yet */
-        char *buffer;
+        uint64_t left;         /* bytes that may still pass */
+        struct buffer passing; /* what was read and not written yet */
 };
 
 /* Returns 0, -EBUSY (BRANCHES_MAX, or the principal's part of them) or -ENOMEM. */

@@ -9,6 +9,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 
 enum { READ_AT_ONCE = 64 * 1024, PIPE_DEFAULT = 64 * 1024 };
 
@@ -115,13 +116,11 @@ void streams_close(struct streams *streams)
 {
         for (int i = 0; i < CELL_STREAMS; i++) {
                 struct stream *stream = &streams->list[i];
-                if (stream->event)
-                        event_free(stream->event);
+                loop_event_free(&stream->event);
                 if (stream->fd >= 0)
                         close(stream->fd);
                 capture_done(&stream->stray);
                 charge_done(&stream->kept);
-                stream->event = NULL;
                 stream->fd = -1;
         }
 }

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/log.h"
+#include "base/loop.h"
 
 enum {
         WRITE_AT_ONCE = 1024 * 1024,
@@ -760,21 +761,14 @@ int channel_open(struct channel *c, struct event_base *base, int fd,
         return 0;
 }
 
-static void free_event(struct event **event)
-{
-        if (*event)
-                event_free(*event);
-        *event = NULL;
-}
-
 void channel_close(struct channel *c)
 {
         if (c->fd < 0)
                 return;
-        free_event(&c->readable);
-        free_event(&c->writable);
-        free_event(&c->resume);
-        free_event(&c->late);
+        loop_event_free(&c->readable);
+        loop_event_free(&c->writable);
+        loop_event_free(&c->resume);
+        loop_event_free(&c->late);
         c->job = frame_job_cancel(c->job);
         forget_large(c);
         buffer_done(&c->in);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/loop.h"
 
 static const char *const state_names[] = {
         [SESSION_NONE] = "not there",
@@ -60,10 +61,8 @@ int machine_init(struct session *s)
 
 void machine_done(struct session *s)
 {
-        if (s->timer)
-                event_free(s->timer);
-        if (s->remind)
-                event_free(s->remind);
+        loop_event_free(&s->timer);
+        loop_event_free(&s->remind);
 }
 
 bool session_dispatch(struct session *s, enum session_event event,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/loop.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/tasks.h"
@@ -33,8 +34,7 @@ void queue_done(struct session *s)
                 s->queue.first = cell->next;
                 cell_free(cell);
         }
-        if (s->queue.wake)
-                event_free(s->queue.wake);
+        loop_event_free(&s->queue.wake);
 }
 
 void session_push(struct session *s, struct cell *cell)
