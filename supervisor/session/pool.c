@@ -2,6 +2,7 @@
 #include "supervisor/session/pool.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,13 +83,6 @@ static double level_at(const struct pool_size *size, uint64_t now, double make_u
         return level > 0 ? level : 0;
 }
 
-static unsigned int round_up(double level)
-{
-        unsigned int n = (unsigned int)level;
-
-        return n + (level > n);
-}
-
 /* A session takes a sandbox. make_us: how long it takes to make one. */
 static void size_note(struct pool_size *size, uint64_t now, double make_us)
 {
@@ -96,15 +90,15 @@ static void size_note(struct pool_size *size, uint64_t now, double make_us)
 
         size->level = level < CONFIG_POOL_MAX ? level : CONFIG_POOL_MAX;
         size->level_us = now;
-        if (round_up(size->level) > size->peak)
-                size->peak = round_up(size->level);
+        if (size->level > size->peak)
+                size->peak = (unsigned int)ceil(size->level);
 }
 
 /* Returns whether a session took a sandbox in this period or in the previous one. */
 static bool size_end_period(struct pool_size *size, uint64_t now, double make_us)
 {
         size->peak_before = size->peak;
-        size->peak = round_up(level_at(size, now, make_us));
+        size->peak = (unsigned int)ceil(level_at(size, now, make_us));
         return size->peak > 0 || size->peak_before > 0;
 }
 

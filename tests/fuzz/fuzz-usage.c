@@ -18,7 +18,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         assert(fd >= 0 && ftruncate(fd, 0) == 0);
         assert(pwrite(fd, data + 1, n - 1, 0) == (ssize_t)(n - 1));
         enum monitor_usage kind = (enum monitor_usage)(data[0] % MONITOR_USAGE_MAX);
-        const struct meter meter = {.cpu_fd = fd, .peak_fd = fd, .memory_fd = fd};
+        const struct meter meter = {.fds = {fd, fd, fd}};
         return meter_cpu_us(&meter, kind) > 0 || meter_memory(&meter, kind) > 0 ||
                meter_most(&meter, kind) > 0;
 }

@@ -540,7 +540,7 @@ static void test_late(void)
         for (int large = 0; large <= 1; large++) {
                 open_rig(&r);
                 send_header(&r, FRAME_CALL, large ? FRAME_CALL_MAX : 1000);
-                check(r.channel.is_timed);
+                check(evtimer_pending(r.channel.late, NULL));
                 for (int i = 0; i < 3; i++)
                         send_bytes(&r, "{", 1);
                 check(event_pending(r.channel.late, EV_TIMEOUT, &due));
@@ -555,14 +555,14 @@ static void test_late(void)
         /* A part of a header. */
         open_rig(&r);
         send_bytes(&r, "x", 1);
-        check(r.channel.is_timed);
+        check(evtimer_pending(r.channel.late, NULL));
         close_rig(&r);
         /* A complete frame is not timed. */
         open_rig(&r);
         send_header(&r, FRAME_LOG, 2);
         send_bytes(&r, "{}", 2);
         spin(&r);
-        check(!r.channel.is_timed);
+        check(!evtimer_pending(r.channel.late, NULL));
         check_eq_int(r.frames, 1);
         close_rig(&r);
 }

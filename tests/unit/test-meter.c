@@ -18,7 +18,7 @@ static int text_fd(const char *text)
 static uint64_t cpu(enum monitor_usage kind, const char *text)
 {
         int fd = text_fd(text);
-        uint64_t us = meter_cpu_us(&(struct meter){.cpu_fd = fd}, kind);
+        uint64_t us = meter_cpu_us(&(struct meter){.fds = {fd, -1, -1}}, kind);
 
         close(fd);
         return us;
@@ -27,7 +27,7 @@ static uint64_t cpu(enum monitor_usage kind, const char *text)
 static uint64_t memory(enum monitor_usage kind, const char *text)
 {
         int fd = text_fd(text);
-        uint64_t bytes = meter_most(&(struct meter){.peak_fd = fd}, kind);
+        uint64_t bytes = meter_most(&(struct meter){.fds = {-1, fd, -1}}, kind);
 
         close(fd);
         return bytes;
@@ -36,7 +36,7 @@ static uint64_t memory(enum monitor_usage kind, const char *text)
 static uint64_t memory_now(enum monitor_usage kind, const char *text)
 {
         int fd = text_fd(text);
-        uint64_t bytes = meter_memory(&(struct meter){.memory_fd = fd}, kind);
+        uint64_t bytes = meter_memory(&(struct meter){.fds = {-1, -1, fd}}, kind);
 
         close(fd);
         return bytes;
@@ -74,7 +74,7 @@ static void test_proc(void)
 
 static bool resets_peak(enum monitor_usage kind, int fd)
 {
-        struct meter meter = {.peak_fd = fd};
+        struct meter meter = {.fds = {-1, fd, -1}};
 
         meter_begin(&meter, kind, 0, 0);
         return meter.peak_is_reset;

@@ -578,11 +578,8 @@ void calls_drop_all(struct session *session)
 
         for (size_t i = 0; calls->buckets && i < CALLS_BUCKETS; i++) {
                 while (calls->buckets[i]) {
-                        struct tool_call *call = calls->buckets[i];
-                        calls->buckets[i] = call->next;
-                        drop(call);
-                        free(call->words);
-                        free(call);
+                        drop(calls->buckets[i]);
+                        remove_call(calls->buckets[i]);
                 }
         }
         free(calls->buckets);

@@ -1,6 +1,7 @@
 /* Measures the memory and the CPU time of cells. */
 #include "supervisor/session/cell/meter.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@ enum { BACK_TO_BACK_US = 1000 };
 /* The monitor samples each session within this time. */
 enum { SAMPLE_US = 250000 };
 
+enum { CPU, PEAK, MEMORY };
 static_assert(SESSION_MEMORY_PEAK == SESSION_CPU + 1 && SESSION_MEMORY == SESSION_CPU + 2,
               "the order of the counters");
 
@@ -29,18 +31,6 @@ static const char *read_text(int fd, char text[TEXT_MAX])
         return text;
 }
 
-/* The decimal number at the start, after blanks. */
-static uint64_t number_at(const char *text)
-{
-        uint64_t number = 0;
-
-        while (*text == ' ' || *text == '\t')
-                text++;
-        while (*text >= '0' && *text <= '9')
-                number = number * 10 + (uint64_t)(*text++ - '0');
-        return number;
-}
-
 /* The number after a key at the start of a line; 0: there is none. */
 static uint64_t number_of(const char *text, const char *key)
 {
@@ -49,7 +39,7 @@ static uint64_t number_of(const char *text, const char *key)
         for (const char *line = text; line; line = strchr(line, '\n')) {
                 line += *line == '\n';
                 if (strncmp(line, key, n) == 0)
-                        return number_at(line + n);
+                        return strtoull(line + n, NULL, 10);
         }
         return 0;
 }
@@ -66,7 +56,7 @@ static uint64_t field_of(const char *text, int wanted)
                 at = strchr(at, ' ');
                 at = at ? at + 1 : NULL;
         }
-        return at ? number_at(at) : 0;
+        return at ? strtoull(at, NULL, 10) : 0;
 }
 
 static uint64_t ticks_to_us(uint64_t ticks)
@@ -80,9 +70,9 @@ uint64_t meter_cpu_us(const struct meter *m, enum monitor_usage kind)
 {
         char text[TEXT_MAX] _uninitialized_;
 
-        read_text(m->cpu_fd, text);
+        read_text(m->fds[CPU], text);
         if (kind == MONITOR_USAGE_CGROUP1)
-                return number_at(text) / 1000;
+                return strtoull(text, NULL, 10) / 1000;
         if (kind == MONITOR_USAGE_CGROUP2)
                 return number_of(text, "usage_usec ");
         return ticks_to_us(field_of(text, STAT_UTIME) + field_of(text, STAT_STIME));
@@ -96,7 +86,7 @@ static uint64_t bytes_of(enum monitor_usage kind, int fd, const char *key)
         read_text(fd, text);
         if (kind == MONITOR_USAGE_PROC)
                 return number_of(text, key) * 1024;
-        return number_at(text);
+        return strtoull(text, NULL, 10);
 }
 
 static uint64_t memory_peak(enum monitor_usage kind, int fd)
@@ -115,33 +105,25 @@ static bool reset_peak(enum monitor_usage kind, int fd)
 
 void meter_init(struct meter *m)
 {
-        *m = (struct meter){.cpu_fd = -1, .peak_fd = -1, .memory_fd = -1};
+        *m = (struct meter){.fds = {-1, -1, -1}};
 }
 
 void meter_open(struct meter *m, const int fds[SESSION_COUNTERS])
 {
-        *m = (struct meter){.cpu_fd = fds[0], .peak_fd = fds[1], .memory_fd = fds[2]};
-}
-
-static void close_counters(const struct meter *m)
-{
-        int fds[] = {m->cpu_fd, m->peak_fd, m->memory_fd};
-
-        fd_close_many(fds, ARRAY_SIZE(fds));
+        *m = (struct meter){};
+        memcpy(m->fds, fds, sizeof(m->fds));
 }
 
 void meter_replace(struct meter *m, const int fds[SESSION_COUNTERS])
 {
-        close_counters(m);
-        m->cpu_fd = fds[0];
-        m->peak_fd = fds[1];
-        m->memory_fd = fds[2];
+        fd_close_many(m->fds, SESSION_COUNTERS);
+        memcpy(m->fds, fds, sizeof(m->fds));
         m->last_peak = 0;
 }
 
 void meter_close(struct meter *m)
 {
-        close_counters(m);
+        fd_close_many(m->fds, SESSION_COUNTERS);
         meter_init(m);
 }
 
@@ -172,8 +154,8 @@ void meter_begin(struct meter *m, enum monitor_usage kind, uint64_t now_us, uint
                 return;
         }
         if (idle_us >= BACK_TO_BACK_US)
-                before = memory_peak(kind, m->peak_fd);
-        m->peak_is_reset = reset_peak(kind, m->peak_fd);
+                before = memory_peak(kind, m->fds[PEAK]);
+        m->peak_is_reset = reset_peak(kind, m->fds[PEAK]);
         if (m->peak_is_reset)
                 meter_keep(m, before);
 }
@@ -210,7 +192,7 @@ void meter_end(struct meter *m, enum monitor_usage kind, const struct monitor_en
                 *peak = ended->memory_peak;
         } else {
                 *cpu_us = meter_cpu_us(m, kind);
-                *peak = m->last_peak = memory_peak(kind, m->peak_fd);
+                *peak = m->last_peak = memory_peak(kind, m->fds[PEAK]);
         }
         if (kind == MONITOR_USAGE_PROC && (sampled = end_sampled(m, before, *peak)) > 0)
                 *peak = sampled;
@@ -219,12 +201,12 @@ void meter_end(struct meter *m, enum monitor_usage kind, const struct monitor_en
 
 uint64_t meter_memory(const struct meter *m, enum monitor_usage kind)
 {
-        return bytes_of(kind, m->memory_fd, "VmRSS:");
+        return bytes_of(kind, m->fds[MEMORY], "VmRSS:");
 }
 
 uint64_t meter_most(const struct meter *m, enum monitor_usage kind)
 {
-        uint64_t peak = memory_peak(kind, m->peak_fd);
+        uint64_t peak = memory_peak(kind, m->fds[PEAK]);
 
         return peak > m->most ? peak : m->most;
 }

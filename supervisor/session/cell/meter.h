@@ -8,8 +8,8 @@
 #include "supervisor/session/cell/cell.h"
 
 struct meter {
-        int cpu_fd, peak_fd, memory_fd; /* kernel counters; -1: none */
-        uint64_t last_peak;             /* at the end of the last cell */
+        int fds[SESSION_COUNTERS]; /* kernel counters, from SESSION_CPU on; -1: none */
+        uint64_t last_peak;        /* at the end of the last cell */
         uint64_t most;      /* the highest use that is known: the kernel's counter may be reset */
         bool peak_is_reset; /* the counter was reset when the running cell started */
         struct {

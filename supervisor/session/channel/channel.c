@@ -605,13 +605,6 @@ static void trim(struct channel *c)
         c->in = rest;
 }
 
-static void stop_timing(struct channel *c)
-{
-        if (c->is_timed)
-                event_del(c->late);
-        c->is_timed = false;
-}
-
 /* A frame that has begun must be complete in time, unless it is the channel that does not read. */
 static void time_frame(struct channel *c, bool is_new)
 {
@@ -620,17 +613,14 @@ static void time_frame(struct channel *c, bool is_new)
         if (c->fd < 0)
                 return;
         if (is_new || !c->reading)
-                stop_timing(c);
-        if (c->reading && !c->is_timed && channel_is_receiving(c))
-                c->is_timed = event_add(c->late, &in) == 0;
+                event_del(c->late);
+        if (c->reading && !evtimer_pending(c->late, NULL) && channel_is_receiving(c))
+                event_add(c->late, &in);
 }
 
 static void on_late(evutil_socket_t fd, short what, void *data)
 {
-        struct channel *c = data;
-
-        c->is_timed = false;
-        end_late(c, "after 10 s");
+        end_late(data, "after 10 s");
 }
 static_assert(CHANNEL_FRAME_MS == 10000, "on_late() says so");
 
@@ -724,7 +714,7 @@ int channel_reset(struct channel *c)
                 return -ENOTCONN;
         c->job = frame_job_cancel(c->job);
         forget_large(c);
-        stop_timing(c);
+        event_del(c->late);
         event_del(c->resume);
         buffer_consume(&c->in, c->in.length);
         trim(c);

@@ -81,7 +81,7 @@ struct channel {
         bool is_cut;       /* the worker has closed its end before it had read all */
         struct memfd_queue memfds;
         struct bucket bucket;
-        bool reading, writing, ended, is_large, is_timed, draining;
+        bool reading, writing, ended, is_large, draining;
 };
 
 /* Whether a frame has begun to arrive or waits to be taken. */

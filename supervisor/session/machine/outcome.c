@@ -50,24 +50,20 @@ static void describe_death(const struct session *s, const struct monitor_ended *
                            struct cell_outcome *o)
 {
         int status = ended->wait_status;
-        const char *name;
 
-        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == FRAME_EXIT_LOST) {
-                o->status = CELL_KILLED;
-                snprintf(o->why, sizeof(o->why), "%s", OUTCOME_CLOSED);
-                return;
-        }
-        if (status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == SANDBOX_EXIT_SETUP) {
-                o->status = CELL_KILLED;
-                snprintf(o->why, sizeof(o->why), "%s", OUTCOME_SETUP);
-                return;
-        }
+        o->status = CELL_KILLED;
         if (status != -1 && WIFEXITED(status)) {
+                int code = WEXITSTATUS(status);
+                if (code == FRAME_EXIT_LOST || code == SANDBOX_EXIT_SETUP) {
+                        snprintf(o->why, sizeof(o->why), "%s",
+                                 code == FRAME_EXIT_LOST ? OUTCOME_CLOSED : OUTCOME_SETUP);
+                        return;
+                }
                 o->status = CELL_EXIT;
                 o->has_exit_code = true;
-                o->exit_code = WEXITSTATUS(status);
+                o->exit_code = code;
                 snprintf(o->why, sizeof(o->why), "the code ended the interpreter with exit code %d",
-                         o->exit_code);
+                         code);
                 return;
         }
         int number = status == -1 ? SIGKILL : WTERMSIG(status);
@@ -79,13 +75,12 @@ static void describe_death(const struct session *s, const struct monitor_ended *
                                               20));
                 return;
         }
-        o->status = CELL_KILLED;
         if (status == -1) {
                 snprintf(o->why, sizeof(o->why), "the sandbox was killed");
                 return;
         }
         o->signal = number;
-        name = sigabbrev_np(number);
+        const char *name = sigabbrev_np(number);
         snprintf(o->why, sizeof(o->why), "the interpreter was killed by SIG%s", name ? name : "?");
 }
 
