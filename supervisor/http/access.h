@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "supervisor/mcp/principal.h"
+#include "supervisor/mcp/state.h"
 
 enum {
         ACCESS_TOKENS_MAX = 64,

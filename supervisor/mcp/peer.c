@@ -11,7 +11,6 @@
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/call.h"
 #include "supervisor/mcp/methods.h"
-#include "supervisor/mcp/notified-clients.h"
 #include "supervisor/mcp/resources/resource-read.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"

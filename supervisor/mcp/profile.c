@@ -1,14 +1,7 @@
 /* The profile of a request. */
 #include "supervisor/mcp/profile.h"
 
-#include <stdio.h>
-
 #include "supervisor/mcp/state.h"
-
-void mcp_note_client(struct mcp_peer *peer, const char *name)
-{
-        snprintf(peer->client, sizeof(peer->client), "%s", name);
-}
 
 const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_era era)
 {

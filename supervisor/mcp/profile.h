@@ -10,9 +10,6 @@
 struct mcp_peer;
 struct mcp_server;
 
-/* The name that the client gave itself in initialize. */
-void mcp_note_client(struct mcp_peer *peer, const char *name);
-
 /* NULL: the config has no profiles (in tests). A modern request depends on no other one, and what a
  * client says of itself there changes nothing (specification, basic/index, "Per-response protocol
  * fields"). */

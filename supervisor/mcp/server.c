@@ -8,6 +8,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "supervisor/mcp/tasks/task-reply.h"
 #include "supervisor/mcp/tool.h"
 
 void mcp_server_catalogue_changed(struct mcp_server *server)
@@ -18,9 +19,11 @@ void mcp_server_catalogue_changed(struct mcp_server *server)
         subscriptions_catalogue_changed(server);
 }
 
-void mcp_server_closing(struct mcp_server *server)
+void mcp_principal_done(struct mcp_principal *principal)
 {
-        subscriptions_close(server);
+        resource_store_done(&principal->store);
+        request_states_done(&principal->states);
+        tasks_done(&principal->tasks);
 }
 
 void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal)

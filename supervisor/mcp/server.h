@@ -14,9 +14,9 @@
 
 #include "base/error.h"
 #include "policy/config/config.h"
-#include "supervisor/mcp/host.h"
 #include "supervisor/session/sessions.h"
 
+struct mcp_host;
 struct mcp_principal;
 struct mcp_server;
 
@@ -27,9 +27,6 @@ int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struc
 void mcp_server_drop_calls(struct mcp_server *server);
 /* Call after the peers were freed. */
 struct mcp_server *mcp_server_free(struct mcp_server *server);
-
-/* The server is about to end: ends the streams of notifications. */
-void mcp_server_closing(struct mcp_server *server);
 
 /* Ends the sandboxes of a principal without peers, and drops its outputs. */
 void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal);

@@ -6,11 +6,13 @@
 #include <event2/event.h>
 #include <sys/queue.h>
 
-#include "supervisor/mcp/host.h"
-#include "supervisor/mcp/log-level.h"
-#include "supervisor/mcp/principal.h"
 #include "supervisor/mcp/publish/published.h"
-#include "supervisor/mcp/subscription.h"
+#include "supervisor/mcp/publish/request-state.h"
+#include "supervisor/mcp/reply.h"
+#include "supervisor/mcp/request.h"
+#include "supervisor/mcp/resources/resource-store.h"
+#include "supervisor/mcp/tasks/task.h"
+#include "supervisor/session/cell/session-name.h"
 #include "supervisor/session/sessions.h"
 
 struct mcp_ask;
@@ -18,6 +20,49 @@ struct mcp_call;
 struct note;
 struct resource_read;
 struct tool_list;
+
+/*
+ * Who a client is. Sessions, kept outputs, files and notifications about them belong to a principal,
+ * not to a connection: no other principal can name them.
+ *
+ * Standard input and output have one principal without a name, which the server makes; the HTTP
+ * server has one for each token or user. They live as long as the server.
+ */
+struct mcp_principal {
+        char name[SESSION_NAME_MAX + 1]; /* "" or a valid session name */
+        const char *profile;             /* borrowed: that of its clients; NULL: by their names */
+        size_t calls_max, sessions_max;  /* pending at once; 0: no limit of its own */
+        size_t n_calls;
+        size_t n_kept;    /* results of calls that no request waits for */
+        size_t n_clients; /* HTTP sessions */
+        struct resource_store store;
+        struct tasks tasks;
+        uint64_t resources_serial; /* grows when the list of resources changes */
+        struct published_choice published;
+        struct request_states states;
+};
+
+/* Drops its data. */
+void mcp_principal_done(struct mcp_principal *principal);
+
+/* The filter of one stream of notifications, or of the connection of a legacy client (subscriptions.h). */
+enum {
+        SUBSCRIPTIONS_MAX = 64,  /* streams of a principal at once */
+        WATCHED_URIS_MAX = 1024, /* of one stream, or of the legacy connection */
+};
+
+struct subscription {
+        struct subscription *next;
+        struct mcp_peer *peer;
+        struct reply reply; /* of the listen request; without an id: the legacy connection */
+        bool lists[PUBLISHED_LISTS];    /* those whose changes are wanted */
+        uint64_t seen[PUBLISHED_LISTS]; /* serials of the last lists that it was notified of */
+        uint64_t catalogue_seen; /* version of the catalogue, if it watches a resource of that */
+        struct resource_uri *uris;
+        size_t n_uris;
+        char (*tasks)[UNGUESSABLE_LENGTH + 1]; /* ids */
+        size_t n_tasks;
+};
 
 /* Requests to a client that were not answered (call/ask.h). */
 struct mcp_asks {
@@ -56,8 +101,16 @@ struct mcp_peer {
         enum mcp_log_level log_level;
         unsigned can;               /* what the client can be asked for: bits of client_can */
         struct mcp_asks asks;       /* requests to it outside of its calls */
-        struct notes notes;         /* requests that servers refer to later (notified-clients.h) */
+        struct notes notes;         /* requests that servers refer to later (call/ask.h) */
         struct subscription legacy; /* its reply has no id; its sink gets the notifications */
+};
+
+/* Settings of the program that runs the MCP server. */
+struct mcp_host {
+        const char *profile; /* of the server's own principal; NULL: by the client's name */
+        /* JSON for the resource cloister://attestation, borrowed; NULL: there is none. */
+        const char *attestation;
+        size_t attestation_length;
 };
 
 struct mcp_server {

@@ -5,13 +5,18 @@
  */
 #pragma once
 
+#include <stdint.h>
+
+#include "supervisor/mcp/publish/published.h"
 #include "supervisor/mcp/request.h"
-#include "supervisor/mcp/subscription.h"
 
 struct mcp_peer;
 struct mcp_principal;
 struct mcp_server;
 struct mcp_task;
+struct reply;
+struct resource_uri;
+struct subscription;
 
 void subscription_done(struct subscription *subscription);
 

@@ -1,6 +1,7 @@
 /* Lines of a client: accepted when each request has an answer or still runs, without an error. The
  * server sends whole messages for every input. */
 #include "supervisor/mcp/state.h"
+#include "supervisor/mcp/subscriptions.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/fake-mcp.h"
 
@@ -55,7 +56,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
                 at = line_end + 1;
         }
         /* The cells end with their sessions; then the streams do. */
-        mcp_server_closing(server);
+        subscriptions_close(server);
         good = check_sent() && good;
         close_server();
         return good;

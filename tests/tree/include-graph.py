@@ -16,7 +16,7 @@ MONITOR = "supervisor/monitor/"
 HUB = "supervisor/hub/"
 MCP = "supervisor/mcp/"
 MCP_SHARED = [
-    MCP + name + ".h" for name in ("notified-clients", "profile", "reply", "request", "sink", "state", "subscriptions", "tool")
+    MCP + name + ".h" for name in ("profile", "reply", "request", "sink", "state", "subscriptions", "tool")
 ]
 SESSION = "supervisor/session/"
 RULES = [

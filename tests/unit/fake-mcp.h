@@ -5,6 +5,7 @@
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/server.h"
+#include "supervisor/mcp/state.h"
 #include "tests/unit/fake-monitor.h"
 
 static struct fake f;

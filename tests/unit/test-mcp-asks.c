@@ -1,9 +1,8 @@
 /* Calls of modern clients that wait for an answer, and requests to legacy clients. */
-#include "supervisor/mcp/notified-clients.h"
 
 #include "rpc/client-request.h"
 #include "supervisor/mcp/call/ask.h"
-#include "supervisor/mcp/principal.h"
+#include "supervisor/mcp/state.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-mcp.h"
 

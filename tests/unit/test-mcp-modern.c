@@ -1,5 +1,6 @@
 /* Revision 2026-07-28: self-contained requests, streams of notifications, both eras at once. */
 #include "tests/unit/fake-mcp.h"
+#include "supervisor/mcp/subscriptions.h"
 
 #define META_EXTRA(extra)                                                                          \
         "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                   \
@@ -228,7 +229,7 @@ static void test_listen(void)
         mcp_server_catalogue_changed(server);
         check_no_message();
         /* The server ends: the remaining stream gets its result. */
-        mcp_server_closing(server);
+        subscriptions_close(server);
         _cleanup_json_ yyjson_doc *doc = take_message();
         check_complete(doc);
         int64_t id = 0;

@@ -1,6 +1,6 @@
 /* Who may wait for code, and how much is kept of code for which no request waits. */
-#include "supervisor/mcp/call/wait.h"
-#include "supervisor/mcp/principal.h"
+#include "supervisor/mcp/call/run.h"
+#include "supervisor/mcp/state.h"
 #include "tests/unit/fake-waits.h"
 
 /* A session belongs to its principal. */

@@ -1,5 +1,4 @@
 /* The results of run_python: content and structuredContent. */
-#include "supervisor/mcp/call/receipt.h"
 #include "supervisor/mcp/call/result.h"
 
 #include "supervisor/mcp/call/result-content.h"

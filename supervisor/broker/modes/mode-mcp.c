@@ -15,6 +15,7 @@
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/peer.h"
+#include "supervisor/mcp/subscriptions.h"
 
 enum {
         LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
@@ -132,7 +133,7 @@ static void stop(struct broker *broker)
 {
         struct mode_mcp *mode = broker->data;
 
-        mcp_server_closing(mode->server.mcp);
+        subscriptions_close(mode->server.mcp);
         writer_flush(&mode->out, LAST_FLUSH_MS);
 }
 

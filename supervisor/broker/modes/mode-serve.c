@@ -15,6 +15,7 @@
 #if HAVE_SERVE
 
 #include "supervisor/http/server.h"
+#include "supervisor/mcp/subscriptions.h"
 
 static_assert((int)OPTION_LISTEN_MAX == (int)HTTP_LISTENERS_MAX, "one limit");
 static_assert((int)OPTION_NAMES_MAX <= (int)ACCESS_NAMES_MAX, "all names have room");
@@ -77,7 +78,7 @@ static void stop(struct broker *broker)
 {
         struct mode_serve *mode = broker->data;
 
-        mcp_server_closing(mode->server.mcp);
+        subscriptions_close(mode->server.mcp);
 }
 
 static void mode_free(struct broker *broker)

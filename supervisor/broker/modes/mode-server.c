@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "supervisor/mcp/notified-clients.h"
+#include "supervisor/mcp/call/ask.h"
+#include "supervisor/mcp/state.h"
 
 enum { ATTESTATION_MAX = 4 * 1024 * 1024 };
 

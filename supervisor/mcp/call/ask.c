@@ -1,14 +1,131 @@
-/* Requests to clients. */
+/* Requests to clients, and notes about those to legacy clients. */
 #include "supervisor/mcp/call/ask.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "supervisor/mcp/notified-clients.h"
+#include "base/log.h"
 #include "supervisor/session/machine/queue.h"
 
 enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };
+
+/* ---- notes ---- */
+
+enum note_kind { NOTE_PAGE, NOTE_ROOTS };
+
+enum { NOTES_MAX = 64 }; /* of a client; a new one replaces the oldest */
+
+struct note {
+        TAILQ_ENTRY(note) link;
+        enum note_kind kind;
+        char name[]; /* of a page: its id, as the client has it; of roots: the server */
+};
+
+static struct note *find_note(const struct notes *notes, enum note_kind kind, const char *name)
+{
+        struct note *note;
+
+        if (notes->n == 0)
+                return NULL;
+        TAILQ_FOREACH (note, &notes->list, link) {
+                if (note->kind == kind && strcmp(note->name, name) == 0)
+                        return note;
+        }
+        return NULL;
+}
+
+static void drop_note(struct notes *notes, struct note *note)
+{
+        TAILQ_REMOVE(&notes->list, note, link);
+        notes->n--;
+        free(note);
+}
+
+static void keep_note(struct notes *notes, enum note_kind kind, const char *name)
+{
+        size_t n = strlen(name);
+
+        if (find_note(notes, kind, name))
+                return;
+        struct note *note = malloc(sizeof(*note) + n + 1);
+        if (!note) {
+                log_warning("what a client was asked is not kept: out of memory");
+                return;
+        }
+        note->kind = kind;
+        memcpy(note->name, name, n + 1);
+        if (notes->n >= NOTES_MAX)
+                drop_note(notes, TAILQ_FIRST(&notes->list));
+        if (notes->n++ == 0)
+                TAILQ_INIT(&notes->list);
+        TAILQ_INSERT_TAIL(&notes->list, note, link);
+}
+
+void notified_done(struct mcp_peer *peer)
+{
+        struct notes *notes = &peer->notes;
+
+        while (notes->n > 0)
+                drop_note(notes, TAILQ_FIRST(&notes->list));
+}
+
+/* A request of published code has no server that could refer to it later. */
+static void keep_notes(struct mcp_peer *peer, const struct client_ask *ask)
+{
+        const char *page = client_request_page(&ask->request);
+
+        if (ask->server && page)
+                keep_note(&peer->notes, NOTE_PAGE, page);
+        if (ask->server && ask->request.kind == CLIENT_ROOTS)
+                keep_note(&peer->notes, NOTE_ROOTS, ask->server);
+}
+
+static void tell_page_done(struct mcp_peer *peer, const char *id)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * CLIENT_PAGE_MAX + 64);
+        struct json_out out = {.to = &params};
+
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "elicitationId", id);
+        json_out_end(&out, '}');
+        if (out.error >= 0)
+                mcp_sink_notify(peer->legacy.reply.sink, "notifications/elicitation/complete",
+                                &params);
+}
+
+void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n)
+{
+        char page[CLIENT_PAGE_MAX + 1];
+        struct mcp_peer *peer;
+
+        if (client_page_name(page, name, id, n) < 0)
+                return;
+        LIST_FOREACH (peer, &server->peers, link) {
+                struct note *note = find_note(&peer->notes, NOTE_PAGE, page);
+
+                if (!note)
+                        continue;
+                drop_note(&peer->notes, note);
+                tell_page_done(peer, page);
+        }
+}
+
+void notified_roots_changed(struct mcp_peer *peer)
+{
+        const struct tool_provider *tools = &peer->server->tools;
+        const struct note *note;
+
+        if (peer->notes.n == 0 || !tools->roots_changed)
+                return;
+        TAILQ_FOREACH (note, &peer->notes.list, link) {
+                if (note->kind == NOTE_ROOTS)
+                        tools->roots_changed(tools->data, note->name);
+        }
+}
+
+/* ---- requests ---- */
 
 struct mcp_ask {
         TAILQ_ENTRY(mcp_ask) link;
@@ -111,7 +228,7 @@ int mcp_ask_send(struct mcp_asks *asks, struct mcp_peer *peer, struct mcp_sink *
                 return error_errno(err, -r, "ask the client");
         }
         a->sink = mcp_sink_ref(sink);
-        notified_keep(peer, ask);
+        keep_notes(peer, ask);
         mcp_sink_send(sink, &message, false, 0);
         return 0;
 }

@@ -5,12 +5,16 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "rpc/background.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/tasks/task-reply.h"
 #include "supervisor/session/machine/queue.h"
+
+enum {
+        BUSY_MS = 10000,        /* that a call without `wait` waits behind another one */
+        LARGE_MIN = 256 * 1024, /* bytes of an outcome whose answer is made in the background */
+};
 
 void mcp_call_free(struct mcp_call *call)
 {
@@ -51,8 +55,6 @@ static unsigned content_kinds(const struct mcp_request *request)
         return (request->peer->version >= MCP_2025_03_26 ? CONTENT_AUDIO : 0) |
                (request->peer->version >= MCP_2025_06_18 ? CONTENT_LINKS : 0);
 }
-
-enum { BUSY_MS = 10000 }; /* that a call without `wait` waits behind another one */
 
 /* ---- the end of a request ---- */
 
@@ -294,6 +296,51 @@ void mcp_call_finish(struct mcp_call *call)
 {
         live_finish(&call->live);
         stop_wait(call);
+}
+
+/* ---- answers ---- */
+
+/* How many bytes are rendered, about. */
+static size_t bytes_of(const struct cell_outcome *o, size_t max_output)
+{
+        size_t n = o->result ? yyjson_doc_get_read_size(o->result) : 0;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                n += o->streams[i].characters < max_output || o->streams[i].has_return
+                             ? o->streams[i].characters
+                             : max_output;
+        for (size_t i = 0; i < o->n_displays; i++)
+                n += o->displays[i].data.length;
+        return n;
+}
+
+void mcp_answer_start(struct mcp_answer *a, const struct background_kind *kind,
+                      struct mcp_call *call, struct cell_outcome *outcome)
+{
+        bool large = bytes_of(outcome, call->max_output) > LARGE_MIN;
+
+        a->call = call;
+        cell_outcome_move(&a->outcome, outcome);
+        buffer_init(&a->result, RESULT_MAX);
+        call->answer = &a->job;
+        if (large) {
+                background_start(&a->job, kind, call->server->base);
+                return;
+        }
+        kind->run(&a->job);
+        kind->done(&a->job);
+}
+
+void mcp_answer_send(struct mcp_answer *a)
+{
+        a->call->answer = NULL;
+        reply_made(&a->call->reply, a->r, &a->result);
+}
+
+void mcp_answer_done(struct mcp_answer *a)
+{
+        cell_outcome_done(&a->outcome);
+        background_free(a->result.data, a->result.allocated);
 }
 
 /* ---- by id ---- */

@@ -3,18 +3,18 @@
  *
  * A call is the owner of its cell, and at most one request waits for it. A call that asks a modern client, or whose
  * time to wait is over, is answered, and continues without a request until another one is attached to it (input.h,
- * wait.h).
+ * run.c).
  */
 #pragma once
 
 #include <event2/event.h>
 
 #include "base/unguessable.h"
+#include "rpc/background.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/live.h"
 #include "supervisor/mcp/state.h"
 
-struct background_job;
 struct published_run;
 
 enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
@@ -40,7 +40,7 @@ struct mcp_suspension {
         struct cell_outcome outcome; /* and its outcome, if it has ended */
 };
 
-/* A call of run_python whose request was answered before the end of its cell (wait.h). */
+/* A call of run_python whose request was answered before the end of its cell (run.c). */
 struct mcp_wait {
         bool is_limited, listens; /* what the request says: `wait`; it has no code */
         uint32_t ms;              /* if is_limited */
@@ -117,3 +117,27 @@ bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id);
 bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id);
 /* The peer ends: cancels its calls. */
 void mcp_call_drop(struct mcp_peer *peer);
+
+/*
+ * The answer of a call, made from the outcome of its cell: at once, or in the background (rpc/background.h) if it is
+ * large. The call stays in its list until then.
+ */
+
+/* The first member of what an answer is made of. */
+struct mcp_answer {
+        struct background_job job;
+        struct mcp_call *call;
+        struct cell_outcome outcome;
+        struct buffer result;
+        int r; /* of what made the result */
+};
+
+/*
+ * Takes the outcome. kind: run() sets result and r; done() gets the answer when it is made, answers the call and frees it
+ * by mcp_answer_send(), and frees the answer; free() calls mcp_answer_done().
+ */
+void mcp_answer_start(struct mcp_answer *answer, const struct background_kind *kind,
+                      struct mcp_call *call, struct cell_outcome *outcome);
+/* Answers the request. */
+void mcp_answer_send(struct mcp_answer *answer);
+void mcp_answer_done(struct mcp_answer *answer);

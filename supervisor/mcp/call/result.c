@@ -7,15 +7,36 @@
 
 #include "base/json-out.h"
 #include "base/json.h"
-#include "supervisor/mcp/call/network.h"
-#include "supervisor/mcp/call/receipt.h"
 #include "supervisor/mcp/call/result-content.h"
+#include "supervisor/session/cell/receipts.h"
 
 enum {
         TEXT_MAX = 64 * 1024 * 1024,
         QUEUED_WORTH_TELLING_US = 10000,
         ERROR_TYPE_MAX = 256,
+        NETWORK_REFUSALS_MAX = 3,
 };
+
+#define RECEIPT_SCHEMA                                                                                   \
+        "\"receipt\":{\"type\":\"object\",\"description\":\"by the kernel and Cloister, not by the "     \
+        "code\",\"properties\":{"                                                                        \
+        "\"cell\":{\"type\":\"integer\",\"description\":\"the whole is the resource "                    \
+        "cloister://sessions/SESSION/cells/CELL/receipt\"},"                                             \
+        "\"peak_of\":{\"type\":\"string\",\"enum\":[\"cell\",\"session\",\"process\",\"sampled\"],"      \
+        "\"description\":\"what peak_memory_bytes is of\"},"                                             \
+        "\"network\":{\"type\":\"string\",\"enum\":[\"none\",\"loopback\",\"allow\"]},"                  \
+        "\"sent_bytes\":{\"type\":\"integer\",\"description\":\"of tool calls\"},"                       \
+        "\"received_bytes\":{\"type\":\"integer\",\"description\":\"of their results\"},"                \
+        "\"output_bytes\":{\"type\":\"integer\"},"                                                       \
+        "\"kept_out_bytes\":{\"type\":\"integer\",\"description\":\"results and output that are not in " \
+        "the text\"}}}"
+
+#define NETWORK_SCHEMA                                                                                   \
+        "\"network\":{\"type\":\"array\",\"description\":\"hosts that were asked for\",\"items\":{"      \
+        "\"type\":\"object\",\"properties\":{\"host\":{\"type\":\"string\"},\"port\":{\"type\":"         \
+        "\"integer\"},\"bytes_in\":{\"type\":\"integer\"},\"bytes_out\":{\"type\":\"integer\"},"         \
+        "\"requests\":{\"type\":\"integer\"},\"denied\":{\"type\":\"integer\"}},\"required\":[\"host\"," \
+        "\"bytes_in\",\"bytes_out\",\"denied\"]}}"
 
 const char result_schema[] =
         "{\"type\":\"object\",\"properties\":{"
@@ -140,6 +161,52 @@ static int append_line(struct buffer *to, const char *before, const char *text)
         return r < 0 ? r : append_checked(to, text);
 }
 
+/* ---- the network ---- */
+
+static bool is_refused(const struct cell_host *host)
+{
+        return host->sums.denied > 0 && egress_is_denial(host->why);
+}
+
+static const char *text_of_change(enum cell_network change)
+{
+        if (change == CELL_NETWORK_OVER)
+                return "the network of this server has ended: restart Cloister";
+        return "the proxy has ended and another one has taken over: connections were closed, requests can be repeated";
+}
+
+/* A line about an end of the proxy, and one about each refusal, with the setting's name, at most NETWORK_REFUSALS_MAX; more
+ * are counted. */
+static int append_refusals(const struct cell_outcome *o, struct buffer *to)
+{
+        char line[512];
+        uint64_t more = 0;
+        size_t n = 0;
+        int r = 0;
+
+        if (o->network_change != CELL_NETWORK_SAME)
+                r = append_line(to, "", text_of_change(o->network_change));
+        for (size_t i = 0; i < o->n_hosts && r >= 0; i++) {
+                const struct cell_host *host = &o->hosts[i];
+                if (!is_refused(host) || n == NETWORK_REFUSALS_MAX) {
+                        more += host->sums.denied;
+                        continue;
+                }
+                n++;
+                egress_reason_print(line, sizeof(line), host->name[0] ? host->name : "a host",
+                                    host->port, host->why, o->network_profile);
+                r = append_line(to, "", line);
+        }
+        if (r < 0 || more == 0)
+                return r;
+        snprintf(line, sizeof(line),
+                 "%llu more requests were refused by network.allow of profile \"%s\"",
+                 (unsigned long long)more, o->network_profile);
+        return append_line(to, "", line);
+}
+
+/* ---- the text ---- */
+
 /* Notices besides status and output, one line each in structuredContent; none for a normal end. */
 static int collect_notice(const struct cell_outcome *o, const struct result_options *options,
                           struct buffer *to)
@@ -163,7 +230,7 @@ static int collect_notice(const struct cell_outcome *o, const struct result_opti
         for (size_t i = 0; i < ARRAY_SIZE(notes) && r >= 0; i++)
                 r = *notes[i] ? append_line(to, "", notes[i]) : r;
         if (r >= 0)
-                r = network_append_refusals(o, to);
+                r = append_refusals(o, to);
         if (r >= 0 && options->from[CELL_STDOUT].characters + options->from[CELL_STDERR].characters)
                 r = append_line(to, "", "the output begins where the last answer ended");
         if (r >= 0 && options->earlier && options->earlier->length > 0)
@@ -475,6 +542,35 @@ static void put_truncated(struct json_out *out, const struct cell_outcome *o, co
         json_out_end(out, '}');
 }
 
+static void put_count(struct json_out *out, const char *key, uint64_t n)
+{
+        if (n > 0)
+                json_out_int(out, key, (int64_t)n);
+}
+
+/* What the cell has used and moved, by the kernel and the broker. Nothing in it is the word of the code. cell: 0: it has no
+ * number; shown: bytes of the result's text. */
+static void put_receipt(struct json_out *out, const struct cell_outcome *o, uint64_t cell,
+                        size_t shown)
+{
+        uint64_t output = 0, seen = o->received_bytes;
+
+        if (o->memory_peak == 0)
+                return; /* there was no sandbox */
+        for (int i = 0; i < CELL_STREAMS; i++)
+                output += o->streams[i].bytes;
+        seen += output;
+        json_out_begin(out, "receipt", '{');
+        put_count(out, "cell", cell);
+        json_out_text(out, "peak_of", cell_peak_name(o->peak_of));
+        json_out_text(out, "network", cell_network_name(o->network));
+        put_count(out, "sent_bytes", o->sent_bytes);
+        put_count(out, "received_bytes", o->received_bytes);
+        put_count(out, "output_bytes", output);
+        put_count(out, "kept_out_bytes", seen > shown ? seen - shown : 0);
+        json_out_end(out, '}');
+}
+
 static void put_structured(struct json_out *out, const struct cell_outcome *o,
                            const struct result_options *options, const struct parts *p,
                            size_t shown)
@@ -505,8 +601,9 @@ static void put_structured(struct json_out *out, const struct cell_outcome *o,
                 put_ms(out, "queued_ms", o->queued_us);
         if (o->memory_peak > 0)
                 json_out_int(out, "peak_memory_bytes", o->memory_peak);
-        receipt_put(out, o, options->cell, shown);
-        network_put(out, o);
+        put_receipt(out, o, options->cell, shown);
+        if (o->n_hosts > 0)
+                receipt_put_hosts(out, "network", o);
         json_out_text(out, "session", view.session);
         if (o->state != CELL_STATE_NONE)
                 json_out_text(out, "state", cell_state_name(o->state));

@@ -15,6 +15,8 @@
 /* JSON Schema of structuredContent; the output of result_render() always conforms to it. */
 extern const char result_schema[];
 
+enum { RECEIPT_MAX = 2048 }; /* bytes of the receipt in it: the number of its members is fixed */
+
 /* How to render an outcome. */
 struct result_options {
         const char *session;

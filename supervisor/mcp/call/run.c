@@ -1,17 +1,499 @@
-/* run_python: from its arguments to its result. */
+/*
+ * run_python: from its arguments to its result, and calls that do not wait for the end of their code.
+ *
+ * Theory of operation. A call is the owner of its cell, and at most one request waits for it. When the time
+ * that the request gave is over, it is answered with the status running, and the call stays without a
+ * request: it is unattended. A later request of the same principal that names the session and has no code is
+ * attached to the call instead of a new one. If another request waits for it, that one is answered first,
+ * without output, so that each output and each result is in one answer only. The result of a cell that
+ * has ended meanwhile is kept until a request without code fetches it, or it is added to the next answer of the
+ * session.
+ *
+ * A call whose cell is not the first of its session has not run anything. If its time is over, it is
+ * answered with the status busy, and its cell is dropped.
+ */
 #include "supervisor/mcp/call/run.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/mcp/call/answer.h"
+#include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/input.h"
-#include "supervisor/mcp/call/wait.h"
-#include "supervisor/mcp/call/whole.h"
+#include "supervisor/mcp/call/result-content.h"
+#include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/subscriptions.h"
+#include "supervisor/mcp/tasks/task.h"
+#include "supervisor/session/machine/queue.h"
+
+enum {
+        KEPT_MS = 3600 * 1000,             /* a result, until it is fetched */
+        KEPT_BYTES_MAX = 64 * 1024 * 1024, /* of a principal; the newest result in any case */
+        ASKS_CHECK_MS = 250, /* a wait does not end while the client has an unanswered request */
+        CHARACTERS_MAX =
+                100000, /* of a stream, in an answer before the end: it is made in the loop */
+        EARLIER_CHARACTERS = 2000, /* of a stream of a result that is added to another one */
+};
+
+/* ---- what a result does not show whole ---- */
+
+static void tell_resource(struct mcp_server *server, struct mcp_principal *principal,
+                          const struct resource_uri *uri)
+{
+        principal->resources_serial++;
+        subscriptions_lists_changed(server, principal);
+        subscriptions_updated(server, principal, uri);
+}
+
+/* Keeps an output that the result shows in part only; moves the bytes out of the capture. */
+static void resource_keep(struct mcp_server *server, struct mcp_principal *principal,
+                          const struct resource_uri *uri, struct capture *capture)
+{
+        if (resource_store_keep(&principal->store, uri, capture) >= 0)
+                tell_resource(server, principal, uri);
+}
+
+/* Keeps a display that a result does not show; moves the bytes out of it. */
+static void resource_keep_display(struct mcp_server *server, struct mcp_principal *principal,
+                                  const struct resource_uri *uri, struct cell_display *display)
+{
+        if (resource_store_keep_display(&principal->store, uri, display) >= 0)
+                tell_resource(server, principal, uri);
+}
+
+/* Adds the files that a call made or changed. */
+static void resource_keep_names(struct mcp_server *server, struct mcp_principal *principal,
+                                const char *session, const struct cell_outcome *outcome)
+{
+        bool changed = false;
+
+        /* A new sandbox starts with an empty directory; a lost one leaves no files. */
+        if (outcome->state != CELL_STATE_KEPT && outcome->state != CELL_STATE_RESTORED &&
+            outcome->state != CELL_STATE_ROLLED_BACK)
+                changed = resource_store_forget_files(&principal->store, session);
+        for (size_t i = 0; i < outcome->n_files && outcome->state != CELL_STATE_LOST; i++) {
+                struct resource_uri uri = {.kind = RESOURCE_FILE};
+
+                snprintf(uri.session, sizeof(uri.session), "%s", session);
+                snprintf(uri.path, sizeof(uri.path), "%s", outcome->files[i].path);
+                if (resource_store_name_file(&principal->store, &uri, &outcome->files[i]) > 0)
+                        changed = true;
+                subscriptions_updated(server, principal, &uri);
+        }
+        if (changed) {
+                principal->resources_serial++;
+                subscriptions_lists_changed(server, principal);
+        }
+}
+
+/* URIs of the outputs of which the result shows a part, into uris and options. cell 0: none. */
+static void whole_name(const char *session, uint64_t cell, const struct cell_outcome *outcome,
+                       struct resource_uri uris[CELL_STREAMS], struct result_options *options)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                uris[i] = (struct resource_uri){
+                        .kind = RESOURCE_OUTPUT, .cell = cell, .stream = (enum cell_stream)i};
+                memcpy(uris[i].session, session, sizeof(uris[i].session));
+                if ((options->was_cut[i] || outcome->streams[i].characters > options->max_output) &&
+                    cell != 0)
+                        options->whole[i] = &uris[i];
+        }
+        options->cell = cell;
+}
+
+static void keep_displays(const struct mcp_call *call, const struct result_options *options,
+                          struct cell_outcome *outcome)
+{
+        const struct result_view view = {.session = options->session,
+                                         .cell = options->cell,
+                                         .most = options->max_output,
+                                         .kinds = options->kinds};
+        size_t n = outcome->n_displays;
+        bool linked[CELL_DISPLAYS_MAX];
+
+        for (size_t i = 0; i < n; i++)
+                linked[i] = result_content_is_linked(outcome, i, &view);
+        for (size_t i = 0; i < n; i++) {
+                const struct resource_uri uri = result_content_uri(i, &view);
+                if (linked[i])
+                        resource_keep_display(call->server, call->principal, &uri,
+                                              &outcome->displays[i]);
+        }
+}
+
+/* After the result was made: keeps these outputs, and the displays that it does not have, whole. */
+static void whole_keep(const struct mcp_call *call, const struct result_options *options,
+                       struct cell_outcome *outcome)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                if (options->whole[i])
+                        resource_keep(call->server, call->principal, options->whole[i],
+                                      &outcome->streams[i]);
+        }
+        keep_displays(call, options, outcome);
+        resource_keep_names(call->server, call->principal, call->session, outcome);
+}
+
+/* ---- results that no request waits for ---- */
+
+static void set_due(struct mcp_call *call, uint32_t ms)
+{
+        const struct timeval in = clock_timeval_ms(ms);
+
+        if (call->wait.due)
+                evtimer_add(call->wait.due, &in);
+}
+
+/* Of a principal, the oldest kept one but this that has (bytes: more than its own facts), or NULL. */
+static struct mcp_call *oldest(struct mcp_call *newest, bool has_bytes, size_t *bytes)
+{
+        struct mcp_call *found = NULL;
+        uint64_t since = UINT64_MAX;
+
+        *bytes = 0;
+        for (struct mcp_call *call = newest->server->calls; call; call = call->next) {
+                size_t n = call->suspension.outcome.kept.bytes;
+                if (!call->wait.is_kept || call->principal != newest->principal)
+                        continue;
+                *bytes += n;
+                if (call == newest || call->wait.kept_us > since || (has_bytes && n == 0))
+                        continue;
+                found = call;
+                since = call->wait.kept_us;
+        }
+        return found;
+}
+
+/* A call without code still gets the status of the dropped result. */
+static void drop_output(struct mcp_call *call)
+{
+        struct cell_outcome *outcome = &call->suspension.outcome;
+
+        cell_outcome_strip(outcome);
+        memset(call->wait.shown, 0, sizeof(call->wait.shown));
+        memset(call->wait.was_cut, 0, sizeof(call->wait.was_cut));
+        snprintf(outcome->note, sizeof(outcome->note),
+                 "its output and value were dropped, because no call has fetched them and others "
+                 "took their room");
+}
+
+/* Results that no call fetches are limited for each principal: the oldest is dropped. */
+static void make_room(struct mcp_call *newest)
+{
+        struct mcp_call *old;
+        size_t bytes;
+
+        while ((old = oldest(newest, true, &bytes)) && bytes > KEPT_BYTES_MAX)
+                drop_output(old);
+        if (newest->principal->n_kept <= MCP_KEPT_MAX)
+                return;
+        old = oldest(newest, false, &bytes);
+        log_warning("session %s: the result of a call was dropped: %d are kept", old->session,
+                    MCP_KEPT_MAX);
+        mcp_call_free(old);
+}
+
+/* The cell of an unattended call has ended. */
+static void wait_keep(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+{
+        mcp_call_keep(call, number, outcome);
+        call->wait.is_kept = true;
+        call->server->n_calls--;
+        call->principal->n_calls--;
+        call->wait.kept_us = clock_us();
+        call->principal->n_kept++;
+        make_room(call);
+        set_due(call, KEPT_MS);
+}
+
+/* A call of the session that has begun, of which a result is kept, or whose code runs. */
+static struct mcp_call *find(struct mcp_server *server, const struct mcp_principal *principal,
+                             const char *session, bool kept)
+{
+        for (struct mcp_call *call = server->calls; call; call = call->next) {
+                bool runs = call->cell && (call->cell->number != 0 || call->wait.unattended);
+
+                if (call->principal == principal && !call->run && !call->cancelled &&
+                    !call->answer && (kept ? call->suspension.has_outcome : runs) &&
+                    strcmp(call->session, session) == 0)
+                        return call;
+        }
+        return NULL;
+}
+
+/* The part of the outcome that earlier answers have. */
+static void wait_options(const struct mcp_call *call, struct result_options *options)
+{
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                options->from[i] = call->wait.shown[i];
+                options->was_cut[i] = call->wait.was_cut[i];
+        }
+        options->said = call->wait.said;
+}
+
+static int append_kept(struct mcp_call *call, struct buffer *to)
+{
+        struct cell_outcome *outcome = &call->suspension.outcome;
+        struct resource_uri uris[CELL_STREAMS];
+        struct result_options options = {
+                .session = call->session, .max_output = EARLIER_CHARACTERS, .kinds = call->kinds};
+
+        wait_options(call, &options);
+        options.said = "of the call that was left while its code ran";
+        whole_name(call->session, call->suspension.number, outcome, uris, &options);
+        int r = result_render_text(outcome, &options, to);
+        whole_keep(call, &options, outcome);
+        return r;
+}
+
+/* The call is answered: appends the text of the kept result of its session, if one exists, and frees it. */
+static void take_earlier(struct mcp_call *call, struct buffer *to)
+{
+        struct mcp_call *kept = call->principal->n_kept > 0
+                                        ? find(call->server, call->principal, call->session, true)
+                                        : NULL;
+
+        if (!kept || kept == call || !kept->wait.is_kept)
+                return;
+        if (append_kept(kept, to) < 0)
+                log_warning("session %s: the result of an earlier call is lost: out of memory",
+                            call->session);
+        mcp_call_free(kept);
+}
+
+/* ---- answers before the end ---- */
+
+static void describe(const struct mcp_call *call, const char *why, char *to, size_t size)
+{
+        const struct cell *cell = call->cell;
+        uint64_t calls = cell->outcome.calls_total;
+        size_t n = 0;
+
+        if (cell->number == 0)
+                n = (size_t)snprintf(to, size, "the code waits for its sandbox");
+        else
+                n = (size_t)snprintf(
+                        to, size, "the code has run for %llu s of at most %g s",
+                        (unsigned long long)((clock_us() - cell->started_us) / 1000000),
+                        (double)cell->timeout_ms / 1000);
+        if (calls > 0)
+                n += (size_t)snprintf(to + n, size - n, "; tool calls: %llu",
+                                      (unsigned long long)calls);
+        snprintf(to + n, size - n, "; %s", why);
+}
+
+/* The outcome so far, of a cell that runs; owns nothing. */
+static void view_running(const struct mcp_call *call, const char *why, struct cell_outcome *view)
+{
+        const struct cell *cell = call->cell;
+
+        *view = (struct cell_outcome){.status = CELL_RUNNING};
+        for (int i = 0; i < CELL_STREAMS; i++)
+                view->streams[i] = cell->outcome.streams[i];
+        view->duration_us = cell->number ? clock_us() - cell->started_us : 0;
+        describe(call, why, view->why, sizeof(view->why));
+}
+
+static void answer_running(struct mcp_call *call)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX),
+                                       earlier = BUFFER_INIT(RESULT_MAX);
+        char why[SESSION_NAME_MAX + 64];
+        struct cell_outcome view;
+        struct result_options options = {
+                .session = call->session,
+                .max_output = call->max_output < CHARACTERS_MAX ? call->max_output : CHARACTERS_MAX,
+                .earlier = &earlier,
+        };
+
+        snprintf(why, sizeof(why), "it goes on: call with session \"%s\" and no code for the rest",
+                 call->session);
+        view_running(call, why, &view);
+        take_earlier(call, &earlier);
+        wait_options(call, &options);
+        int r = result_render(&view, &options, &result);
+        for (int i = 0; i < CELL_STREAMS; i++) {
+                struct capture_mark end = capture_end(&view.streams[i]);
+                call->wait.was_cut[i] |= end.characters - call->wait.shown[i].characters >
+                                         options.max_output;
+                call->wait.shown[i] = end;
+        }
+        live_finish(&call->live);
+        mcp_call_unattend(call);
+        reply_made(&call->reply, r, &result);
+}
+
+/* Another request takes the place of the one that waits: it gets the output, and the result. */
+static void answer_replaced(struct mcp_call *call)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        struct cell_outcome view;
+        const struct result_options options = {.session = call->session,
+                                               .max_output = CHARACTERS_MAX};
+
+        view_running(call, "another call waits for it now, and gets its output and result", &view);
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&view.streams[i]);
+        int r = result_render(&view, &options, &result);
+        live_finish(&call->live);
+        mcp_call_unattend(call);
+        reply_made(&call->reply, r, &result);
+}
+
+/* Nothing was run. */
+static void answer_busy(struct mcp_call *call)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        char key[SESSION_KEY_MAX + 1], why[200];
+        struct session_running running = {};
+
+        session_key_make(call->principal->name, call->session, key);
+        const struct session *session = sessions_find(call->server->sessions, key);
+        if (session)
+                session_describe_running(session, &running);
+        if (running.code[0])
+                snprintf(why, sizeof(why),
+                         "nothing was run, because the session has run other code for %llu s: call "
+                         "without code to wait for that, or with interrupt to end it first",
+                         (unsigned long long)(running.duration_us / 1000000));
+        else
+                snprintf(why, sizeof(why),
+                         "nothing was run, because other calls of the session were first");
+        int r = result_render_busy(&running, why, call->session, &result);
+        live_finish(&call->live);
+        call->cancelled = true;
+        call->peer = NULL;
+        reply_made(&call->reply, r, &result);
+        cell_cancel(call->cell);
+}
+
+/* ---- time ---- */
+
+static void on_due(evutil_socket_t fd, short what, void *data)
+{
+        struct mcp_call *call = data;
+
+        if (call->wait.is_kept) {
+                log_info("session %s: the result of a call was dropped: no call has fetched it",
+                         call->session);
+                mcp_call_free(call);
+                return;
+        }
+        if (!call->cell || call->cancelled || call->suspension.active || call->wait.unattended)
+                return;
+        if (!TAILQ_EMPTY(&call->asks.list)) {
+                set_due(call, ASKS_CHECK_MS);
+        } else if (call->cell->number == 0 && !cell_is_first(call->cell)) {
+                /* A task is there to wait. */
+                if (call->wait.is_limited || !task_is_announced(&call->reply))
+                        answer_busy(call);
+        } else if (call->wait.is_limited) {
+                answer_running(call);
+        }
+}
+
+/* The arguments of the request; its cell is in its session. */
+static void wait_begin(struct mcp_call *call, const struct run_arguments *arguments)
+{
+        struct mcp_wait *wait = &call->wait;
+
+        wait->is_limited = arguments->wait_given;
+        wait->ms = arguments->wait_ms;
+        wait->listens = !arguments->code;
+        if (!wait->due)
+                wait->due = evtimer_new(call->server->base, on_due, call);
+        if (!wait->due)
+                log_warning("a call waits without a limit: out of memory");
+        mcp_call_start_wait(call);
+}
+
+/* ---- calls without code ---- */
+
+/* Answers that the call was not made. */
+static void answer_refusal(struct reply *reply, const char *type, const char *message,
+                           const char *session)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        int r = result_render_refusal(type, message, session, &result);
+        reply_made(reply, r, &result);
+}
+
+static void attach(struct mcp_call *call, const struct mcp_request *request,
+                   const struct run_arguments *arguments, struct reply *reply)
+{
+        /* Only a modern client can be asked again. */
+        if (!call->modern || request->era != ERA_MODERN)
+                mcp_ask_end(&call->asks, "another request waits for the call now");
+        live_done(&call->live);
+        call->max_output = arguments->max_output;
+        call->suspension.digest = mcp_input_digest(arguments);
+        mcp_input_attach(call, request, reply);
+        wait_begin(call, arguments);
+}
+
+static void refuse(const struct mcp_request *request, const struct run_arguments *arguments,
+                   struct reply *reply)
+{
+        struct mcp_server *server = request->peer->server;
+        char key[SESSION_KEY_MAX + 1], why[CELL_WHY_MAX + 200];
+
+        session_key_make(request->peer->principal->name, arguments->session, key);
+        const struct session *session = sessions_find(server->sessions, key);
+        const char *lost = session ? session_lost(session) : "";
+        snprintf(why, sizeof(why),
+                 "no code runs in session \"%s\", and no result of it waits%s%s: give code",
+                 arguments->session, *lost ? "; its sandbox has ended: " : "", lost);
+        answer_refusal(reply, "SessionError", why, arguments->session);
+}
+
+/* A call without code. Takes ownership of the reply. */
+static void wait_listen(const struct mcp_request *request, const struct run_arguments *arguments,
+                        struct reply *reply)
+{
+        struct mcp_server *server = request->peer->server;
+        struct mcp_principal *principal = request->peer->principal;
+        struct mcp_call *call = find(server, principal, arguments->session, !arguments->interrupt);
+
+        if (!call)
+                call = find(server, principal, arguments->session, arguments->interrupt);
+        if (!call) {
+                refuse(request, arguments, reply);
+                return;
+        }
+        if (call->cell && !call->wait.unattended && !call->suspension.active)
+                answer_replaced(call);
+        if (call->wait.is_kept) {
+                call->wait.is_kept = false;
+                call->principal->n_kept--;
+                call->server->n_calls++;
+                call->principal->n_calls++;
+        }
+        attach(call, request, arguments, reply);
+        if (call->suspension.has_outcome)
+                mcp_call_conclude(call);
+        else if (arguments->interrupt && call->cell->number != 0)
+                cell_interrupt(call->cell);
+}
+
+/* Interrupts the cell that the call's session runs. */
+static void interrupt_running(struct mcp_call *call)
+{
+        struct mcp_call *running = find(call->server, call->principal, call->session, false);
+
+        if (!running || running == call || running->cell->number == 0)
+                return;
+        cell_interrupt(running->cell);
+        snprintf(call->wait.said, sizeof(call->wait.said),
+                 "the code that the session ran before was interrupted");
+}
+
+/* ---- calls with code ---- */
 
 /* A result that is being made; owns what the options point to. */
 struct run_answer {
@@ -45,7 +527,7 @@ static void on_answer(struct background_job *job)
         struct mcp_call *call = a->answer.call;
 
         mcp_answer_send(&a->answer);
-        mcp_whole_keep(call, &a->options, &a->answer.outcome);
+        whole_keep(call, &a->options, &a->answer.outcome);
         free_answer(job);
         mcp_call_free(call);
 }
@@ -64,20 +546,20 @@ static void answer(struct mcp_call *call, uint64_t number, struct cell_outcome *
         memcpy(a->session, call->session, sizeof(a->session));
         a->options = (struct result_options){
                 .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
-        mcp_wait_options(call, &a->options);
+        wait_options(call, &a->options);
         memcpy(a->said, call->wait.said, sizeof(a->said));
         a->options.said = a->said;
         a->options.earlier = &a->earlier;
         buffer_init(&a->earlier, RESULT_MAX);
-        mcp_wait_take_earlier(call, &a->earlier);
-        mcp_whole_name(a->session, number, outcome, a->uris, &a->options);
+        take_earlier(call, &a->earlier);
+        whole_name(a->session, number, outcome, a->uris, &a->options);
         mcp_answer_start(&a->answer, &kind, call, outcome);
 }
 
 static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
         if (call->wait.unattended)
-                mcp_wait_keep(call, number, outcome);
+                wait_keep(call, number, outcome);
         else
                 answer(call, number, outcome);
 }
@@ -127,15 +609,15 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
         session_key_make(call->principal->name, arguments->session, key);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
-                mcp_answer_refusal(&call->reply, "SandboxError", err.text, arguments->session);
+                answer_refusal(&call->reply, "SandboxError", err.text, arguments->session);
                 mcp_call_free(call);
                 return;
         }
         if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)
                 log_warning("a call goes without progress: out of memory");
         if (arguments->interrupt)
-                mcp_wait_interrupt(call);
-        mcp_wait_begin(call, arguments);
+                interrupt_running(call);
+        wait_begin(call, arguments);
 }
 
 void mcp_run_python(const struct mcp_request *request, struct reply *reply)
@@ -146,7 +628,7 @@ void mcp_run_python(const struct mcp_request *request, struct reply *reply)
 
         if (run_arguments_parse(yyjson_obj_get(params, "arguments"), request->peer->server->config,
                                 mcp_profile(request->peer, request->era), &arguments, &err) < 0) {
-                mcp_answer_refusal(reply, "ArgumentError", err.text, arguments.session);
+                answer_refusal(reply, "ArgumentError", err.text, arguments.session);
                 return;
         }
         if (request->era == ERA_MODERN && yyjson_is_str(yyjson_obj_get(params, "requestState"))) {
@@ -156,14 +638,14 @@ void mcp_run_python(const struct mcp_request *request, struct reply *reply)
                 return;
         }
         if (!arguments.code) {
-                mcp_wait_listen(request, &arguments, reply);
+                wait_listen(request, &arguments, reply);
                 return;
         }
         if (request->peer->fresh_sessions && !arguments.session_given)
                 mcp_call_name_session(arguments.session);
         const char *why = mcp_call_quota(request->peer, arguments.session);
         if (why) {
-                mcp_answer_refusal(reply, "SandboxError", why, arguments.session);
+                answer_refusal(reply, "SandboxError", why, arguments.session);
                 return;
         }
         run_cell(request, &arguments, reply);

@@ -10,7 +10,6 @@
 #include "base/json-out.h"
 #include "rpc/frame.h"
 #include "rpc/jsonrpc.h"
-#include "supervisor/mcp/call/answer.h"
 #include "supervisor/mcp/call/call.h"
 #include "supervisor/mcp/call/input.h"
 
