@@ -15,8 +15,7 @@
 #include "supervisor/mcp/resources/resources.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
-#include "supervisor/mcp/tasks/task-methods.h"
-#include "supervisor/mcp/tasks/task-reply.h"
+#include "supervisor/mcp/tasks/tasks.h"
 #include "supervisor/mcp/tool.h"
 
 enum { SMALL_MAX = 1024 * 1024 };

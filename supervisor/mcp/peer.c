@@ -14,8 +14,7 @@
 #include "supervisor/mcp/resources/resource-read.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
-#include "supervisor/mcp/tasks/task-methods.h"
-#include "supervisor/mcp/tasks/task-reply.h"
+#include "supervisor/mcp/tasks/tasks.h"
 
 enum { SMALL_MAX = 1024 * 1024, VERSION_SHOWN = 64 };
 

@@ -8,7 +8,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
-#include "supervisor/mcp/tasks/task-reply.h"
+#include "supervisor/mcp/tasks/tasks.h"
 #include "supervisor/mcp/tool.h"
 
 void mcp_server_catalogue_changed(struct mcp_server *server)

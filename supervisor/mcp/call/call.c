@@ -8,7 +8,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
-#include "supervisor/mcp/tasks/task-reply.h"
+#include "supervisor/mcp/tasks/tasks.h"
 #include "supervisor/session/machine/queue.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
-#include "supervisor/mcp/tasks/task-reply.h"
+#include "supervisor/mcp/tasks/tasks.h"
 
 #define DIGEST_START UINT64_C(0xcbf29ce484222325)
 

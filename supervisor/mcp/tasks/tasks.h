@@ -24,10 +24,6 @@ bool tasks_are_full(struct tasks *tasks);
 /* Answers the request with the task; after_ms: when, unless the call is answered before. */
 void task_announce(struct mcp_task *task);
 void task_announce_after(struct mcp_task *task, uint64_t after_ms);
-/* Ends its work without an answer. */
-void task_cancel(struct mcp_task *task);
-/* Answers one request for the result of a task that has ended. */
-void task_answer_result(struct mcp_task *task, struct reply *reply);
 /* The peer ends: its tasks continue. */
 void tasks_drop_peer(struct mcp_peer *peer);
 
@@ -37,3 +33,15 @@ void tasks_drop_peer(struct mcp_peer *peer);
 void task_attach(struct reply *reply, const struct task_work *work, void *data);
 /* The work wants to know something of the client. */
 void task_asks(struct reply *reply);
+
+/* ---- the methods tasks/… ---- */
+
+void tasks_get(const struct mcp_request *request, struct reply *reply);
+void tasks_result(const struct mcp_request *request, struct reply *reply);
+void tasks_list(const struct mcp_request *request, struct reply *reply);
+void tasks_update(const struct mcp_request *request, struct reply *reply);
+void tasks_cancel(const struct mcp_request *request, struct reply *reply);
+
+/* A tasks/result that waits. */
+bool tasks_wait_is_pending(const struct mcp_peer *peer, yyjson_val *id);
+bool tasks_wait_cancel(struct mcp_peer *peer, yyjson_val *id);
