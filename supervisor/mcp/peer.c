@@ -76,11 +76,12 @@ static void answer_unsupported(const struct mcp_request *request, struct reply *
         reply_error_data(reply, MCP_UNSUPPORTED_VERSION, why, out.error >= 0 ? &data : NULL);
 }
 
-/* Answers and notifications would be ambiguous. */
-static bool is_id_in_use(const struct mcp_peer *peer, yyjson_val *id)
+/* Whether a request of the client has this id. cancels: it gets no answer. */
+static bool is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels)
 {
-        return mcp_call_is_pending(peer, id) || resource_read_is_pending(peer, id) ||
-               subscriptions_is_open(peer, id) || tasks_wait_is_pending(peer, id);
+        return mcp_call_is_pending(peer, id, cancels) ||
+               resource_read_is_pending(peer, id, cancels) ||
+               subscriptions_is_open(peer, id, cancels) || tasks_wait_is_pending(peer, id, cancels);
 }
 
 static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
@@ -99,7 +100,7 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
         reply.modern = request.era == ERA_MODERN;
         if (code == 0 && reply.modern)
                 mcp_note_can(peer->server, request.can);
-        if (is_id_in_use(peer, reply_id(&reply)))
+        if (is_pending(peer, reply_id(&reply), false)) /* answers would be ambiguous */
                 reply_error(&reply, JSONRPC_INVALID_REQUEST, ID_IN_USE);
         else if (batch && reply.modern)
                 reply_error(&reply, JSONRPC_INVALID_REQUEST,
@@ -112,23 +113,16 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
                 mcp_method_run(message, &request, &reply);
 }
 
-static void on_cancelled(struct mcp_peer *peer, yyjson_val *params)
-{
-        yyjson_val *id = yyjson_obj_get(params, "requestId");
-
-        if (!mcp_call_cancel(peer, id) && !resource_read_cancel(peer, id) &&
-            !subscriptions_cancel(peer, id) && !tasks_wait_cancel(peer, id))
-                log_debug("a cancelled request is not under way");
-}
-
 static void take_notification(struct mcp_peer *peer, const struct jsonrpc_message *message)
 {
-        if (jsonrpc_method_is(message, "notifications/cancelled"))
-                on_cancelled(peer, message->params);
-        else if (jsonrpc_method_is(message, "notifications/initialized"))
+        if (jsonrpc_method_is(message, "notifications/cancelled")) {
+                if (!is_pending(peer, yyjson_obj_get(message->params, "requestId"), true))
+                        log_debug("a cancelled request is not under way");
+        } else if (jsonrpc_method_is(message, "notifications/initialized")) {
                 mcp_client_is_ready(peer, ERA_LEGACY);
-        else if (jsonrpc_method_is(message, "notifications/roots/list_changed"))
+        } else if (jsonrpc_method_is(message, "notifications/roots/list_changed")) {
                 notified_roots_changed(peer);
+        }
 }
 
 static void answer_invalid(struct mcp_peer *peer, struct mcp_sink *sink, yyjson_val *id, int code,

@@ -1,6 +1,7 @@
 /* Messages to clients. */
 #include "supervisor/mcp/sink.h"
 
+#include "base/json-out.h"
 #include "rpc/jsonrpc.h"
 
 void mcp_sink_send(struct mcp_sink *sink, const struct buffer *bytes, bool answers, int code)
@@ -30,4 +31,11 @@ void mcp_sink_notify(struct mcp_sink *sink, const char *method, const struct buf
                                             params ? params->length : 0);
         if (r >= 0)
                 mcp_sink_send(sink, &message, false, 0);
+}
+
+void mcp_sink_notify_out(struct mcp_sink *sink, const char *method, struct json_out *out)
+{
+        json_out_end(out, '}');
+        if (out->error >= 0)
+                mcp_sink_notify(sink, method, out->to);
 }

@@ -13,6 +13,7 @@
 
 enum { RESULT_MAX = 512 * 1024 * 1024 }; /* bytes of a message, or of a result in it */
 
+struct json_out;
 struct mcp_sink;
 
 /* A whole JSON-RPC message, with its newline. */
@@ -63,5 +64,7 @@ static inline bool mcp_sink_congested(const struct mcp_sink *sink)
 void mcp_sink_send(struct mcp_sink *sink, const struct buffer *message, bool answers, int code);
 /* A request or a batch gets no answer. */
 void mcp_sink_unanswered(struct mcp_sink *sink);
+/* Ends the object that out has begun, and sends it as params, unless it could not be made. */
+void mcp_sink_notify_out(struct mcp_sink *sink, const char *method, struct json_out *out);
 /* params: a JSON object, or NULL. */
 void mcp_sink_notify(struct mcp_sink *sink, const char *method, const struct buffer *params);

@@ -78,20 +78,13 @@ static struct json_out begin_params(const struct subscription *s, struct buffer 
         return out;
 }
 
-static void send_to(const struct subscription *s, const char *method, struct json_out *out)
-{
-        json_out_end(out, '}');
-        if (out->error >= 0)
-                mcp_sink_notify(s->reply.sink, method, out->to);
-}
-
 static void tell_list(const struct subscription *s, const char *method)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
         struct json_out out = begin_params(s, &params);
 
         if (s->reply.id_doc)
-                send_to(s, method, &out);
+                mcp_sink_notify_out(s->reply.sink, method, &out);
         else
                 mcp_sink_notify(s->reply.sink, method, NULL);
 }
@@ -102,7 +95,7 @@ static void tell_updated(const struct subscription *s, const struct resource_uri
         struct json_out out = begin_params(s, &params);
 
         resource_uri_put(&out, "uri", uri);
-        send_to(s, "notifications/resources/updated", &out);
+        mcp_sink_notify_out(s->reply.sink, "notifications/resources/updated", &out);
 }
 
 static void tell_task(const struct subscription *s, const struct mcp_task *task)
@@ -111,7 +104,7 @@ static void tell_task(const struct subscription *s, const struct mcp_task *task)
         struct json_out out = begin_params(s, &params);
 
         task_put_detailed(&out, task);
-        send_to(s, "notifications/tasks", &out);
+        mcp_sink_notify_out(s->reply.sink, "notifications/tasks", &out);
 }
 
 static const struct {
@@ -307,20 +300,12 @@ static void close_stream(struct subscription **at)
         free(s);
 }
 
-bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id)
-{
-        for (const struct subscription *s = peer->server->subscriptions; s; s = s->next) {
-                if (s->peer == peer && jsonrpc_id_equals(reply_id(&s->reply), id))
-                        return true;
-        }
-        return false;
-}
-
-bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id)
+bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id, bool cancels)
 {
         for (struct subscription **at = &peer->server->subscriptions; *at; at = &(*at)->next) {
                 if ((*at)->peer == peer && jsonrpc_id_equals(reply_id(&(*at)->reply), id)) {
-                        close_stream(at);
+                        if (cancels)
+                                close_stream(at);
                         return true;
                 }
         }

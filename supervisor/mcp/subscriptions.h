@@ -22,10 +22,8 @@ void subscription_done(struct subscription *subscription);
 
 /* subscriptions/listen; takes ownership of the reply, which is answered when the stream ends. */
 void subscriptions_listen(const struct mcp_request *request, struct reply *reply);
-/* Whether there is a stream with this id. */
-bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id);
-/* The client cancels a stream: no message follows. Returns whether there is one with this id. */
-bool subscriptions_cancel(struct mcp_peer *peer, yyjson_val *id);
+/* Whether a stream with this id is open. cancels: closes it; no message follows. */
+bool subscriptions_is_open(const struct mcp_peer *peer, yyjson_val *id, bool cancels);
 /* The peer ends: its streams do, without a message. */
 void subscriptions_drop(struct mcp_peer *peer);
 /* The server ends: each stream gets its result. */

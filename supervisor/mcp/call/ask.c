@@ -89,10 +89,7 @@ static void tell_page_done(struct mcp_peer *peer, const char *id)
 
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "elicitationId", id);
-        json_out_end(&out, '}');
-        if (out.error >= 0)
-                mcp_sink_notify(peer->legacy.reply.sink, "notifications/elicitation/complete",
-                                &params);
+        mcp_sink_notify_out(peer->legacy.reply.sink, "notifications/elicitation/complete", &out);
 }
 
 void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n)
@@ -170,9 +167,8 @@ static void send_cancelled(const struct mcp_ask *a)
         json_out_begin(&out, NULL, '{');
         json_out_int(&out, "requestId", a->id);
         json_out_text(&out, "reason", "the answer is not needed any more");
-        json_out_end(&out, '}');
-        if (a->sink && out.error >= 0)
-                mcp_sink_notify(a->sink, "notifications/cancelled", &params);
+        if (a->sink)
+                mcp_sink_notify_out(a->sink, "notifications/cancelled", &out);
 }
 
 static void withdraw(struct client_ask *ask)

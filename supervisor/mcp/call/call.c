@@ -355,16 +355,11 @@ static struct mcp_call *find_pending(const struct mcp_peer *peer, yyjson_val *id
         return NULL;
 }
 
-bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id)
+bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels)
 {
-        return find_pending(peer, id) != NULL;
-}
+        struct mcp_call *call = find_pending(peer, id);
 
-bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id)
-{
-        struct mcp_call *call = find_pending(peer, request_id);
-
-        if (call)
+        if (call && cancels)
                 cancel(call);
         return call;
 }

@@ -111,10 +111,8 @@ bool mcp_call_give(struct mcp_call *call, yyjson_val *responses);
 /* A response of a legacy client. Returns whether it answers a request for a call of this peer. */
 bool mcp_call_response(struct mcp_peer *peer, const struct jsonrpc_message *message);
 
-/* notifications/cancelled. Returns whether a call with this id is pending. */
-bool mcp_call_cancel(struct mcp_peer *peer, yyjson_val *request_id);
-/* Whether a call with this id is pending and not cancelled. */
-bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id);
+/* Whether a call with this id is pending and not cancelled. cancels: notifications/cancelled. */
+bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels);
 /* The peer ends: cancels its calls. */
 void mcp_call_drop(struct mcp_peer *peer);
 

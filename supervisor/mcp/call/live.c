@@ -21,22 +21,20 @@ static bool is_harmful(uint32_t c)
 }
 
 /* Appends a line of output to a message. */
-static int append_harmless(struct buffer *to, const char *text, size_t n)
+static void append_harmless(struct buffer *to, const char *text, size_t n)
 {
         const unsigned char *s = (const unsigned char *)text;
-        int r = 0;
 
-        for (size_t i = 0; i < n && r >= 0;) {
+        for (size_t i = 0; i < n;) {
                 int length = utf8_next(s + i, n - i);
                 size_t used = length > 0 ? (size_t)length : length < 0 ? (size_t)-length : n - i;
 
                 if (length > 0 && !is_harmful(utf8_decode(s + i, length)))
-                        r = buffer_append(to, text + i, used);
+                        buffer_append(to, text + i, used);
                 else
-                        r = buffer_append(to, " ", 1);
+                        buffer_append(to, " ", 1);
                 i += used;
         }
-        return r;
 }
 
 static bool is_blank(const char *line)
@@ -81,79 +79,73 @@ static size_t calls_made(const struct cell_outcome *o)
 }
 
 /* Begins the params of a notification: which task it is about, if any. */
-static int begin_params(const struct live *live, struct buffer *to)
+static struct json_out begin_params(const struct live *live, struct buffer *to)
 {
-        if (!live->task[0])
-                return buffer_append(to, "{", 1);
-        return buffer_printf(to, "{\"_meta\":{\"%s\":{\"taskId\":\"%s\"}},", META_RELATED_TASK,
-                             live->task);
+        struct json_out out = {.to = to};
+
+        json_out_begin(&out, NULL, '{');
+        if (live->task[0]) {
+                json_out_begin(&out, "_meta", '{');
+                json_out_begin(&out, META_RELATED_TASK, '{');
+                json_out_text(&out, "taskId", live->task);
+                json_out_end(&out, '}');
+                json_out_end(&out, '}');
+        }
+        return out;
 }
 
 /* "running for 12 s; 3 tool calls, the last library.list_loans; last line: …" */
-static int append_message(struct live *live, uint64_t now, struct buffer *to)
+static void append_message(struct live *live, uint64_t now, struct buffer *to)
 {
-        if (!live->cell)
-                return buffer_printf(to, "waiting for the client");
+        if (!live->cell) {
+                buffer_append_text(to, "waiting for the client");
+                return;
+        }
         const struct cell_outcome *o = &live->cell->outcome;
         const char *line = is_blank(live->line) ? live->last : live->line;
         size_t calls = calls_made(o);
         uint64_t since = live->cell->number ? live->cell->started_us : live->started_us;
 
-        int r = buffer_printf(to, "%s for %llu s", live->cell->number ? "running" : "waiting",
-                              (unsigned long long)((now - since) / 1000000));
-        if (r >= 0)
-                r = buffer_printf(to, "; %zu tool call%s", calls, calls == 1 ? "" : "s");
-        if (r >= 0 && o->n_calls > 0) {
+        buffer_printf(to, "%s for %llu s; %zu tool call%s",
+                      live->cell->number ? "running" : "waiting",
+                      (unsigned long long)((now - since) / 1000000), calls, calls == 1 ? "" : "s");
+        if (o->n_calls > 0) {
                 const struct cell_call *call = &o->calls[o->n_calls - 1];
-                _cleanup_buffer_ struct buffer name = BUFFER_INIT(4 * CELL_NAME_MAX);
+                char name[2 * NAME_SHOWN + 2];
 
-                r = buffer_printf(&name, "%.*s.%.*s", NAME_SHOWN, call->server, NAME_SHOWN,
-                                  call->tool);
-                if (r >= 0)
-                        r = buffer_printf(to, ", the last ");
-                if (r >= 0)
-                        r = append_harmless(to, buffer_bytes(&name), name.length);
+                int n = snprintf(name, sizeof(name), "%.*s.%.*s", NAME_SHOWN, call->server,
+                                 NAME_SHOWN, call->tool);
+                buffer_append_text(to, ", the last ");
+                append_harmless(to, name, (size_t)n);
         }
-        if (r >= 0 && live->note[0]) {
-                r = buffer_printf(to, "; ");
-                if (r >= 0)
-                        r = append_harmless(to, live->note, strlen(live->note));
+        if (live->note[0]) {
+                buffer_append_text(to, "; ");
+                append_harmless(to, live->note, strlen(live->note));
         }
-        if (r >= 0 && line[0]) {
-                r = buffer_printf(to, "; last line: ");
-                if (r >= 0)
-                        r = append_harmless(to, line, strlen(line));
+        if (line[0]) {
+                buffer_append_text(to, "; last line: ");
+                append_harmless(to, line, strlen(line));
         }
-        return r;
 }
 
 /* The value is the time in seconds: two messages are LIVE_PROGRESS_MS apart, so it always grows. */
 static void send_progress(struct live *live, uint64_t now)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX), text = BUFFER_INIT(8192);
-        uint64_t value = (now - live->started_us) / 1000;
+        unsigned long long value = (now - live->started_us) / 1000;
+        struct json_out out = begin_params(live, &params);
+        char seconds[32];
 
-        int r = begin_params(live, &params);
-        if (r >= 0)
-                r = buffer_append_text(&params, "\"progressToken\":");
-        if (r >= 0)
-                r = json_append(&params, yyjson_doc_get_root(live->token));
-        if (r >= 0)
-                r = buffer_printf(&params, ",\"progress\":%llu.%03llu,\"message\":",
-                                  (unsigned long long)value / 1000,
-                                  (unsigned long long)value % 1000);
-        if (r >= 0)
-                r = append_message(live, now, &text);
-        if (r >= 0)
-                r = json_append_string(&params, buffer_bytes(&text), text.length);
-        if (r >= 0)
-                r = buffer_append(&params, "}", 1);
+        int n = snprintf(seconds, sizeof(seconds), "%llu.%03llu", value / 1000, value % 1000);
+        append_message(live, now, &text);
+        json_out_value(&out, "progressToken", yyjson_doc_get_root(live->token));
+        json_out_raw(&out, "progress", seconds, (size_t)n);
+        json_out_string(&out, "message", buffer_bytes(&text), text.length);
         live->progress_us = now;
         live->new_output = false;
         live->progress = (double)value / 1000;
-        if (r < 0 || mcp_sink_congested(live->sink))
-                return;
-        mcp_sink_notify(live->sink, "notifications/progress", &params);
+        if (text.error == 0 && !mcp_sink_congested(live->sink))
+                mcp_sink_notify_out(live->sink, "notifications/progress", &out);
 }
 
 /* The number of bytes before an incomplete character at the end. */
@@ -172,20 +164,20 @@ static size_t whole_part(const struct buffer *b)
 static int append_log(struct live *live, enum cell_stream stream, size_t n, struct buffer *to)
 {
         static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
+        struct json_out out = begin_params(live, to);
 
-        int r = begin_params(live, to);
-        if (r >= 0)
-                r = buffer_printf(
-                        to,
-                        "\"level\":\"%s\",\"logger\":\"run_python\",\"data\":{\"session\":\"%s\",\"cell\":%llu,\"stream\":\"%s\",\"text\":",
-                        mcp_log_level_name(MCP_LOG_INFO), live->session,
-                        (unsigned long long)live->cell->number, names[stream]);
-        if (r >= 0)
-                r = json_append_string(to, n > 0 ? buffer_bytes(&live->pending[stream]) : "", n);
-        if (r >= 0 && live->skipped[stream] > 0)
-                r = buffer_printf(to, ",\"skipped_bytes\":%llu",
-                                  (unsigned long long)live->skipped[stream]);
-        return r < 0 ? r : buffer_append(to, "}}", 2);
+        json_out_text(&out, "level", mcp_log_level_name(MCP_LOG_INFO));
+        json_out_text(&out, "logger", "run_python");
+        json_out_begin(&out, "data", '{');
+        json_out_text(&out, "session", live->session);
+        json_out_int(&out, "cell", (int64_t)live->cell->number);
+        json_out_text(&out, "stream", names[stream]);
+        json_out_string(&out, "text", buffer_bytes(&live->pending[stream]), n);
+        if (live->skipped[stream] > 0)
+                json_out_int(&out, "skipped_bytes", (int64_t)live->skipped[stream]);
+        json_out_end(&out, '}');
+        json_out_end(&out, '}');
+        return out.error;
 }
 
 static void send_output(struct live *live, enum cell_stream stream, bool last)
@@ -384,24 +376,18 @@ static int append_server_log(const struct live *live, yyjson_val *params, const 
         _cleanup_buffer_ struct buffer name = BUFFER_INIT(LIVE_LOG_MAX),
                                        data = BUFFER_INIT(LIVE_LOG_MAX);
         const char *logger = json_string(params, "logger", NULL);
+        struct json_out out = begin_params(live, to);
 
         int r = buffer_printf(&name, "%s%s%.*s", server, logger ? "/" : "", NAME_SHOWN,
                               logger ? logger : "");
-        if (r >= 0 && json_append(&data, yyjson_obj_get(params, "data")) < 0) {
-                buffer_consume(&data, data.length);
-                r = buffer_append_text(&data, "\"a message of more than 8 KiB was left out\"");
-        }
-        if (r >= 0)
-                r = begin_params(live, to);
-        if (r >= 0)
-                r = buffer_printf(to, "\"level\":\"%s\",\"logger\":", mcp_log_level_name(level));
-        if (r >= 0)
-                r = json_append_string(to, buffer_bytes(&name), name.length);
-        if (r >= 0)
-                r = buffer_append_text(to, ",\"data\":");
-        if (r >= 0)
-                r = buffer_append(to, buffer_bytes(&data), data.length);
-        return r < 0 ? r : buffer_append(to, "}\n", 2);
+        json_out_text(&out, "level", mcp_log_level_name(level));
+        json_out_string(&out, "logger", buffer_bytes(&name), name.length);
+        if (json_append(&data, yyjson_obj_get(params, "data")) >= 0)
+                json_out_buffer(&out, "data", &data);
+        else
+                json_out_text(&out, "data", "a message of more than 8 KiB was left out");
+        json_out_end(&out, '}');
+        return r < 0 || out.error < 0 ? -EMSGSIZE : buffer_append(to, "\n", 1);
 }
 
 void live_log(struct live *live, const char *server, yyjson_val *params)
@@ -434,6 +420,7 @@ static bool may_tell(struct live *live)
 void live_report_progress(struct live *live, yyjson_val *told)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        struct json_out out = {.to = &params};
         yyjson_val *progress = yyjson_obj_get(told, "progress");
         yyjson_val *total = yyjson_obj_get(told, "total");
         yyjson_val *message = yyjson_obj_get(told, "message");
@@ -445,43 +432,30 @@ void live_report_progress(struct live *live, yyjson_val *told)
                 return;
         live->told = true;
         live->progress = value;
-        int r = buffer_append_text(&params, "{\"progressToken\":");
-        if (r >= 0)
-                r = json_append(&params, yyjson_doc_get_root(live->token));
-        if (r >= 0)
-                r = buffer_append_text(&params, ",\"progress\":");
-        if (r >= 0)
-                r = json_append(&params, progress);
-        if (r >= 0 && total)
-                r = buffer_append_text(&params, ",\"total\":");
-        if (r >= 0 && total)
-                r = json_append(&params, total);
-        if (r >= 0 && message)
-                r = buffer_append_text(&params, ",\"message\":");
-        if (r >= 0 && message)
-                r = json_append(&params, message);
-        if (r >= 0)
-                r = buffer_append_text(&params, "}");
-        if (r >= 0)
-                mcp_sink_notify(live->sink, "notifications/progress", &params);
+        json_out_begin(&out, NULL, '{');
+        json_out_value(&out, "progressToken", yyjson_doc_get_root(live->token));
+        json_out_value(&out, "progress", progress);
+        if (total)
+                json_out_value(&out, "total", total);
+        if (message)
+                json_out_value(&out, "message", message);
+        mcp_sink_notify_out(live->sink, "notifications/progress", &out);
 }
 
 void live_report_log(struct live *live, yyjson_val *told)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(RESULT_MAX);
+        struct json_out out = {.to = &params};
         yyjson_val *data = yyjson_obj_get(told, "data");
         enum mcp_log_level level;
 
         if (mcp_log_level_read(yyjson_obj_get(told, "level"), &level) < 0 || level < live->level ||
             !data || !may_tell(live))
                 return;
-        int r = buffer_printf(&params, "{\"level\":\"%s\",\"data\":", mcp_log_level_name(level));
-        if (r >= 0)
-                r = json_append(&params, data);
-        if (r >= 0)
-                r = buffer_append_text(&params, "}");
-        if (r >= 0)
-                mcp_sink_notify(live->sink, "notifications/message", &params);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "level", mcp_log_level_name(level));
+        json_out_value(&out, "data", data);
+        mcp_sink_notify_out(live->sink, "notifications/message", &out);
 }
 
 void live_finish(struct live *live)

@@ -413,11 +413,6 @@ static struct resource_read *find_pending(const struct mcp_peer *peer, yyjson_va
         return NULL;
 }
 
-bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id)
-{
-        return find_pending(peer, id) != NULL;
-}
-
 static void cancel(struct resource_read *read)
 {
         read->cancelled = true;
@@ -426,11 +421,11 @@ static void cancel(struct resource_read *read)
                 read_free(read);
 }
 
-bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id)
+bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels)
 {
-        struct resource_read *read = find_pending(peer, request_id);
+        struct resource_read *read = find_pending(peer, id);
 
-        if (read)
+        if (read && cancels)
                 cancel(read);
         return read;
 }

@@ -34,9 +34,7 @@ void resource_read_file(const struct mcp_request *request, const struct resource
                         struct reply *reply);
 void resource_read_tools(const struct mcp_request *request, const struct resource_uri *uri,
                          struct reply *reply);
-/* Whether a request with this id is pending and not cancelled. */
-bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id);
-/* notifications/cancelled. Returns whether a request with this id is pending. */
-bool resource_read_cancel(struct mcp_peer *peer, yyjson_val *request_id);
+/* Whether a request with this id is pending and not cancelled. cancels: notifications/cancelled. */
+bool resource_read_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels);
 /* The peer ends: its reads are not answered. */
 void resource_read_drop(struct mcp_peer *peer);

@@ -31,6 +31,27 @@ static void drop_payload(struct mcp_task *task)
         buffer_done(&task->payload);
 }
 
+/* The reply is the caller's. */
+static struct reply take_waiter(struct tasks *tasks, struct task_waiter **at)
+{
+        struct task_waiter *waiter = *at;
+        struct reply reply = waiter->reply;
+
+        *at = waiter->next;
+        tasks->n_waiting--;
+        free(waiter);
+        return reply;
+}
+
+/* It gets no answer. */
+static void drop_waiter(struct tasks *tasks, struct task_waiter **at)
+{
+        struct reply reply = take_waiter(tasks, at);
+
+        reply_nothing(&reply);
+        reply_done(&reply);
+}
+
 static void task_free(struct mcp_task *task)
 {
         struct tasks *tasks = &task->principal->tasks;
@@ -45,12 +66,8 @@ static void task_free(struct mcp_task *task)
                 task->reply->task = NULL;
         drop_payload(task);
         while (task->waiters) {
-                struct task_waiter *waiter = task->waiters;
-                task->waiters = waiter->next;
-                tasks->n_waiting--;
-                reply_error(&waiter->reply, JSONRPC_INVALID_PARAMS,
-                            "the task's time to live is over");
-                free(waiter);
+                struct reply reply = take_waiter(tasks, &task->waiters);
+                reply_error(&reply, JSONRPC_INVALID_PARAMS, "the task's time to live is over");
         }
         reply_done(&task->origin);
         event_free(task->timer);
@@ -119,18 +136,14 @@ static void tell_end(struct mcp_task *task)
         struct json_out out = {.to = &params};
 
         while (task->waiters) {
-                struct task_waiter *waiter = task->waiters;
-                task->waiters = waiter->next;
-                tasks->n_waiting--;
-                answer_result(task, &waiter->reply);
-                free(waiter);
+                struct reply reply = take_waiter(tasks, &task->waiters);
+                answer_result(task, &reply);
         }
         json_out_begin(&out, NULL, '{');
         task_put_legacy(&out, task);
-        json_out_end(&out, '}');
-        if (task->peer && out.error >= 0)
-                mcp_sink_notify(task->peer->legacy.reply.sink, "notifications/tasks/status",
-                                &params);
+        if (task->peer)
+                mcp_sink_notify_out(task->peer->legacy.reply.sink, "notifications/tasks/status",
+                                    &out);
         subscriptions_task_changed(task->server, task->principal, task);
 }
 
@@ -424,16 +437,10 @@ void tasks_drop_peer(struct mcp_peer *peer)
                 struct task_waiter **at = &task->waiters;
 
                 while (*at) {
-                        struct task_waiter *waiter = *at;
-                        if (waiter->peer != peer) {
-                                at = &waiter->next;
-                                continue;
-                        }
-                        *at = waiter->next;
-                        tasks->n_waiting--;
-                        reply_nothing(&waiter->reply);
-                        reply_done(&waiter->reply);
-                        free(waiter);
+                        if ((*at)->peer == peer)
+                                drop_waiter(tasks, at);
+                        else
+                                at = &(*at)->next;
                 }
                 if (task->peer != peer)
                         continue;
@@ -607,38 +614,22 @@ void tasks_cancel(const struct mcp_request *request, struct reply *reply)
 
 /* ---- tasks/result that waits ---- */
 
-static struct task_waiter **find_waiter(const struct mcp_peer *peer, yyjson_val *id)
+/* The task continues: only tasks/cancel cancels it. */
+bool tasks_wait_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels)
 {
         struct tasks *tasks = &peer->principal->tasks;
         struct mcp_task *task;
 
         if (tasks->n_waiting == 0)
-                return NULL;
+                return false;
         TAILQ_FOREACH (task, &tasks->list, link) {
                 for (struct task_waiter **at = &task->waiters; *at; at = &(*at)->next) {
-                        if ((*at)->peer == peer && jsonrpc_id_equals(reply_id(&(*at)->reply), id))
-                                return at;
+                        if ((*at)->peer != peer || !jsonrpc_id_equals(reply_id(&(*at)->reply), id))
+                                continue;
+                        if (cancels)
+                                drop_waiter(tasks, at);
+                        return true;
                 }
         }
-        return NULL;
-}
-
-bool tasks_wait_is_pending(const struct mcp_peer *peer, yyjson_val *id)
-{
-        return find_waiter(peer, id) != NULL;
-}
-
-/* The task continues: only tasks/cancel cancels it. */
-bool tasks_wait_cancel(struct mcp_peer *peer, yyjson_val *id)
-{
-        struct task_waiter **at = find_waiter(peer, id), *waiter = at ? *at : NULL;
-
-        if (!waiter)
-                return false;
-        *at = waiter->next;
-        peer->principal->tasks.n_waiting--;
-        reply_nothing(&waiter->reply);
-        reply_done(&waiter->reply);
-        free(waiter);
-        return true;
+        return false;
 }

@@ -42,6 +42,5 @@ void tasks_list(const struct mcp_request *request, struct reply *reply);
 void tasks_update(const struct mcp_request *request, struct reply *reply);
 void tasks_cancel(const struct mcp_request *request, struct reply *reply);
 
-/* A tasks/result that waits. */
-bool tasks_wait_is_pending(const struct mcp_peer *peer, yyjson_val *id);
-bool tasks_wait_cancel(struct mcp_peer *peer, yyjson_val *id);
+/* Whether a tasks/result with this id waits. cancels: notifications/cancelled. */
+bool tasks_wait_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels);
