@@ -43,224 +43,196 @@ static int number_of(yyjson_val *value, double *ret)
         return end == text || *end != '\0' || !isfinite(*ret) ? -EINVAL : 0;
 }
 
-static int take_code(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                     struct error *err)
+/* One argument of a call. */
+struct taking {
+        const struct argument *argument;
+        yyjson_val *value;
+        const struct config *config;
+        struct run_arguments *ret;
+        struct error *err;
+};
+
+struct argument {
+        const char *name;
+        int (*take)(const struct taking *t);
+        size_t offset; /* in struct run_arguments: of what a take function for several arguments sets */
+        bool is_text;
+};
+
+static int take_code(const struct taking *t)
 {
-        if (!yyjson_is_str(value))
-                return error_set(err, EINVAL, "code must be a string, not %s", type_name(value));
-        ret->code = yyjson_get_str(value);
-        ret->code_length = yyjson_get_len(value);
-        if (ret->code_length > CELL_CODE_MAX)
-                return error_set(err, EINVAL, "code has %zu bytes: at most %d are taken",
-                                 ret->code_length, CELL_CODE_MAX);
+        t->ret->code = yyjson_get_str(t->value);
+        t->ret->code_length = yyjson_get_len(t->value);
+        if (t->ret->code_length > CELL_CODE_MAX)
+                return error_set(t->err, EINVAL, "code has %zu bytes: at most %d are taken",
+                                 t->ret->code_length, CELL_CODE_MAX);
         return 0;
 }
 
-static int take_session(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                        struct error *err)
+/* Whether the model may choose a profile is checked later. */
+static int take_text(const struct taking *t)
 {
-        const char *name = yyjson_get_str(value);
-        size_t n = yyjson_get_len(value);
-
-        if (!name)
-                return error_set(err, EINVAL, "session must be a string, not %s", type_name(value));
-        if (!session_name_valid(name, n))
-                return error_set(err, EINVAL,
-                                 "session must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
-                                 SESSION_NAME_MAX);
-        memcpy(ret->session, name, n + 1);
-        ret->session_given = true;
+        *(const char **)((char *)t->ret + t->argument->offset) = yyjson_get_str(t->value);
         return 0;
 }
 
-static int take_from(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                     struct error *err)
+static int check_name(const struct taking *t)
 {
-        const char *name = yyjson_get_str(value);
-        size_t n = yyjson_get_len(value);
+        if (session_name_valid(yyjson_get_str(t->value), yyjson_get_len(t->value)))
+                return 0;
+        return error_set(t->err, EINVAL, "%s must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
+                         t->argument->name, SESSION_NAME_MAX);
+}
 
-        if (!name)
-                return error_set(err, EINVAL, "from must be a string, not %s", type_name(value));
+static int take_name(const struct taking *t)
+{
+        int r = check_name(t);
+
+        return r < 0 ? r : take_text(t);
+}
+
+static int take_session(const struct taking *t)
+{
+        int r = check_name(t);
+
+        if (r < 0)
+                return r;
+        memcpy(t->ret->session, yyjson_get_str(t->value), yyjson_get_len(t->value) + 1);
+        t->ret->session_given = true;
+        return 0;
+}
+
+static int take_from(const struct taking *t)
+{
+        const char *name = yyjson_get_str(t->value);
+        size_t n = yyjson_get_len(t->value);
         const char *at = memchr(name, '@', n);
         size_t before = at ? (size_t)(at - name) : n, after = at ? n - before - 1 : 0;
+
         if (!session_name_valid(name, before) || (at && !session_name_valid(at + 1, after)))
-                return error_set(err, EINVAL,
+                return error_set(t->err, EINVAL,
                                  "from must be the name of a session, or session@checkpoint");
-        memcpy(ret->from, name, before);
-        ret->from[before] = '\0';
-        memcpy(ret->from_checkpoint, at ? at + 1 : "", after + 1);
-        return 0;
-}
-
-static int take_timeout(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                        struct error *err)
-{
-        double most = (double)config->cell_timeout_max_ms / 1000, n = 0;
-
-        if (number_of(value, &n) < 0)
-                return error_set(err, EINVAL, "timeout must be a number of seconds, not %s",
-                                 type_name(value));
-        if (!(n > 0) || n > most)
-                return error_set(err, EINVAL,
-                                 "timeout must be more than 0 and at most %g (seconds), not %g",
-                                 most, n);
-        ret->timeout_ms = (uint32_t)ceil(n * 1000);
+        memcpy(t->ret->from, name, before);
+        t->ret->from[before] = '\0';
+        memcpy(t->ret->from_checkpoint, at ? at + 1 : "", after + 1);
         return 0;
 }
 
 /* More than the longest time of a cell is never needed. */
-static int take_wait(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                     struct error *err)
+static int take_seconds(const struct taking *t, bool may_be_zero, uint32_t *ms)
 {
-        double most = (double)config->cell_timeout_max_ms / 1000, n = 0;
+        double most = (double)t->config->cell_timeout_max_ms / 1000, n = 0;
+        const char *name = t->argument->name;
 
-        if (number_of(value, &n) < 0)
-                return error_set(err, EINVAL, "wait must be a number of seconds, not %s",
-                                 type_name(value));
-        if (!(n >= 0) || n > most)
-                return error_set(err, EINVAL, "wait must be 0 to %g (seconds), not %g", most, n);
-        ret->wait_ms = (uint32_t)ceil(n * 1000);
-        ret->wait_given = true;
+        if (number_of(t->value, &n) < 0)
+                return error_set(t->err, EINVAL, "%s must be a number of seconds, not %s", name,
+                                 type_name(t->value));
+        if (!(n >= 0) || (n == 0 && !may_be_zero) || n > most)
+                return error_set(
+                        t->err, EINVAL,
+                        may_be_zero ? "%s must be 0 to %g (seconds), not %g"
+                                    : "%s must be more than 0 and at most %g (seconds), not %g",
+                        name, most, n);
+        *ms = (uint32_t)ceil(n * 1000);
         return 0;
 }
 
-static int take_bool(yyjson_val *value, const char *name, bool *ret, struct error *err)
+static int take_timeout(const struct taking *t)
 {
-        const char *text = yyjson_get_str(value);
+        return take_seconds(t, false, &t->ret->timeout_ms);
+}
 
-        if (yyjson_is_bool(value))
-                *ret = yyjson_get_bool(value);
+static int take_wait(const struct taking *t)
+{
+        t->ret->wait_given = take_seconds(t, true, &t->ret->wait_ms) == 0;
+        return t->ret->wait_given ? 0 : -EINVAL;
+}
+
+static int take_bool(const struct taking *t)
+{
+        const char *text = yyjson_get_str(t->value);
+        bool *ret = (bool *)((char *)t->ret + t->argument->offset);
+
+        if (yyjson_is_bool(t->value))
+                *ret = yyjson_get_bool(t->value);
         else if (text && (strcasecmp(text, "true") == 0 || strcasecmp(text, "false") == 0))
                 *ret = strcasecmp(text, "true") == 0;
         else
-                return error_set(err, EINVAL, "%s must be true or false, not %s", name,
-                                 type_name(value));
+                return error_set(t->err, EINVAL, "%s must be true or false, not %s",
+                                 t->argument->name, type_name(t->value));
         return 0;
 }
 
-static int take_reset(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                      struct error *err)
+static int take_on_error(const struct taking *t)
 {
-        return take_bool(value, "reset", &ret->reset, err);
-}
-
-static int take_interrupt(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                          struct error *err)
-{
-        return take_bool(value, "interrupt", &ret->interrupt, err);
-}
-
-static int take_check_only(yyjson_val *value, const struct config *config,
-                           struct run_arguments *ret, struct error *err)
-{
-        return take_bool(value, "check_only", &ret->check_only, err);
-}
-
-static int take_on_error(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                         struct error *err)
-{
-        ret->rolls_back = yyjson_equals_str(value, "rollback");
-        if (!ret->rolls_back && !yyjson_equals_str(value, "keep"))
-                return error_set(err, EINVAL, "on_error must be \"keep\" or \"rollback\"");
+        t->ret->rolls_back = yyjson_equals_str(t->value, "rollback");
+        if (!t->ret->rolls_back && !yyjson_equals_str(t->value, "keep"))
+                return error_set(t->err, EINVAL, "on_error must be \"keep\" or \"rollback\"");
         return 0;
 }
 
-static int take_max_output(yyjson_val *value, const struct config *config,
-                           struct run_arguments *ret, struct error *err)
+static int take_max_output(const struct taking *t)
 {
         double n = 0;
 
-        if (number_of(value, &n) < 0 || n != floor(n))
-                return error_set(err, EINVAL, "max_output must be a whole number of characters");
+        if (number_of(t->value, &n) < 0 || n != floor(n))
+                return error_set(t->err, EINVAL, "max_output must be a whole number of characters");
         if (n < 1 || n > OUTPUT_CHARACTERS_MAX)
-                return error_set(err, EINVAL, "max_output must be 1 to %d (characters), not %.0f",
+                return error_set(t->err, EINVAL,
+                                 "max_output must be 1 to %d (characters), not %.0f",
                                  OUTPUT_CHARACTERS_MAX, n);
-        ret->max_output = (size_t)n;
+        t->ret->max_output = (size_t)n;
         return 0;
-}
-
-static int take_name(yyjson_val *value, const char *what, const char **ret, struct error *err)
-{
-        const char *name = yyjson_get_str(value);
-
-        if (!name)
-                return error_set(err, EINVAL, "%s must be a string, not %s", what,
-                                 type_name(value));
-        if (!session_name_valid(name, yyjson_get_len(value)))
-                return error_set(err, EINVAL,
-                                 "%s must be 1 to %d of the characters A-Z a-z 0-9 _ . -", what,
-                                 SESSION_NAME_MAX);
-        *ret = name;
-        return 0;
-}
-
-static int take_restore(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                        struct error *err)
-{
-        return take_name(value, "restore", &ret->restore, err);
-}
-
-static int take_checkpoint(yyjson_val *value, const struct config *config,
-                           struct run_arguments *ret, struct error *err)
-{
-        return take_name(value, "checkpoint", &ret->checkpoint, err);
 }
 
 /* Whether they may be installed is known once the session has a profile. */
-static int take_dependencies(yyjson_val *value, const struct config *config,
-                             struct run_arguments *ret, struct error *err)
+static int take_dependencies(const struct taking *t)
 {
         size_t i, n;
         yyjson_val *one;
 
-        if (!yyjson_is_arr(value))
-                return error_set(err, EINVAL,
+        if (!yyjson_is_arr(t->value))
+                return error_set(t->err, EINVAL,
                                  "dependencies must be an array of strings such as [\"numpy>=2\"]");
-        if (yyjson_arr_size(value) > DEPENDENCIES_MAX)
-                return error_set(err, EINVAL, "dependencies has %zu items: at most %d are taken",
-                                 yyjson_arr_size(value), DEPENDENCIES_MAX);
-        yyjson_arr_foreach (value, i, n, one) {
+        if (yyjson_arr_size(t->value) > DEPENDENCIES_MAX)
+                return error_set(t->err, EINVAL, "dependencies has %zu items: at most %d are taken",
+                                 yyjson_arr_size(t->value), DEPENDENCIES_MAX);
+        yyjson_arr_foreach (t->value, i, n, one) {
                 if (!yyjson_is_str(one) || yyjson_get_len(one) > DEPENDENCY_BYTES_MAX)
                         return error_set(
-                                err, EINVAL,
+                                t->err, EINVAL,
                                 "dependencies: item %zu must be a requirement such as \"numpy>=2\"",
                                 i + 1);
         }
-        ret->dependencies = n > 0 ? value : NULL;
+        t->ret->dependencies = n > 0 ? t->value : NULL;
         return 0;
 }
 
-/* Whether the model may choose it is checked later. */
-static int take_profile(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                        struct error *err)
-{
-        if (!yyjson_is_str(value))
-                return error_set(err, EINVAL, "profile must be a string, not %s", type_name(value));
-        ret->profile = yyjson_get_str(value);
-        return 0;
-}
-
-static const struct argument {
-        const char *name;
-        int (*take)(yyjson_val *value, const struct config *config, struct run_arguments *ret,
-                    struct error *err);
-} arguments_known[] = {
-        {"code", take_code},
-        {"session", take_session}, /* early: a refusal names the session
-                                                               */
+#define AT(member) offsetof(struct run_arguments, member)
+static const struct argument arguments_known[] = {
+        {"code", take_code, .is_text = true},
+        {"session", take_session, .is_text = true}, /* early: a refusal names the session */
         {"timeout", take_timeout},
-        {"reset", take_reset},
+        {"reset", take_bool, AT(reset)},
         {"max_output", take_max_output},
-        {"profile", take_profile},
+        {"profile", take_text, AT(profile), true},
         {"wait", take_wait},
-        {"interrupt", take_interrupt},
-        {"check_only", take_check_only},
-        {"restore", take_restore},
-        {"checkpoint", take_checkpoint},
-        {"from", take_from},
+        {"interrupt", take_bool, AT(interrupt)},
+        {"check_only", take_bool, AT(check_only)},
+        {"restore", take_name, AT(restore), true},
+        {"checkpoint", take_name, AT(checkpoint), true},
+        {"from", take_from, .is_text = true},
         {"on_error", take_on_error},
         {"dependencies", take_dependencies},
 };
+
+static int take(const struct taking *t)
+{
+        if (t->argument->is_text && !yyjson_is_str(t->value))
+                return error_set(t->err, EINVAL, "%s must be a string, not %s", t->argument->name,
+                                 type_name(t->value));
+        return t->argument->take(t);
+}
 
 /* Names that the tools of other systems have for the same argument. */
 static const char *const other_names[][2] = {
@@ -319,7 +291,8 @@ static size_t distance(const char *a, const char *b)
         return row[n];
 }
 
-const char *run_arguments_meant(const char *name)
+/* The known name that is most similar, or NULL. */
+static const char *find_meant(const char *name)
 {
         const char *best = NULL;
         size_t least_distance = 3;
@@ -360,7 +333,7 @@ static int check_profile(const struct config *config, const struct config_profil
 
 static int refuse_unknown(const char *name, const struct config *config, struct error *err)
 {
-        const char *meant = run_arguments_meant(name);
+        const char *meant = find_meant(name);
 
         /* "profile" is unknown where no profile is the agent's to choose. */
         if (meant && (strcmp(meant, "profile") != 0 || mcp_profiles_to_choose(config)))
@@ -418,7 +391,8 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                 if (!value || yyjson_is_null(value))
                         continue;
                 struct error why = {};
-                if (arguments_known[i].take(value, config, ret, &why) < 0 && !error_is_set(&first))
+                const struct taking t = {&arguments_known[i], value, config, ret, &why};
+                if (take(&t) < 0 && !error_is_set(&first))
                         first = why;
         }
         yyjson_obj_foreach (arguments, i, n, key, value) {

@@ -37,6 +37,3 @@ struct run_arguments {
 int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                         const struct config_profile *own, struct run_arguments *ret,
                         struct error *err);
-
-/* The known name that is most similar, or NULL. */
-const char *run_arguments_meant(const char *name);
