@@ -37,6 +37,17 @@ static enum mcp_era era_of(const struct subscription *s)
         return s == &s->peer->legacy ? ERA_LEGACY : ERA_MODERN;
 }
 
+/* The serial of a list, as this subscriber sees it. */
+static uint64_t serial_of(const struct subscription *s, enum published_list list)
+{
+        const struct mcp_peer *peer = s->peer;
+        uint64_t serial = published_serial(peer->server, peer->principal, list);
+
+        if (list == LIST_TOOLS)
+                serial += tool_list_serial(peer, era_of(s));
+        return list == LIST_RESOURCES ? serial + peer->principal->resources_serial : serial;
+}
+
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri)
 {
         if (find_uri(subscription, uri) >= 0)
@@ -242,7 +253,7 @@ static struct subscription *open_stream(struct mcp_peer *peer, yyjson_val *filte
         s->peer = peer;
         for (int i = 0; i < PUBLISHED_LISTS; i++) {
                 s->lists[i] = yyjson_is_true(yyjson_obj_get(filter, lists[i].flag));
-                s->seen[i] = subscription_serial(s, (enum published_list)i);
+                s->seen[i] = serial_of(s, (enum published_list)i);
         }
         if (read_uris(s, yyjson_obj_get(filter, "resourceSubscriptions")) < 0 ||
             read_tasks(s, yyjson_obj_get(filter, "taskIds")) < 0) {
@@ -359,16 +370,6 @@ static void for_each(struct mcp_server *server, const struct mcp_principal *prin
         }
 }
 
-uint64_t subscription_serial(const struct subscription *s, enum published_list list)
-{
-        const struct mcp_peer *peer = s->peer;
-        uint64_t serial = published_serial(peer->server, peer->principal, list);
-
-        if (list == LIST_TOOLS)
-                serial += tool_list_serial(peer, era_of(s));
-        return list == LIST_RESOURCES ? serial + peer->principal->resources_serial : serial;
-}
-
 void subscription_list_sent(const struct mcp_request *request, enum published_list list)
 {
         struct subscription *legacy = &request->peer->legacy;
@@ -376,13 +377,13 @@ void subscription_list_sent(const struct mcp_request *request, enum published_li
         if (request->era != ERA_LEGACY)
                 return;
         legacy->lists[list] = true;
-        legacy->seen[list] = subscription_serial(legacy, list);
+        legacy->seen[list] = serial_of(legacy, list);
 }
 
 static void lists_changed(struct subscription *s, const void *argument)
 {
         for (int i = 0; i < PUBLISHED_LISTS; i++) {
-                uint64_t serial = subscription_serial(s, (enum published_list)i);
+                uint64_t serial = serial_of(s, (enum published_list)i);
 
                 if (s->lists[i] && s->seen[i] != serial)
                         tell_list(s, lists[i].method);

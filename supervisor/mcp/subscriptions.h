@@ -34,8 +34,6 @@ void subscriptions_free(struct mcp_server *server);
 int subscription_watch(struct subscription *subscription, const struct resource_uri *uri);
 void subscription_unwatch(struct subscription *subscription, const struct resource_uri *uri);
 
-/* The serial of a list, as this subscriber sees it. */
-uint64_t subscription_serial(const struct subscription *subscription, enum published_list list);
 /* A list is about to be sent to the request's client: a legacy client is notified of later changes. */
 void subscription_list_sent(const struct mcp_request *request, enum published_list list);
 /* Notifies those that do not know a list of their profile and era as it is now. principal: NULL: of

@@ -41,8 +41,4 @@ struct oauth_response {
 int oauth_fetch(const struct oauth_request *request, struct oauth_response *ret, struct error *err);
 void oauth_response_done(struct oauth_response *response);
 
-static inline void cleanup_oauth_response(struct oauth_response *response)
-{
-        oauth_response_done(response);
-}
-#define _cleanup_response_ _cleanup_(cleanup_oauth_response)
+#define _cleanup_response_ _cleanup_(oauth_response_done)

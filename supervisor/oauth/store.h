@@ -67,8 +67,4 @@ int oauth_store_write(const struct oauth_store *store, const struct oauth_record
 /* With what a writer has left. Returns 0 too if there was none. */
 int oauth_store_remove(const struct oauth_store *store, struct error *err);
 
-static inline void cleanup_oauth_store(struct oauth_store *store)
-{
-        oauth_store_close(store);
-}
-#define _cleanup_store_ _cleanup_(cleanup_oauth_store)
+#define _cleanup_store_ _cleanup_(oauth_store_close)

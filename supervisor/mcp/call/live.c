@@ -298,7 +298,6 @@ int live_start(struct live *live, const struct mcp_request *request, const struc
         live->logs = !live->published && level <= MCP_LOG_INFO;
         if (reply->task && request->era == ERA_LEGACY)
                 snprintf(live->task, sizeof(live->task), "%s", task_id(reply));
-        live->level = level;
         if (!request->token && level == MCP_LOG_OFF)
                 return 0;
         if (request->token && reply_init(&copy, request->token, NULL, NULL) < 0)

@@ -12,15 +12,6 @@ enum {
         TEXT_MAX = 64 * 1024 * 1024,
 };
 
-int result_content_file_uri(const char *session, const char *path, struct buffer *to)
-{
-        struct resource_uri uri = {.kind = RESOURCE_FILE};
-
-        snprintf(uri.session, sizeof(uri.session), "%s", session);
-        snprintf(uri.path, sizeof(uri.path), "%s", path);
-        return resource_uri_append(&uri, to);
-}
-
 static bool is_kind(const char *mime, const char *kind)
 {
         return strncmp(mime, kind, strlen(kind)) == 0;
@@ -70,108 +61,92 @@ static size_t characters_of(const struct cell_display *d, unsigned kinds)
         return n;
 }
 
-static size_t share_of(const struct cell_outcome *o, const struct result_view *view)
+static size_t share_of(const struct cell_outcome *o, const struct result_options *options)
 {
-        return view->most / o->n_displays;
+        return options->max_output / o->n_displays;
 }
 
 bool result_content_is_linked(const struct cell_outcome *o, size_t index,
-                              const struct result_view *view)
+                              const struct result_options *options)
 {
         const struct cell_display *d = &o->displays[index];
 
-        if (view->cell == 0 || d->is_block)
+        if (options->cell == 0 || d->is_block)
                 return false;
-        return d->is_linked || is_too_large(d) || characters_of(d, view->kinds) > share_of(o, view);
+        return d->is_linked || is_too_large(d) ||
+               characters_of(d, options->kinds) > share_of(o, options);
 }
 
-struct resource_uri result_content_uri(size_t index, const struct result_view *view)
+struct resource_uri result_content_uri(size_t index, const struct result_options *options)
 {
         struct resource_uri uri = {
-                .kind = RESOURCE_DISPLAY, .cell = view->cell, .display = index + 1};
+                .kind = RESOURCE_DISPLAY, .cell = options->cell, .display = index + 1};
 
-        snprintf(uri.session, sizeof(uri.session), "%s", view->session);
+        snprintf(uri.session, sizeof(uri.session), "%s", options->session);
         return uri;
 }
 
-static int append_uri(size_t index, const struct result_view *view, struct buffer *to)
-{
-        const struct resource_uri uri = result_content_uri(index, view);
-
-        return resource_uri_append(&uri, to);
-}
-
 /* 1234567 bytes as "1.2 MiB". */
-static int append_size(struct buffer *to, uint64_t bytes)
+static void append_size(struct buffer *to, uint64_t bytes)
 {
-        if (bytes < 10 * 1024)
-                return buffer_printf(to, "%llu bytes", (unsigned long long)bytes);
-        if (bytes < 10 * 1024 * 1024)
-                return buffer_printf(to, "%llu KiB", (unsigned long long)(bytes / 1024));
-        return buffer_printf(to, "%llu MiB", (unsigned long long)(bytes >> 20));
+        unsigned long long n = bytes;
+
+        if (n < 10 * 1024)
+                buffer_printf(to, "%llu bytes", n);
+        else if (n < 10 * 1024 * 1024)
+                buffer_printf(to, "%llu KiB", n / 1024);
+        else
+                buffer_printf(to, "%llu MiB", n >> 20);
 }
 
-static int append_fate(const struct cell_outcome *o, size_t index, const struct result_view *view,
-                       struct buffer *to)
-{
-        if (!result_content_is_linked(o, index, view))
-                return buffer_append_text(
-                        to, is_too_large(&o->displays[index]) ? ": too large to show)" : ")");
-        int r = buffer_append_text(to, ": all of it is the resource ");
-        if (r >= 0)
-                r = append_uri(index, view, to);
-        return r < 0 ? r : buffer_append_text(to, ")");
-}
-
-static int append_displays(const struct cell_outcome *o, const struct result_view *view,
-                           struct buffer *to)
+static void append_displays(const struct cell_outcome *o, const struct result_options *options,
+                            struct buffer *to)
 {
         size_t lost = o->displays_total - o->n_displays;
-        int r = buffer_printf(to, "displayed:");
 
-        for (size_t i = 0; i < o->n_displays && r >= 0; i++) {
+        buffer_append_text(to, "displayed:");
+        for (size_t i = 0; i < o->n_displays; i++) {
                 const struct cell_display *d = &o->displays[i];
-                r = buffer_printf(to, "%s %s (", i > 0 ? "," : "", d->mime_type);
-                if (r >= 0)
-                        r = append_size(to, bytes_of(d));
-                if (r >= 0)
-                        r = append_fate(o, i, view, to);
+                const struct resource_uri uri = result_content_uri(i, options);
+
+                buffer_printf(to, "%s %s (", i > 0 ? "," : "", d->mime_type);
+                append_size(to, bytes_of(d));
+                if (result_content_is_linked(o, i, options)) {
+                        buffer_append_text(to, ": all of it is the resource ");
+                        resource_uri_append(&uri, to);
+                } else if (is_too_large(d)) {
+                        buffer_append_text(to, ": too large to show");
+                }
+                buffer_append_text(to, ")");
         }
-        if (r >= 0 && lost > 0)
-                r = buffer_printf(to, "%s %zu more, which were not kept (%d of one call, %d MiB)",
-                                  o->n_displays > 0 ? " and" : "", lost, CELL_DISPLAYS_MAX,
-                                  CELL_DISPLAY_BYTES_MAX >> 20);
-        return r;
+        if (lost > 0)
+                buffer_printf(to, "%s %zu more, which were not kept (%d of one call, %d MiB)",
+                              o->n_displays > 0 ? " and" : "", lost, CELL_DISPLAYS_MAX,
+                              CELL_DISPLAY_BYTES_MAX >> 20);
 }
 
-static int append_files(const struct cell_outcome *o, struct buffer *to)
+static void append_files(const struct cell_outcome *o, struct buffer *to)
 {
         size_t named = o->n_files < FILES_NAMED ? o->n_files : FILES_NAMED;
-        int r = buffer_printf(to, "%sfiles in /workspace/out:", to->length > 0 ? "\n" : "");
 
-        for (size_t i = 0; i < named && r >= 0; i++) {
-                r = buffer_printf(to, "%s %s (", i > 0 ? "," : "", o->files[i].path);
-                if (r >= 0)
-                        r = append_size(to, o->files[i].size);
-                if (r >= 0)
-                        r = buffer_append(to, ")", 1);
+        buffer_printf(to, "%sfiles in /workspace/out:", to->length > 0 ? "\n" : "");
+        for (size_t i = 0; i < named; i++) {
+                buffer_printf(to, "%s %s (", i > 0 ? "," : "", o->files[i].path);
+                append_size(to, o->files[i].size);
+                buffer_append_text(to, ")");
         }
-        if (r >= 0 && o->files_total > named)
-                r = buffer_printf(to, "%s %zu more", named > 0 ? " and" : "",
-                                  o->files_total - named);
-        return r;
+        if (o->files_total > named)
+                buffer_printf(to, "%s %zu more", named > 0 ? " and" : "", o->files_total - named);
 }
 
-int result_content_text(const struct cell_outcome *o, const struct result_view *view,
+int result_content_text(const struct cell_outcome *o, const struct result_options *options,
                         struct buffer *to)
 {
-        int r = 0;
-
         if (o->displays_total > 0)
-                r = append_displays(o, view, to);
-        if (r >= 0 && o->files_total > 0)
-                r = append_files(o, to);
-        return r;
+                append_displays(o, options, to);
+        if (o->files_total > 0)
+                append_files(o, to);
+        return to->error;
 }
 
 /* The text of a display, truncated as output is. */
@@ -187,18 +162,15 @@ static void put_text(struct json_out *out, const struct cell_display *d, size_t 
 }
 
 static void put_uri(struct json_out *out, const char *key, size_t index,
-                    const struct result_view *view)
+                    const struct result_options *options)
 {
-        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(URI_MAX);
+        const struct resource_uri uri = result_content_uri(index, options);
 
-        int r = append_uri(index, view, &uri);
-        if (r < 0)
-                json_out_fail(out, r);
-        json_out_string(out, key, buffer_bytes(&uri), uri.length);
+        resource_uri_put(out, key, &uri);
 }
 
 static void put_displays(struct json_out *out, const struct cell_outcome *o,
-                         const struct result_view *view)
+                         const struct result_options *options)
 {
         json_out_begin(out, "displays", '[');
         for (size_t i = 0; i < o->n_displays; i++) {
@@ -206,10 +178,10 @@ static void put_displays(struct json_out *out, const struct cell_outcome *o,
                 json_out_begin(out, NULL, '{');
                 json_out_text(out, "mime_type", d->mime_type);
                 json_out_int(out, "bytes", bytes_of(d));
-                if (result_content_is_linked(o, i, view))
-                        put_uri(out, "resource", i, view);
+                if (result_content_is_linked(o, i, options))
+                        put_uri(out, "resource", i, options);
                 else if (d->is_text)
-                        put_text(out, d, share_of(o, view));
+                        put_text(out, d, share_of(o, options));
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
@@ -256,12 +228,12 @@ static void put_sent(struct json_out *out, const struct cell_outcome *o)
 }
 
 void result_content_structured(struct json_out *out, const struct cell_outcome *o,
-                               const struct result_view *view)
+                               const struct result_options *options)
 {
         if (o->files_total > 0)
                 put_files(out, o);
         if (o->displays_total > 0)
-                put_displays(out, o, view);
+                put_displays(out, o, options);
         put_sent(out, o);
 }
 
@@ -296,13 +268,13 @@ static void put_resource(struct json_out *out, const struct cell_display *d, siz
 }
 
 static void put_display_link(struct json_out *out, const struct cell_display *d, size_t index,
-                             const struct result_view *view)
+                             const struct result_options *options)
 {
         char name[64];
 
         snprintf(name, sizeof(name), "display-%zu", index + 1);
         begin_block(out, "resource_link");
-        put_uri(out, "uri", index, view);
+        put_uri(out, "uri", index, options);
         json_out_text(out, "name", name);
         json_out_text(out, "mimeType", d->mime_type);
         json_out_int(out, "size", bytes_of(d));
@@ -310,11 +282,11 @@ static void put_display_link(struct json_out *out, const struct cell_display *d,
 }
 
 void result_content_put_display(struct json_out *out, const struct cell_outcome *o, size_t index,
-                                const struct result_view *view)
+                                const struct result_options *options)
 {
         const struct cell_display *d = &o->displays[index];
-        size_t most = share_of(o, view);
-        unsigned kinds = view->kinds;
+        size_t most = share_of(o, options);
+        unsigned kinds = options->kinds;
         bool picture = !d->is_text && is_picture(d->mime_type);
         bool audio = !d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO;
 
@@ -324,9 +296,9 @@ void result_content_put_display(struct json_out *out, const struct cell_outcome 
                         json_out_raw(out, NULL, buffer_bytes(&d->data), d->data.length);
                 return;
         }
-        if (result_content_is_linked(o, index, view)) {
+        if (result_content_is_linked(o, index, options)) {
                 if (kinds & CONTENT_LINKS)
-                        put_display_link(out, d, index, view);
+                        put_display_link(out, d, index, options);
                 return;
         }
         if (is_too_large(d))
@@ -341,20 +313,19 @@ void result_content_put_display(struct json_out *out, const struct cell_outcome 
                 put_text(out, d, most);
                 json_out_end(out, '}');
         } else {
-                put_resource(out, d, index, view->session, most);
+                put_resource(out, d, index, options->session, most);
         }
 }
 
 static void put_link(struct json_out *out, const struct cell_file *file, const char *session)
 {
-        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(URI_MAX);
         const char *slash = strrchr(file->path, '/');
+        struct resource_uri uri = {.kind = RESOURCE_FILE};
 
-        int r = result_content_file_uri(session, file->path, &uri);
-        if (r < 0)
-                json_out_fail(out, r);
+        snprintf(uri.session, sizeof(uri.session), "%s", session);
+        snprintf(uri.path, sizeof(uri.path), "%s", file->path);
         begin_block(out, "resource_link");
-        json_out_string(out, "uri", buffer_bytes(&uri), uri.length);
+        resource_uri_put(out, "uri", &uri);
         json_out_text(out, "name", slash ? slash + 1 : file->path);
         json_out_text(out, "mimeType", file->mime_type);
         json_out_int(out, "size", file->size);
@@ -362,10 +333,10 @@ static void put_link(struct json_out *out, const struct cell_file *file, const c
 }
 
 void result_content_append(struct json_out *out, const struct cell_outcome *o,
-                           const struct result_view *view)
+                           const struct result_options *options)
 {
         for (size_t i = 0; i < o->n_displays; i++)
-                result_content_put_display(out, o, i, view);
-        for (size_t i = 0; i < o->n_files && view->kinds & CONTENT_LINKS; i++)
-                put_link(out, &o->files[i], view->session);
+                result_content_put_display(out, o, i, options);
+        for (size_t i = 0; i < o->n_files && options->kinds & CONTENT_LINKS; i++)
+                put_link(out, &o->files[i], options->session);
 }

@@ -42,35 +42,38 @@ enum {
         "\"tool\":{\"type\":\"string\"},\"outcome\":{\"type\":\"string\",\"enum\":[\"ok\","        \
         "\"failed\",\"in doubt\"]}},\"required\":[\"server\",\"tool\",\"outcome\"]}}"
 
-/* "cloister://sessions/NAME/files/PATH", percent-encoded. Returns 0 or negative errno. */
-int result_content_file_uri(const char *session, const char *path, struct buffer *to);
-
-/* How displays and files are shown. */
-struct result_view {
+/* How to render an outcome. */
+struct result_options {
         const char *session;
-        uint64_t cell;  /* whose displays are kept if they are not shown; 0: they are shown cut */
-        size_t most;    /* characters of all displays together, except images and audio */
-        unsigned kinds; /* CONTENT_… */
+        size_t max_output; /* characters of a stream, and of all displays together, except images and audio */
+        unsigned kinds; /* CONTENT_… that the client's version knows */
+        const struct resource_uri *whole[CELL_STREAMS]; /* URI of the whole output, or NULL */
+        struct capture_mark from[CELL_STREAMS]; /* the output before it is in an earlier answer */
+        bool was_cut[CELL_STREAMS];             /* by an earlier answer */
+        const char *said;                       /* of the call itself, for the notice; or NULL */
+        const struct buffer
+                *earlier; /* text of a result that no call has fetched; NULL or empty: none */
+        uint64_t cell;    /* whose displays are kept if the result does not show them; 0: none */
 };
 
 /* Whether a display is not part of the result: it is a resource, whole. */
 bool result_content_is_linked(const struct cell_outcome *outcome, size_t index,
-                              const struct result_view *view);
+                              const struct result_options *options);
 /* Its URI. */
-struct resource_uri result_content_uri(size_t index, const struct result_view *view);
+struct resource_uri result_content_uri(size_t index, const struct result_options *options);
 
 /* Appends lines for the text that name displays and files, if there are any. */
-int result_content_text(const struct cell_outcome *outcome, const struct result_view *view,
+int result_content_text(const struct cell_outcome *outcome, const struct result_options *options,
                         struct buffer *to);
 
 /* Adds "displays", "files" and "sent" to structuredContent. */
 void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
-                               const struct result_view *view);
+                               const struct result_options *options);
 
 /* Appends one display as a block, if the client supports its kind. */
 void result_content_put_display(struct json_out *out, const struct cell_outcome *outcome,
-                                size_t index, const struct result_view *view);
+                                size_t index, const struct result_options *options);
 
 /* Appends blocks to the array. */
 void result_content_append(struct json_out *out, const struct cell_outcome *outcome,
-                           const struct result_view *view);
+                           const struct result_options *options);

@@ -7,7 +7,6 @@
 
 #include "base/json-out.h"
 #include "base/json.h"
-#include "supervisor/mcp/call/result-content.h"
 #include "supervisor/session/cell/receipts.h"
 
 enum {
@@ -77,29 +76,15 @@ const char result_schema[] =
         "},\"required\":[\"status\",\"session\"]}";
 
 /* The parts that text and structuredContent share, truncated once. */
+enum { REPR, MESSAGE, TRACEBACK, SHOWN, NOTICE, TEXTS };
 struct parts {
         struct buffer streams[CELL_STREAMS];
-        bool cut[CELL_STREAMS];
-        struct buffer repr, message, traceback, shown, notice;
         struct buffer links[CELL_STREAMS]; /* URI of the whole, where it was cut and is kept */
-        bool repr_cut;
+        struct buffer texts[TEXTS];
+        bool cut[CELL_STREAMS], repr_cut;
         const char *type;                      /* of the error, or NULL */
         const struct session_running *running; /* status busy */
 };
-
-static void parts_init(struct parts *p)
-{
-        *p = (struct parts){};
-        for (int i = 0; i < CELL_STREAMS; i++) {
-                buffer_init(&p->streams[i], TEXT_MAX);
-                buffer_init(&p->links[i], TEXT_MAX);
-        }
-        buffer_init(&p->repr, TEXT_MAX);
-        buffer_init(&p->message, TEXT_MAX);
-        buffer_init(&p->traceback, TEXT_MAX);
-        buffer_init(&p->shown, TEXT_MAX);
-        buffer_init(&p->notice, TEXT_MAX);
-}
 
 static void parts_done(struct parts *p)
 {
@@ -107,17 +92,17 @@ static void parts_done(struct parts *p)
                 buffer_done(&p->streams[i]);
                 buffer_done(&p->links[i]);
         }
-        buffer_done(&p->repr);
-        buffer_done(&p->message);
-        buffer_done(&p->traceback);
-        buffer_done(&p->shown);
-        buffer_done(&p->notice);
+        for (int i = 0; i < TEXTS; i++)
+                buffer_done(&p->texts[i]);
 }
-
-static int append(struct buffer *b, const char *text)
-{
-        return buffer_append(b, text, strlen(text));
-}
+#define PARTS_INIT                                                                                 \
+        {                                                                                          \
+                .streams = {[0 ... CELL_STREAMS - 1] = BUFFER_INIT(TEXT_MAX)},                     \
+                .links = {[0 ... CELL_STREAMS - 1] = BUFFER_INIT(TEXT_MAX)}, .texts = {            \
+                        [0 ... TEXTS - 1] = BUFFER_INIT(TEXT_MAX)                                  \
+                }                                                                                  \
+        }
+#define _cleanup_parts_ _cleanup_(parts_done)
 
 static int append_piece(void *data, const char *text, size_t n)
 {
@@ -125,12 +110,12 @@ static int append_piece(void *data, const char *text, size_t n)
 }
 
 /* A line of Cloister's; the text in it may end within a character. */
-static int append_checked(struct buffer *b, const char *text)
+static void append_checked(struct buffer *b, const char *text)
 {
         struct utf8_stream stream = {};
-        int r = utf8_feed(&stream, text, strlen(text), append_piece, b);
 
-        return r < 0 ? r : utf8_finish(&stream, append_piece, b);
+        if (utf8_feed(&stream, text, strlen(text), append_piece, b) >= 0)
+                utf8_finish(&stream, append_piece, b);
 }
 
 static int cut_member(yyjson_val *object, const char *key, size_t most, struct buffer *to,
@@ -152,13 +137,10 @@ static const char *fate_of_state(const struct cell_outcome *o)
         return o->status == CELL_OK || o->state == CELL_STATE_NONE ? "" : "; variables are kept";
 }
 
-static int append_line(struct buffer *to, const char *before, const char *text)
+static void append_line(struct buffer *to, const char *before, const char *text)
 {
-        int r = append(to, to->length > 0 ? "\n" : "");
-
-        if (r >= 0)
-                r = append(to, before);
-        return r < 0 ? r : append_checked(to, text);
+        buffer_printf(to, "%s%s", to->length > 0 ? "\n" : "", before);
+        append_checked(to, text);
 }
 
 /* ---- the network ---- */
@@ -177,16 +159,15 @@ static const char *text_of_change(enum cell_network change)
 
 /* A line about an end of the proxy, and one about each refusal, with the setting's name, at most NETWORK_REFUSALS_MAX; more
  * are counted. */
-static int append_refusals(const struct cell_outcome *o, struct buffer *to)
+static void append_refusals(const struct cell_outcome *o, struct buffer *to)
 {
         char line[512];
         uint64_t more = 0;
         size_t n = 0;
-        int r = 0;
 
         if (o->network_change != CELL_NETWORK_SAME)
-                r = append_line(to, "", text_of_change(o->network_change));
-        for (size_t i = 0; i < o->n_hosts && r >= 0; i++) {
+                append_line(to, "", text_of_change(o->network_change));
+        for (size_t i = 0; i < o->n_hosts; i++) {
                 const struct cell_host *host = &o->hosts[i];
                 if (!is_refused(host) || n == NETWORK_REFUSALS_MAX) {
                         more += host->sums.denied;
@@ -195,85 +176,74 @@ static int append_refusals(const struct cell_outcome *o, struct buffer *to)
                 n++;
                 egress_reason_print(line, sizeof(line), host->name[0] ? host->name : "a host",
                                     host->port, host->why, o->network_profile);
-                r = append_line(to, "", line);
+                append_line(to, "", line);
         }
-        if (r < 0 || more == 0)
-                return r;
+        if (more == 0)
+                return;
         snprintf(line, sizeof(line),
                  "%llu more requests were refused by network.allow of profile \"%s\"",
                  (unsigned long long)more, o->network_profile);
-        return append_line(to, "", line);
+        append_line(to, "", line);
 }
 
 /* ---- the text ---- */
 
 /* Notices besides status and output, one line each in structuredContent; none for a normal end. */
-static int collect_notice(const struct cell_outcome *o, const struct result_options *options,
-                          struct buffer *to)
+static void collect_notice(const struct cell_outcome *o, const struct result_options *options,
+                           struct buffer *to)
 {
         const char *const notes[] = {o->block, o->note, o->owner};
         bool has_why = o->why[0] && !o->error_type;
-        int r = 0;
 
         if (options->said && *options->said)
-                r = append_line(to, "", options->said);
-        if (r >= 0 && o->before[0])
-                r = append_line(to,
-                                "new session: the earlier one's variables and files were lost: ",
-                                o->before);
-        if (r >= 0 && has_why)
-                r = append_line(to, "", o->why);
-        if (r >= 0 && has_why)
-                r = append(to, fate_of_state(o));
-        if (r >= 0 && o->restored[0])
-                r = has_why ? append_checked(to, o->restored) : append_line(to, "", o->restored);
-        for (size_t i = 0; i < ARRAY_SIZE(notes) && r >= 0; i++)
-                r = *notes[i] ? append_line(to, "", notes[i]) : r;
-        if (r >= 0)
-                r = append_refusals(o, to);
-        if (r >= 0 && options->from[CELL_STDOUT].characters + options->from[CELL_STDERR].characters)
-                r = append_line(to, "", "the output begins where the last answer ended");
-        if (r >= 0 && options->earlier && options->earlier->length > 0)
-                r = append_line(to, "", "an earlier call has ended: its result follows at the end");
-        return r;
+                append_line(to, "", options->said);
+        if (o->before[0])
+                append_line(to, "new session: the earlier one's variables and files were lost: ",
+                            o->before);
+        if (has_why) {
+                append_line(to, "", o->why);
+                buffer_append_text(to, fate_of_state(o));
+        }
+        if (o->restored[0] && has_why)
+                append_checked(to, o->restored);
+        else if (o->restored[0])
+                append_line(to, "", o->restored);
+        for (size_t i = 0; i < ARRAY_SIZE(notes); i++) {
+                if (*notes[i])
+                        append_line(to, "", notes[i]);
+        }
+        append_refusals(o, to);
+        if (options->from[CELL_STDOUT].characters + options->from[CELL_STDERR].characters > 0)
+                append_line(to, "", "the output begins where the last answer ended");
+        if (options->earlier && options->earlier->length > 0)
+                append_line(to, "", "an earlier call has ended: its result follows at the end");
 }
 
 /* The URI of each truncated output, in the text and in structuredContent. */
 static int collect_links(const struct result_options *options, bool has_ended, struct parts *p)
 {
         static const char *const names[CELL_STREAMS] = {"stdout", "stderr"};
-        int r = 0;
+        struct buffer *notice = &p->texts[NOTICE];
 
-        for (int i = 0; i < CELL_STREAMS && r >= 0; i++) {
+        for (int i = 0; i < CELL_STREAMS; i++) {
                 if (p->cut[i] && !has_ended)
-                        r = append_line(&p->notice, names[i],
-                                        " was cut; the result at the end names all of it");
+                        append_line(notice, names[i],
+                                    " was cut; the result at the end names all of it");
                 p->cut[i] |= options->was_cut[i];
                 if (!options->whole[i] || !p->cut[i])
                         continue;
-                r = resource_uri_append(options->whole[i], &p->links[i]);
-                if (r >= 0)
-                        r = buffer_printf(&p->notice, "%s%s was cut; all of it is the resource ",
-                                          p->notice.length > 0 ? "\n" : "", names[i]);
-                if (r >= 0)
-                        r = buffer_append(&p->notice, buffer_bytes(&p->links[i]),
-                                          p->links[i].length);
+                int r = resource_uri_append(options->whole[i], &p->links[i]);
+                if (r < 0)
+                        return r;
+                append_line(notice, names[i], " was cut; all of it is the resource ");
+                buffer_append(notice, buffer_bytes(&p->links[i]), p->links[i].length);
         }
-        return r;
-}
-
-static struct result_view view_of(const struct result_options *options)
-{
-        return (struct result_view){.session = options->session,
-                                    .cell = options->cell,
-                                    .most = options->max_output,
-                                    .kinds = options->kinds};
+        return notice->error;
 }
 
 static int collect(const struct cell_outcome *o, const struct result_options *options,
                    struct parts *p)
 {
-        const struct result_view view = view_of(options);
         size_t most = options->max_output;
         bool cut;
         int r = 0;
@@ -282,38 +252,34 @@ static int collect(const struct cell_outcome *o, const struct result_options *op
                 r = capture_render_shown(&o->streams[i], options->from[i], most, &p->streams[i],
                                          &p->cut[i]);
         if (r >= 0)
-                r = cut_member(o->value, "repr", most, &p->repr, &p->repr_cut);
+                r = cut_member(o->value, "repr", most, &p->texts[REPR], &p->repr_cut);
         if (r >= 0)
-                r = cut_member(o->error, "message", most, &p->message, &cut);
+                r = cut_member(o->error, "message", most, &p->texts[MESSAGE], &cut);
         if (r >= 0)
-                r = cut_member(o->error, "traceback", most, &p->traceback, &cut);
+                r = cut_member(o->error, "traceback", most, &p->texts[TRACEBACK], &cut);
         if (r >= 0)
-                r = result_content_text(o, &view, &p->shown);
-        if (r >= 0)
-                r = collect_notice(o, options, &p->notice);
+                r = result_content_text(o, options, &p->texts[SHOWN]);
+        collect_notice(o, options, &p->texts[NOTICE]);
         if (r >= 0)
                 r = collect_links(options, o->status != CELL_RUNNING, p);
         if (o->error)
                 p->type = json_string(o->error, "type", NULL);
-        if (o->error_type && r >= 0) {
+        if (o->error_type) {
                 p->type = o->error_type;
-                r = append_checked(&p->message, o->why);
+                append_checked(&p->texts[MESSAGE], o->why);
         }
-        return r;
+        return r < 0 ? r : p->texts[MESSAGE].error;
 }
 
 /* Appends text that begins a new line. */
-static int append_block(struct buffer *to, const char *before, const struct buffer *text)
+static void append_block(struct buffer *to, const char *before, const struct buffer *text)
 {
-        int r = 0;
-
         if (text->length == 0)
-                return 0;
+                return;
         if (to->length > 0 && buffer_bytes(to)[to->length - 1] != '\n')
-                r = append(to, "\n");
-        if (r >= 0)
-                r = append(to, before);
-        return r < 0 ? r : buffer_append(to, buffer_bytes(text), text->length);
+                buffer_append_text(to, "\n");
+        buffer_append_text(to, before);
+        buffer_append(to, buffer_bytes(text), text->length);
 }
 
 /* Whether text of the code begins like the line that append_status() writes, or could be taken for it:
@@ -338,61 +304,53 @@ static bool looks_like_status(const struct buffer *text)
  * Cloister's own first line about the call: everything after it is from the code. A line at
  * the end could not be told from one that the code has printed.
  */
-static int append_status(const struct cell_outcome *o, const struct buffer *notice,
-                         struct buffer *to)
+static void append_status(const struct cell_outcome *o, const struct buffer *notice,
+                          struct buffer *to)
 {
+        const char *text = buffer_bytes(notice);
         size_t pending = 0;
 
-        int r = buffer_printf(to, "status: %s", cell_status_name(o->status));
-        if (r >= 0 && o->has_exit_code)
-                r = buffer_printf(to, " (exit code %d)", o->exit_code);
+        buffer_printf(to, "status: %s", cell_status_name(o->status));
+        if (o->has_exit_code)
+                buffer_printf(to, " (exit code %d)", o->exit_code);
         for (size_t i = 0; i < o->n_calls; i++)
                 pending += o->calls[i].pending;
-        if (r >= 0 && o->status != CELL_OK && o->calls_total > 0)
-                r = buffer_printf(to, "; tool calls sent: %llu, without an answer: %zu",
-                                  (unsigned long long)o->calls_total, pending);
-        const char *text = buffer_bytes(notice);
-        for (size_t at = 0; at < notice->length && r >= 0;) {
+        if (o->status != CELL_OK && o->calls_total > 0)
+                buffer_printf(to, "; tool calls sent: %llu, without an answer: %zu",
+                              (unsigned long long)o->calls_total, pending);
+        for (size_t at = 0; at < notice->length;) {
                 const char *end = memchr(text + at, '\n', notice->length - at);
                 size_t n = end ? (size_t)(end - text) - at : notice->length - at;
-                r = append(to, "; ");
-                if (r >= 0)
-                        r = buffer_append(to, text + at, n);
+                buffer_append_text(to, "; ");
+                buffer_append(to, text + at, n);
                 at += n + 1;
         }
-        return r;
 }
 
-/* From the code that runs, as all text after the first line. */
-static int append_running(const struct session_running *running, struct buffer *to)
+/* Appends the output, the value and the exception of the code. From the code is all text after the first line, of code that
+ * runs too. */
+static void append_output(const struct parts *p, struct buffer *to)
 {
-        int r = append_line(to, "running: ", running->code);
+        const struct buffer *texts = p->texts;
 
-        return r < 0 || !running->line[0] ? r : append_line(to, "last line: ", running->line);
-}
-
-/* Appends the output, the value and the exception of the code. */
-static int append_output(const struct parts *p, struct buffer *to)
-{
-        int r = append_block(to, "", &p->streams[CELL_STDOUT]);
-
-        if (r >= 0)
-                r = append_block(to, "[stderr]\n", &p->streams[CELL_STDERR]);
-        if (r >= 0)
-                r = append_block(to, "value: ", &p->repr);
-        if (r >= 0)
-                r = append_block(to, "", &p->traceback);
-        if (r >= 0 && p->type && p->traceback.length == 0) {
+        append_block(to, "", &p->streams[CELL_STDOUT]);
+        append_block(to, "[stderr]\n", &p->streams[CELL_STDERR]);
+        append_block(to, "value: ", &texts[REPR]);
+        append_block(to, "", &texts[TRACEBACK]);
+        if (p->type && texts[TRACEBACK].length == 0) {
                 _cleanup_buffer_ struct buffer line = BUFFER_INIT(TEXT_MAX);
-                r = buffer_printf(&line, "%.*s: ", ERROR_TYPE_MAX, p->type);
-                if (r >= 0)
-                        r = buffer_append(&line, buffer_bytes(&p->message), p->message.length);
-                if (r >= 0)
-                        r = append_block(to, "", &line);
+                buffer_printf(&line, "%.*s: ", ERROR_TYPE_MAX, p->type);
+                buffer_append(&line, buffer_bytes(&texts[MESSAGE]), texts[MESSAGE].length);
+                append_block(to, "", &line);
+                if (line.error < 0)
+                        to->error = line.error;
         }
-        if (r >= 0 && p->running)
-                r = append_running(p->running, to);
-        return r < 0 ? r : append_block(to, "", &p->shown);
+        if (p->running) {
+                append_line(to, "running: ", p->running->code);
+                if (p->running->line[0])
+                        append_line(to, "last line: ", p->running->line);
+        }
+        append_block(to, "", &texts[SHOWN]);
 }
 
 /* The text. Never empty: one client shows "{}" instead of an empty text. */
@@ -400,17 +358,17 @@ static int make_text(const struct cell_outcome *o, const struct result_options *
                      const struct parts *p, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer output = BUFFER_INIT(TEXT_MAX);
+        const struct buffer *notice = &p->texts[NOTICE];
 
-        int r = append_output(p, &output);
-        if (r >= 0 && (o->status != CELL_OK || p->notice.length > 0 || looks_like_status(&output)))
-                r = append_status(o, &p->notice, to);
-        if (r >= 0 && to->length == 0 && output.length == 0)
-                r = append(to, "ok, no output");
-        if (r >= 0)
-                r = append_block(to, "", &output);
-        if (r < 0 || !options->earlier)
-                return r;
-        return append_block(to, "[result of an earlier call]\n", options->earlier);
+        append_output(p, &output);
+        if (o->status != CELL_OK || notice->length > 0 || looks_like_status(&output))
+                append_status(o, notice, to);
+        if (to->length == 0 && output.length == 0)
+                buffer_append_text(to, "ok, no output");
+        append_block(to, "", &output);
+        if (options->earlier)
+                append_block(to, "[result of an earlier call]\n", options->earlier);
+        return output.error < 0 ? output.error : to->error;
 }
 
 static void put_buffer(struct json_out *out, const char *key, const struct buffer *b)
@@ -446,9 +404,9 @@ static void put_value(struct json_out *out, const struct cell_outcome *o, const 
         if (!o->value)
                 return;
         json_out_begin(out, "value", '{');
-        put_buffer(out, "repr", &p->repr);
+        put_buffer(out, "repr", &p->texts[REPR]);
         if (json && !p->repr_cut && json_append(&text, json) >= 0 &&
-            text.length + p->repr.length <= most)
+            text.length + p->texts[REPR].length <= most)
                 json_out_raw(out, "json", buffer_bytes(&text), text.length);
         json_out_end(out, '}');
 }
@@ -467,8 +425,8 @@ static void put_error(struct json_out *out, const struct cell_outcome *o, const 
         }
         json_out_begin(out, "error", '{');
         json_out_string(out, "type", p->type, n);
-        put_buffer(out, "message", &p->message);
-        put_text(out, "traceback", &p->traceback);
+        put_buffer(out, "message", &p->texts[MESSAGE]);
+        put_text(out, "traceback", &p->texts[TRACEBACK]);
         if (json_int64(yyjson_obj_get(o->error, "line"), &line) == 0)
                 json_out_int(out, "line", line);
         json_out_end(out, '}');
@@ -575,22 +533,21 @@ static void put_structured(struct json_out *out, const struct cell_outcome *o,
                            const struct result_options *options, const struct parts *p,
                            size_t shown)
 {
-        const struct result_view view = view_of(options);
 
         json_out_begin(out, "structuredContent", '{');
         json_out_text(out, "status", cell_status_name(o->status));
         put_text(out, "stdout", &p->streams[CELL_STDOUT]);
         put_text(out, "stderr", &p->streams[CELL_STDERR]);
-        put_value(out, o, p, view.most);
+        put_value(out, o, p, options->max_output);
         put_error(out, o, p);
-        put_text(out, "notice", &p->notice);
+        put_text(out, "notice", &p->texts[NOTICE]);
         put_running(out, p->running);
         if (options->earlier)
                 put_text(out, "earlier", options->earlier);
         if (o->has_exit_code)
                 json_out_int(out, "exit_code", o->exit_code);
         put_signal(out, o->signal);
-        result_content_structured(out, o, &view);
+        result_content_structured(out, o, options);
         put_calls(out, o);
         if (o->duration_us > 0) {
                 put_ms(out, "duration_ms", o->duration_us);
@@ -604,7 +561,7 @@ static void put_structured(struct json_out *out, const struct cell_outcome *o,
         put_receipt(out, o, options->cell, shown);
         if (o->n_hosts > 0)
                 receipt_put_hosts(out, "network", o);
-        json_out_text(out, "session", view.session);
+        json_out_text(out, "session", options->session);
         if (o->state != CELL_STATE_NONE)
                 json_out_text(out, "state", cell_state_name(o->state));
         if (o->is_checkpoint)
@@ -617,7 +574,6 @@ static int render(const struct cell_outcome *o, const struct result_options *opt
                   struct parts *p, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
-        const struct result_view view = view_of(options);
         struct json_out out = {.to = to};
 
         int r = collect(o, options, p);
@@ -631,7 +587,7 @@ static int render(const struct cell_outcome *o, const struct result_options *opt
         json_out_text(&out, "type", "text");
         put_buffer(&out, "text", &text);
         json_out_end(&out, '}');
-        result_content_append(&out, o, &view);
+        result_content_append(&out, o, options);
         json_out_end(&out, ']');
         put_structured(&out, o, options, p, text.length);
         json_out_bool(&out, "isError", o->status != CELL_OK && o->status != CELL_RUNNING);
@@ -642,54 +598,45 @@ static int render(const struct cell_outcome *o, const struct result_options *opt
 int result_render(const struct cell_outcome *outcome, const struct result_options *options,
                   struct buffer *to)
 {
-        struct parts parts;
+        _cleanup_parts_ struct parts parts = PARTS_INIT;
 
-        parts_init(&parts);
-        int r = render(outcome, options, &parts, to);
-        parts_done(&parts);
-        return r;
+        return render(outcome, options, &parts, to);
 }
 
 int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
                        struct buffer *to)
 {
-        struct parts parts;
+        _cleanup_parts_ struct parts parts = PARTS_INIT;
 
-        parts_init(&parts);
         int r = collect(outcome, options, &parts);
-        if (r >= 0)
-                r = make_text(outcome, options, &parts, to);
-        parts_done(&parts);
-        return r;
+        return r < 0 ? r : make_text(outcome, options, &parts, to);
+}
+
+/* Renders the outcome of a call that has no cell. running: what its session runs, or NULL. */
+static int render_without_cell(struct cell_outcome *outcome, const char *why, const char *session,
+                               const struct session_running *running, struct buffer *to)
+{
+        const struct result_options options = {.session = session,
+                                               .max_output = OUTPUT_CHARACTERS_MAX};
+        _cleanup_parts_ struct parts parts = PARTS_INIT;
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome->streams[i]);
+        snprintf(outcome->why, sizeof(outcome->why), "%s", why);
+        parts.running = running;
+        return render(outcome, &options, &parts, to);
 }
 
 int result_render_busy(const struct session_running *running, const char *why, const char *session,
                        struct buffer *to)
 {
-        struct cell_outcome outcome = {.status = CELL_BUSY};
-        const struct result_options options = {.session = session,
-                                               .max_output = OUTPUT_CHARACTERS_MAX};
-        struct parts parts;
-
-        for (int i = 0; i < CELL_STREAMS; i++)
-                capture_init(&outcome.streams[i]);
-        snprintf(outcome.why, sizeof(outcome.why), "%s", why);
-        parts_init(&parts);
-        parts.running = running->code[0] ? running : NULL;
-        int r = render(&outcome, &options, &parts, to);
-        parts_done(&parts);
-        return r;
+        return render_without_cell(&(struct cell_outcome){.status = CELL_BUSY}, why, session,
+                                   running->code[0] ? running : NULL, to);
 }
 
 int result_render_refusal(const char *type, const char *message, const char *session,
                           struct buffer *to)
 {
-        struct cell_outcome outcome = {.status = CELL_ERROR, .error_type = type};
-
-        for (int i = 0; i < CELL_STREAMS; i++)
-                capture_init(&outcome.streams[i]);
-        snprintf(outcome.why, sizeof(outcome.why), "%s", message);
-        const struct result_options options = {.session = session,
-                                               .max_output = OUTPUT_CHARACTERS_MAX};
-        return result_render(&outcome, &options, to);
+        return render_without_cell(&(struct cell_outcome){.status = CELL_ERROR, .error_type = type},
+                                   message, session, NULL, to);
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
-#include "supervisor/mcp/resources/resource-uri.h"
+#include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/sink.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/session.h"
@@ -16,20 +16,6 @@
 extern const char result_schema[];
 
 enum { RECEIPT_MAX = 2048 }; /* bytes of the receipt in it: the number of its members is fixed */
-
-/* How to render an outcome. */
-struct result_options {
-        const char *session;
-        size_t max_output; /* characters of a stream */
-        unsigned kinds;    /* CONTENT_… that the client's version knows (result-content.h) */
-        const struct resource_uri *whole[CELL_STREAMS]; /* URI of the whole output, or NULL */
-        struct capture_mark from[CELL_STREAMS]; /* the output before it is in an earlier answer */
-        bool was_cut[CELL_STREAMS];             /* by an earlier answer */
-        const char *said;                       /* of the call itself, for the notice; or NULL */
-        const struct buffer
-                *earlier; /* text of a result that no call has fetched; NULL or empty: none */
-        uint64_t cell;    /* whose displays are kept if the result does not show them; 0: none */
-};
 
 /* Appends {"content": […], "structuredContent": {…}, "isError": …}. Returns 0, -EMSGSIZE or
  * -ENOMEM. */

@@ -24,7 +24,6 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/input.h"
-#include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/subscriptions.h"
@@ -109,17 +108,13 @@ static void whole_name(const char *session, uint64_t cell, const struct cell_out
 static void keep_displays(const struct mcp_call *call, const struct result_options *options,
                           struct cell_outcome *outcome)
 {
-        const struct result_view view = {.session = options->session,
-                                         .cell = options->cell,
-                                         .most = options->max_output,
-                                         .kinds = options->kinds};
         size_t n = outcome->n_displays;
         bool linked[CELL_DISPLAYS_MAX];
 
         for (size_t i = 0; i < n; i++)
-                linked[i] = result_content_is_linked(outcome, i, &view);
+                linked[i] = result_content_is_linked(outcome, i, options);
         for (size_t i = 0; i < n; i++) {
-                const struct resource_uri uri = result_content_uri(i, &view);
+                const struct resource_uri uri = result_content_uri(i, options);
                 if (linked[i])
                         resource_keep_display(call->server, call->principal, &uri,
                                               &outcome->displays[i]);

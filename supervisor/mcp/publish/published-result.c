@@ -13,17 +13,6 @@
 
 enum { ITEMS_MAX = 1000, COMPLETIONS_MAX = 100, TEXT_MAX = 64 * 1024 * 1024, WHY_MAX = 2048 };
 
-static void put_value(struct json_out *out, const char *key, yyjson_val *value)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
-        int r = json_append(&text, value);
-
-        if (r < 0)
-                json_out_fail(out, r);
-        else
-                json_out_raw(out, key, buffer_bytes(&text), text.length);
-}
-
 static void put_text_block(struct json_out *out, const char *text, size_t n)
 {
         json_out_begin(out, NULL, '{');
@@ -63,18 +52,24 @@ static bool is_known(yyjson_val *block, unsigned kinds)
                (kinds & CONTENT_LINKS || strcmp(type, "resource_link") != 0);
 }
 
+/* A list of at most ITEMS_MAX. */
+static bool is_list(yyjson_val *list)
+{
+        return yyjson_is_arr(list) && yyjson_arr_size(list) <= ITEMS_MAX;
+}
+
 static int put_blocks(struct json_out *out, yyjson_val *list, unsigned kinds)
 {
         yyjson_val *block;
         size_t i, n;
 
-        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ITEMS_MAX)
+        if (!is_list(list))
                 return -EBADMSG;
         yyjson_arr_foreach (list, i, n, block) {
                 if (content_block_check(block, NULL) < 0)
                         return -EBADMSG;
                 if (is_known(block, kinds))
-                        put_value(out, NULL, block);
+                        json_out_value(out, NULL, block);
         }
         return 0;
 }
@@ -98,8 +93,8 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
         yyjson_val *structured = yyjson_obj_get(o->output, "structured");
         char why[WHY_MAX];
         const char *failure = published_failure(o, why, sizeof(why));
-        const struct result_view shown = {
-                .session = "published", .most = most * o->n_displays, .kinds = kinds};
+        const struct result_options shown = {
+                .session = "published", .max_output = most * o->n_displays, .kinds = kinds};
 
         json_out_begin(out, "content", '[');
         int r = put_printed(out, o, most);
@@ -113,7 +108,7 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
                 put_text_block(out, failure, strlen(failure));
         json_out_end(out, ']');
         if (!failure && view->structured)
-                put_value(out, "structuredContent", structured);
+                json_out_value(out, "structuredContent", structured);
         json_out_bool(out, "isError", failure != NULL);
         return r;
 }
@@ -123,7 +118,7 @@ static int render_prompt(struct json_out *out, const struct cell_outcome *o, uns
         yyjson_val *list = yyjson_obj_get(o->output, "messages"), *message;
         size_t i, n;
 
-        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ITEMS_MAX)
+        if (!is_list(list))
                 return -EBADMSG;
         json_out_begin(out, "messages", '[');
         yyjson_arr_foreach (list, i, n, message) {
@@ -136,8 +131,8 @@ static int render_prompt(struct json_out *out, const struct cell_outcome *o, uns
                 if (!is_known(content, kinds))
                         continue;
                 json_out_begin(out, NULL, '{');
-                put_value(out, "role", role);
-                put_value(out, "content", content);
+                json_out_value(out, "role", role);
+                json_out_value(out, "content", content);
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
@@ -150,7 +145,7 @@ static int render_resource(struct json_out *out, const struct cell_outcome *o,
         yyjson_val *list = yyjson_obj_get(o->output, "contents"), *item;
         size_t i, n;
 
-        if (!yyjson_is_arr(list) || yyjson_arr_size(list) > ITEMS_MAX)
+        if (!is_list(list))
                 return -EBADMSG;
         json_out_begin(out, "contents", '[');
         yyjson_arr_foreach (list, i, n, item) {
@@ -162,15 +157,15 @@ static int render_resource(struct json_out *out, const struct cell_outcome *o,
                         return -EBADMSG;
                 json_out_begin(out, NULL, '{');
                 if (uri)
-                        put_value(out, "uri", uri);
+                        json_out_value(out, "uri", uri);
                 else
                         json_out_text(out, "uri", view->uri);
                 if (mime_type)
-                        put_value(out, "mimeType", mime_type);
+                        json_out_value(out, "mimeType", mime_type);
                 else if (*view->mime_type)
                         json_out_text(out, "mimeType", view->mime_type);
-                put_value(out, text ? "text" : "blob",
-                          yyjson_obj_get(item, text ? "text" : "blob"));
+                json_out_value(out, text ? "text" : "blob",
+                               yyjson_obj_get(item, text ? "text" : "blob"));
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
@@ -191,7 +186,7 @@ static int render_completion(struct json_out *out, const struct cell_outcome *o)
         yyjson_arr_foreach (list, i, n, value) {
                 if (!yyjson_is_str(value))
                         return -EBADMSG;
-                put_value(out, NULL, value);
+                json_out_value(out, NULL, value);
         }
         json_out_end(out, ']');
         json_out_int(out, "total", total);

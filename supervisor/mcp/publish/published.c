@@ -18,8 +18,9 @@ static const enum published_list list_of[PUBLISHED_KINDS] = {
         [PUBLISHED_TEMPLATE] = LIST_RESOURCES,
 };
 
-bool published_is_offered(const struct mcp_server *server, const struct mcp_principal *principal,
-                          const struct config_published *entry)
+/* Whether an entry is offered to the principal. */
+static bool is_offered(const struct mcp_server *server, const struct mcp_principal *principal,
+                       const struct config_published *entry)
 {
         size_t i = (size_t)(entry - server->config->published);
         const struct published_choice *view = &principal->published;
@@ -38,7 +39,7 @@ const struct config_published *published_find(const struct mcp_server *server,
         for (size_t i = 0; i < server->config->n_published; i++) {
                 const struct config_published *entry = &server->config->published[i];
                 if (entry->kind == kind && strcmp(entry->name, name) == 0 &&
-                    published_is_offered(server, principal, entry))
+                    is_offered(server, principal, entry))
                         return entry;
         }
         return NULL;
@@ -51,8 +52,7 @@ static const struct config_published *match_template(const struct mcp_server *se
 {
         for (size_t i = 0; i < server->config->n_published; i++) {
                 const struct config_published *entry = &server->config->published[i];
-                if (entry->kind == PUBLISHED_TEMPLATE &&
-                    published_is_offered(server, principal, entry) &&
+                if (entry->kind == PUBLISHED_TEMPLATE && is_offered(server, principal, entry) &&
                     published_template_match(entry->name, uri, n, variables) > 0)
                         return entry;
         }
@@ -90,7 +90,7 @@ void published_put(const struct mcp_server *server, const struct mcp_principal *
 {
         for (size_t i = 0; i < server->config->n_published; i++) {
                 const struct config_published *entry = &server->config->published[i];
-                if (entry->kind == kind && published_is_offered(server, principal, entry))
+                if (entry->kind == kind && is_offered(server, principal, entry))
                         json_out_raw(out, NULL, entry->entry, strlen(entry->entry));
         }
 }
@@ -113,7 +113,7 @@ void published_show(struct mcp_server *server, struct mcp_principal *principal, 
         for (size_t i = 0; i < server->config->n_published; i++) {
                 const struct config_published *entry = &server->config->published[i];
                 if (strcmp(entry->name, name) != 0 || !entry->code ||
-                    published_is_offered(server, principal, entry) == shown)
+                    is_offered(server, principal, entry) == shown)
                         continue;
                 view->changed[i] = shown ? SHOWN : HIDDEN;
                 view->serials[list_of[entry->kind]]++;

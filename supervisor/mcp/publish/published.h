@@ -31,10 +31,6 @@ struct published_choice {
                 [CONFIG_PUBLISHED_MAX]; /* by code: of each entry, 0: not, 1: shown, 2: hidden */
 };
 
-/* Whether an entry is offered to the principal. */
-bool published_is_offered(const struct mcp_server *server, const struct mcp_principal *principal,
-                          const struct config_published *entry);
-
 /* The entry that is offered by this name, or NULL. */
 const struct config_published *published_find(const struct mcp_server *server,
                                               const struct mcp_principal *principal,
