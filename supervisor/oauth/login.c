@@ -25,6 +25,7 @@
 struct login {
         const struct oauth_target *target;
         const struct options *options;
+        struct oauth_store store;
         struct oauth_discovery found;
         struct oauth_record before, record;
         bool had_before;
@@ -34,8 +35,10 @@ struct login {
 
 static void cleanup_login(struct login **login)
 {
-        if (*login)
-                explicit_bzero(*login, sizeof(**login));
+        if (!*login)
+                return;
+        oauth_store_close(&(*login)->store);
+        explicit_bzero(*login, sizeof(**login));
         free(*login);
 }
 
@@ -54,11 +57,11 @@ int oauth_authorization_url(const struct oauth_record *record, const char *endpo
                 {"resource", record->resource},
                 {NULL},
         };
-        int r = oauth_url_append_shown(endpoint, to);
 
-        if (r >= 0)
-                r = buffer_append_text(to, strchr(endpoint, '?') ? "&" : "?");
-        return r < 0 ? r : form_add_all(to, to->length, parameters);
+        oauth_url_append_shown(endpoint, to);
+        buffer_append_text(to, strchr(endpoint, '?') ? "&" : "?");
+        form_add_all(to, to->length, parameters);
+        return to->error;
 }
 
 /* ---- the client ---- */
@@ -219,17 +222,6 @@ static int choose_client(const struct oauth_target *target, const struct oauth_d
 
 /* ---- login ---- */
 
-/* The last login, if its file can be used. */
-static void read_before(struct login *l)
-{
-        _cleanup_store_ struct oauth_store store;
-
-        if (oauth_store_open(&store, l->target->name, l->target->url, false, NULL) < 0)
-                return;
-        l->had_before = oauth_store_read(&store, l->target->name, l->target->url, &l->before,
-                                         NULL) == 0;
-}
-
 /* The port of the config, or the one that the client was registered with, if it is free. */
 static int open_listener(const struct login *l, struct oauth_listener *listener, struct error *err)
 {
@@ -363,16 +355,6 @@ static int run_browser_step(struct login *l, struct oauth_listener *listener, st
         return r < 0 ? r : check_redirect(l, err);
 }
 
-static int save(const struct login *l, struct error *err)
-{
-        _cleanup_store_ struct oauth_store store;
-
-        int r = oauth_store_open(&store, l->target->name, l->target->url, true, err);
-        if (r >= 0)
-                r = oauth_store_lock(&store, err);
-        return r < 0 ? r : oauth_store_write(&store, &l->record, err);
-}
-
 static void show_result(const struct login *l)
 {
         const struct oauth_record *record = &l->record;
@@ -429,21 +411,20 @@ static int log_client_in(struct login *l, struct error *err)
         return r;
 }
 
-static int log_person_in(struct login *l, struct oauth_listener *listener, struct error *err)
-{
-        int r = run_browser_step(l, listener, err);
-
-        return r < 0 ? r : exchange(l, listener, err);
-}
-
 static int run(struct login *l, struct oauth_listener *listener, struct error *err)
 {
         int r = fill_record(l, listener, err);
 
+        if (r >= 0 && l->record.credentials)
+                r = log_client_in(l, err);
+        else if (r >= 0)
+                r = run_browser_step(l, listener, err);
+        if (r >= 0 && !l->record.credentials)
+                r = exchange(l, listener, err);
         if (r >= 0)
-                r = l->record.credentials ? log_client_in(l, err) : log_person_in(l, listener, err);
+                r = oauth_store_lock(&l->store, err);
         if (r >= 0)
-                r = save(l, err);
+                r = oauth_store_write(&l->store, &l->record, err);
         if (r >= 0)
                 show_result(l);
         return r;
@@ -452,18 +433,19 @@ static int run(struct login *l, struct oauth_listener *listener, struct error *e
 int oauth_login(const struct oauth_target *target, const struct options *options, struct error *err)
 {
         _cleanup_(cleanup_login) struct login *l = calloc(1, sizeof(*l));
-        _cleanup_store_ struct oauth_store store;
         struct oauth_listener listener = {.fd = -1};
 
         if (!l)
                 return error_errno(err, ENOMEM, "login");
         l->target = target;
         l->options = options;
+        l->store = (struct oauth_store){.directory = -1, .lock = -1};
         /* The user has not clicked anything yet when the tokens could not be kept. */
-        int r = oauth_store_open(&store, target->name, target->url, true, err);
+        int r = oauth_store_open(&l->store, target->name, target->url, true, err);
         if (r < 0)
                 return r;
-        read_before(l);
+        l->had_before = oauth_store_read(&l->store, target->name, target->url, &l->before, NULL) ==
+                        0;
         r = oauth_discover(target, &l->found, err);
         if (r >= 0 && !target->config->client_credentials)
                 r = open_listener(l, &listener, err);

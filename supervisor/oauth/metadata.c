@@ -28,11 +28,13 @@ int oauth_method_from_name(const char *name)
         return -EINVAL;
 }
 
-static int parse(const char *data, size_t n, yyjson_doc **ret, struct error *err)
+/* Parses a JSON object. *doc owns it. */
+static int parse(const char *data, size_t n, yyjson_doc **doc, yyjson_val **ret, struct error *err)
 {
-        int r = json_parse_bounded(data, n, OAUTH_VALUES_MAX, ret, err);
+        int r = json_parse_bounded(data, n, OAUTH_VALUES_MAX, doc, err);
 
-        if (r >= 0 && !yyjson_is_obj(yyjson_doc_get_root(*ret)))
+        *ret = yyjson_doc_get_root(*doc);
+        if (r >= 0 && !yyjson_is_obj(*ret))
                 r = error_set(err, EBADMSG, "not a JSON object");
         return r;
 }
@@ -100,12 +102,11 @@ static void add_scopes(yyjson_val *list, char *set, size_t size)
 int oauth_parse_resource(const char *data, size_t n, struct oauth_resource *ret, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
-        yyjson_val *item;
+        yyjson_val *root, *item;
 
-        int r = parse(data, n, &doc, err);
+        int r = parse(data, n, &doc, &root, err);
         if (r < 0)
                 return r;
-        yyjson_val *root = yyjson_doc_get_root(doc);
         *ret = (struct oauth_resource){};
         r = needed(root, "resource", ret->resource, sizeof(ret->resource), err);
         if (r < 0)
@@ -141,11 +142,11 @@ static bool needs_browser(yyjson_val *root)
 int oauth_parse_server(const char *data, size_t n, struct oauth_server *ret, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *root;
 
-        int r = parse(data, n, &doc, err);
+        int r = parse(data, n, &doc, &root, err);
         if (r < 0)
                 return r;
-        yyjson_val *root = yyjson_doc_get_root(doc);
         *ret = (struct oauth_server){
                 .s256 = list_has(yyjson_obj_get(root, "code_challenge_methods_supported"), "S256"),
                 .names_issuer = is_true(root, "authorization_response_iss_parameter_supported"),
@@ -155,12 +156,12 @@ int oauth_parse_server(const char *data, size_t n, struct oauth_server *ret, str
                 .methods = methods_of(root),
         };
         r = needed(root, "issuer", ret->issuer, sizeof(ret->issuer), err);
-        if (r >= 0 &&
-            !member(root, "authorization_endpoint", ret->authorization_endpoint,
-                    OAUTH_URL_MAX + 1) &&
-            needs_browser(root))
+        if (r >= 0 && needs_browser(root))
                 r = needed(root, "authorization_endpoint", ret->authorization_endpoint,
-                           sizeof(ret->authorization_endpoint), err);
+                           OAUTH_URL_MAX + 1, err);
+        else
+                member(root, "authorization_endpoint", ret->authorization_endpoint,
+                       OAUTH_URL_MAX + 1);
         if (r >= 0)
                 r = needed(root, "token_endpoint", ret->token_endpoint, sizeof(ret->token_endpoint),
                            err);
@@ -178,12 +179,12 @@ int oauth_parse_client(const char *data, size_t n, enum oauth_method asked,
                        struct oauth_client *ret, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *root;
         char method[64];
 
-        int r = parse(data, n, &doc, err);
+        int r = parse(data, n, &doc, &root, err);
         if (r < 0)
                 return r;
-        yyjson_val *root = yyjson_doc_get_root(doc);
         *ret = (struct oauth_client){.method = asked};
         r = needed(root, "client_id", ret->id, sizeof(ret->id), err);
         if (r < 0)
@@ -207,13 +208,13 @@ int oauth_parse_client(const char *data, size_t n, enum oauth_method asked,
 int oauth_parse_tokens(const char *data, size_t n, struct oauth_tokens *ret, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *root;
         const int64_t longest = 10LL * 366 * 24 * 3600;
         int64_t seconds = 0;
 
-        int r = parse(data, n, &doc, err);
+        int r = parse(data, n, &doc, &root, err);
         if (r < 0)
                 return r;
-        yyjson_val *root = yyjson_doc_get_root(doc);
         *ret = (struct oauth_tokens){};
         r = needed(root, "access_token", ret->access, sizeof(ret->access), err);
         if (r < 0)
@@ -237,12 +238,12 @@ void oauth_parse_error(const char *data, size_t n, char ret[65])
         static const char letters[] =
                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
         _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *root;
 
         *ret = '\0';
-        if (parse(data, n, &doc, NULL) < 0)
+        if (parse(data, n, &doc, &root, NULL) < 0)
                 return;
-        if (!member(yyjson_doc_get_root(doc), "error", ret, 65) ||
-            strspn(ret, letters) != strlen(ret))
+        if (!member(root, "error", ret, 65) || strspn(ret, letters) != strlen(ret))
                 *ret = '\0';
 }
 

@@ -233,14 +233,13 @@ int oauth_assertion_append(const struct oauth_client *client, const char *issuer
         if (r < 0)
                 return r;
         r = append_header(algorithm, client->key_id, &text);
-        if (r >= 0)
-                r = buffer_append_text(&text, ".");
+        buffer_append_text(&text, ".");
         if (r >= 0)
                 r = append_claims(client, issuer, jti, &text);
+        buffer_append(to, buffer_bytes(&text), text.length);
+        buffer_append_text(to, ".");
         if (r >= 0)
-                r = buffer_append(to, buffer_bytes(&text), text.length);
-        if (r >= 0)
-                r = buffer_append_text(to, ".");
+                r = text.error < 0 ? text.error : to->error;
         if (r >= 0)
                 r = sign(key, &text, to);
         return r < 0 ? error_errno(err, -r, "sign with the client's key") : 0;

@@ -27,16 +27,13 @@ static int add_basic(const struct oauth_client *client, struct buffer *header)
 {
         _cleanup_secret_ struct buffer pair = BUFFER_INIT(HEADER_MAX);
 
-        int r = form_encode(&pair, client->id);
-        if (r >= 0)
-                r = buffer_append_text(&pair, ":");
-        if (r >= 0)
-                r = form_encode(&pair, client->secret);
-        if (r >= 0)
-                r = buffer_append_text(header, "Authorization: Basic ");
-        if (r >= 0)
-                r = base64_append(header, buffer_bytes(&pair), pair.length);
-        return r < 0 ? r : buffer_append(header, "", 1);
+        form_encode(&pair, client->id);
+        buffer_append_text(&pair, ":");
+        form_encode(&pair, client->secret);
+        buffer_append_text(header, "Authorization: Basic ");
+        base64_append(header, buffer_bytes(&pair), pair.length);
+        buffer_append(header, "", 1);
+        return pair.error < 0 ? pair.error : header->error;
 }
 
 /* RFC 7523, section 2.2. The audience is the issuer, so that no other server can use it. */
@@ -45,13 +42,14 @@ static int add_assertion(const struct oauth_record *record, struct buffer *body,
         _cleanup_secret_ struct buffer text = BUFFER_INIT(BODY_MAX / 2);
 
         int r = oauth_assertion_append(&record->client, record->issuer, &text, err);
-        if (r < 0)
-                return r;
-        r = form_add(body, 0, "client_assertion_type",
-                     "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
         if (r >= 0)
                 r = buffer_append(&text, "", 1);
-        return r < 0 ? r : form_add(body, 0, "client_assertion", buffer_bytes(&text));
+        if (r < 0)
+                return r;
+        form_add(body, 0, "client_assertion_type",
+                 "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        form_add(body, 0, "client_assertion", buffer_bytes(&text));
+        return body->error;
 }
 
 static int authenticate(const struct oauth_record *record, struct buffer *body,
@@ -61,12 +59,12 @@ static int authenticate(const struct oauth_record *record, struct buffer *body,
 
         if (client->method == OAUTH_BASIC)
                 return add_basic(client, header);
-        int r = form_add(body, 0, "client_id", client->id);
-        if (r >= 0 && client->method == OAUTH_PRIVATE_KEY)
+        form_add(body, 0, "client_id", client->id);
+        if (client->method == OAUTH_PRIVATE_KEY)
                 return add_assertion(record, body, err);
-        if (r >= 0 && client->method == OAUTH_POST)
-                r = form_add(body, 0, "client_secret", client->secret);
-        return r;
+        if (client->method == OAUTH_POST)
+                form_add(body, 0, "client_secret", client->secret);
+        return body->error;
 }
 
 static int post(const struct oauth_record *record, const char *url, const char *what,
@@ -75,7 +73,7 @@ static int post(const struct oauth_record *record, const char *url, const char *
         const struct oauth_reach reach = oauth_reach_of(record->url, record->private);
         _cleanup_secret_ struct buffer header = BUFFER_INIT(2 * HEADER_MAX);
 
-        int r = authenticate(record, body, &header, err);
+        int r = body->error < 0 ? body->error : authenticate(record, body, &header, err);
         if (r < 0)
                 return error_is_set(err) ? error_context(err, "%s", what)
                                          : error_errno(err, -r, "%s", what);
@@ -132,10 +130,8 @@ static int request_tokens(struct oauth_record *record, const char *const (*pairs
         _cleanup_response_ struct oauth_response response = {};
         struct oauth_tokens tokens;
 
-        int r = form_add_all(&body, 0, pairs);
-        if (r < 0)
-                return error_errno(err, -r, "%s", what);
-        r = post(record, record->token_endpoint, what, &body, &response, err);
+        form_add_all(&body, 0, pairs);
+        int r = post(record, record->token_endpoint, what, &body, &response, err);
         if (r < 0)
                 return r;
         if (response.status != 200)
@@ -184,11 +180,9 @@ static int revoke_one(const struct oauth_record *record, const char *token, cons
 
         if (!*token)
                 return 0;
-        int r = form_add_all(&body, 0, pairs);
-        if (r < 0)
-                return error_errno(err, -r, "the revocation endpoint");
-        r = post(record, record->revocation_endpoint, "the revocation endpoint", &body, &response,
-                 err);
+        form_add_all(&body, 0, pairs);
+        int r = post(record, record->revocation_endpoint, "the revocation endpoint", &body,
+                     &response, err);
         if (r >= 0 && response.status != 200)
                 r = error_set(err, EIO, "the revocation endpoint answers HTTP status %ld",
                               response.status);

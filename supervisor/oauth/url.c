@@ -153,46 +153,6 @@ static char *path_of(CURLU *u)
         return path;
 }
 
-static int put(char *ret, size_t size, const char *a, const char *b, const char *c, const char *d)
-{
-        int n = snprintf(ret, size, "%s%s%s%s", a, b, c, d);
-
-        return n < 0 || (size_t)n >= size ? -EINVAL : 0;
-}
-
-int oauth_url_origin(const char *url, char *ret, size_t size)
-{
-        _cleanup_url_ CURLU *u = parse(url);
-        _cleanup_free_ char *origin = u ? origin_of(u) : NULL;
-
-        return origin ? put(ret, size, origin, "", "", "") : -EINVAL;
-}
-
-int oauth_url_well_known(const char *url, const char *suffix, enum oauth_place place, char *ret,
-                         size_t size)
-{
-        _cleanup_url_ CURLU *u = parse(url);
-        _cleanup_free_ char *origin = u ? origin_of(u) : NULL;
-        _cleanup_part_ char *path = u ? path_of(u) : NULL;
-        const char *directory = "/.well-known/";
-
-        if (!origin || !path)
-                return -EINVAL;
-        char name[64];
-        snprintf(name, sizeof(name), "%s%s", directory, suffix);
-        if (place == OAUTH_APPENDED)
-                return put(ret, size, origin, path, name, "");
-        return put(ret, size, origin, name, place == OAUTH_INSERTED ? path : "", "");
-}
-
-bool oauth_url_has_path(const char *url)
-{
-        _cleanup_url_ CURLU *u = parse(url);
-        _cleanup_part_ char *path = u ? path_of(u) : NULL;
-
-        return path && *path != '\0';
-}
-
 /* Origin, path and query of a URL; false: it is not a URL. */
 struct pieces {
         char *origin, *path, *query;
@@ -204,6 +164,7 @@ static void cleanup_pieces(struct pieces *p)
         curl_free(p->path);
         curl_free(p->query);
 }
+#define _cleanup_pieces_ _cleanup_(cleanup_pieces)
 
 static bool take_apart(const char *url, struct pieces *ret)
 {
@@ -215,6 +176,41 @@ static bool take_apart(const char *url, struct pieces *ret)
         ret->path = path_of(u);
         ret->query = part(u, CURLUPART_QUERY, 0);
         return ret->origin && ret->path;
+}
+
+static int put(char *ret, size_t size, const char *a, const char *b, const char *c)
+{
+        int n = snprintf(ret, size, "%s%s%s", a, b, c);
+
+        return n < 0 || (size_t)n >= size ? -EINVAL : 0;
+}
+
+int oauth_url_origin(const char *url, char *ret, size_t size)
+{
+        _cleanup_pieces_ struct pieces p = {};
+
+        return take_apart(url, &p) ? put(ret, size, p.origin, "", "") : -EINVAL;
+}
+
+int oauth_url_well_known(const char *url, const char *suffix, enum oauth_place place, char *ret,
+                         size_t size)
+{
+        _cleanup_pieces_ struct pieces p = {};
+        char name[64];
+
+        if (!take_apart(url, &p))
+                return -EINVAL;
+        snprintf(name, sizeof(name), "/.well-known/%s", suffix);
+        if (place == OAUTH_APPENDED)
+                return put(ret, size, p.origin, p.path, name);
+        return put(ret, size, p.origin, name, place == OAUTH_INSERTED ? p.path : "");
+}
+
+bool oauth_url_has_path(const char *url)
+{
+        _cleanup_pieces_ struct pieces p = {};
+
+        return take_apart(url, &p) && *p.path != '\0';
 }
 
 static bool is_named(const char *pair, size_t n, const char *name)
@@ -242,19 +238,9 @@ const char *oauth_url_parameter(const char *url, const char *const *names)
         return NULL;
 }
 
-int oauth_url_append_shown(const char *url, struct buffer *to)
-{
-        int r = 0;
-
-        for (; *url && r >= 0; url++)
-                r = strchr("'$!();*", *url) ? buffer_printf(to, "%%%02X", (unsigned char)*url)
-                                            : buffer_append(to, url, 1);
-        return r;
-}
-
 bool oauth_url_same(const char *a, const char *b)
 {
-        _cleanup_(cleanup_pieces) struct pieces x = {}, y = {};
+        _cleanup_pieces_ struct pieces x = {}, y = {};
 
         return take_apart(a, &x) && take_apart(b, &y) && strcmp(x.origin, y.origin) == 0 &&
                strcmp(x.path, y.path) == 0 &&
@@ -263,7 +249,7 @@ bool oauth_url_same(const char *a, const char *b)
 
 bool oauth_url_below(const char *parent, const char *url)
 {
-        _cleanup_(cleanup_pieces) struct pieces x = {}, y = {};
+        _cleanup_pieces_ struct pieces x = {}, y = {};
 
         if (!take_apart(parent, &x) || !take_apart(url, &y) || x.query ||
             strcmp(x.origin, y.origin) != 0)
@@ -274,37 +260,44 @@ bool oauth_url_below(const char *parent, const char *url)
 
 /* --- text --- */
 
-int form_encode(struct buffer *to, const char *text)
+/* Writes characters as %XX: those of the set, or all others. */
+static void append_escaped(struct buffer *to, const char *text, const char *set, bool others)
+{
+        for (; *text; text++) {
+                if ((strchr(set, *text) != NULL) == others)
+                        buffer_append(to, text, 1);
+                else
+                        buffer_printf(to, "%%%02X", (unsigned char)*text);
+        }
+}
+
+void oauth_url_append_shown(const char *url, struct buffer *to)
+{
+        append_escaped(to, url, "'$!();*", false);
+}
+
+void form_encode(struct buffer *to, const char *text)
 {
         static const char plain[] =
                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-        int r = 0;
 
-        for (; *text && r >= 0; text++)
-                r = strchr(plain, *text) ? buffer_append(to, text, 1)
-                                         : buffer_printf(to, "%%%02X", (unsigned char)*text);
-        return r;
+        append_escaped(to, text, plain, true);
 }
 
-int form_add(struct buffer *to, size_t from, const char *name, const char *value)
+void form_add(struct buffer *to, size_t from, const char *name, const char *value)
 {
         if (*value == '\0')
-                return 0;
-        int r = to->length > from ? buffer_append_text(to, "&") : 0;
-        if (r >= 0)
-                r = form_encode(to, name);
-        if (r >= 0)
-                r = buffer_append_text(to, "=");
-        return r < 0 ? r : form_encode(to, value);
+                return;
+        buffer_append_text(to, to->length > from ? "&" : "");
+        form_encode(to, name);
+        buffer_append_text(to, "=");
+        form_encode(to, value);
 }
 
-int form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2])
+void form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2])
 {
-        int r = 0;
-
-        for (; **pairs && r >= 0; pairs++)
-                r = form_add(to, from, (*pairs)[0], (*pairs)[1]);
-        return r;
+        for (; **pairs; pairs++)
+                form_add(to, from, (*pairs)[0], (*pairs)[1]);
 }
 
 const char *oauth_shell_word(const char *name, char *ret, size_t size)

@@ -38,8 +38,8 @@ bool oauth_address_allowed(const struct sockaddr *address, const struct oauth_re
 const char *oauth_url_parameter(const char *url, const char *const *names);
 
 /* Appends a URL for a person to copy: characters that a shell would not take literally inside quotes are
- * written as %XX. */
-int oauth_url_append_shown(const char *url, struct buffer *to);
+ * written as %XX. An error stays in the buffer, as below. */
+void oauth_url_append_shown(const char *url, struct buffer *to);
 
 /* "https://host:port" of a URL that was checked. Returns 0 or -EINVAL. */
 int oauth_url_origin(const char *url, char *ret, size_t size);
@@ -63,12 +63,12 @@ bool oauth_url_same(const char *a, const char *b);
 bool oauth_url_below(const char *parent, const char *url);
 
 /* Appends text, percent-encoded (application/x-www-form-urlencoded). */
-int form_encode(struct buffer *to, const char *text);
+void form_encode(struct buffer *to, const char *text);
 /* Appends "name=value" with an "&" before it unless it is the first after `from` bytes. A value of ""
  * is left out. */
-int form_add(struct buffer *to, size_t from, const char *name, const char *value);
+void form_add(struct buffer *to, size_t from, const char *name, const char *value);
 /* The same for pairs of name and value; the last name is NULL. */
-int form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2]);
+void form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2]);
 
 /* A name as a word of a shell's command line. */
 const char *oauth_shell_word(const char *name, char *ret, size_t size);
