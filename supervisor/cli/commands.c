@@ -1,22 +1,21 @@
 /* The table of the commands of `cloister`, with their help texts. */
 #include "supervisor/cli/commands.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/bench.h"
+#include "base/log.h"
+#include "cloister-config.h"
 #include "supervisor/cli/command/help.h"
+#include "supervisor/cli/commit.h"
 #include "supervisor/cli/completion.h"
 #include "supervisor/cli/config/config-import.h"
 #include "supervisor/cli/config/config.h"
 #include "supervisor/cli/config/setup.h"
-#include "supervisor/cli/images/images-list.h"
 #include "supervisor/cli/images/images.h"
-#include "supervisor/cli/login.h"
-#include "supervisor/cli/manual.h"
 #include "supervisor/cli/publish.h"
 #include "supervisor/cli/run/run.h"
-#include "supervisor/cli/serve/listen.h"
 #include "supervisor/cli/serve/serve-http.h"
 #include "supervisor/cli/serve/serve.h"
 #include "supervisor/cli/sessions/cp.h"
@@ -426,4 +425,51 @@ static int run_manual(const struct options *o, const char *const *words, size_t 
 static int run_help(const struct options *o, const char *const *words, size_t n)
 {
         return help_print(&cli_commands, words, n);
+}
+
+/* "cloister 0.1.0 (0123abcdef)", with "-dirty" where files differ from the commit; "cloister 0.1.0" when it
+ * was built outside a git repository. */
+static const char *version(void)
+{
+        return *CLOISTER_COMMIT ? "cloister " CLOISTER_VERSION " (" CLOISTER_COMMIT ")"
+                                : "cloister " CLOISTER_VERSION;
+}
+
+static int dispatch(const struct options *o)
+{
+        struct error error = {};
+        size_t used = 0;
+
+        if (o->n_words == 0 && o->version) {
+                puts(version());
+                return 0;
+        }
+        if (o->n_words == 0 && !o->help) {
+                error_set(&error, EINVAL, "which command? (see 'cloister --help')");
+                return cli_fail(2, &error);
+        }
+        if (o->help)
+                return help_print(&cli_commands, o->words, o->n_words);
+        const struct cli_command *command = cli_find_command(&cli_commands, o->words, o->n_words,
+                                                             &used, &error);
+        if (!command || cli_check_command(command, o, o->n_words - used, &error) < 0)
+                return cli_fail(2, &error);
+        if (o->log_level >= 0)
+                log_set_level((enum log_level)o->log_level);
+        return command->run(o, o->words + used, o->n_words - used);
+}
+
+int cli_main(int argc, char **argv)
+{
+        struct options options;
+        struct error error = {};
+
+        if (cli_options_parse(argc - 1, argv + 1, &options, &error) < 0)
+                return cli_fail(2, &error);
+        int status = dispatch(&options);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+                error_errno(&error, errno, "write to standard output");
+                return cli_fail(1, &error);
+        }
+        return status;
 }

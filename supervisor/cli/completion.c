@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "supervisor/cli/images/images-list.h"
+#include "supervisor/cli/images/images.h"
 #include "supervisor/cli/sessions/sessions.h"
 
 /* How an argument of this name is completed: an action of compgen, or one of ours. */

@@ -1,11 +1,10 @@
 /* cloister: the command line. */
 #include "base/fd.h"
-#include "supervisor/cli/cli.h"
 #include "supervisor/cli/commands.h"
 
 int main(int argc, char **argv)
 {
         if (fd_open_standard_streams() < 0)
                 return 1;
-        return cli_main(&cli_commands, argc, argv);
+        return cli_main(argc, argv);
 }

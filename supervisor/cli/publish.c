@@ -25,9 +25,8 @@
 
 enum { TEXT_MAX = 16 * 1024 * 1024 };
 
-static const unsigned char program[] = {
 #include "supervisor/cli/publish.inc"
-};
+static const unsigned char program[] = {};
 
 /* ---- the entry ---- */
 

@@ -127,7 +127,7 @@ RULES = [
     ("supervisor/cli", ["base/", "policy/", "supervisor/options/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "bench/"]),
 ]
-GENERATED = ("cloister-config.h", "supervisor/cli/command/commit.h")
+GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 

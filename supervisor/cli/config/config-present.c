@@ -15,7 +15,7 @@
 #include "policy/config/config.h"
 #include "policy/image.h"
 #include "supervisor/cli/config/config-preload.h"
-#include "supervisor/cli/images/images-list.h"
+#include "supervisor/cli/images/images.h"
 #include "supervisor/config/packages-check.h"
 
 enum { TEXT_MAX = 1024 };

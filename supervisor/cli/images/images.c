@@ -1,17 +1,292 @@
-/* cloister image build, remove, prune, and the builder that the monitor starts. */
+/* `cloister image`, and the builder that the monitor starts. */
 #include "supervisor/cli/images/images.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/json-out.h"
+#include "base/json.h"
+#include "base/path.h"
+#include "policy/image.h"
 #include "rootfs/image-build.h"
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/command/monitor-command.h"
-#include "supervisor/cli/images/images-list.h"
+
+enum { MIB = 1024 * 1024 };
+
+/* The image store of this user. */
+static int store_path(const struct options *o, char ret[PATH_MAX], struct error *err)
+{
+        struct image_store_env env = {
+                .store = getenv("CLOISTER_IMAGE_STORE"),
+                .data_home = getenv("XDG_DATA_HOME"),
+                .home = path_home(),
+        };
+
+        if (o->store)
+                return realpath(o->store, ret) ? 0
+                                               : error_errno(err, errno, "--store %s", o->store);
+        return image_store_path(geteuid(), &env, ret, PATH_MAX, err);
+}
+
+int images_open(const struct options *o, char path[PATH_MAX], struct error *err)
+{
+        int r = store_path(o, path, err);
+        return r < 0 ? r : store_open(path, false, err);
+}
+
+/* Before the store is changed: where root runs the command and the store is another user's, becomes
+ * that user permanently, so that it contains no file of root's. */
+static int images_become_owner(int store, struct error *err)
+{
+        struct stat st;
+
+        if (fstat(store, &st) < 0)
+                return error_errno(err, errno, "image store");
+        if (geteuid() != 0 || st.st_uid == 0)
+                return 0;
+        if (setgroups(0, NULL) < 0 || setresgid(st.st_gid, st.st_gid, st.st_gid) < 0 ||
+            setresuid(st.st_uid, st.st_uid, st.st_uid) < 0)
+                return error_errno(err, errno, "the image store's owner: become uid %u", st.st_uid);
+        return 0;
+}
+
+/* When a sandbox was last created from an image: the access time of image.json. */
+static void used(int store, const char *name, char *ret, size_t size)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+        struct stat st;
+        struct tm t;
+
+        snprintf(path, sizeof(path), "%s/image.json", name);
+        *ret = '\0';
+        if (fstatat(store, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                strftime(ret, size, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&st.st_atim.tv_sec, &t));
+}
+
+/* One image, with its use and whether it is stale. */
+static int append_image(struct json_out *out, int store, const char *path,
+                        const struct image_info *image)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * MIB);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        char when[32], place[PATH_MAX + IMAGE_NAME_SIZE];
+        yyjson_val *key, *value;
+        size_t i, n;
+
+        int r = image_info_append(&b, image);
+        if (r >= 0)
+                r = json_parse(buffer_bytes(&b), b.length, &doc, NULL);
+        if (r < 0)
+                return r;
+        used(store, image->name, when, sizeof(when));
+        snprintf(place, sizeof(place), "%s/%s", path, image->name);
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "path", place);
+        json_out_text(out, "used", when);
+        json_out_bool(out, "stale", housekeeping_is_stale(store, image));
+        json_out_int(out, "packages_total", (int64_t)image->n_packages);
+        yyjson_obj_foreach (yyjson_doc_get_root(doc), i, n, key, value) {
+                json_out_key(out, yyjson_get_str(key), yyjson_get_len(key));
+                json_out_value(out, NULL, value);
+        }
+        json_out_end(out, '}');
+        return out->error;
+}
+
+static int print(struct buffer *b, int r)
+{
+        if (r >= 0)
+                r = buffer_append(b, "\n", 1);
+        return r < 0 ? r : fwrite(buffer_bytes(b), 1, b->length, stdout) == b->length ? 0 : -EIO;
+}
+
+static int print_json(int store, const struct image_info *images, int n, const char *path)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * MIB);
+        struct json_out out = {.to = &b, .indent = true};
+        int r = 0;
+
+        json_out_begin(&out, NULL, '[');
+        for (int i = 0; i < n && r >= 0; i++)
+                r = append_image(&out, store, path, &images[i]);
+        json_out_end(&out, ']');
+        return print(&b, r < 0 ? r : out.error);
+}
+
+static void print_table(int store, const struct image_info *images, int n)
+{
+        int width = 4;
+
+        for (int i = 0; i < n; i++)
+                if ((int)strlen(images[i].name) > width)
+                        width = (int)strlen(images[i].name);
+        printf("%-*s  %-8s %6s %8s  %-20s  %-20s  %s\n", width, "NAME", "PYTHON", "MIB", "PACKAGES",
+               "CREATED", "USED", "MADE FROM");
+        for (int i = 0; i < n; i++) {
+                char when[32];
+                used(store, images[i].name, when, sizeof(when));
+                printf("%-*s  %-8s %6" PRIu64 " %8" PRIu64 "  %-20s  %-20s  %s%s\n", width,
+                       images[i].name, images[i].version, images[i].bytes / MIB,
+                       images[i].n_packages, images[i].created, when, images[i].source,
+                       housekeeping_is_stale(store, &images[i]) ? " (stale)" : "");
+        }
+}
+
+int cli_image_list(const struct options *o, const char *const *words, size_t n)
+{
+        _cleanup_free_ struct image_info *images = NULL;
+        struct error error = {};
+        char path[PATH_MAX];
+
+        _cleanup_close_ int store = images_open(o, path, &error);
+        int count = store < 0 ? 0 : store_list(store, &images, &error);
+        if (count < 0 || (store < 0 && store != -ENOENT))
+                return cli_fail(1, &error);
+        if (o->json) {
+                int r = print_json(store, images, count, path);
+                if (r < 0)
+                        return cli_fail(1, (error_errno(&error, -r, "list images"), &error));
+        } else if (count == 0) {
+                fprintf(stderr,
+                        "No images in %s yet: 'cloister image build' makes one, and so does the first use.\n",
+                        path);
+        } else {
+                print_table(store, images, count);
+        }
+        return 0;
+}
+
+/* The complete image.json, checked. */
+static int read_whole(int store, const char *name, struct image_info *info, yyjson_doc **ret,
+                      struct error *err)
+{
+        char path[IMAGE_NAME_SIZE + 16];
+        _cleanup_free_ char *data = NULL;
+        size_t n = 0;
+
+        int r = image_name_valid(name) ? store_find(store, name, info, err) : 0;
+        if (r == 0)
+                return error_set(err, ENOENT, "there is no image '%s' (see 'cloister image list')",
+                                 name);
+        snprintf(path, sizeof(path), "%s/image.json", name);
+        _cleanup_close_ int fd = r < 0 ? -1
+                                       : openat(store, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (r >= 0 && (r = fd_read_whole(fd, IMAGE_JSON_MAX, &data, &n, err)) >= 0)
+                r = json_parse(data, n, ret, err);
+        return r;
+}
+
+static void print_packages(yyjson_val *packages)
+{
+        yyjson_val *package;
+        size_t i, n;
+
+        yyjson_arr_foreach (packages, i, n, package) {
+                const char *hash = json_string(package, "sha256", NULL);
+                printf("  %-24s %-14s %s%s\n", json_string(package, "name", NULL),
+                       json_string(package, "version", NULL), hash ? "sha256:" : "",
+                       hash && strspn(hash, "0123456789abcdef") == strlen(hash) ? hash : "");
+        }
+}
+
+static int show_json(int store, const char *path, struct image_info *info, yyjson_doc *doc)
+{
+        _cleanup_buffer_ struct buffer list = BUFFER_INIT(64 * MIB), b = BUFFER_INIT(64 * MIB);
+        struct json_out out = {.to = &b, .indent = true};
+        yyjson_val *packages = yyjson_obj_get(yyjson_doc_get_root(doc), "packages");
+
+        int r = packages ? json_append(&list, packages) : buffer_append(&list, "[]", 2);
+        if (r >= 0)
+                r = buffer_append(&list, "", 1);
+        info->packages = buffer_bytes(&list);
+        return print(&b, r < 0 ? r : append_image(&out, store, path, info));
+}
+
+int cli_image_show(const struct options *o, const char *const *words, size_t n)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct image_info info = {};
+        struct error error = {};
+        char path[PATH_MAX], when[32];
+
+        if (n == 0) {
+                error_set(&error, EINVAL, "image show needs the NAME of an image");
+                return cli_fail(2, &error);
+        }
+        _cleanup_close_ int store = images_open(o, path, &error);
+        if (store < 0 || read_whole(store, words[0], &info, &doc, &error) < 0)
+                return cli_fail(1, &error);
+        snprintf(info.name, sizeof(info.name), "%s", words[0]);
+        if (o->json) {
+                int r = show_json(store, path, &info, doc);
+                return r < 0 ? cli_fail(1, (error_errno(&error, -r, "show image"), &error)) : 0;
+        }
+        used(store, info.name, when, sizeof(when));
+        printf("%s: Python %s of %s, %" PRIu64 " files, %" PRIu64 " MiB\n"
+               "created %s, used last %s%s\n%s/%s\n%" PRIu64 " package%s\n",
+               info.name, info.version, info.source, info.files, info.bytes / MIB, info.created,
+               when, housekeeping_is_stale(store, &info) ? ", stale" : "", path, info.name,
+               info.n_packages, info.n_packages == 1 ? "" : "s");
+        print_packages(yyjson_obj_get(yyjson_doc_get_root(doc), "packages"));
+        return 0;
+}
+
+int cli_image_names(void)
+{
+        static const struct options none = {};
+        _cleanup_free_ struct image_info *images = NULL;
+        struct error error = {};
+        char path[PATH_MAX];
+
+        _cleanup_close_ int store = images_open(&none, path, &error);
+        int count = store < 0 ? 0 : store_list(store, &images, &error);
+        for (int i = 0; i < count; i++)
+                puts(images[i].name);
+        return count < 0 || (store < 0 && store != -ENOENT) ? 1 : 0;
+}
+
+int cli_image_path(const struct options *o, const char *const *words, size_t n)
+{
+        struct image_info info;
+        struct error error = {};
+        char path[PATH_MAX];
+
+        if (store_path(o, path, &error) < 0)
+                return cli_fail(1, &error);
+        if (n == 0) {
+                puts(path);
+                return 0;
+        }
+        if (!image_name_valid(words[0])) {
+                error_set(&error, EINVAL, "'%s' is not a valid image name", words[0]);
+                return cli_fail(2, &error);
+        }
+        _cleanup_close_ int store = store_open(path, false, &error);
+        if (store < 0)
+                return cli_fail(1, &error);
+        int r = store_find(store, words[0], &info, &error);
+        if (r == 0)
+                error_set(&error, ENOENT, "there is no image '%s' (see 'cloister image list')",
+                          words[0]);
+        if (r <= 0)
+                return cli_fail(1, &error);
+        printf("%s/%s\n", path, words[0]);
+        return 0;
+}
+
+/* ---- the commands that change images ---- */
 
 int cli_image_build(const struct options *o, const char *const *words, size_t n)
 {

@@ -1,6 +1,0 @@
-/* `cloister bench`. */
-#pragma once
-
-#include "supervisor/cli/command/command.h"
-
-int cli_bench(const struct options *o, const char *const *words, size_t n);
