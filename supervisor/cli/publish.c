@@ -20,7 +20,6 @@
 #include "policy/config/config.h"
 #include "policy/published-name.h"
 #include "supervisor/cli/command/python-program.h"
-#include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/entry-text.h"
 
 enum { TEXT_MAX = 16 * 1024 * 1024 };
@@ -105,15 +104,11 @@ static const char *const keys[] = {"publish", "tools", NULL};
 static int make_text(const char *path, const char *name, const char *entry, struct buffer *to,
                      struct error *err)
 {
-        _cleanup_free_ char *text = NULL;
-        _cleanup_json_ yyjson_doc *doc = NULL;
-        struct entry_text file = {.keys = keys};
-        int r = config_target_read(path, &text, &file.n, &doc, err);
+        _cleanup_(entry_text_done) struct entry_text file = {.keys = keys};
+        int r = entry_text_read(&file, path, CONFIG_FILE_SIZE_MAX, err);
 
         if (r < 0)
                 return r;
-        file.text = text;
-        file.doc = doc;
         if (entry_text_find(&file, name))
                 return error_set(
                         err, EEXIST,
@@ -148,7 +143,7 @@ static int publish(const struct options *o, const char *script, struct error *er
         const char *problem = published_name_problem(o->name ? o->name : name);
         if (problem)
                 return error_set(err, EINVAL, "%s: %s", o->name ? o->name : name, problem);
-        int r = config_target_path(o, "published.json", path, err);
+        int r = entry_text_path(o, "published.json", path, err);
         if (r >= 0)
                 r = make_entry(o, script, &entry, err);
         if (r >= 0)
@@ -156,7 +151,7 @@ static int publish(const struct options *o, const char *script, struct error *er
         if (r >= 0)
                 r = check_text(&text, path, err);
         if (r >= 0 && !o->dry_run)
-                r = config_target_write(path, &text, false, err);
+                r = entry_text_write(path, &text, false, err);
         if (r < 0)
                 return r;
         if (o->dry_run)

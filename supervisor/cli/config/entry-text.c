@@ -1,11 +1,96 @@
-/* Adds an entry to the text of a JSON file and takes it out again. */
+/* Reads, changes and writes the text of a config file. */
 #include "supervisor/cli/config/entry-text.h"
 
 #include <errno.h>
-#include <stdbool.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/path.h"
 #include "policy/config/reader.h"
+#include "supervisor/cli/command/python-program.h"
+#include "supervisor/config/config-files.h"
+
+int entry_text_path(const struct options *o, const char *name, char ret[PATH_MAX],
+                    struct error *err)
+{
+        struct stat st;
+
+        if (o->n_configs > 1)
+                return error_set(err, EINVAL, "--config: one file to write to is enough");
+        if (o->n_configs == 0)
+                return config_files_user_path(ret, PATH_MAX)
+                               ? 0
+                               : error_set(err, ENOENT, "HOME is not set: name a file by --config");
+        bool directory = stat(o->configs[0], &st) == 0 && S_ISDIR(st.st_mode);
+        if (snprintf(ret, PATH_MAX, "%s%s%s", o->configs[0], directory ? "/" : "",
+                     directory ? name : "") >= PATH_MAX)
+                return error_set(err, ENAMETOOLONG, "%s", o->configs[0]);
+        return 0;
+}
+
+/*
+ * Debian packages no TOML parser for C, and each machine that runs Cloister has a CPython, from which the images are
+ * built. The interpreter gets the file on standard input.
+ */
+int entry_text_parse_toml(const char *path, yyjson_doc **ret, struct error *err)
+{
+        static const char program[] =
+                "import sys, json\n"
+                "try:\n"
+                "    import tomllib\n"
+                "except ImportError:\n"
+                "    sys.exit(121)\n"
+                "try:\n"
+                "    document = tomllib.load(sys.stdin.buffer)\n"
+                "except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:\n"
+                "    sys.stdout.write(str(error))\n"
+                "    sys.exit(122)\n"
+                "json.dump(document, sys.stdout, default=str)\n";
+        /* python3 may be too old; a newer interpreter has its version in its name. */
+        static const char *const pythons[] = {
+                "python3",    "python3.14",       "python3.13", "python3.12",
+                "python3.11", "/usr/bin/python3", NULL,
+        };
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+        int r = python_program_run(pythons, program, path, &text, &n, err);
+
+        if (r == PYTHON_WRONG)
+                return error_set(err, EBADMSG, "%s: %s", path, text);
+        if (r > 0)
+                return error_set(
+                        err, ENOENT,
+                        "%s: reading TOML needs a python3 of version 3.11 or later in PATH", path);
+        return r < 0 ? r : json_parse(text, n, ret, err);
+}
+
+int entry_text_read(struct entry_text *file, const char *path, size_t most, struct error *err)
+{
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+        if (fd < 0)
+                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", path);
+        int r = fd_read_whole(fd, most, &file->text, &file->n, err);
+        if (r >= 0 && file->is_toml) {
+                r = entry_text_parse_toml(path, &file->doc, err);
+                return r < 0 ? r : 1;
+        }
+        if (r >= 0)
+                r = json_parse_config(file->text, file->n, &file->doc, err);
+        return r < 0 ? error_context(err, "%s", path) : 1;
+}
+
+void entry_text_done(struct entry_text *file)
+{
+        free(file->text);
+        yyjson_doc_free(file->doc);
+}
 
 static size_t count_keys(const struct entry_text *file)
 {
@@ -300,4 +385,41 @@ int entry_text_remove(const struct entry_text *file, const char *name, struct bu
                 at = yyjson_obj_get(at, file->keys[i]);
         int r = cut(file, at, name, to);
         return r < 0 ? error_errno(err, -r, "%s", name) : check(file, name, NULL, to, err);
+}
+
+/* ---- writing ---- */
+
+static int write_temporary(char *name, const struct buffer *text, mode_t mode, struct error *err)
+{
+        _cleanup_close_ int fd = mkostemp(name, O_CLOEXEC);
+
+        if (fd < 0)
+                return error_errno(err, errno, "%s", name);
+        int r = fd_write_all(fd, buffer_bytes(text), text->length);
+        if (r >= 0 && (fchmod(fd, mode) < 0 || fsync(fd) < 0))
+                r = -errno;
+        return r < 0 ? error_errno(err, -r, "%s", name) : 0;
+}
+
+int entry_text_write(const char *path, const struct buffer *text, bool private, struct error *err)
+{
+        /* Writes to the target of a symbolic link, so that the link stays. */
+        _cleanup_free_ char *real = realpath(path, NULL), *name = NULL;
+        _cleanup_free_ char *target = strdup(real ? real : path);
+        struct stat st;
+
+        if (!target || asprintf(&name, "%s.XXXXXX", target) < 0) {
+                name = NULL;
+                return error_errno(err, ENOMEM, "%s", path);
+        }
+        int r = path_make_parents(target, 0700);
+        if (r < 0)
+                return error_errno(err, -r, "make the directory of %s", target);
+        mode_t mode = !private && stat(target, &st) == 0 ? st.st_mode & 0777 : 0600;
+        r = write_temporary(name, text, mode, err);
+        if (r >= 0 && rename(name, target) < 0)
+                r = error_errno(err, errno, "%s", target);
+        if (r < 0)
+                unlink(name);
+        return r;
 }

@@ -1,16 +1,14 @@
 /*
- * `cloister config import`: copies servers from the configs of other clients to Cloister's.
+ * The servers of `cloister config import`, which copies them from the configs of other clients to Cloister's: taken, or left out.
  *
- * Sources (import-source.c) are files of clients, each a JSON or TOML document with an object of
- * servers somewhere in it. Each entry is translated by itself (import-entry.c): keys under other
+ * Sources (config-import.c) are files of clients, each a JSON or TOML document with an object of
+ * servers somewhere in it. Each entry is translated by itself: keys under other
  * names, units, the clients' own references to variables. The result is written into the text of an
  * existing config and leaves its other bytes unchanged (entry-text.c).
  */
 #pragma once
 
-#include "base/buffer.h"
-#include "base/error.h"
-#include "base/json.h"
+#include "supervisor/cli/config/entry-text.h"
 
 /* The syntax of a client. */
 enum {
@@ -47,7 +45,14 @@ struct import {
         size_t n_taken, n_left_out;
         struct import_secret *secrets;
         size_t n_secrets;
-        char *existing; /* the text of the existing config, or NULL */
-        size_t existing_length;
-        yyjson_doc *existing_doc;
+        struct entry_text existing; /* the config that they are added to */
 };
+
+/* Frees the members. */
+void import_done(struct import *import);
+
+/* One entry of a source is taken, or left out. Both return 0, or negative errno with an error; -ENOMEM anywhere ends the import. */
+int import_take(struct import *import, const struct import_origin *origin, const char *name,
+                yyjson_val *entry, struct error *err);
+int import_leave_out(struct import *import, const struct import_origin *origin, const char *name,
+                     const char *why, struct error *err);

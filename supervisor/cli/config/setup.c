@@ -18,9 +18,7 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/did-you-mean.h"
-#include "supervisor/cli/config/config-target.h"
 #include "supervisor/cli/config/entry-text.h"
-#include "supervisor/cli/config/import-toml.h"
 #include "supervisor/cli/config/setup.h"
 
 enum { FILE_MAX = 32 * 1024 * 1024, TEXT_MAX = FILE_MAX + 64 * 1024 };
@@ -129,47 +127,16 @@ static int path_of(const struct client *client, char ret[PATH_MAX], struct error
 struct edit {
         const struct client *client;
         char path[PATH_MAX];
-        char *text; /* of the file; NULL: there is none */
-        size_t n;
-        yyjson_doc *doc; /* what is in it */
-        char *entry;     /* as it is written */
+        struct entry_text file;
+        char *entry; /* as it is written */
         struct buffer to;
 };
 
 static void edit_done(struct edit *edit)
 {
-        free(edit->text);
-        yyjson_doc_free(edit->doc);
+        entry_text_done(&edit->file);
         free(edit->entry);
         buffer_done(&edit->to);
-}
-
-static bool is_toml(const struct edit *edit)
-{
-        return edit->client->keys == toml_servers;
-}
-
-static int parse_toml(const char *path, yyjson_doc **ret, struct error *err)
-{
-        _cleanup_free_ char *json = NULL;
-        size_t n = 0;
-        int r = import_toml(path, &json, &n, err);
-
-        return r < 0 ? r : json_parse(json, n, ret, err);
-}
-
-static int read_file(struct edit *edit, struct error *err)
-{
-        _cleanup_close_ int fd = open(edit->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-
-        if (fd < 0)
-                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", edit->path);
-        int r = fd_read_whole(fd, FILE_MAX, &edit->text, &edit->n, err);
-        if (r >= 0 && is_toml(edit))
-                return parse_toml(edit->path, &edit->doc, err);
-        if (r >= 0)
-                r = json_parse_config(edit->text, edit->n, &edit->doc, err);
-        return r < 0 ? error_context(err, "%s", edit->path) : 0;
 }
 
 static int make_entry(struct edit *edit, struct error *err)
@@ -194,10 +161,11 @@ static const char toml_header[] = "[mcp_servers.cloister]\n";
 
 static int add_toml(struct edit *edit, struct error *err)
 {
-        int r = edit->n > 0 ? buffer_append(&edit->to, edit->text, edit->n) : 0;
+        int r = edit->file.n > 0 ? buffer_append(&edit->to, edit->file.text, edit->file.n) : 0;
 
-        if (r >= 0 && edit->n > 0)
-                r = buffer_append_text(&edit->to, edit->text[edit->n - 1] == '\n' ? "\n" : "\n\n");
+        if (r >= 0 && edit->file.n > 0)
+                r = buffer_append_text(&edit->to,
+                                       edit->file.text[edit->file.n - 1] == '\n' ? "\n" : "\n\n");
         if (r >= 0)
                 r = buffer_append_text(&edit->to, toml_header);
         if (r >= 0)
@@ -220,9 +188,10 @@ static int remove_toml(struct edit *edit, struct error *err)
         bool ours = false;
         int r = 0;
 
-        for (size_t at = 0; at < edit->n && r >= 0;) {
-                const char *line = edit->text + at, *end = memchr(line, '\n', edit->n - at);
-                size_t n = end ? (size_t)(end - line) + 1 : edit->n - at;
+        for (size_t at = 0; at < edit->file.n && r >= 0;) {
+                const char *line = edit->file.text + at,
+                           *end = memchr(line, '\n', edit->file.n - at);
+                size_t n = end ? (size_t)(end - line) + 1 : edit->file.n - at;
                 bool before = ours;
                 if (line[0] == '[')
                         ours = is_ours(line, n);
@@ -250,8 +219,8 @@ static int check_toml(const struct edit *edit, bool removed, struct error *err)
         snprintf(path, sizeof(path), "/proc/%d/fd/%d", getpid(), fd);
         int r = fd_write_all(fd, buffer_bytes(&edit->to), edit->to.length);
         if (r >= 0)
-                r = parse_toml(path, &doc, &ignored);
-        yyjson_val *old = yyjson_doc_get_root(edit->doc), *new = yyjson_doc_get_root(doc);
+                r = entry_text_parse_toml(path, &doc, &ignored);
+        yyjson_val *old = yyjson_doc_get_root(edit->file.doc), *new = yyjson_doc_get_root(doc);
         if (r >= 0 && !entry_text_only_adds(removed ? old : new, removed ? new : old, toml_servers,
                                             name, NULL))
                 r = -EBADMSG;
@@ -263,8 +232,7 @@ static int check_toml(const struct edit *edit, bool removed, struct error *err)
 
 static int make_text(struct edit *edit, bool removed, struct error *err)
 {
-        const struct entry_text file = {edit->text, edit->n, edit->doc, edit->client->keys};
-        bool there = entry_text_find(&file, name) != NULL;
+        bool there = entry_text_find(&edit->file, name) != NULL;
         int r;
 
         if (removed && !there)
@@ -274,12 +242,12 @@ static int make_text(struct edit *edit, bool removed, struct error *err)
                         err, EEXIST,
                         "%s has an entry \"%s\" already: 'cloister setup %s --remove' takes it out",
                         edit->path, name, edit->client->word);
-        if (is_toml(edit)) {
+        if (edit->file.is_toml) {
                 r = removed ? remove_toml(edit, err) : add_toml(edit, err);
                 return r < 0 ? r : check_toml(edit, removed, err);
         }
-        r = removed ? entry_text_remove(&file, name, &edit->to, err)
-                    : entry_text_add(&file, name, edit->entry, &edit->to, err);
+        r = removed ? entry_text_remove(&edit->file, name, &edit->to, err)
+                    : entry_text_add(&edit->file, name, edit->entry, &edit->to, err);
         return r < 0 ? error_context(err, "%s", edit->path) : 0;
 }
 
@@ -289,7 +257,7 @@ static void show(const struct edit *edit, bool removed)
 {
         if (removed)
                 printf("%s: the entry \"%s\" is taken out\n", edit->path, name);
-        else if (is_toml(edit))
+        else if (edit->file.is_toml)
                 printf("%s gets:\n%s%s", edit->path, toml_header, edit->entry);
         else
                 printf("%s gets, in %s:\n\"%s\": %s\n", edit->path, edit->client->keys[0], name,
@@ -320,8 +288,11 @@ static int setup(const struct options *o, const char *word, struct error *err)
 
         edit.client = find_client(word, err);
         int r = edit.client ? path_of(edit.client, edit.path, err) : -EINVAL;
-        if (r >= 0)
-                r = read_file(&edit, err);
+        if (r >= 0) {
+                edit.file.keys = edit.client->keys;
+                edit.file.is_toml = edit.client->keys == toml_servers;
+                r = entry_text_read(&edit.file, edit.path, FILE_MAX, err);
+        }
         if (r >= 0)
                 r = make_entry(&edit, err);
         if (r >= 0)
@@ -333,7 +304,7 @@ static int setup(const struct options *o, const char *word, struct error *err)
                 return 0;
         r = confirm(o, err);
         if (r >= 0)
-                r = config_target_write(edit.path, &edit.to, false, err);
+                r = entry_text_write(edit.path, &edit.to, false, err);
         if (r >= 0)
                 printf("wrote %s: restart %s to %s\n", edit.path, edit.client->title,
                        removed ? "be without it" : "use it");

@@ -1,10 +1,11 @@
 /*
- * Translates an entry of another client's file into an entry of Cloister's config.
+ * The servers of an import: translates the entry of another client's file into an entry of Cloister's config, which is added or
+ * left out.
  *
  * Each value is checked. One that may be a secret is not copied: ${NAME} replaces it, and the
  * report names the variable (unless the user wants secrets to be copied).
  */
-#include "supervisor/cli/config/import-entry.h"
+#include "supervisor/cli/config/import.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -15,10 +16,19 @@
 
 #include "base/cleanup.h"
 #include "base/json-out.h"
+#include "policy/config/add.h"
+#include "policy/config/config.h"
 #include "policy/config/keys.h"
+#include "policy/config/server.h"
 #include "supervisor/cli/config/secrets.h"
 
-enum { NAME_SIZE = 128, VALUE_MAX = 256 * 1024, DIGITS = 32 };
+enum {
+        NAME_SIZE = 128,
+        VALUE_MAX = 256 * 1024,
+        DIGITS = 32,
+        TEXT_MAX = 4 * 1024 * 1024,
+        NOTES_MAX = 4096,
+};
 
 /* The members of a JSON object: names, and values as JSON. */
 struct members {
@@ -33,14 +43,14 @@ struct entry {
         const struct import_origin *origin;
         const char *name;
         struct members to, env, headers, tools;
-        struct buffer *notes;
-        const char *why;
+        struct buffer *notes; /* what was lost */
+        const char *why;      /* the entry cannot be taken, or NULL */
         struct error *err;
 };
 
-static int no_memory(struct entry *e)
+static int no_memory(struct error *err)
 {
-        return error_errno(e->err, ENOMEM, "import");
+        return error_errno(err, ENOMEM, "import");
 }
 
 static int note(struct entry *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -54,11 +64,11 @@ static int note(struct entry *e, const char *format, ...)
         va_end(args);
         if (r < 0) {
                 text = NULL;
-                return no_memory(e);
+                return no_memory(e->err);
         }
         r = buffer_printf(e->notes, "%s%s", e->notes->length ? "; " : "", text);
         /* The rest is cut. */
-        return r == -ENOMEM ? no_memory(e) : 0;
+        return r == -ENOMEM ? no_memory(e->err) : 0;
 }
 
 static const char *get(const struct members *members, const char *name)
@@ -92,11 +102,11 @@ static int put_json(struct entry *e, struct members *members, const char *name, 
                                     : NULL;
         if (!grown) {
                 free(json);
-                return no_memory(e);
+                return no_memory(e->err);
         }
         members->items = grown;
         grown[members->n] = (struct member){strdup(name), json};
-        return grown[members->n++].name ? 0 : no_memory(e);
+        return grown[members->n++].name ? 0 : no_memory(e->err);
 }
 
 static char *text_in(const struct buffer *b)
@@ -109,7 +119,7 @@ static int put_text(struct entry *e, struct members *members, const char *name, 
         _cleanup_buffer_ struct buffer json = BUFFER_INIT(6 * VALUE_MAX);
 
         if (json_append_string(&json, text, strlen(text)) < 0)
-                return no_memory(e);
+                return no_memory(e->err);
         return put_json(e, members, name, text_in(&json));
 }
 
@@ -152,14 +162,14 @@ static int add_secret(struct entry *e, const char *variable, const char *what, c
         struct import_secret *grown = reallocarray(import->secrets, import->n_secrets + 1,
                                                    sizeof(*grown));
         if (!grown)
-                return no_memory(e);
+                return no_memory(e->err);
         import->secrets = grown;
         struct import_secret *new = &grown[import->n_secrets++];
         *new = (struct import_secret){strdup(variable), strdup(e->name), strdup(what),
                                       strdup(e->origin->file), value ? strdup(value) : NULL};
         return new->variable &&new->server &&new->what &&new->file && (!value || new->value)
                        ? 0
-                       : no_memory(e);
+                       : no_memory(e->err);
 }
 
 static bool is_other(const struct import_secret *secret, const char *value)
@@ -274,13 +284,13 @@ static int add_string(struct entry *e, const char *key, yyjson_val *value)
         unsigned keep, rest;
 
         if (!new)
-                return text && !e->why ? no_memory(e) : 0;
+                return text && !e->why ? no_memory(e->err) : 0;
         if (strcmp(key, "url") == 0 && secret_in_url(new, &keep, &rest)) {
                 char *hidden = hide(e, "url", new, keep, rest);
                 free(new);
                 new = hidden;
                 if (!new)
-                        return no_memory(e);
+                        return no_memory(e->err);
         }
         return put_text(e, &e->to, key, new);
 }
@@ -297,7 +307,7 @@ static int add_argument(struct entry *e, struct json_out *args, const char *afte
                 return 0;
         }
         if (!new)
-                return e->why ? 0 : no_memory(e);
+                return e->why ? 0 : no_memory(e->err);
         bool secret = secret_in_argument(after, new, &keep);
         bool url = !secret && secret_in_url(new, &keep, &rest);
         if (secret || url) {
@@ -310,7 +320,7 @@ static int add_argument(struct entry *e, struct json_out *args, const char *afte
                 free(new);
                 new = hidden;
                 if (!new)
-                        return no_memory(e);
+                        return no_memory(e->err);
         }
         json_out_text(args, NULL, new);
         return 0;
@@ -334,7 +344,7 @@ static int add_args(struct entry *e, yyjson_val *list, size_t from)
         json_out_end(&args, ']');
         if (r < 0)
                 return r;
-        return args.error < 0 ? no_memory(e) : put_json(e, &e->to, "args", text_in(&text));
+        return args.error < 0 ? no_memory(e->err) : put_json(e, &e->to, "args", text_in(&text));
 }
 
 /* Variables and headers. */
@@ -358,7 +368,7 @@ static int add_pairs(struct entry *e, struct members *to, yyjson_val *object)
                         }
                 }
                 if (!new)
-                        return no_memory(e);
+                        return no_memory(e->err);
                 if (put_text(e, to, variable, new) < 0)
                         return -ENOMEM;
         }
@@ -446,7 +456,8 @@ static int add_rules(struct entry *e, const char *key, yyjson_val *list)
         char *json = NULL;
         size_t n = 0;
 
-        return json_write(list, &json, &n) < 0 ? no_memory(e) : put_json(e, &e->tools, key, json);
+        return json_write(list, &json, &n) < 0 ? no_memory(e->err)
+                                               : put_json(e, &e->tools, key, json);
 }
 
 static int add_off(struct entry *e, yyjson_val *value, bool off)
@@ -553,29 +564,163 @@ static char *make_entry(const struct entry *e)
         return out.error < 0 ? NULL : text_in(&text);
 }
 
-int import_translate(struct import *import, const struct import_origin *origin, const char *name,
-                     yyjson_val *entry, char **ret, struct buffer *notes, const char **why,
-                     struct error *err)
+/* *ret gets the new entry as JSON in one line, allocated. */
+static int translate(struct entry *e, yyjson_val *entry, char **ret)
 {
-        struct entry e = {
-                .import = import, .origin = origin, .name = name, .notes = notes, .err = err};
         size_t i, n;
         yyjson_val *key, *value;
         int r = 0;
 
         yyjson_obj_foreach (entry, i, n, key, value) {
-                if (r >= 0 && !e.why)
-                        r = add_member(&e, yyjson_get_str(key), value);
+                if (r >= 0 && !e->why)
+                        r = add_member(e, yyjson_get_str(key), value);
         }
         if (r >= 0)
-                r = add_folder(&e);
+                r = add_folder(e);
         if (r >= 0)
-                r = note_url(&e);
-        *why = e.why;
-        *ret = r >= 0 ? make_entry(&e) : NULL;
-        members_done(&e.to);
-        members_done(&e.env);
-        members_done(&e.headers);
-        members_done(&e.tools);
-        return r < 0 || *ret ? r : error_errno(err, ENOMEM, "import");
+                r = note_url(e);
+        *ret = r >= 0 ? make_entry(e) : NULL;
+        members_done(&e->to);
+        members_done(&e->env);
+        members_done(&e->headers);
+        members_done(&e->tools);
+        return r < 0 || *ret ? r : no_memory(e->err);
+}
+
+/* All return 0, or negative errno with an error; -ENOMEM anywhere ends the import. */
+
+/* ---- the list ---- */
+
+static void forget_secrets(struct import *import, size_t from)
+{
+        for (; import->n_secrets > from; import->n_secrets--) {
+                struct import_secret *secret = &import->secrets[import->n_secrets - 1];
+                free(secret->variable);
+                free(secret->server);
+                free(secret->what);
+                free(secret->file);
+                free(secret->value);
+        }
+}
+
+static void free_items(struct import_item *items, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                free(items[i].name);
+                free(items[i].client);
+                free(items[i].file);
+                free(items[i].text);
+                free(items[i].entry);
+        }
+        free(items);
+}
+
+void import_done(struct import *import)
+{
+        forget_secrets(import, 0);
+        free(import->secrets);
+        free_items(import->taken, import->n_taken);
+        free_items(import->left_out, import->n_left_out);
+        entry_text_done(&import->existing);
+        *import = (struct import){};
+}
+
+/* Takes entry. */
+static int add_item(struct import_item **list, size_t *n, const struct import_origin *origin,
+                    const char *name, const char *text, char *entry, struct error *err)
+{
+        struct import_item *grown = reallocarray(*list, *n + 1, sizeof(*grown));
+
+        if (!grown) {
+                free(entry);
+                return no_memory(err);
+        }
+        *list = grown;
+        struct import_item *item = &grown[(*n)++];
+        *item = (struct import_item){strdup(name), strdup(origin->client), strdup(origin->file),
+                                     text ? strdup(text) : NULL, entry};
+        return item->name && item->client && item->file && (!text || item->text) ? 0
+                                                                                 : no_memory(err);
+}
+
+int import_leave_out(struct import *import, const struct import_origin *origin, const char *name,
+                     const char *why, struct error *err)
+{
+        return add_item(&import->left_out, &import->n_left_out, origin, name, why, NULL, err);
+}
+
+static const struct import_item *find_taken(const struct import *import, const char *name)
+{
+        for (size_t i = 0; i < import->n_taken; i++)
+                if (strcmp(import->taken[i].name, name) == 0)
+                        return &import->taken[i];
+        return NULL;
+}
+
+/* Reads the entry as Cloister will read it. Returns why it cannot be used, "" if it can. */
+static int try_entry(const char *name, const char *entry, char *why, size_t size)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(TEXT_MAX);
+        struct config *config = config_new();
+        struct error err = {};
+
+        *why = '\0';
+        int r = config ? buffer_append_text(&b, "{\"mcpServers\": {") : -ENOMEM;
+        if (r >= 0)
+                r = json_append_string(&b, name, strlen(name));
+        if (r >= 0)
+                r = buffer_append_text(&b, ": ");
+        if (r >= 0)
+                r = buffer_append_text(&b, entry);
+        if (r >= 0)
+                r = buffer_append_text(&b, "}}");
+        if (r >= 0)
+                r = config_add(config, name, buffer_bytes(&b), b.length, &err);
+        if (r < 0 && r != -ENOMEM)
+                snprintf(why, size, "%s", err.text);
+        else if (r >= 0 && config_server_is_ourselves(&config->servers[0]))
+                snprintf(why, size, "it is Cloister itself");
+        else if (r >= 0 && config->servers[0].problem)
+                snprintf(why, size, "%s", config->servers[0].problem);
+        config_free(config);
+        return r == -ENOMEM ? r : 0;
+}
+
+int import_take(struct import *import, const struct import_origin *origin, const char *name,
+                yyjson_val *entry, struct error *err)
+{
+        _cleanup_buffer_ struct buffer notes = BUFFER_INIT(NOTES_MAX);
+        size_t n_secrets = import->n_secrets;
+        const struct import_item *other = find_taken(import, name);
+        _cleanup_free_ char *new = NULL;
+        struct entry e = {
+                .import = import, .origin = origin, .name = name, .notes = &notes, .err = err};
+        char text[512] = "";
+
+        int r = translate(&e, entry, &new);
+        const char *why = e.why;
+        if (r < 0)
+                return r;
+        if (!why && try_entry(name, new, text, sizeof(text)) < 0)
+                return no_memory(err);
+        if (!why && *text)
+                why = text;
+        if (!why && entry_text_find(&import->existing, name))
+                why = "your config has a server of this name";
+        if (!why && other && strcmp(new, other->entry) == 0)
+                snprintf(text, sizeof(text), "the same as that of %s", other->client);
+        else if (!why && other)
+                snprintf(text, sizeof(text),
+                         "another server of this name was taken from %s; rename one of them",
+                         other->client);
+        if (!why && *text)
+                why = text;
+        if (why) {
+                forget_secrets(import, n_secrets);
+                return import_leave_out(import, origin, name, why, err);
+        }
+        if (buffer_append(&notes, "", 1) < 0)
+                return no_memory(err);
+        return add_item(&import->taken, &import->n_taken, origin, name,
+                        notes.length > 1 ? buffer_bytes(&notes) : NULL, take_ptr(new), err);
 }
