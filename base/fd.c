@@ -358,6 +358,23 @@ int fd_close_range(unsigned int first, unsigned int last)
         return 0;
 }
 
+int fd_arrange(int *fds, size_t n)
+{
+        enum { HIGH_FD = 100 };
+
+        /* High numbers first, so that none overwrites another. */
+        for (size_t i = 0; i < n; i++) {
+                fds[i] = fcntl(fds[i], F_DUPFD, HIGH_FD);
+                if (fds[i] < 0)
+                        return -errno;
+        }
+        for (size_t i = 0; i < n; i++) {
+                if (dup2(fds[i], (int)i) < 0)
+                        return -errno;
+        }
+        return fd_close_range((unsigned int)n, ~0U);
+}
+
 int fd_open_standard_streams(void)
 {
         int fd;

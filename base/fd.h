@@ -69,6 +69,10 @@ void fd_close_many(int *fds, size_t count);
  * gVisor refuse. Async-signal-safe; no memory is allocated. Returns 0 or negative errno. */
 int fd_close_range(unsigned int first, unsigned int last);
 
+/* For a new process: duplicates of these descriptors get the numbers 0 to n - 1, and all others are closed. fds is
+ * overwritten. Returns 0 or negative errno. */
+int fd_arrange(int *fds, size_t n);
+
 /* Opens /dev/null at each of 0, 1 and 2 that is closed, so that a descriptor opened later cannot take
  * its number. Returns 0, or negative errno and has written a line to standard error: a program calls it
  * first, before it has a log. */

@@ -8,11 +8,11 @@
  * signals that it handles, so they are blocked until the loop handles them.
  */
 #include "supervisor/broker/broker.h"
-#include "supervisor/hub/cache/cache.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,9 +22,11 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "supervisor/broker/config-text.h"
+#include "policy/config/add.h"
+#include "policy/config/server.h"
 #include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
+#include "supervisor/hub/cache/cache.h"
 
 enum { LONG_TURN_US = 5000 };
 
@@ -50,6 +52,62 @@ static void on_network_lost(void *data)
 
         if (broker->sessions)
                 sessions_network_lost(broker->sessions);
+}
+
+/* ---- config files: their bytes are read first, and parsed after the isolation ---- */
+
+struct config_text {
+        char *data;
+        size_t n;
+};
+
+static void free_texts(struct config_text *texts, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                free(take_ptr(texts[i].data));
+}
+
+/* Reads n files into n texts and closes the descriptors in any case. */
+static int read_config(const struct link_config_file *files, size_t n, struct config_text *texts,
+                       struct error *err)
+{
+        int r = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                if (r >= 0)
+                        r = fd_read_whole(files[i].fd, CONFIG_FILE_SIZE_MAX, &texts[i].data,
+                                          &texts[i].n, err);
+                if (r < 0)
+                        error_context(err, "%s", files[i].path);
+                close(files[i].fd);
+        }
+        if (r < 0)
+                free_texts(texts, n);
+        return r;
+}
+
+DEFINE_CLEANUP(struct config *, config_free)
+
+/* Parses them into one config; frees the texts in any case. */
+static int parse_config(const struct link_config_file *files, struct config_text *texts, size_t n,
+                        struct config **ret, struct error *err)
+{
+        _cleanup_(cleanup_config_free) struct config *config = config_new();
+        int r = config ? 0 : error_errno(err, ENOMEM, "config");
+
+        for (size_t i = 0; i < n && r >= 0; i++)
+                r = files[i].code > 0
+                            ? config_set_code(config, files[i].code - 1, texts[i].data, texts[i].n,
+                                              err)
+                            : config_add(config, files[i].path, texts[i].data, texts[i].n, err);
+        free_texts(texts, n);
+        for (size_t i = 0; config && i < config->n_servers; i++)
+                config_server_mask(&config->servers[i]);
+        if (r >= 0)
+                r = config_finish(config, err);
+        if (r >= 0)
+                *ret = take_ptr(config);
+        return r;
 }
 
 /* ---- events of the monitor ---- */
@@ -150,9 +208,9 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
         struct config *config = NULL;
         struct error err = {};
 
-        int r = config_texts_read(files, n, texts, &err);
+        int r = read_config(files, n, texts, &err);
         if (r >= 0)
-                r = config_texts_parse(texts, n, &config, &err);
+                r = parse_config(files, texts, n, &config, &err);
         if (r >= 0)
                 r = hub_reload(broker->hub, config, &err);
         if (r < 0) {
@@ -214,31 +272,28 @@ static void on_signal(evutil_socket_t number, short what, void *data)
                 broker_end(broker, is_server(broker) ? 0 : 128 + (int)number);
 }
 
-static int take_signals(struct broker *broker, struct error *err)
-{
-        sigset_t set;
-
-        sigemptyset(&set);
-        for (size_t i = 0; i < ARRAY_SIZE(ending_signals); i++) {
-                broker->signals[i] = evsignal_new(broker->base, ending_signals[i], on_signal,
-                                                  broker);
-                if (!broker->signals[i] || event_add(broker->signals[i], NULL) < 0)
-                        return error_set(err, ENOMEM, "signals");
-                sigaddset(&set, ending_signals[i]);
-        }
-        sigprocmask(SIG_UNBLOCK, &set, NULL);
-        return 0;
-}
-
-static void hold_signals(void)
+static sigset_t ending_set(void)
 {
         sigset_t set;
 
         sigemptyset(&set);
         for (size_t i = 0; i < ARRAY_SIZE(ending_signals); i++)
                 sigaddset(&set, ending_signals[i]);
-        sigprocmask(SIG_BLOCK, &set, NULL);
-        signal(SIGPIPE, SIG_IGN);
+        return set;
+}
+
+static int take_signals(struct broker *broker, struct error *err)
+{
+        const sigset_t set = ending_set();
+
+        for (size_t i = 0; i < ARRAY_SIZE(ending_signals); i++) {
+                broker->signals[i] = evsignal_new(broker->base, ending_signals[i], on_signal,
+                                                  broker);
+                if (!broker->signals[i] || event_add(broker->signals[i], NULL) < 0)
+                        return error_set(err, ENOMEM, "signals");
+        }
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+        return 0;
 }
 
 static int isolate(struct broker *broker, struct error *err)
@@ -297,12 +352,12 @@ static int prepare(struct broker *broker, struct error *err)
         start_egress(broker);
         int r = link_hello(MONITOR_FD, &broker->hello, files, &n, err);
         if (r >= 0)
-                r = config_texts_read(files, n, texts, err);
+                r = read_config(files, n, texts, err);
         if (r >= 0)
                 r = isolate(broker, err);
         if (r < 0)
                 broker->status = EXIT_NO_SANDBOX;
-        return r < 0 ? r : config_texts_parse(texts, n, &broker->config, err);
+        return r < 0 ? r : parse_config(files, texts, n, &broker->config, err);
 }
 
 static void start_no_server(void *data, const struct config_profile *profile,
@@ -436,9 +491,11 @@ int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char 
 {
         struct broker broker = {.state_dir = -1,
                                 .egress = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}}};
+        const sigset_t held = ending_set();
         struct error err = {};
 
-        hold_signals();
+        sigprocmask(SIG_BLOCK, &held, NULL);
+        signal(SIGPIPE, SIG_IGN);
         if (run(&broker, modes, argv + (argc > 0), &err) < 0) {
                 log_error("%s", err.text);
                 broker.status = broker.status ? broker.status : status_of_failure(&broker);

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "policy/config/config.h"
 #include "supervisor/broker/control.h"
-#include "supervisor/broker/egress-process.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/network.h"
 #include "supervisor/broker/tool-provider.h"

@@ -8,19 +8,49 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/exit-status.h"
 #include "base/json-out.h"
 #include "rpc/background.h"
-#include "supervisor/broker/control-session.h"
-#include "supervisor/broker/exit-code.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
+
+/* The worker raises this error before it runs a line of the script. */
+static bool lacks_packages(const struct cell_outcome *o)
+{
+        const char *type = json_string(o->error, "type", NULL);
+
+        return type && strcmp(type, "cloister.MissingPackages") == 0;
+}
+
+int exit_code_of(const struct cell_outcome *o, bool no_sandbox)
+{
+        switch (o->status) {
+        case CELL_OK:
+                return 0;
+        case CELL_EXIT:
+                return o->exit_code;
+        case CELL_TIMEOUT:
+                return EXIT_TIMEOUT;
+        case CELL_CANCELLED:
+                return EXIT_CANCELLED;
+        case CELL_OOM:
+        case CELL_KILLED:
+                return 128 + (o->signal ? o->signal : SIGKILL);
+        default:
+                if (o->error_type)
+                        return no_sandbox ? EXIT_NO_SANDBOX : EXIT_CLOISTER;
+                return lacks_packages(o) ? EXIT_CLOISTER : 1;
+        }
+}
 
 enum {
         UNREAD_MAX = 1024 * 1024, /* bytes for a client that does not read */
@@ -70,6 +100,13 @@ static void exec_free(struct exec *exec)
 static void free_task(struct control_task *task)
 {
         exec_free((struct exec *)task);
+}
+
+/* Sends the answer, or the error if that is set. */
+static void finish(struct exec *exec, const struct buffer *result, const struct error *error)
+{
+        control_task_finish(&exec->task, result, error);
+        exec_free(exec);
 }
 
 /* Code that is interrupted ends only if its output is read. */
@@ -241,14 +278,10 @@ static void on_answer(struct background_job *job)
         struct error err = {};
 
         exec->answer = NULL;
-        if (a->r >= 0) {
-                control_task_answer(&exec->task, &a->result);
-        } else {
+        if (a->r < 0)
                 error_errno(&err, -a->r, "the result");
-                control_task_refuse(&exec->task, &err);
-        }
+        finish(exec, &a->result, &err);
         free_answer(job);
-        exec_free(exec);
 }
 
 static size_t bytes_of(const struct cell_outcome *o)
@@ -270,8 +303,7 @@ static void answer(struct exec *exec, struct cell_outcome *outcome)
 
         if (!a) {
                 error_errno(&err, ENOMEM, "the result");
-                control_task_refuse(&exec->task, &err);
-                exec_free(exec);
+                finish(exec, NULL, &err);
                 return;
         }
         bool is_large = bytes_of(outcome) > LARGE_MIN;
@@ -309,13 +341,9 @@ static void answer_busy(struct exec *exec)
         json_out_text(&out, "line", running.line);
         json_out_raw(&out, "result", buffer_bytes(&result), result.length);
         json_out_end(&out, '}');
-        if (r >= 0 && out.error == 0) {
-                control_task_answer(&exec->task, &line);
-        } else {
+        if (r < 0 || out.error < 0)
                 error_set(&err, EBUSY, "the session runs other code");
-                control_task_refuse(&exec->task, &err);
-        }
-        exec_free(exec);
+        finish(exec, &line, &err);
 }
 
 static void on_done(void *data, struct cell *cell)
@@ -490,13 +518,9 @@ static void on_probed(void *data, struct cell *cell)
         else
                 json_out_raw(&out, "answer", "null", 4);
         json_out_end(&out, '}');
-        if (cell->outcome.status == CELL_OK && out.error == 0) {
-                control_task_answer(&exec->task, &line);
-        } else {
+        if (cell->outcome.status != CELL_OK || out.error < 0)
                 error_set(&err, EBUSY, "the session did not answer: %s", cell->outcome.why);
-                control_task_refuse(&exec->task, &err);
-        }
-        exec_free(exec);
+        finish(exec, &line, &err);
 }
 
 /* Only a session that runs nothing answers. */

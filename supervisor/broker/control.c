@@ -6,11 +6,11 @@
 #include <event2/bufferevent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
+#include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/status.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
@@ -59,6 +59,36 @@ const struct control_context *control_context(const struct control *control)
         return &control->context;
 }
 
+int control_take_name(yyjson_val *params, const char **ret, struct error *err)
+{
+        size_t n = 0;
+
+        *ret = json_string(params, "name", &n);
+        if (!*ret || !session_key_valid(*ret, n))
+                return error_set(err, EINVAL, "name: a session's name is needed");
+        return 0;
+}
+
+int control_session(const struct control *control, yyjson_val *params, const char **key,
+                    struct session **ret, struct error *err)
+{
+        const char *name;
+        int r = control_take_name(params, &name, err);
+
+        if (r < 0)
+                return r;
+        struct session *session = sessions_find(control->context.sessions, name);
+        if (!session || session_state(session) == SESSION_NONE)
+                return error_set(err, ENOENT, "no live session is called \"%s\"", name);
+        if (session_is_single(session))
+                return error_set(err, ENOENT,
+                                 "session \"%s\" runs a published tool, and ends with it", name);
+        if (key)
+                *key = name;
+        *ret = session;
+        return 0;
+}
+
 int control_check_room(const struct control *control, struct error *err)
 {
         if (control->n_tasks < CONTROL_TASKS_MAX)
@@ -92,7 +122,8 @@ size_t control_task_send(struct control_task *task, const struct buffer *line)
         return evbuffer_get_length(bufferevent_get_output(client->stream));
 }
 
-void control_task_end(struct control_task *task)
+/* Without an answer. */
+static void task_end(struct control_task *task)
 {
         struct control_client *client = task->client;
 
@@ -105,21 +136,6 @@ void control_task_end(struct control_task *task)
         bufferevent_set_timeouts(client->stream, &idle, &idle);
 }
 
-void control_task_answer(struct control_task *task, const struct buffer *result)
-{
-        _cleanup_buffer_ struct buffer out = BUFFER_INIT(2 * ANSWER_MAX);
-        struct error err = {};
-
-        if (jsonrpc_append_result(&out, task->request.id, buffer_bytes(result), result->length) <
-            0) {
-                error_set(&err, EMSGSIZE, "the answer is too large");
-                control_task_refuse(task, &err);
-                return;
-        }
-        control_task_send(task, &out);
-        control_task_end(task);
-}
-
 static int code_of(int r)
 {
         return r == -ENOENT   ? CONTROL_NO_SESSION
@@ -128,14 +144,21 @@ static int code_of(int r)
                               : JSONRPC_INTERNAL_ERROR;
 }
 
-void control_task_refuse(struct control_task *task, const struct error *error)
+void control_task_finish(struct control_task *task, const struct buffer *result,
+                         const struct error *error)
 {
-        _cleanup_buffer_ struct buffer out = BUFFER_INIT(ANSWER_MAX);
+        _cleanup_buffer_ struct buffer out = BUFFER_INIT(2 * ANSWER_MAX);
+        struct error err = {};
 
-        if (jsonrpc_append_error(&out, task->request.id, code_of(-error->code), error->text, NULL,
-                                 0) >= 0)
-                control_task_send(task, &out);
-        control_task_end(task);
+        if (error && error_is_set(error))
+                err = *error;
+        else if (jsonrpc_append_result(&out, task->request.id, buffer_bytes(result),
+                                       result->length) < 0)
+                error_set(&err, EMSGSIZE, "the answer is too large");
+        if (error_is_set(&err))
+                jsonrpc_append_error(&out, task->request.id, code_of(-err.code), err.text, NULL, 0);
+        control_task_send(task, &out);
+        task_end(task);
 }
 
 /* ---- clients ---- */
@@ -311,7 +334,7 @@ struct control *control_free(struct control *control)
         control->readable = NULL;
         while (!LIST_EMPTY(&control->tasks)) {
                 struct control_task *task = LIST_FIRST(&control->tasks);
-                control_task_end(task);
+                task_end(task);
                 task->work->free(task);
         }
         while (!LIST_EMPTY(&control->clients))

@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
+#include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 
 struct network;
@@ -74,6 +75,13 @@ struct control_work {
 
 const struct control_context *control_context(const struct control *control);
 
+/* Takes the member "name", of a session. Returns -EINVAL with an error. */
+int control_take_name(yyjson_val *params, const char **ret, struct error *err);
+/* Finds the session of that name, which must have a sandbox. key: may be NULL; points into params. Returns -EINVAL
+ * or -ENOENT with an error. */
+int control_session(const struct control *control, yyjson_val *params, const char **key,
+                    struct session **ret, struct error *err);
+
 /* Returns -EBUSY if CONTROL_TASKS_MAX tasks run. Otherwise call control_task_begin(). */
 int control_check_room(const struct control *control, struct error *err);
 /* Takes the message over; the members of task but these are the caller's. */
@@ -81,9 +89,6 @@ void control_task_begin(struct control_client *client, struct control_task *task
                         const struct control_work *work, struct jsonrpc_message *request);
 /* Sends a line. Returns how many bytes the client has not read. */
 size_t control_task_send(struct control_task *task, const struct buffer *line);
-/* Each ends the task: the caller frees what it is embedded in. */
-void control_task_answer(struct control_task *task, const struct buffer *result);
-void control_task_refuse(struct control_task *task, const struct error *error);
-
-/* Without an answer. */
-void control_task_end(struct control_task *task);
+/* Ends the task with an answer, or with an error if that is set. The caller frees what the task is embedded in. */
+void control_task_finish(struct control_task *task, const struct buffer *result,
+                         const struct error *error);

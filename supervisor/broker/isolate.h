@@ -17,10 +17,25 @@ struct isolation {
 };
 
 /* Must be called before any thread exists. *state_dir: the state directory, read-only, or -1; *cache: a
- * socket of the process that writes there (cache-process.h), or -1. After an error, which means that a
+ * socket of the process that writes there (supervisor/hub/cache/writer.h), or -1. After an error, which means that a
  * required step failed, the caller must exit. */
 int broker_isolate(const struct isolation *how, int *state_dir, int *cache, struct error *err);
 
-/* Its first steps, for a process that is forked before (egress-process.h). */
+/* Its first steps, for a process that is forked before (network.h). */
 void isolate_limits(void);
 int isolate_become(const struct isolation *how, struct error *err);
+
+enum root_network { ROOT_ALONE, ROOT_NAMES, ROOT_HTTP };
+
+/*
+ * Builds an empty read-only tmpfs, makes it the root and unmounts the old one. Needs CAP_SYS_ADMIN. It has
+ *
+ *     /state              the state directory (state_path, or NULL), writable until its writer runs
+ *
+ * and, for ROOT_NAMES and ROOT_HTTP,
+ *
+ *     /etc                read-only, and so is the rest: names of hosts and resolvers, certificates
+ *     the directory that /etc/resolv.conf links to: a bind mount of the file would keep an old one
+ *     CA certificates     ROOT_HTTP: where distributions keep them outside /etc
+ */
+int isolate_root(const char *state_path, enum root_network network, struct error *err);

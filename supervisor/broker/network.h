@@ -1,8 +1,12 @@
 /*
- * The broker's end of the processes that have the network of sessions: passes one of them their listeners and policies.
+ * The processes that have the network of sessions (supervisor/egress/egress.h): starts them, and passes one of them the
+ * listeners and policies of sessions.
  *
  * One serves, the others wait. When it ends, the next one takes its place, and the sessions open their networks again.
  * After the last one no session has a network, and what it connects to is refused.
+ *
+ * All start at once, because later the broker can start none: by then it has read the config, and given up what the start
+ * needs. So their number bounds how often hostile bytes can end one and try the next, whose memory has the same layout.
  *
  * While there are sandboxes with a network, the one that serves is asked every NETWORK_ASK_MS whether it runs. One that has
  * not answered when NETWORK_MISSED_MAX of these times have passed is killed.
@@ -15,9 +19,23 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "supervisor/broker/egress-process.h"
+#include "supervisor/broker/isolate.h"
 
-enum { NETWORK_ASK_MS = 3000, NETWORK_MISSED_MAX = 4 };
+enum { NETWORK_ASK_MS = 3000, NETWORK_MISSED_MAX = 4, EGRESS_PROCESSES_MAX = 4 };
+
+struct egress_process {
+        int socket; /* takes struct egress_open (rpc/egress-messages.h); -1: none */
+        int end;    /* a pipe: what is written to it, and its close, kills the process */
+};
+
+/*
+ * Call before the broker has read the config, so that the process has nothing of it. It isolates itself as the broker
+ * does, with a root of the resolver's files only. how: ids; filter_fd: FILTER_EGRESS, borrowed. log_fd: -1: standard
+ * error. ret: *n processes, from each of which comes one byte when it is ready. Returns 0, or negative errno: none has started.
+ */
+int egress_processes_start(const struct isolation *how, int log_fd,
+                           struct egress_process ret[EGRESS_PROCESSES_MAX], size_t *n,
+                           struct error *err);
 
 struct network;
 

@@ -3,8 +3,6 @@
 
 #include <errno.h>
 
-#include "supervisor/hub/hub.h"
-
 static void start(void *data, const struct config_profile *profile, enum tool_servers which)
 {
         hub_start(data, profile, which == TOOL_SERVERS_ALL ? HUB_ALL : HUB_UNKNOWN);

@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "supervisor/broker/exit-code.h"
+#include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/modes/run-in.h"
 #include "supervisor/broker/modes/run-out.h"
 #include "supervisor/broker/modes/run-stdin.h"
