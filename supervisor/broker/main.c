@@ -1,8 +1,7 @@
 /* cloister-broker: started by cloister-monitor, not by people. */
 #include "base/fd.h"
-#include "supervisor/broker/modes/mode-mcp.h"
 #include "supervisor/broker/modes/mode-run.h"
-#include "supervisor/broker/modes/mode-serve.h"
+#include "supervisor/broker/modes/mode-server.h"
 #include "supervisor/broker/modes/mode-tools.h"
 
 int main(int argc, char **argv)

@@ -25,7 +25,8 @@
 enum { TEXT_MAX = 16 * 1024 * 1024 };
 
 #include "supervisor/cli/publish.inc"
-static const unsigned char program[] = {};
+static const unsigned char program[] = {
+};
 
 /* ---- the entry ---- */
 

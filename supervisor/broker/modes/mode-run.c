@@ -4,20 +4,23 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "rpc/frame.h"
 #include "supervisor/broker/control-exec.h"
-#include "supervisor/broker/modes/run-in.h"
-#include "supervisor/broker/modes/run-out.h"
-#include "supervisor/broker/modes/run-stdin.h"
+#include "supervisor/broker/modes/run-files.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
@@ -37,6 +40,20 @@ struct output {
         struct terminal_stream stream;
 };
 
+/*
+ * A socket to the process that reads standard input (supervisor/cli/run/feeder.h). One request is open at a time, and one
+ * piece is kept at most.
+ */
+struct run_stdin {
+        int fd;
+        struct event *readable; /* NULL: there is none */
+        struct buffer in; /* answers: a length of four bytes, and as many bytes; 0 at the end */
+        size_t wanted;    /* by the code; 0: it does not read */
+        size_t left;      /* of the answer at the front of `in` */
+        bool is_asked;    /* the process, for an answer that is not complete */
+        bool has_ended;
+};
+
 struct mode_run {
         struct output outputs[CELL_STREAMS];
         struct cell *cell; /* while it runs or waits */
@@ -48,7 +65,7 @@ struct mode_run {
         char *script; /* owned; JSON of the SCRIPT frame, or NULL */
         size_t script_length;
         struct run_in *in;
-        struct run_stdin *standard_input; /* or NULL */
+        struct run_stdin standard_input;
         struct event *waited; /* the code has waited for its input for as long as does not count */
         bool is_held;         /* the time of the cell stands still */
         struct run_out *out;
@@ -283,35 +300,117 @@ static void on_waited(evutil_socket_t fd, short what, void *data)
                 release(mode);
 }
 
+/* Answers the request of the code, which may ask again from inside of it; n is 0 at the end. */
+static void hand_over(struct mode_run *mode, size_t n)
+{
+        struct run_stdin *in = &mode->standard_input;
+        _cleanup_free_ char *bytes = malloc(n + 1);
+
+        if (bytes && n > 0)
+                memcpy(bytes, buffer_bytes(&in->in), n);
+        in->wanted = 0;
+        buffer_consume(&in->in, n);
+        in->left -= n;
+        if (!mode->cell)
+                return;
+        release(mode);
+        cell_give_input(mode->cell, bytes ? bytes : "", bytes ? n : 0);
+}
+
+static void end_input(struct run_stdin *in)
+{
+        in->has_ended = true;
+        event_del(in->readable);
+}
+
+/* A terminal may deliver more input after its end of file. */
+static void take_length(struct mode_run *mode)
+{
+        struct run_stdin *in = &mode->standard_input;
+        uint32_t length;
+
+        if (in->in.length < sizeof(length))
+                return;
+        memcpy(&length, buffer_bytes(&in->in), sizeof(length));
+        buffer_consume(&in->in, sizeof(length));
+        in->is_asked = false;
+        in->left = length;
+        if (length > FRAME_READ_MAX)
+                end_input(in);
+        else if (length == 0 && in->wanted > 0)
+                hand_over(mode, 0);
+}
+
+static void answer(struct mode_run *mode)
+{
+        struct run_stdin *in = &mode->standard_input;
+
+        if (in->is_asked && in->left == 0)
+                take_length(mode);
+        size_t there = in->in.length < in->left ? in->in.length : in->left;
+        if (!in->has_ended && in->wanted > 0 && there > 0)
+                hand_over(mode, there < in->wanted ? there : in->wanted);
+        if (in->has_ended && in->wanted > 0) {
+                in->left = 0;
+                hand_over(mode, 0);
+        }
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        struct mode_run *mode = data;
+
+        ssize_t n = buffer_read_fd(&mode->standard_input.in, (int)fd, FRAME_READ_MAX);
+        if (n == -EAGAIN || n == -EINTR)
+                return;
+        if (n <= 0)
+                end_input(&mode->standard_input);
+        answer(mode);
+}
+
+/* The code asks for at most n bytes, of which there is at least one before the end. */
 static void on_read(void *data, size_t n)
 {
         struct broker *broker = data;
         struct mode_run *mode = broker->data;
+        struct run_stdin *in = &mode->standard_input;
+        uint32_t request = (uint32_t)n;
 
         hold(broker);
-        run_stdin_read(mode->standard_input, n);
+        in->wanted = n;
+        if (in->left == 0 && !in->is_asked && !in->has_ended) {
+                in->is_asked = true;
+                if (fd_write_all(in->fd, &request, sizeof(request)) < 0)
+                        end_input(in);
+        }
+        answer(mode);
 }
 
+/* They are not wanted any more: what comes is for the next request. */
 static void on_read_dropped(void *data)
 {
         struct broker *broker = data;
         struct mode_run *mode = broker->data;
 
-        run_stdin_drop(mode->standard_input);
+        mode->standard_input.wanted = 0;
         release(mode);
 }
 
 static const struct cell_input cell_input = {on_read, on_read_dropped};
 
-static void on_input(void *data, const char *bytes, size_t n)
+static int open_standard_input(struct broker *broker, struct mode_run *mode, struct error *err)
 {
-        struct broker *broker = data;
-        struct mode_run *mode = broker->data;
+        struct run_stdin *in = &mode->standard_input;
+        int fd = broker->options.stdin_fd;
 
-        if (!mode->cell)
-                return;
-        release(mode);
-        cell_give_input(mode->cell, bytes, n);
+        *in = (struct run_stdin){.fd = fd, .in = BUFFER_INIT(4 * FRAME_READ_MAX)};
+        int r = fd_set_nonblocking(fd, 1);
+        if (r < 0)
+                return error_errno(err, -r, "standard input");
+        in->readable = event_new(broker->base, fd, EV_READ | EV_PERSIST, on_readable, mode);
+        if (!in->readable || event_add(in->readable, NULL) < 0)
+                return error_errno(err, ENOMEM, "standard input");
+        return 0;
 }
 
 /* ---- cells ---- */
@@ -333,7 +432,7 @@ static int run_cell(struct broker *broker, const char *code, size_t n,
                 .profile = options->profile,
                 .script = n > 0 ? mode->script : NULL,
                 .script_length = mode->script_length,
-                .standard_input = n > 0 && mode->standard_input ? &cell_input : NULL,
+                .standard_input = n > 0 && mode->standard_input.readable ? &cell_input : NULL,
                 .done = done,
                 .output = output,
                 .data = broker,
@@ -405,8 +504,7 @@ static int open_inputs(struct broker *broker, struct mode_run *mode, struct erro
                 r = fd_read_whole(options->script_fd, SCRIPT_FRAME_MAX, &mode->script,
                                   &mode->script_length, err);
         if (r >= 0 && options->stdin_fd >= 0)
-                r = run_stdin_new(&mode->standard_input, broker->base, options->stdin_fd, on_input,
-                                  broker, err);
+                r = open_standard_input(broker, mode, err);
         mode->waited = evtimer_new(broker->base, on_waited, mode);
         return r < 0 || mode->waited ? r : error_errno(err, ENOMEM, "run");
 }
@@ -461,17 +559,19 @@ static void mode_free(struct broker *broker)
 {
         struct mode_run *mode = broker->data;
 
-        for (int i = 0; mode && i < CELL_STREAMS; i++)
+        if (!mode)
+                return;
+        for (int i = 0; i < CELL_STREAMS; i++)
                 writer_close(&mode->outputs[i].writer);
-        if (mode) {
-                run_in_free(mode->in);
-                run_out_free(mode->out);
-                run_stdin_free(mode->standard_input);
-                if (mode->waited)
-                        event_free(mode->waited);
-                free(mode->script);
-                free(mode->code);
-        }
+        run_in_free(mode->in);
+        run_out_free(mode->out);
+        if (mode->standard_input.readable)
+                event_free(mode->standard_input.readable);
+        buffer_done(&mode->standard_input.in);
+        if (mode->waited)
+                event_free(mode->waited);
+        free(mode->script);
+        free(mode->code);
         free(mode);
 }
 

@@ -1,71 +1,300 @@
 /* The MCP server of the modes `mcp` and `serve`. */
 #include "supervisor/broker/modes/mode-server.h"
 
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "base/exit-status.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "cloister-config.h"
+#include "supervisor/broker/reader.h"
+#include "supervisor/broker/writer.h"
+#include "supervisor/http/server.h"
 #include "supervisor/mcp/call/ask.h"
+#include "supervisor/mcp/peer.h"
+#include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
+#if HAVE_SERVE
+#endif
 
-enum { ATTESTATION_MAX = 4 * 1024 * 1024 };
+enum {
+        ATTESTATION_MAX = 4 * 1024 * 1024,
+        LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
+        LAST_FLUSH_MS = 100,
+};
 
-static int read_attestation(struct mode_server *server, int fd, struct error *err)
+struct mode_server {
+        struct broker *broker;
+        struct mcp_server *mcp;
+        char *attestation; /* what clients can read as cloister://attestation; NULL: there is none */
+        size_t attestation_length;
+
+        struct mcp_sink sink; /* mcp: standard output */
+        struct writer out;
+        struct reader in;
+        struct mcp_peer *peer;
+
+        struct http_server *http; /* serve */
+};
+
+static int read_attestation(struct mode_server *mode, int fd, struct error *err)
 {
         if (fd < 0)
                 return 0;
-        int r = fd_read_whole(fd, ATTESTATION_MAX, &server->attestation,
-                              &server->attestation_length, err);
+        int r = fd_read_whole(fd, ATTESTATION_MAX, &mode->attestation, &mode->attestation_length,
+                              err);
         close(fd);
         return r < 0 ? error_context(err, "read the attestation") : 0;
 }
 
-int mode_server_start(struct broker *broker, struct error *err)
+static int start(struct broker *broker, const char *name, struct error *err)
 {
         const struct tool_provider tools = broker_tool_provider(broker->hub);
-        struct mode_server *server = broker->data;
-        int r = read_attestation(server, broker->options.attestation_fd, err);
+        struct mode_server *mode = calloc(1, sizeof(*mode));
 
+        if (!mode)
+                return error_errno(err, ENOMEM, "%s", name);
+        mode->broker = broker;
+        broker->data = mode;
+        int r = read_attestation(mode, broker->options.attestation_fd, err);
         if (r < 0)
                 return r;
         const struct mcp_host host = {
                 .profile = broker->options.profile,
-                .attestation = server->attestation,
-                .attestation_length = server->attestation_length,
+                .attestation = mode->attestation,
+                .attestation_length = mode->attestation_length,
         };
-        return mcp_server_new(&server->mcp, broker->base, broker->config, &tools, broker->sessions,
+        return mcp_server_new(&mode->mcp, broker->base, broker->config, &tools, broker->sessions,
                               &host, err);
 }
 
-void mode_server_drop_calls(struct mode_server *server)
-{
-        if (server->mcp)
-                mcp_server_drop_calls(server->mcp);
-}
-
-void mode_server_done(struct mode_server *server)
-{
-        mcp_server_free(server->mcp);
-        free(server->attestation);
-}
-
-void mode_server_catalogue_changed(struct broker *broker)
-{
-        const struct mode_server *server = broker->data;
-
-        mcp_server_catalogue_changed(server->mcp);
-}
-
-void mode_server_page_done(struct broker *broker, const char *server, const char *id, size_t n)
+static void stop(struct broker *broker)
 {
         struct mode_server *mode = broker->data;
+
+        mcp_server_closing(mode->mcp);
+        writer_flush(&mode->out, LAST_FLUSH_MS);
+}
+
+static void catalogue_changed(struct broker *broker)
+{
+        const struct mode_server *mode = broker->data;
+
+        mcp_server_catalogue_changed(mode->mcp);
+}
+
+static void page_done(struct broker *broker, const char *server, const char *id, size_t n)
+{
+        const struct mode_server *mode = broker->data;
 
         notified_page_done(mode->mcp, server, id, n);
 }
 
-void mode_server_config_changed(struct broker *broker, const struct config *config)
+static void config_changed(struct broker *broker, const struct config *config)
 {
-        const struct mode_server *server = broker->data;
+        const struct mode_server *mode = broker->data;
 
-        mcp_server_set_config(server->mcp, config);
+        mcp_server_set_config(mode->mcp, config);
 }
+
+static void mode_free(struct broker *broker)
+{
+        struct mode_server *mode = broker->data;
+
+        if (!mode)
+                return;
+        if (mode->mcp)
+                mcp_server_drop_calls(mode->mcp);
+        mcp_peer_free(mode->peer);
+#if HAVE_SERVE
+        http_server_free(mode->http);
+#endif
+        mcp_server_free(mode->mcp);
+        free(mode->attestation);
+        writer_close(&mode->out);
+        reader_close(&mode->in);
+        free(mode);
+}
+
+/* ---- standard input and output ---- */
+
+/* While the client does not read, nothing is read from it, so that memory does not grow. */
+static void balance(struct mode_server *mode)
+{
+        reader_pause(&mode->in, writer_is_full(&mode->out));
+}
+
+static struct mode_server *mode_of(const struct mcp_sink *sink)
+{
+        return (struct mode_server *)((char *)(uintptr_t)sink - offsetof(struct mode_server, sink));
+}
+
+static void send_message(struct mcp_sink *sink, const struct mcp_message *message)
+{
+        struct mode_server *mode = mode_of(sink);
+
+        writer_write(&mode->out, message->bytes, message->n);
+        balance(mode);
+}
+
+static bool is_congested(const struct mcp_sink *sink)
+{
+        return writer_is_full(&mode_of(sink)->out);
+}
+
+static const struct mcp_sink_calls sink_calls = {.send = send_message, .congested = is_congested};
+
+static void on_line(void *data, const char *line, size_t n)
+{
+        struct mode_server *mode = data;
+
+        mcp_peer_line(mode->peer, &mode->sink, line, n);
+}
+
+static void on_parsed(void *data, struct large_line *line)
+{
+        struct mode_server *mode = data;
+
+        mcp_peer_parsed(mode->peer, &mode->sink, &line->message, line->r, &line->err);
+}
+
+static void on_too_long(void *data, size_t most)
+{
+        struct mode_server *mode = data;
+
+        mcp_peer_too_long(mode->peer, &mode->sink, most);
+}
+
+static void on_ended(void *data)
+{
+        struct broker *broker = ((struct mode_server *)data)->broker;
+
+        broker_end(broker, broker->no_sandbox ? EXIT_NO_SANDBOX : 0);
+}
+
+static void on_drained(void *data)
+{
+        balance(data);
+}
+
+static void on_broken(void *data, int code)
+{
+        const struct mode_server *mode = data;
+
+        if (code == ENOBUFS)
+                log_error(
+                        "standard output: the client does not read, and %d MiB wait for it: the server ends",
+                        WRITER_MAX / (1024 * 1024));
+        else if (code != EPIPE && code != ECONNRESET)
+                log_error("standard output: %s", strerror(code));
+        broker_end(mode->broker, code == EPIPE || code == ECONNRESET ? 0 : 1);
+}
+
+static int start_mcp(struct broker *broker, struct error *err)
+{
+        int r = start(broker, "mcp", err);
+        struct mode_server *mode = broker->data;
+
+        if (r < 0)
+                return r;
+        mode->sink = (struct mcp_sink){&sink_calls, 1};
+        r = mcp_peer_new(&mode->peer, mode->mcp, NULL, &mode->sink, err);
+        if (r >= 0)
+                r = writer_open(&mode->out, broker->base, STDOUT_FILENO,
+                                &(struct writer_owner){mode, on_drained, on_broken}, err);
+        if (r >= 0)
+                r = reader_open(
+                        &mode->in, broker->base, STDIN_FILENO, LINE_MAX_BYTES,
+                        &(struct reader_owner){mode, on_line, on_parsed, on_too_long, on_ended},
+                        err);
+        return r;
+}
+
+static int ask(struct broker *broker, struct client_ask *client_ask, struct error *err)
+{
+        const struct mode_server *mode = broker->data;
+
+        return mcp_ask_peer(mode->peer, client_ask, err);
+}
+
+const struct broker_mode broker_mode_mcp = {
+        .start = start_mcp,
+        .stop = stop,
+        .catalogue_changed = catalogue_changed,
+        .config_changed = config_changed,
+        .ask = ask,
+        .page_done = page_done,
+        .free = mode_free,
+};
+
+/* ---- HTTP ---- */
+
+#if HAVE_SERVE
+
+static_assert((int)OPTION_LISTEN_MAX == (int)HTTP_LISTENERS_MAX, "one limit");
+static_assert((int)OPTION_NAMES_MAX <= (int)ACCESS_NAMES_MAX, "all names have room");
+
+static void on_failed(void *data)
+{
+        broker_end(data, 1);
+}
+
+static int start_serve(struct broker *broker, struct error *err)
+{
+        const struct options *o = &broker->options;
+        _cleanup_free_ char *tokens = NULL;
+        struct http_options options = {
+                .n_fds = o->n_listen_fds,
+                .hosts = o->hosts,
+                .n_hosts = o->n_hosts,
+                .origins = o->origins,
+                .n_origins = o->n_origins,
+                .profile = o->profile,
+                .helper = o->helper_fd,
+                .failed = on_failed,
+                .data = broker,
+        };
+
+        int r = start(broker, "serve", err);
+        if (r < 0)
+                return r;
+        struct mode_server *mode = broker->data;
+        for (size_t i = 0; i < o->n_listen_fds; i++)
+                options.fds[i] = o->listen_fds[i];
+        if (o->tokens_fd >= 0) {
+                r = fd_read_whole(o->tokens_fd, ACCESS_FILE_MAX, &tokens, &options.tokens_length,
+                                  err);
+                close(o->tokens_fd);
+        }
+        options.tokens = tokens;
+        if (r >= 0)
+                r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
+        if (tokens)
+                explicit_bzero(tokens, options.tokens_length);
+        return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;
+}
+
+#else
+
+static int start_serve(struct broker *broker, struct error *err)
+{
+        return error_set(err, ENOSYS,
+                         "serve: this Cloister was built without it (-Dhttp=disabled)");
+}
+
+#endif
+
+const struct broker_mode broker_mode_serve = {
+        .start = start_serve,
+        .stop = stop,
+        .catalogue_changed = catalogue_changed,
+        .config_changed = config_changed,
+        .page_done = page_done,
+        .free = mode_free,
+};

@@ -1,5 +1,7 @@
-/* The files of `cloister run --out`: read from the sandbox and sent to the process that writes them
- * (supervisor/cli/sessions/receiver.h). */
+/*
+ * The files of `cloister run --in`, put into /workspace before the code runs, and those of --out: read from the sandbox and sent to
+ * the process that writes them (supervisor/cli/sessions/receiver.h).
+ */
 #pragma once
 
 #include <event2/event.h>
@@ -8,8 +10,17 @@
 #include "base/error.h"
 #include "supervisor/session/cell/cell.h"
 
+struct run_in;
 struct run_out;
 struct session;
+
+/* Reads the stream in fd (borrowed) and has the session's worker write its files. done is called
+ * once, never from inside this function; error is NULL if all of them were written. */
+int run_in_start(struct run_in **ret, struct session *session, int fd,
+                 void (*done)(void *data, const struct error *error), void *data,
+                 struct error *err);
+/* Call after sessions_free(). */
+struct run_in *run_in_free(struct run_in *in);
 
 /* done is called once, from the event loop, when every file is written; error is NULL, or names in
  * one line a file that was not written. fd is borrowed. hidden: files with a leading dot in their path

@@ -1,6 +1,0 @@
-/* `cloister mcp`. */
-#pragma once
-
-#include "supervisor/broker/broker.h"
-
-extern const struct broker_mode broker_mode_mcp;

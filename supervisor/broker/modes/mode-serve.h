@@ -1,6 +1,0 @@
-/* `cloister serve`. */
-#pragma once
-
-#include "supervisor/broker/broker.h"
-
-extern const struct broker_mode broker_mode_serve;
