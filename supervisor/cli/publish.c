@@ -19,7 +19,7 @@
 #include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/published-name.h"
-#include "supervisor/cli/command/python-program.h"
+#include "supervisor/cli/command/process.h"
 #include "supervisor/cli/config/entry-text.h"
 
 enum { TEXT_MAX = 16 * 1024 * 1024 };

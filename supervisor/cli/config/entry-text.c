@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "policy/config/reader.h"
-#include "supervisor/cli/command/python-program.h"
+#include "supervisor/cli/command/process.h"
 #include "supervisor/config/config-files.h"
 
 int entry_text_path(const struct options *o, const char *name, char ret[PATH_MAX],

@@ -10,13 +10,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/capabilities.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/landlock.h"
+#include "supervisor/cli/command/process.h"
 
 enum { SOCKET_FD = 3, PIECE_MAX = 64 * 1024 };
 
@@ -77,18 +77,16 @@ void feeder_serve(int socket, int input)
         }
 }
 
-static _Noreturn void run(int socket)
+static _Noreturn void run(int socket, const void *data)
 {
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC),
+            fds[] = {STDIN_FILENO, null, null, socket};
+
         signal(SIGINT, SIG_IGN); /* the code gets it, by the broker */
         prctl(PR_SET_NAME, "cloister-stdin");
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        int high = fcntl(socket, F_DUPFD, SOCKET_FD + 1);
-        dup2(null, STDOUT_FILENO);
-        dup2(null, STDERR_FILENO);
-        if (dup2(high, SOCKET_FD) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        if (fd_arrange(fds, ARRAY_SIZE(fds)) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
             capabilities_keep(0) < 0)
                 _exit(1);
-        fd_close_range(SOCKET_FD + 1, ~0U);
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         landlock_confine(NULL, 0, false, NULL);
         feeder_serve(SOCKET_FD, STDIN_FILENO);
@@ -97,27 +95,5 @@ static _Noreturn void run(int socket)
 
 int feeder_start(struct error *err)
 {
-        int pair[2], status = 0;
-
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-                return error_errno(err, errno, "standard input");
-        _cleanup_close_ int ours = pair[0];
-        _cleanup_close_ int theirs = pair[1];
-        pid_t pid = fork();
-        if (pid < 0)
-                return error_errno(err, errno, "standard input: start a process");
-        if (pid == 0) {
-                /* Forks twice: this process becomes the monitor, which kills children that it does
-                 * not know. */
-                pid_t again = fork();
-                if (again == 0)
-                        run(theirs);
-                _exit(again < 0 ? errno : 0);
-        }
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-                ;
-        if (status != 0)
-                return error_errno(err, WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD,
-                                   "standard input: start a process");
-        return take_fd(ours);
+        return process_start_apart(run, NULL, "standard input", err);
 }

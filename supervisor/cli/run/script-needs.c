@@ -19,7 +19,7 @@
 #include "policy/config/config.h"
 #include "policy/image.h"
 #include "supervisor/cli/command/monitor-command.h"
-#include "supervisor/cli/command/python-program.h"
+#include "supervisor/cli/command/process.h"
 #include "supervisor/config/config-files.h"
 
 enum { PACKAGES_MAX = 64 * 1024 };

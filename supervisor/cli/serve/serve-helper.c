@@ -19,6 +19,9 @@
 #include "rpc/serve-messages.h"
 #include "supervisor/config/config-watch.h"
 
+/* It holds its sockets and no other descriptor. */
+enum { BROKER_FD = STDERR_FILENO + 1, FIRST_LISTENER };
+
 enum {
         LISTENERS_MAX = 4,
         ACCEPT_AT_ONCE = 16,
@@ -151,15 +154,15 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         leave();
 }
 
-static int watch(struct helper *h, const struct serve_helper *work, struct error *err)
+static int watch(struct helper *h, size_t n_listeners, struct error *err)
 {
         struct event *end = event_new(h->base, h->broker, EV_READ, on_end, NULL);
 
         if (!end || event_add(end, NULL) < 0)
                 return -ENOMEM;
-        for (size_t i = 0; i < work->n_listeners; i++) {
-                struct event *event = event_new(h->base, work->listeners[i], EV_READ | EV_PERSIST,
-                                                on_connection, h);
+        for (size_t i = 0; i < n_listeners; i++) {
+                struct event *event = event_new(h->base, FIRST_LISTENER + (int)i,
+                                                EV_READ | EV_PERSIST, on_connection, h);
                 if (!event || event_add(event, NULL) < 0)
                         return -ENOMEM;
         }
@@ -167,52 +170,24 @@ static int watch(struct helper *h, const struct serve_helper *work, struct error
                          : 0;
 }
 
-/* It holds its sockets and no other descriptor. */
-static int keep_only(int *broker, const struct serve_helper *work, int listeners[LISTENERS_MAX])
-{
-        int fds[1 + LISTENERS_MAX] = {*broker};
-        size_t n = 1;
-
-        for (size_t i = 0; i < work->n_listeners; i++)
-                fds[n++] = work->listeners[i];
-        int first = STDERR_FILENO + 1;
-        /* High numbers first, so that none overwrites another. */
-        for (size_t i = 0; i < n; i++) {
-                fds[i] = fcntl(fds[i], F_DUPFD, 100);
-                if (fds[i] < 0)
-                        return -errno;
-        }
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        for (int fd = 0; fd < first; fd++)
-                dup2(null, fd);
-        for (size_t i = 0; i < n; i++) {
-                if (dup2(fds[i], first + (int)i) < 0)
-                        return -errno;
-                if (i > 0)
-                        listeners[i - 1] = first + (int)i;
-        }
-        *broker = first;
-        return fd_close_range((unsigned int)(first + (int)n), ~0U);
-}
-
 static _Noreturn void run(int broker, const struct serve_helper *work, pid_t parent)
 {
-        int listeners[LISTENERS_MAX];
-        struct serve_helper inside = *work;
-        struct helper h = {.tokens = work->tokens};
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int fds[FIRST_LISTENER + LISTENERS_MAX] = {null, null, null, broker};
+        struct helper h = {.tokens = work->tokens, .broker = BROKER_FD};
         struct error err = {};
 
-        inside.listeners = listeners;
+        for (size_t i = 0; i < work->n_listeners; i++)
+                fds[FIRST_LISTENER + i] = work->listeners[i];
         if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent ||
-            keep_only(&broker, work, listeners) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-            capabilities_keep(0) < 0)
+            fd_arrange(fds, FIRST_LISTENER + work->n_listeners) < 0 ||
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || capabilities_keep(0) < 0)
                 _exit(1);
         setsid();
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-        h.broker = broker;
         h.unknown = unknown_uid();
         h.base = loop_new();
-        if (!h.base || watch(&h, &inside, &err) < 0)
+        if (!h.base || watch(&h, work->n_listeners, &err) < 0)
                 _exit(1);
         loop_run(h.base);
         _exit(1);

@@ -17,12 +17,13 @@
 #include "base/json.h"
 #include "base/program.h"
 #include "supervisor/cli/command/monitor-command.h"
+#include "supervisor/cli/command/process.h"
 
 /* ---- --attest ---- */
 
 enum { REPORT_MAX = 4 * 1024 * 1024, NAMES_MAX = 300 };
 
-static void exec_doctor(const struct options *options, int output)
+static void exec_doctor(const void *options, int output)
 {
         struct monitor_command command;
         struct error error = {};
@@ -98,23 +99,11 @@ int attest_run(const struct options *options, int *status, struct error *err)
 {
         _cleanup_free_ char *text = NULL;
         size_t n = 0;
-        int ends[2], wait_status = 0;
 
         *status = 1;
-
-        if (pipe2(ends, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "--attest");
-        pid_t pid = fork();
-        if (pid == 0)
-                exec_doctor(options, ends[1]);
-        close(ends[1]);
-        _cleanup_close_ int output = ends[0];
-        if (pid < 0)
-                return error_errno(err, errno, "--attest");
-        int r = fd_read_whole(output, REPORT_MAX, &text, &n, err);
-        while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
-                ;
-        if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_NO_SANDBOX)
+        int r = process_read(exec_doctor, options, "--attest", REPORT_MAX, &text, &n, err);
+        int wait_status = r;
+        if (r >= 0 && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_NO_SANDBOX)
                 *status = EXIT_NO_SANDBOX;
         if (r >= 0)
                 r = judge(text, n, wait_status, err);

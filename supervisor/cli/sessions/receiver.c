@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -21,11 +20,12 @@
 #include "base/fd.h"
 #include "base/file-path.h"
 #include "base/landlock.h"
+#include "supervisor/cli/command/process.h"
 
 enum {
         SOCKET_FD = 3,
-        DIRECTORY_FD = 4,
-        HIGH_FD = 100, /* above both */
+        DIRECTORY_FD,
+        FDS,
         READ_AT_ONCE = 256 * 1024,
 };
 
@@ -180,35 +180,30 @@ void receiver_serve(int socket, int directory, bool hidden)
         send(socket, &reply, sizeof(reply), MSG_NOSIGNAL);
 }
 
-/* Root keeps CAP_DAC_OVERRIDE: it may write into the directories of others. */
-static void drop_capabilities(void)
-{
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-            capabilities_keep(UINT64_C(1) << CAP_DAC_OVERRIDE) < 0)
-                _exit(1);
-        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-}
+struct start {
+        int directory;
+        bool hidden;
+};
 
-static _Noreturn void run(int socket, int directory, bool hidden)
+static _Noreturn void run(int socket, const void *data)
 {
+        const struct start *start = data;
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int fds[FDS] = {null, null, null, socket, start->directory};
         char path[32];
 
-        /* High numbers first, so that neither overwrites the other. */
-        int high_socket = fcntl(socket, F_DUPFD, HIGH_FD);
-        int high_directory = fcntl(directory, F_DUPFD, HIGH_FD);
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        for (int fd = 0; fd < 3; fd++)
-                dup2(null, fd);
-        if (dup2(high_socket, SOCKET_FD) < 0 || dup2(high_directory, DIRECTORY_FD) < 0)
+        /* Root keeps CAP_DAC_OVERRIDE: it may write into the directories of others. */
+        if (fd_arrange(fds, FDS) < 0 || setsid() < 0 ||
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            capabilities_keep(UINT64_C(1) << CAP_DAC_OVERRIDE) < 0)
                 _exit(1);
-        fd_close_range(DIRECTORY_FD + 1, ~0U);
         setsid();
-        drop_capabilities();
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", DIRECTORY_FD);
         const struct landlock_rule rule = {path,
                                            LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE};
         landlock_confine(&rule, 1, false, NULL);
-        receiver_serve(SOCKET_FD, DIRECTORY_FD, hidden);
+        receiver_serve(SOCKET_FD, DIRECTORY_FD, start->hidden);
         _exit(0);
 }
 
@@ -228,33 +223,11 @@ static int open_directory(const char *directory, struct error *err)
 
 int receiver_start(const char *directory, bool hidden, struct error *err)
 {
-        int pair[2];
-
         _cleanup_close_ int fd = open_directory(directory, err);
+
         if (fd < 0)
                 return fd;
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-                return error_errno(err, errno, "--out");
-        _cleanup_close_ int ours = pair[0];
-        _cleanup_close_ int theirs = pair[1];
-        pid_t pid = fork();
-        if (pid < 0)
-                return error_errno(err, errno, "--out: start a process");
-        if (pid == 0) {
-                /* Forks twice: this process becomes the monitor, which kills children that it does
-                 * not know. */
-                pid_t again = fork();
-                if (again == 0)
-                        run(theirs, fd, hidden);
-                _exit(again < 0 ? errno : 0);
-        }
-        int status = 0;
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-                ;
-        if (status != 0)
-                return error_errno(err, WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD,
-                                   "--out: start a process");
-        return take_fd(ours);
+        return process_start_apart(run, &(struct start){fd, hidden}, "--out", err);
 }
 
 /* ---- the other end ---- */
