@@ -1,4 +1,4 @@
-/* The arguments and environment of the code of `cloister run`: the JSON of the SCRIPT frame (rpc/frame.h). */
+/* What `cloister run` passes on as JSON: arguments and environment of the code, in the SCRIPT frame (rpc/frame.h), and mounts. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,3 +17,7 @@ int run_script_check(const struct options *options, struct error *err);
  * sealed memfd. */
 int run_script_collect(const struct options *options, const char *first, const char *file,
                        bool write, enum feeder_input input, struct error *err);
+
+/* *ret: JSON of an object with the key "mounts" (docs/config.md), which the monitor checks; owned by the
+ * caller. NULL without --mount. */
+int run_mounts_text(const struct options *options, char **ret, struct error *err);

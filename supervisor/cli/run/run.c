@@ -16,10 +16,7 @@
 #include "supervisor/cli/run/feeder.h"
 #include "supervisor/cli/run/inputs.h"
 #include "supervisor/cli/run/prompt-server.h"
-#include "supervisor/cli/run/requirements-key.h"
-#include "supervisor/cli/run/run-mounts.h"
 #include "supervisor/cli/run/run-script.h"
-#include "supervisor/cli/run/script-modules.h"
 #include "supervisor/cli/run/script-needs.h"
 #include "supervisor/cli/sessions/receiver.h"
 
@@ -89,40 +86,21 @@ static int prepare_code(struct run *run, struct error *err)
                                                 run->options, &run->needs, err);
 }
 
-/* The names may have been chosen by others. */
-static void note_left_out(const char *module, const char *script)
-{
-        struct error note = {};
-
-        error_set(
-                &note, E2BIG,
-                "%.100s beside %.100s is not given to the code: more than %d files or %d MiB; --in copies it",
-                module, script, SCRIPT_MODULES_MAX, SCRIPT_MODULES_BYTES_MAX >> 20);
-        cli_fail(0, &note);
-}
-
 /* The script and its modules are in /workspace, so that files of --in are beside it. A small script that is
  * the only file is written by the worker, which has it as code: no sandbox is waited for before that is sent. */
 static int add_script(struct run *run, struct inputs *inputs, struct error *err)
 {
-        struct script_modules modules = {};
         const char *slash = strrchr(run->path, '/'), *name = slash ? slash + 1 : run->path;
 
         if (!file_path_valid(name, strlen(name)) || strcmp(name, "out") == 0)
                 return 0;
-        int r = script_modules_find(run->path, run->text, run->length, &modules);
+        int r = inputs_add_modules(inputs, run->path, run->text, run->length, err);
         if (r < 0)
-                return error_errno(err, -r, "modules of %s", run->path);
-        for (size_t i = 0; i < modules.n && r >= 0; i++)
-                r = inputs_add_text(inputs, modules.items[i].path, modules.items[i].text,
-                                    modules.items[i].n, err);
-        run->is_alone = modules.n == 0 && run->options->n_ins == 0 && run->length <= ALONE_MAX &&
+                return r;
+        run->is_alone = r == 0 && run->options->n_ins == 0 && run->length <= ALONE_MAX &&
                         !run->options->prompt;
-        if (r >= 0 && !run->is_alone)
+        if (!run->is_alone)
                 r = inputs_add_text(inputs, name, run->text, run->length, err);
-        if (modules.left_out)
-                note_left_out(modules.left_out, name);
-        script_modules_done(&modules);
         snprintf(run->file, sizeof(run->file), "/workspace/%s", name);
         return r;
 }

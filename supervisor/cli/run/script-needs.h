@@ -1,9 +1,10 @@
-/* Packages and the Python that a script says it needs (PEP 723), as options of `cloister run`. */
+/* Packages: those that a script says it needs (PEP 723), with its Python, as options of `cloister run`; the files of --requirements. */
 #pragma once
 
 #include <stddef.h>
 
 #include "base/error.h"
+#include "policy/package-set.h"
 #include "supervisor/cli/command/command.h"
 
 struct script_needs {
@@ -16,3 +17,10 @@ struct script_needs {
 int script_needs_add(const char *name, const char *text, size_t n, int fd, struct options *options,
                      struct script_needs *needs, struct error *err);
 void script_needs_done(struct script_needs *needs);
+
+enum { REQUIREMENTS_KEY_SIZE = 17 };
+
+/* The content of requirements files as a number, which finds the image that was built from them without an installer.
+ * Reads the files of the set and those that they include. key: hexadecimal, or "" without files. */
+int requirements_key(const struct package_set *set, char key[REQUIREMENTS_KEY_SIZE],
+                     struct error *err);
