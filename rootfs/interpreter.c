@@ -17,7 +17,6 @@
 #include "rootfs/contents.h"
 #include "rootfs/process.h"
 
-#include "rootfs/interpreter.inc"
 enum {
         ANSWER_MAX = 256 * 1024,
         ERRORS_MAX = 8 * 1024,

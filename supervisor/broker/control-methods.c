@@ -10,7 +10,7 @@
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/network.h"
 #include "supervisor/session/calls/files.h"
-#include "supervisor/session/machine/owner.h"
+#include "supervisor/session/machine/outcome.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
@@ -240,8 +240,8 @@ static int answer_list(const struct control_context *context, yyjson_val *params
         return r < 0 ? error_errno(err, -r, "list the sessions") : 0;
 }
 
-static int end(const struct control_context *context, yyjson_val *params, struct buffer *result,
-               bool restart, struct error *err)
+static int end_session(const struct control_context *context, yyjson_val *params,
+                       struct buffer *result, bool restart, struct error *err)
 {
         const char *name;
         int r = control_take_name(params, &name, err);
@@ -254,13 +254,13 @@ static int end(const struct control_context *context, yyjson_val *params, struct
 static int answer_end(const struct control_context *context, yyjson_val *params,
                       struct buffer *result, struct error *err)
 {
-        return end(context, params, result, false, err);
+        return end_session(context, params, result, false, err);
 }
 
 static int answer_reset(const struct control_context *context, yyjson_val *params,
                         struct buffer *result, struct error *err)
 {
-        return end(context, params, result, true, err);
+        return end_session(context, params, result, true, err);
 }
 
 static int answer_undo(const struct control_context *context, yyjson_val *params,

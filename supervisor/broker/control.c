@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "supervisor/session/machine/session-state.h"
-#include "supervisor/session/status.h"
+#include "supervisor/session/session.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 

@@ -49,7 +49,6 @@
 #include "base/mount.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/hub/cache/cache.h"
-#include "supervisor/hub/cache/writer.h"
 
 #define ROOT_STATE "/state"
 

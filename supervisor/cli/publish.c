@@ -24,8 +24,8 @@
 
 enum { TEXT_MAX = 16 * 1024 * 1024 };
 
-#include "supervisor/cli/publish.inc"
 static const unsigned char program[] = {
+#include "supervisor/cli/publish.inc"
 };
 
 /* ---- the entry ---- */

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/cgroup/cgroup-tree.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
 
 enum { MOUNTINFO_MAX = 16 * 1024 * 1024, OVERFLOW_ID = 65534 };
 

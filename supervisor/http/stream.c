@@ -12,7 +12,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/http/state.h"
 #include "supervisor/mcp/peer.h"
-#include "supervisor/mcp/principal.h"
+#include "supervisor/mcp/state.h"
 #include "supervisor/mcp/request.h"
 
 enum { NUMBER_SIZE = 48 };

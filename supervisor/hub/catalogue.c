@@ -8,7 +8,7 @@
 
 #include "base/json-out.h"
 #include "base/log.h"
-#include "policy/config/rules.h"
+#include "policy/config/config.h"
 #include "rpc/background.h"
 #include "supervisor/hub/server/server.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
-#include "supervisor/monitor/template/sandbox-process.h"
+#include "supervisor/monitor/template/sandbox-internal.h"
 #include "tests/unit/test.h"
 
 enum { ROUNDS = 20, OTHERS = 150 };

@@ -15,12 +15,13 @@
 #include "cloister-config.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
-#include "supervisor/http/server.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/mcp/subscriptions.h"
 #if HAVE_SERVE
+#include "supervisor/http/server.h"
 #endif
 
 enum {
@@ -78,7 +79,7 @@ static void stop(struct broker *broker)
 {
         struct mode_server *mode = broker->data;
 
-        mcp_server_closing(mode->mcp);
+        subscriptions_close(mode->mcp);
         writer_flush(&mode->out, LAST_FLUSH_MS);
 }
 

@@ -52,7 +52,10 @@ static void on_put(void *data, const struct file_answer *answer, const struct er
 
 static int put(struct run_in *in, const void *bytes, size_t n, struct error *err)
 {
-        return files_put(in->session, in->path, in->offset, bytes, n, on_put, in, err);
+        const struct file_put piece = {
+                .path = in->path, .offset = in->offset, .bytes = bytes, .n = n};
+
+        return files_put(in->session, &piece, on_put, in, err);
 }
 
 /* Returns 1 if a PUT was sent, 0 if the record needs none. */

@@ -27,7 +27,7 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "base/terminal.h"
+#include "base/printable.h"
 #include "policy/control-path.h"
 #include "rpc/file-stream.h"
 

@@ -275,7 +275,7 @@ static void describe(const struct mcp_call *call, const char *why, char *to, siz
                 n = (size_t)snprintf(
                         to, size, "the code has run for %llu s of at most %g s",
                         (unsigned long long)((clock_us() - cell->started_us) / 1000000),
-                        (double)cell->timeout_ms / 1000);
+                        (double)cell->request.timeout_ms / 1000);
         if (calls > 0)
                 n += (size_t)snprintf(to + n, size - n, "; tool calls: %llu",
                                       (unsigned long long)calls);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json-out.h"
-#include "rpc/client-answer.h"
+#include "rpc/client-request.h"
 #include "rpc/frame.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/call.h"

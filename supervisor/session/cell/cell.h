@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "policy/config/config.h"
 #include "policy/image.h"
-#include "rpc/client-ask.h"
+#include "rpc/client-request.h"
 #include "rpc/egress-messages.h"
 #include "rpc/memory-account.h"
 #include "supervisor/session/cell/output.h"
