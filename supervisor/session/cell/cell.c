@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,16 @@ const char *cell_status_name(enum cell_status status)
 const char *cell_state_name(enum cell_state state)
 {
         return state_names[state];
+}
+
+void text_append(char *to, size_t size, const char *format, ...)
+{
+        size_t n = strlen(to);
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(to + n, size - n, format, args);
+        va_end(args);
 }
 
 /* The payload of EXEC; a cell without a file name gets one when its number is known (actions.c). */

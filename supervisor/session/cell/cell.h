@@ -169,6 +169,10 @@ struct cell_outcome {
         uint64_t sent_bytes, received_bytes;   /* of all tool calls that were sent */
 };
 
+/* Appends to a text in an array of this size, as much as fits. */
+void text_append(char *to, size_t size, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
 /* Charges what the outcome owns now. */
 void cell_outcome_charge(struct cell_outcome *outcome);
 /* Moves what is owned; the numbers stay in `from` too. */

@@ -192,25 +192,22 @@ static const char *plural(uint64_t n)
         return n == 1 ? "" : "s";
 }
 
-/* Adds as much as fits. */
 static void describe(const struct session_owners *o, char to[CELL_WHY_MAX])
 {
-        size_t n = 0;
-
         to[0] = '\0';
         if (o->cells > 0)
-                n = (size_t)snprintf(to, CELL_WHY_MAX,
-                                     "since the last call a person has run %" PRIu64
-                                     " cell%s in this session%s: %s",
-                                     o->cells, plural(o->cells),
-                                     o->cells > 1 ? ", the last one" : "", o->code);
-        if (o->end[0] && n < CELL_WHY_MAX)
-                n += (size_t)snprintf(to + n, CELL_WHY_MAX - n, "; it %s", o->end);
-        if (o->files > 0 && n < CELL_WHY_MAX)
-                snprintf(to + n, CELL_WHY_MAX - n,
-                         "%sa person has copied %" PRIu64 " file%s to /workspace%s: %s",
-                         n > 0 ? "; " : "since the last call ", o->files, plural(o->files),
-                         o->files > 1 ? ", the last one" : "", o->file);
+                text_append(to, CELL_WHY_MAX,
+                            "since the last call a person has run %" PRIu64
+                            " cell%s in this session%s: %s",
+                            o->cells, plural(o->cells), o->cells > 1 ? ", the last one" : "",
+                            o->code);
+        if (o->end[0])
+                text_append(to, CELL_WHY_MAX, "; it %s", o->end);
+        if (o->files > 0)
+                text_append(to, CELL_WHY_MAX,
+                            "%sa person has copied %" PRIu64 " file%s to /workspace%s: %s",
+                            to[0] ? "; " : "since the last call ", o->files, plural(o->files),
+                            o->files > 1 ? ", the last one" : "", o->file);
         utf8_trim(to);
 }
 

@@ -14,7 +14,6 @@
 enum {
         TIME_MS = BRANCH_MS + 10000, /* the branch has failed by then, and the worker can say why */
         LOST_KINDS = 3,
-        LOST_MAX = 100000,
         ROOM = 256 << 20, /* for /workspace and tables, beside memory */
 };
 
@@ -95,34 +94,6 @@ static int own_cell(struct cell **ret, enum cell_kind kind, struct branch *branc
         return 0;
 }
 
-/* "2 threads, 1 process and 3 open descriptors": the worker's numbers. */
-static void describe_lost(yyjson_val *list, char *to, size_t size)
-{
-        static const char *const names[LOST_KINDS][2] = {{"thread", "threads"},
-                                                         {"process", "processes"},
-                                                         {"open descriptor", "open descriptors"}};
-        int64_t counts[LOST_KINDS] = {};
-        size_t n = 0, left = 0;
-
-        to[0] = '\0';
-        for (size_t i = 0; i < LOST_KINDS; i++) {
-                json_int64(yyjson_arr_get(list, i), &counts[i]);
-                if (counts[i] < 0 || counts[i] > LOST_MAX)
-                        counts[i] = 0;
-                left += counts[i] > 0;
-        }
-        for (size_t i = 0; i < LOST_KINDS && n < size; i++) {
-                if (counts[i] == 0)
-                        continue;
-                n += (size_t)snprintf(to + n, size - n, "%s%lld %s",
-                                      n == 0      ? ""
-                                      : left == 1 ? " and "
-                                                  : ", ",
-                                      (long long)counts[i], names[i][counts[i] != 1]);
-                left--;
-        }
-}
-
 /* The code that waits for the branch runs nowhere. */
 static void refuse_waiting(struct session *s, const struct branch *branch)
 {
@@ -157,23 +128,21 @@ static bool is_good(const struct cell *cell)
 /* "branched from session "main"; not in it: …" list: of the worker (docs/branches.md). */
 static void describe(const struct branch *branch, yyjson_val *list, char *to, size_t size)
 {
-        char lost[128], of[SESSION_NAME_MAX + 32] = "";
-        int64_t changed = 0;
+        yyjson_val *lost[LOST_KINDS];
+        char of[SESSION_NAME_MAX + 32] = "", text[128] = "";
 
         if (*branch->checkpoint)
                 snprintf(of, sizeof(of), "checkpoint \"%s\" of ", branch->checkpoint);
-        describe_lost(list, lost, sizeof(lost));
-        int n = snprintf(to, size, "branched from %ssession \"%s\"%s%s", of,
-                         session_key_name(branch->from), *lost ? "; not in it: " : "", lost);
-        if (!*branch->checkpoint || n < 0 || (size_t)n >= size)
+        for (size_t i = 0; i < LOST_KINDS; i++)
+                lost[i] = yyjson_arr_get(list, i);
+        rollback_append_counts(lost, LOST_KINDS, text, sizeof(text));
+        snprintf(to, size, "branched from %ssession \"%s\"%s%s", of, session_key_name(branch->from),
+                 *text ? "; not in it: " : "", text);
+        if (!*branch->checkpoint)
                 return;
-        snprintf(to + n, size - (size_t)n, "; files are those of now");
-        json_int64(yyjson_arr_get(list, LOST_KINDS + 1), &changed);
-        if (changed <= 0 || changed > LOST_MAX)
-                return;
-        rollback_append_names(yyjson_arr_get(list, LOST_KINDS), changed, to, size);
-        n = (int)strlen(to);
-        snprintf(to + n, size - (size_t)n, " changed");
+        text_append(to, size, "; files are those of now");
+        rollback_append_changed(yyjson_arr_get(list, LOST_KINDS),
+                                yyjson_arr_get(list, LOST_KINDS + 1), to, size);
 }
 
 static struct session *find_from(const struct session *s, const struct branch *branch)

@@ -16,7 +16,7 @@ enum {
         PID_MAX = 1 << 22,
         KEEP_SIZE = 64 + 12 * COPIES_MAX,
         NAMES_SHOWN = 5,
-        GONE_MAX = 100000,
+        COUNT_MAX = 100000,
         REST_SIZE = 48, /* of what follows the names */
 };
 
@@ -109,16 +109,16 @@ struct copy *copies_find_name(struct session *s, const char *name)
 
 size_t copies_list_names(const struct session *s, char *to, size_t size)
 {
-        size_t found = 0, n = 0;
+        size_t found = 0;
 
-        for (size_t i = 0; i < s->copies->n && n < size; i++) {
-                const char *name = s->copies->list[i].name;
-                if (*name)
-                        n += (size_t)snprintf(to + n, size - n, "%s%s",
-                                              found++ > 0 ? ", " : "there are ", name);
+        to[0] = '\0';
+        for (size_t i = 0; i < s->copies->n; i++) {
+                if (s->copies->list[i].name[0])
+                        text_append(to, size, "%s%s", found++ > 0 ? ", " : "there are ",
+                                    s->copies->list[i].name);
         }
         if (found == 0)
-                snprintf(to, size, "there is none");
+                text_append(to, size, "there is none");
         return found;
 }
 
@@ -159,17 +159,15 @@ int64_t copies_snapshot_bytes(const struct session *s)
 }
 
 /* {"copies": [their pids]}: the worker does not count them as processes of the code. */
-static int write_keep(const struct session *s, int64_t files, char to[KEEP_SIZE])
+static void write_keep(const struct session *s, int64_t files, char to[KEEP_SIZE])
 {
-        int n = snprintf(to, KEEP_SIZE, "{\"copies\":[");
-
+        snprintf(to, KEEP_SIZE, "{\"copies\":[");
         for (size_t i = 0; i < s->copies->n; i++)
-                n += snprintf(to + n, KEEP_SIZE - (size_t)n, "%s%u", i > 0 ? "," : "",
-                              s->copies->list[i].pid);
-        n += snprintf(to + n, KEEP_SIZE - (size_t)n, "]");
+                text_append(to, KEEP_SIZE, "%s%u", i > 0 ? "," : "", s->copies->list[i].pid);
+        text_append(to, KEEP_SIZE, "]");
         if (files >= 0)
-                n += snprintf(to + n, KEEP_SIZE - (size_t)n, ",\"files\":%lld", (long long)files);
-        return n + snprintf(to + n, KEEP_SIZE - (size_t)n, "}");
+                text_append(to, KEEP_SIZE, ",\"files\":%lld", (long long)files);
+        text_append(to, KEEP_SIZE, "}");
 }
 
 bool copies_request(struct session *s, const struct copy_requester *requester, const char *name,
@@ -184,10 +182,10 @@ bool copies_request(struct session *s, const struct copy_requester *requester, c
         snprintf(asked->name, sizeof(asked->name), "%s", name);
         if (*name)
                 send_writer_socket(s, asked);
-        int n = write_keep(s, files, payload);
+        write_keep(s, files, payload);
         s->copies->requester = requester;
         s->copies->is_awaited = channel_send(&s->channel, FRAME_KEEP, asked->id, payload,
-                                             (size_t)n) >= 0;
+                                             strlen(payload)) >= 0;
         return s->copies->is_awaited;
 }
 
@@ -454,27 +452,44 @@ bool copies_is_rolling_block_back(const struct session *s)
 
 /* ---- what a restore or a rollback has changed ---- */
 
+/* A count of the worker's; 0: none that is possible. */
+static int64_t count_of(yyjson_val *value)
+{
+        int64_t n = 0;
+
+        json_int64(value, &n);
+        return n < 0 || n > COUNT_MAX ? 0 : n;
+}
+
+void rollback_append_counts(yyjson_val *const *values, size_t n, char *to, size_t size)
+{
+        static const char *const names[][2] = {{"thread", "threads"},
+                                               {"process", "processes"},
+                                               {"open descriptor", "open descriptors"}};
+        size_t left = 0;
+        const char *before = "";
+
+        for (size_t i = 0; i < n; i++)
+                left += count_of(values[i]) > 0;
+        for (size_t i = 0; i < n; i++) {
+                int64_t count = count_of(values[i]);
+                if (count == 0)
+                        continue;
+                text_append(to, size, "%s%lld %s", before, (long long)count, names[i][count != 1]);
+                before = --left == 1 ? " and " : ", ";
+        }
+}
+
 void rollback_append_gone(yyjson_val *root, char *to, size_t size)
 {
-        int64_t threads = 0, processes = 0;
-        size_t n = strlen(to);
+        yyjson_val *values[] = {yyjson_obj_get(root, "threads"), yyjson_obj_get(root, "processes")};
+        int64_t sum = count_of(values[0]) + count_of(values[1]);
 
-        json_int64(yyjson_obj_get(root, "threads"), &threads);
-        json_int64(yyjson_obj_get(root, "processes"), &processes);
-        threads = threads < 0 || threads > GONE_MAX ? 0 : threads;
-        processes = processes < 0 || processes > GONE_MAX ? 0 : processes;
-        if (threads == 0 && processes == 0)
+        if (sum == 0)
                 return;
-        char some[64] = "", others[64] = "";
-        if (threads > 0)
-                snprintf(some, sizeof(some), "%lld thread%s", (long long)threads,
-                         threads == 1 ? "" : "s");
-        if (processes > 0)
-                snprintf(others, sizeof(others), "%lld process%s", (long long)processes,
-                         processes == 1 ? "" : "es");
-        bool is_one = threads + processes == 1;
-        snprintf(to + n, size - n, "; %s%s%s %s gone", some, *some && *others ? " and " : "",
-                 others, is_one ? "is" : "are");
+        text_append(to, size, "; ");
+        rollback_append_counts(values, ARRAY_SIZE(values), to, size);
+        text_append(to, size, " %s gone", sum == 1 ? "is" : "are");
 }
 
 /* A name of the worker's, fit for one line. */
@@ -492,35 +507,28 @@ static bool is_name(yyjson_val *name)
         return true;
 }
 
-void rollback_append_names(yyjson_val *names, int64_t total, char *to, size_t size)
+static void append_names(yyjson_val *names, int64_t total, char *to, size_t size)
 {
         yyjson_arr_iter iter = yyjson_arr_iter_with(names);
-        size_t n = strlen(to), shown = 0;
+        size_t shown = 0;
         yyjson_val *name;
 
         while (shown < NAMES_SHOWN && (name = yyjson_arr_iter_next(&iter))) {
-                if (!is_name(name) || n + yyjson_get_len(name) + REST_SIZE > size)
+                if (!is_name(name) || strlen(to) + yyjson_get_len(name) + REST_SIZE > size)
                         continue;
-                n += (size_t)snprintf(to + n, size - n, "%s%s", shown++ == 0 ? ": " : ", ",
-                                      yyjson_get_str(name));
+                text_append(to, size, "%s%s", shown++ == 0 ? ": " : ", ", yyjson_get_str(name));
         }
         if (total > (int64_t)shown)
-                snprintf(to + n, size - n, shown == 0 ? ": %lld" : " and %lld more",
-                         (long long)total - (long long)shown);
+                text_append(to, size, shown == 0 ? ": %lld" : " and %lld more",
+                            (long long)total - (long long)shown);
 }
 
-void rollback_append_files(yyjson_val *root, char *to, size_t size)
+void rollback_append_changed(yyjson_val *names, yyjson_val *total, char *to, size_t size)
 {
-        size_t n = strlen(to);
-        int64_t total = 0;
-
-        json_int64(yyjson_obj_get(root, "files_total"), &total);
-        snprintf(to + n, size - n, "; files stay");
-        if (total <= 0 || total > GONE_MAX)
+        if (count_of(total) == 0)
                 return;
-        rollback_append_names(yyjson_obj_get(root, "files"), total, to, size);
-        n = strlen(to);
-        snprintf(to + n, size - n, " changed");
+        append_names(names, count_of(total), to, size);
+        text_append(to, size, " changed");
 }
 
 static int64_t count(yyjson_val *object, const char *name)
@@ -533,20 +541,10 @@ static int64_t count(yyjson_val *object, const char *name)
 
 static void append_count(char *to, int64_t n, const char *what, bool *is_first)
 {
-        size_t used = strlen(to);
-
         if (n == 0)
                 return;
-        snprintf(to + used, CELL_WHY_MAX - used, "%s%lld %s", *is_first ? " (" : ", ", (long long)n,
-                 what);
+        text_append(to, CELL_WHY_MAX, "%s%lld %s", *is_first ? " (" : ", ", (long long)n, what);
         *is_first = false;
-}
-
-static void append(char *to, const char *text)
-{
-        size_t used = strlen(to);
-
-        snprintf(to + used, CELL_WHY_MAX - used, "%s", text);
 }
 
 /* "rolled back: variables and /workspace are as before the call (1 changed, 2 new: a.csv, b.csv)" */
@@ -564,17 +562,16 @@ void rollback_describe(const char *what, bool has_calls, yyjson_val *root, char 
         append_count(to, returned, "deleted or renamed", &is_first);
         append_count(to, removed, "new", &is_first);
         if (!is_first) {
-                rollback_append_names(yyjson_obj_get(done, "files"), total, to, CELL_WHY_MAX);
-                append(to, ")");
+                append_names(yyjson_obj_get(done, "files"), total, to, CELL_WHY_MAX);
+                text_append(to, CELL_WHY_MAX, ")");
         }
         if (!done || failed > 0) {
-                append(to, "; but not all files");
-                rollback_append_names(yyjson_obj_get(done, "failed_files"), failed, to,
-                                      CELL_WHY_MAX);
+                text_append(to, CELL_WHY_MAX, "; but not all files");
+                append_names(yyjson_obj_get(done, "failed_files"), failed, to, CELL_WHY_MAX);
         }
         rollback_append_gone(root, to, CELL_WHY_MAX);
         if (elsewhere > 0)
-                append(to, "; files in /tmp and /dev/shm stay changed");
+                text_append(to, CELL_WHY_MAX, "; files in /tmp and /dev/shm stay changed");
         if (has_calls)
-                append(to, "; tool calls that were sent stay: see sent");
+                text_append(to, CELL_WHY_MAX, "; tool calls that were sent stay: see sent");
 }

@@ -133,11 +133,11 @@ void copy_close_writer_socket(struct copy *copy);
 
 /* ---- text of results about a state that was restored or rolled back; counts and names are the worker's ---- */
 
+/* Appends "2 threads, 1 process and 3 open descriptors": of these kinds the first n, without those whose count is 0. */
+void rollback_append_counts(yyjson_val *const *values, size_t n, char *to, size_t size);
 /* Appends how many threads and processes do not exist any more since the copy was made. */
 void rollback_append_gone(yyjson_val *root, char *to, size_t size);
-/* Appends ": a, b and 3 more"; total: of these names. */
-void rollback_append_names(yyjson_val *names, int64_t total, char *to, size_t size);
-/* Appends that files stay, and which have changed. */
-void rollback_append_files(yyjson_val *root, char *to, size_t size);
+/* Appends ": a, b and 3 more changed"; total: of these names. */
+void rollback_append_changed(yyjson_val *names, yyjson_val *total, char *to, size_t size);
 /* "rolled back: …" what: is as before it. has_calls: tool calls were sent, which stay. root: of RESTORED. */
 void rollback_describe(const char *what, bool has_calls, yyjson_val *root, char to[CELL_WHY_MAX]);

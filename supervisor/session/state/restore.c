@@ -46,11 +46,10 @@ static void refuse_unknown(struct session *s, const char *name)
         char why[CELL_WHY_MAX], names[CELL_WHY_MAX / 3];
 
         copies_list_names(s, names, sizeof(names));
-        int n = snprintf(why, sizeof(why), "no checkpoint is called \"%s\": %s", name, names);
+        snprintf(why, sizeof(why), "no checkpoint is called \"%s\": %s", name, names);
         if (s->lost[0])
-                n += snprintf(why + n, sizeof(why) - (size_t)n,
-                              ", since the state was lost (%.200s)", s->lost);
-        snprintf(why + n, sizeof(why) - (size_t)n, "; nothing was run");
+                text_append(why, sizeof(why), ", since the state was lost (%.200s)", s->lost);
+        text_append(why, sizeof(why), "; nothing was run");
         session_refuse_first(s, "CheckpointError", why);
 }
 
@@ -311,7 +310,9 @@ static void describe_restore(const struct session *s, yyjson_val *root, char to[
                  s->copies->back == BACK_UNDO ? "undo(): " : "", name,
                  (unsigned long long)copy->of);
         rollback_append_gone(root, to, CELL_WHY_MAX);
-        rollback_append_files(root, to, CELL_WHY_MAX);
+        text_append(to, CELL_WHY_MAX, "; files stay");
+        rollback_append_changed(yyjson_obj_get(root, "files"), yyjson_obj_get(root, "files_total"),
+                                to, CELL_WHY_MAX);
 }
 
 int restore_on_restored(struct session *s, const struct frame_header *header,
@@ -337,13 +338,11 @@ int restore_on_restored(struct session *s, const struct frame_header *header,
                 rollback_describe("call", cell->outcome.calls_total > 0, root, text);
         else
                 describe_restore(s, root, text);
-        if (cell) {
+        if (cell)
                 memcpy(cell->outcome.restored, text, sizeof(text));
-        } else {
-                size_t n = strlen(s->copies->lost);
-                snprintf(s->copies->lost + n, sizeof(s->copies->lost) - n, "%s%s",
-                         n > 0 ? "; " : "", text);
-        }
+        else
+                text_append(s->copies->lost, sizeof(s->copies->lost), "%s%s",
+                            s->copies->lost[0] ? "; " : "", text);
         session_dispatch(s, EVENT_RESTORED, NULL);
         return 0;
 }
