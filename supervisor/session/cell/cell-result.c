@@ -109,8 +109,8 @@ static size_t bytes_kept(const struct cell_outcome *outcome)
         return bytes;
 }
 
-/* Keeps the display if it is within the limits. owned: the text in memory that may be taken, or NULL. */
-static int keep(struct cell_outcome *outcome, const struct display_view *view, char **owned,
+/* Keeps the display if it is within the limits, and takes its content then. */
+static int keep(struct cell_outcome *outcome, const struct display_view *view, char **content,
                 struct error *err)
 {
         size_t n = view->n;
@@ -123,19 +123,14 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
                 outcome->displays = calloc(CELL_DISPLAYS_MAX, sizeof(*outcome->displays));
         if (!outcome->displays)
                 return error_errno(err, ENOMEM, "display");
-        struct cell_display *display = &outcome->displays[outcome->n_displays];
+        struct cell_display *display = &outcome->displays[outcome->n_displays++];
         *display = (struct cell_display){.data = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX),
                                          .is_text = view->is_text,
                                          .is_linked = view->is_linked,
                                          .is_block = view->block != NULL};
-        if (owned && *owned) {
-                display->data.data = take_ptr(*owned);
-                display->data.length = display->data.allocated = n;
-        } else if (buffer_append(&display->data, view->text, n) < 0) {
-                return error_errno(err, ENOMEM, "display");
-        }
+        display->data.data = take_ptr(*content);
+        display->data.length = display->data.allocated = n;
         snprintf(display->mime_type, sizeof(display->mime_type), "%s", view->mime);
-        outcome->n_displays++;
         cell_outcome_charge(outcome);
         return 0;
 }
@@ -165,37 +160,35 @@ int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
         return 0;
 }
 
-int display_check_data(const struct display_view *view, struct error *err)
+int display_copy(struct display_view *view, char **ret, struct error *err)
 {
-        if (!view->block && !view->is_text && !base64_valid(view->text, view->n, NULL))
-                return error_set(err, EBADMSG, "DISPLAY with data that is not base64");
-        return 0;
-}
-
-/* The block as JSON: the text in memory, else written now. */
-static int keep_block(struct cell_outcome *outcome, struct display_view *view, char **checked,
-                      struct error *err)
-{
-        _cleanup_free_ char *written = NULL;
-
-        if (checked && *checked) {
-                view->n = strlen(*checked);
-                return keep(outcome, view, checked, err);
+        if (view->block) {
+                int r = json_write(view->block, ret, &view->n);
+                return r < 0 ? error_errno(err, -r, "DISPLAY") : 0;
         }
-        int r = json_write(view->block, &written, &view->n);
-        return r < 0 ? error_errno(err, -r, "DISPLAY") : keep(outcome, view, &written, err);
+        if (!view->is_text && !base64_valid(view->text, view->n, NULL))
+                return error_set(err, EBADMSG, "DISPLAY with data that is not base64");
+        *ret = malloc(view->n + 1);
+        if (*ret)
+                memcpy(*ret, view->text, view->n);
+        return *ret ? 0 : error_errno(err, ENOMEM, "DISPLAY");
 }
 
 int cell_take_display(struct cell_outcome *outcome, yyjson_val *root, char **checked,
                       struct error *err)
 {
+        _cleanup_free_ char *copy = NULL;
         struct display_view view;
 
         int r = display_check(root, &view, err);
-        if (r >= 0 && !(checked && *checked))
-                r = display_check_data(&view, err);
-        if (r >= 0 && view.block)
-                return keep_block(outcome, &view, checked, err);
+        if (r < 0)
+                return r;
+        if (!checked || !*checked) {
+                checked = &copy;
+                r = display_copy(&view, &copy, err);
+        } else if (view.block) {
+                view.n = strlen(*checked);
+        }
         return r < 0 ? r : keep(outcome, &view, checked, err);
 }
 

@@ -26,9 +26,11 @@ struct display_view {
         yyjson_val *block; /* replaces these: a content block, or NULL */
 };
 
-/* Returns 0 or -EBADMSG; the second checks the data, which takes long if it is large. */
+/* Returns 0 or -EBADMSG. */
 int display_check(yyjson_val *root, struct display_view *ret, struct error *err);
-int display_check_data(const struct display_view *view, struct error *err);
+/* Checks the data and copies the text, the data or the block as JSON, of view->n bytes, to memory of malloc(). Takes long if
+ * it is large. Returns 0, -EBADMSG or -ENOMEM. */
+int display_copy(struct display_view *view, char **ret, struct error *err);
 
 /* Takes a DISPLAY; beyond the limits in cell.h it is only counted. *checked: a copy of its text or data,
  * of malloc(), which was checked and may be taken; checked, or *checked, may be NULL. Returns 0,

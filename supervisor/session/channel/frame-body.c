@@ -80,19 +80,7 @@ static int copy_display(struct frame_job *job, yyjson_val *root)
         if (job->header.type != FRAME_DISPLAY)
                 return 0;
         int r = display_check(root, &view, &job->err);
-        if (r >= 0)
-                r = display_check_data(&view, &job->err);
-        if (r < 0)
-                return r;
-        if (view.block) {
-                r = json_write(view.block, &job->body.text, &view.n);
-                return r < 0 ? error_errno(&job->err, -r, "DISPLAY") : 0;
-        }
-        job->body.text = malloc(view.n + 1);
-        if (!job->body.text)
-                return error_errno(&job->err, ENOMEM, "DISPLAY");
-        memcpy(job->body.text, view.text, view.n);
-        return 0;
+        return r < 0 ? r : display_copy(&view, &job->body.text, &job->err);
 }
 
 static void run(struct background_job *background)
