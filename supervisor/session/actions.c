@@ -383,28 +383,16 @@ static struct cell *complete_cell(struct session *s)
         return cell;
 }
 
+/* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */
 static void finish_cell(struct session *s, const struct session_details *details)
 {
+        bool was_interrupted = s->state == SESSION_INTERRUPTING;
         struct cell *cell = complete_cell(s);
 
         if (transaction_roll_back(s, cell) || (cell->checkpoint[0] && checkpoint_make(s, cell)))
                 return;
-        session_enter(s, SESSION_IDLE);
-        session_end_cell(s, cell);
-        session_wake(s);
-}
-
-/* The interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */
-static void finish_interrupted(struct session *s, const struct session_details *details)
-{
-        struct cell *cell = complete_cell(s);
-
-        if (transaction_roll_back(s, cell))
-                return;
-        if (cell->checkpoint[0])
-                checkpoint_make(s, cell); /* says that there is none */
-        session_enter(s, cell->outcome.interrupted && !s->is_reminded ? SESSION_IDLE
-                                                                      : SESSION_SETTLING);
+        bool may_hit = was_interrupted && (!cell->outcome.interrupted || s->is_reminded);
+        session_enter(s, may_hit ? SESSION_SETTLING : SESSION_IDLE);
         session_end_cell(s, cell);
         session_wake(s);
 }
@@ -600,12 +588,6 @@ static void finish_woken(struct session *s, const struct session_details *detail
 
 /* ---- idle sessions ---- */
 
-static void settle(struct session *s, const struct session_details *details)
-{
-        session_enter(s, SESSION_IDLE);
-        session_wake(s);
-}
-
 /* A late answer about a copy: the next one is due now, and the time in this state was that of a session
  * for which none is. */
 static void idle_on(struct session *s, const struct session_details *details)
@@ -674,7 +656,7 @@ const struct session_table session_table = {
                                  [SESSION_CLOSED... SESSION_KILLING] = finish},
                 [EVENT_FROZEN] = {[SESSION_FREEZING] = note_frozen},
                 [EVENT_COPY] = {[SESSION_IDLE] = idle_on,
-                                [SESSION_KEEPING] = copies_leave_keeping,
+                                [SESSION_KEEPING] = session_become_idle,
                                 [SESSION_RUNNING... SESSION_RESTORING] = block_retry},
                 [EVENT_CLEARED] = {[SESSION_IDLE... SESSION_RESTORING] = restore_take_cleared,
                                    [SESSION_WAKING] = take_cleared_again},
@@ -686,14 +668,13 @@ const struct session_table session_table = {
                 [EVENT_TIMER] = {[SESSION_IDLE] = rest,
                                  [SESSION_KEEPING] = copies_give_up_keeping,
                                  [SESSION_FREEZING... SESSION_FROZEN] = drop_idle,
-                                 [SESSION_SETTLING] = settle,
+                                 [SESSION_SETTLING] = session_become_idle,
                                  [SESSION_RUNNING] = stop_at_timeout,
                                  [SESSION_INTERRUPTING] = end_uninterrupted,
                                  [SESSION_RESTORING] = end_unrestored,
                                  [SESSION_WAKING] = restore_give_up,
                                  [SESSION_CLOSED] = kill_closed},
-                [EVENT_RESULT] = {[SESSION_RUNNING] = finish_cell,
-                                  [SESSION_INTERRUPTING] = finish_interrupted,
+                [EVENT_RESULT] = {[SESSION_RUNNING... SESSION_INTERRUPTING] = finish_cell,
                                   [SESSION_DRAINING] = finish_last_cell},
                 [EVENT_CLOSED] = {[SESSION_IDLE... SESSION_RESTORING] = note_closed,
                                   [SESSION_WAKING] = kill_closed},

@@ -39,7 +39,7 @@ static void take(struct stream *stream, const char *bytes, size_t n)
 {
         struct cell *cell = stream->streams->cell;
 
-        stream->has_come = true;
+        stream->streams->has_come = true;
         if (cell && cell->request.output) {
                 cell->request.output(cell->request.data, which(stream), bytes, n);
                 return;
@@ -106,6 +106,7 @@ static int open_one(struct streams *streams, enum cell_stream which, struct even
 int streams_open(struct streams *streams, struct event_base *base, struct memory_account *account,
                  int out, int err_fd, struct error *err)
 {
+        streams->has_come = false;
         int r = open_one(streams, CELL_STDOUT, base, account, out, err);
         int s = open_one(streams, CELL_STDERR, base, account, err_fd, r < 0 ? NULL : err);
 
@@ -192,11 +193,6 @@ void streams_begin(struct streams *streams, struct cell *cell)
 void streams_end(struct streams *streams)
 {
         streams->cell = NULL;
-}
-
-bool streams_have_come(const struct streams *streams)
-{
-        return streams->list[CELL_STDOUT].has_come || streams->list[CELL_STDERR].has_come;
 }
 
 void streams_pause(struct streams *streams, bool paused)

@@ -13,13 +13,13 @@ struct stream {
         struct event *event;
         struct capture stray; /* output while no cell ran */
         struct charge kept;   /* for it */
-        bool has_come;        /* output, ever */
 };
 
 struct streams {
         struct stream list[CELL_STREAMS];
         struct cell *cell; /* the one that runs, or NULL */
         bool is_paused;
+        bool has_come;       /* output of this sandbox */
         const char *session; /* its name, for the log */
 };
 
@@ -38,9 +38,6 @@ void streams_drain(struct streams *streams);
 void streams_begin(struct streams *streams, struct cell *cell);
 /* The cell that ran has ended, or is queued again. */
 void streams_end(struct streams *streams);
-
-/* Whether the sandbox has printed anything. */
-bool streams_have_come(const struct streams *streams);
 
 /* Stops or resumes reading, for a reader that is slower than the code. */
 void streams_pause(struct streams *streams, bool paused);

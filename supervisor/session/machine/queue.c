@@ -125,6 +125,16 @@ void session_end_cell(struct session *s, struct cell *cell)
         cell_free(cell);
 }
 
+void session_become_idle(struct session *s, const struct session_details *details)
+{
+        struct cell *cell = session_current(s);
+
+        session_enter(s, SESSION_IDLE);
+        if (cell)
+                session_end_cell(s, cell);
+        session_wake(s);
+}
+
 void session_refuse_cell(struct session *s, struct cell *cell, enum cell_status status,
                          const char *type, const char *why)
 {
@@ -158,7 +168,7 @@ bool session_take_back_cell(struct session *s)
         struct cell *cell = session_current(s);
 
         if (!cell || cell->request.is_probe || s->history.n_run != 1 || s->end != END_NONE ||
-            cell->attempts >= CELL_ATTEMPTS_MAX || streams_have_come(&s->streams) ||
+            cell->attempts >= CELL_ATTEMPTS_MAX || s->streams.has_come ||
             !channel_was_unread(&s->channel, cell->sent_as))
                 return false;
         streams_end(&s->streams);

@@ -6,6 +6,7 @@
 #include "supervisor/session/cell/cell.h"
 
 struct session;
+struct session_details;
 
 int queue_init(struct session *session);
 /* Frees waiting cells without calling their done(). */
@@ -21,6 +22,8 @@ void session_push(struct session *session, struct cell *cell);
 void session_number_cell(struct session *session);
 /* Removes a cell from the queue, calls its done() and frees it. */
 void session_end_cell(struct session *session, struct cell *cell);
+/* Action: the session is idle, and a cell that has waited for this (for its checkpoint) ends. */
+void session_become_idle(struct session *session, const struct session_details *details);
 /* Ends a cell that was not started. */
 void session_refuse_cell(struct session *session, struct cell *cell, enum cell_status status,
                          const char *type, const char *why);

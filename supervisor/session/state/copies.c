@@ -408,21 +408,11 @@ void copies_say_no_checkpoint(struct cell *cell, const char *why)
                  "checkpoint \"%s\" was not made: %s", cell->checkpoint, why);
 }
 
-void copies_leave_keeping(struct session *s, const struct session_details *details)
-{
-        struct cell *cell = session_current(s);
-
-        session_enter(s, SESSION_IDLE);
-        if (cell)
-                session_end_cell(s, cell);
-        session_wake(s);
-}
-
 /* A late answer of the worker still makes a copy, but no checkpoint. */
 void copies_give_up_keeping(struct session *s, const struct session_details *details)
 {
         s->copies->requester->given_up(s);
-        copies_leave_keeping(s, details);
+        session_become_idle(s, details);
 }
 
 /* ---- using one ---- */

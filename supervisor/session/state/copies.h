@@ -100,8 +100,6 @@ int64_t copies_snapshot_bytes(const struct session *session);
 bool copies_is_due(const struct session *session);
 /* Requests it; with the name of a checkpoint or "". The state is KEEPING then. */
 void copies_keep(struct session *session, const char *name);
-/* The copy exists, or not: a cell that has asked for a checkpoint ends only now. */
-void copies_leave_keeping(struct session *session, const struct session_details *details);
 /* The time of KEEPING is over. */
 void copies_give_up_keeping(struct session *session, const struct session_details *details);
 /* There is no copy of the last cell: the next result says why, or nothing if a cell came first: the next copy is tried

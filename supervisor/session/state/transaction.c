@@ -110,9 +110,7 @@ bool transaction_cannot_roll_back(struct session *s)
                 return false;
         say_gone(s, cell);
         s->copies->wanted = 0;
-        session_enter(s, SESSION_IDLE);
-        session_end_cell(s, cell);
-        session_wake(s);
+        session_become_idle(s, NULL);
         return true;
 }
 
