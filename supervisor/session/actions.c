@@ -269,15 +269,11 @@ static void note_start(struct session *s, struct cell *cell)
         log_event(LOG_LEVEL_DEBUG, &ids, "cell begins");
 }
 
-static uint8_t frame_of(const struct cell *cell)
-{
-        return cell->request.is_probe     ? FRAME_PROBE
-               : cell->request.check_only ? FRAME_CHECK
-                                          : FRAME_EXEC;
-}
-
 static int send_code(struct session *s, struct cell *cell, struct error *err)
 {
+        uint8_t type = cell->request.is_probe     ? FRAME_PROBE
+                       : cell->request.check_only ? FRAME_CHECK
+                                                  : FRAME_EXEC;
         struct channel *c = &s->channel;
 
         int r = complete_payload(cell);
@@ -291,7 +287,7 @@ static int send_code(struct session *s, struct cell *cell, struct error *err)
                 r = channel_send(c, FRAME_NEED, cell->number, buffer_bytes(&cell->needs),
                                  cell->needs.length);
         if (r >= 0)
-                r = channel_send(c, frame_of(cell), cell->number, buffer_bytes(&cell->payload),
+                r = channel_send(c, type, cell->number, buffer_bytes(&cell->payload),
                                  cell->payload.length);
         outcome_begin(s, cell);
         cell->sent_as = c->queued;

@@ -24,7 +24,6 @@ enum { LINES_SEEN = 1024 }; /* bytes */
 struct whole {
         struct session session; /* first */
         struct calls calls;
-        struct session_input input;
         struct session_installs installs;
         struct files files;
         struct copies copies;
@@ -43,7 +42,6 @@ int session_new(struct session **ret, const struct session_context *context, con
         s->context = context;
         s->table = &session_table;
         s->calls = &whole->calls;
-        s->input = &whole->input;
         s->installs = &whole->installs;
         s->files = &whole->files;
         s->copies = &whole->copies;

@@ -15,7 +15,6 @@ static bool refused_by_table(uint8_t type, enum session_state state, struct erro
 {
         static const struct session_context context;
         struct calls calls = {};
-        struct session_input input = {};
         struct session_installs installs = {};
         struct files files = {};
         struct copies copies = {};
@@ -24,7 +23,6 @@ static bool refused_by_table(uint8_t type, enum session_state state, struct erro
                                   .state = state,
                                   .channel.fd = -1,
                                   .calls = &calls,
-                                  .input = &input,
                                   .installs = &installs,
                                   .files = &files,
                                   .copies = &copies,

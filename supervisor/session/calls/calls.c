@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/clock.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -442,11 +442,6 @@ int calls_on_catalogue(struct session *session, uint64_t number, yyjson_val *roo
 
 /* ---- standard input ---- */
 
-static bool is_waiting(const struct session *session, const struct cell *cell)
-{
-        return cell && session->input->cell == cell->number;
-}
-
 int input_on_read(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {
@@ -456,7 +451,7 @@ int input_on_read(struct session *session, const struct frame_header *header,
 
         if (!cell || !cell->request.standard_input)
                 return error_set(err, EPROTO, "READ from code that has no standard input");
-        if (is_waiting(session, cell))
+        if (cell->is_reading)
                 return error_set(err, EPROTO, "a second READ before the answer to the first one");
         int r = frame_body_parse(body, header, &root, err);
         if (r < 0)
@@ -467,7 +462,8 @@ int input_on_read(struct session *session, const struct frame_header *header,
                                  FRAME_READ_MAX);
         if (session->state == SESSION_DRAINING)
                 return 0;
-        *session->input = (struct session_input){cell->number, header->id};
+        cell->is_reading = true;
+        cell->read_id = header->id;
         cell->request.standard_input->read(cell->request.data, (size_t)length);
         return 0;
 }
@@ -476,8 +472,8 @@ static int input_on_drop(struct session *session, uint64_t number)
 {
         struct cell *cell = session_current(session);
 
-        if (is_waiting(session, cell) && session->input->number == number) {
-                *session->input = (struct session_input){};
+        if (cell && cell->is_reading && cell->read_id == number) {
+                cell->is_reading = false;
                 cell->request.standard_input->drop(cell->request.data);
         }
         return 0;
@@ -486,23 +482,22 @@ static int input_on_drop(struct session *session, uint64_t number)
 void cell_give_input(struct cell *cell, const char *bytes, size_t n)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(INPUT_ANSWER_MAX);
-        struct session *session = cell->session;
-        uint64_t number = session->input->number;
+        struct channel *channel = &cell->session->channel;
+        struct json_out out = {.to = &b};
 
-        if (!is_waiting(session, cell))
+        if (!cell->is_reading)
                 return;
-        *session->input = (struct session_input){};
-        int r = buffer_append_text(&b, "{\"ok\":true,\"result\":\"");
+        cell->is_reading = false;
+        json_out_begin(&out, NULL, '{');
+        json_out_bool(&out, "ok", true);
+        json_out_base64(&out, "result", bytes, n);
+        json_out_end(&out, '}');
+        int r = out.error;
         if (r >= 0)
-                r = base64_append(&b, bytes, n);
-        if (r >= 0)
-                r = buffer_append_text(&b, "\"}");
-        if (r >= 0)
-                r = channel_send(&session->channel, FRAME_RETURN, number, buffer_bytes(&b),
-                                 b.length);
+                r = channel_send(channel, FRAME_RETURN, cell->read_id, buffer_bytes(&b), b.length);
         /* Otherwise the code would take lost bytes for read ones. */
         if (r < 0 && r != -ENOTCONN)
-                answer_refuse(&session->channel, number, "a part of the standard input was lost");
+                answer_refuse(channel, cell->read_id, "a part of the standard input was lost");
 }
 
 /* ---- the end of calls ---- */

@@ -68,11 +68,6 @@ struct cell_input {
         void (*drop)(void *data);
 };
 
-struct session_input {
-        uint64_t cell;   /* whose READ waits for its answer; 0: none */
-        uint64_t number; /* of the READ */
-};
-
 /* Answers the READ. n is 0 at the end of the input. */
 void cell_give_input(struct cell *cell, const char *bytes, size_t n);
 

@@ -265,6 +265,8 @@ struct cell {
         struct branch *
                 branch; /* a reference, of DUMP, LOAD, and of code that waits for LOAD; else NULL */
         bool has_result; /* and waits for the end of a restore */
+        bool is_reading; /* its READ, of this id, waits for the answer */
+        uint64_t read_id;
         uint64_t asked_us, started_us, cpu_before_us;
         struct cell_outcome outcome;
 

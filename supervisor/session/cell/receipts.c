@@ -43,17 +43,12 @@ void receipts_done(struct receipts *receipts)
                 drop(receipts, &receipts->ring[i]);
 }
 
-static const char *outcome_of(const struct cell_call *call)
-{
-        return call->pending ? "in doubt" : call->ok ? "ok" : "failed";
-}
-
 static void put_call(struct json_out *out, const struct cell_call *call)
 {
         json_out_begin(out, NULL, '{');
         json_out_text(out, "server", call->server);
         json_out_text(out, "tool", call->tool);
-        json_out_text(out, "outcome", outcome_of(call));
+        json_out_text(out, "outcome", call->pending ? "in doubt" : call->ok ? "ok" : "failed");
         json_out_int(out, "duration_us", (int64_t)call->duration_us);
         json_out_int(out, "sent_bytes", (int64_t)call->sent_bytes);
         json_out_int(out, "received_bytes", (int64_t)call->received_bytes);

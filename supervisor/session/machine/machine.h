@@ -192,7 +192,6 @@ struct session {
         struct receipts receipts;
 
         struct calls *calls;
-        struct session_input *input;
         struct session_installs *installs;
         struct files *files;
         struct copies *copies;
