@@ -11,6 +11,7 @@
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/frame-table.h"
+#include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/tasks.h"

@@ -13,6 +13,7 @@
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/copies.h"

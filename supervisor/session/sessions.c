@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/pool.h"

@@ -17,7 +17,7 @@ BASE = "ac16a6fc433e"
 LENGTH = 72
 AREA = re.compile(r"(?:[\w./+-]+(?:, ?[\w./+-]+)*: )+")
 VERBS = set(
-    """accept account add adapt adjust allow answer apply ask assert attach avoid begin bind bound break bring build bump call cap catch change
+    """accept account add adapt adjust allow answer append apply ask assert attach avoid begin bind bound break bring build bump call cap catch change
     charge check choose clarify clean clear close collect combine compare compile compute confine connect convert copy correct count cover create
     cut decide declare decode delay delete deny derive describe detach detect disable divide document drop embed enable encode end ensure evaluate
     exclude expand expect explain export extend extract fail fetch fill find fix fold follow forget format forward free freeze fuzz generate give

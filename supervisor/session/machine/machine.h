@@ -16,13 +16,13 @@
 
 #include "base/log.h"
 #include "policy/config/config.h"
+#include "rpc/egress-messages.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/cell/meter.h"
 #include "supervisor/session/cell/receipts.h"
 #include "supervisor/session/cell/streams.h"
 #include "supervisor/session/channel/channel.h"
-#include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 #include "supervisor/session/machine/session-state.h"
 #include "supervisor/session/machine/tool-provider.h"
@@ -129,6 +129,18 @@ struct session_tasks {
         bool is_asked, is_known, is_wrapped;
         bool is_over;   /* the end of the sandbox was reported, with their number */
         int changes_fd; /* init writes which files have changed; -1: none */
+};
+
+/* The network of the sandbox (network.c). */
+struct session_network {
+        int page;                 /* a memfd with struct egress_page; -1: there is no network */
+        int lifetime_fd;          /* its end ends all connections */
+        enum cell_network change; /* the next result reports it; OVER: each does */
+        struct egress_sums all;   /* that results have reported */
+        struct {
+                uint32_t id;
+                struct egress_sums sums;
+        } reported[EGRESS_HOSTS_MAX];
 };
 
 struct session_traffic {

@@ -11,7 +11,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/session/machine/machine.h"
 
 static int write_rules(const struct config_egress *egress, struct egress_policy *policy,
                        struct error *err)

@@ -2,21 +2,7 @@
  * and what it has moved comes back in the results of its cells. */
 #pragma once
 
-#include "rpc/egress-messages.h"
-#include "supervisor/session/cell/cell.h"
-
-struct session;
-
-struct session_network {
-        int page;                 /* a memfd with struct egress_page; -1: there is no network */
-        int lifetime_fd;          /* its end ends all connections */
-        enum cell_network change; /* the next result reports it; OVER: each does */
-        struct egress_sums all;   /* that results have reported */
-        struct {
-                uint32_t id;
-                struct egress_sums sums;
-        } reported[EGRESS_HOSTS_MAX];
-};
+#include "supervisor/session/machine/machine.h"
 
 void session_network_init(struct session_network *network);
 /* The session has a sandbox. A failure is logged: then nothing can be reached. */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "rpc/sandbox-messages.h"
+#include "supervisor/session/machine/network.h"
 
 const char *outcome_seconds(uint64_t ms, char to[32])
 {
