@@ -62,7 +62,8 @@ struct pool {
         struct event_base *base;
         const struct config *config; /* borrowed; of all spares that are not to be ended */
         struct sandbox_requests requests;
-        struct pool_owner owner;
+        void (*place_free)(void *data);
+        void *data;
         size_t n_live, n_waiting, sessions_max; /* sessions */
         uint64_t active_us;                     /* a cell was last queued, started or ended */
 
@@ -491,7 +492,7 @@ static void leave(struct spare *spare)
         struct pool *p = spare->pool;
 
         spare_free(spare);
-        p->owner.place_free(p->owner.data);
+        p->place_free(p->data);
         request_soon(p);
 }
 
@@ -628,7 +629,7 @@ void pool_reload(struct pool *p, const struct config *config, size_t sessions_ma
 
 int pool_new(struct pool **ret, struct event_base *base, const struct config *config,
              size_t sessions_max, const struct sandbox_requests *requests,
-             const struct pool_owner *owner, struct error *err)
+             void (*place_free)(void *data), void *data, struct error *err)
 {
         struct pool *p = calloc(1, sizeof(*p));
 
@@ -638,7 +639,8 @@ int pool_new(struct pool **ret, struct event_base *base, const struct config *co
         p->config = config;
         p->sessions_max = sessions_max;
         p->requests = *requests;
-        p->owner = *owner;
+        p->place_free = place_free;
+        p->data = data;
         p->make_us = MAKE_US;
         TAILQ_INIT(&p->spares);
         match_sizes(p);

@@ -42,16 +42,10 @@ enum {
         POOL_PERIOD_MS = 60000,            /* the number of spares follows the last two periods */
 };
 
-struct pool_owner {
-        void *data;
-        /* A spare has ended: a session may have its place. */
-        void (*place_free)(void *data);
-};
-
-/* config is borrowed until pool_reload() or pool_free(). */
+/* config is borrowed until pool_reload() or pool_free(). place_free: a spare has ended, and a session may have its place. */
 int pool_new(struct pool **ret, struct event_base *base, const struct config *config,
              size_t sessions_max, const struct sandbox_requests *requests,
-             const struct pool_owner *owner, struct error *err);
+             void (*place_free)(void *data), void *data, struct error *err);
 struct pool *pool_free(struct pool *pool);
 
 /* Another config is valid from now on. */

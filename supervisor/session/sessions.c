@@ -133,8 +133,8 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                 .owner = {sessions, get_sandbox, state_changed, find_by_key},
         };
         TAILQ_INIT(&sessions->list);
-        const struct pool_owner owner = {sessions, on_place_free};
-        int r = pool_new(&sessions->pool, base, config, hello->sessions_max, requests, &owner, err);
+        int r = pool_new(&sessions->pool, base, config, hello->sessions_max, requests,
+                         on_place_free, sessions, err);
         if (r < 0) {
                 sessions_free(sessions);
                 return r;

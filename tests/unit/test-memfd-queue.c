@@ -1,5 +1,5 @@
 /* Memory of large results: sealed, and freed even if another process still holds the memfd. */
-#include "supervisor/session/channel/memfd-queue.h"
+#include "supervisor/session/channel/channel.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

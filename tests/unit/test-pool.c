@@ -465,13 +465,12 @@ static void test_patience(void)
 {
         struct world w = {.base = event_base_new(), .config = fake_config("{}")};
         const struct sandbox_requests requests = {&w, on_request, NULL};
-        const struct pool_owner owner = {&w, on_place_free};
         struct error err = {};
         struct pool *pool;
         int pair[2];
 
         fake_clock_skip_idle(true);
-        check_ok(pool_new(&pool, w.base, w.config, 8, &requests, &owner, &err));
+        check_ok(pool_new(&pool, w.base, w.config, 8, &requests, on_place_free, &w, &err));
         pool_expect(pool, 0);
         until(&w, w.creates == 1);
         check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);

@@ -242,17 +242,6 @@ int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, si
 
 /* ---- RESULT ---- */
 
-static bool value_fits(yyjson_val *value)
-{
-        return yyjson_is_obj(value) && has_text(value, "repr");
-}
-
-static bool error_fits(yyjson_val *error)
-{
-        return yyjson_is_obj(error) && has_text(error, "type") && has_text(error, "message") &&
-               has_text(error, "traceback");
-}
-
 /* exit_code is cut to 0 to 255, as the kernel does it; sys.exit(0) counts as ok. */
 static int take_exit(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
 {
@@ -292,9 +281,11 @@ int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
         if (!yyjson_is_obj(root))
                 return error_set(err, EBADMSG, "RESULT is not an object");
         yyjson_val *value = yyjson_obj_get(root, "value"), *error = yyjson_obj_get(root, "error");
-        if (value && !yyjson_is_null(value) && !value_fits(value))
+        if (value && !yyjson_is_null(value) && !has_text(value, "repr"))
                 return error_set(err, EBADMSG, "RESULT with a malformed value");
-        if (error && !yyjson_is_null(error) && !error_fits(error))
+        if (error && !yyjson_is_null(error) &&
+            !(has_text(error, "type") && has_text(error, "message") &&
+              has_text(error, "traceback")))
                 return error_set(err, EBADMSG, "RESULT with a malformed error");
         if (file_list_take(root, CELL_FILES_MAX, &outcome->files, &outcome->n_files,
                            &outcome->files_total, err) < 0)
