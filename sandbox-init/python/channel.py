@@ -10,24 +10,7 @@ from itertools import count
 from types import coroutine
 
 from cloister import aio
-from cloister.frames import (
-    CATALOG,
-    CHECK,
-    DATA,
-    DROP,
-    DUMP,
-    EXEC,
-    FETCH,
-    INPUT,
-    KEEP,
-    LOAD,
-    NEED,
-    PROBE,
-    PUT,
-    RETURN,
-    SCRIPT,
-    WRITER,
-)
+from cloister.frames import DATA, DROP, FETCH, PUT, RETURN
 
 _GONE = (
     b'{"ok":false,"error":{"kind":"ToolUnavailable","message":'
@@ -92,17 +75,8 @@ class Channel:
         self._blocked = []  # waiters of threads, in order
         self._watching = {}  # event loop -> number of pending calls of its tasks
         self._watched = None  # the loop that always watches the channel
-        self.on_exec = None  # (id, payload)
-        self.on_input = None  # (id, payload)
-        self.on_catalogue = None  # (version, payload)
         self.on_file = None  # (kind, payload): the payload of the answer
-        self.on_keep = None  # (id, payload)
-        self.on_check = None  # (id, payload)
-        self.on_script = None  # (payload)
-        self.on_probe = None  # (id, payload)
-        self.on_need = None  # (id, payload)
-        self.on_branch = None  # (kind, id, descriptor)
-        self.on_writer = None  # (id, descriptor)
+        self.on = {}  # kind of any other frame: function(number, payload or descriptor)
         self._pulled = False  # more frames came while an answer was sent
 
     @property
@@ -234,29 +208,11 @@ class Channel:
                 waiter.finish(payload)
             if isinstance(payload, int) and self._core.send(DROP, number, b'{"lost":true}'):
                 self._pulled = True
-        elif kind == EXEC:
-            self.on_exec(number, payload)
-        elif kind == CATALOG:
-            self.on_catalogue(number, payload)
-        elif kind == INPUT:
-            self.on_input(number, payload)
         elif kind in (FETCH, PUT):
             if self._core.send(DATA, number, self.on_file(kind, payload)):
                 self._pulled = True
-        elif kind == KEEP:
-            self.on_keep(number, payload)
-        elif kind == CHECK:
-            self.on_check(number, payload)
-        elif kind == SCRIPT:
-            self.on_script(payload)
-        elif kind == PROBE:
-            self.on_probe(number, payload)
-        elif kind == NEED:
-            self.on_need(number, payload)
-        elif kind in (DUMP, LOAD):
-            self.on_branch(kind, number, payload)
-        elif kind == WRITER:
-            self.on_writer(number, payload)
+        elif kind in self.on:
+            self.on[kind](number, payload)
 
     def fail_all(self, answer=_GONE):
         """In a copy that has become the worker: the calls of the earlier worker get no answer, and its reading threads do not

@@ -3,6 +3,7 @@
 import builtins
 import sys
 from collections import deque
+from functools import partial
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from os import _exit, environ
 
@@ -15,7 +16,7 @@ from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
-from cloister.frames import QUERY, RESULT
+from cloister.frames import CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
 from cloister.import_hook import IPythonFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
@@ -72,28 +73,29 @@ class Session:
         self._current = None  # the cell that runs or whose result was not sent yet
         self._interrupts = Interrupts(core)
         self._channel = Channel(core, self._interrupts)
-        self._channel.on_exec = self._on_exec
-        self._channel.on_check = self._on_check
-        self._channel.on_probe = self._on_probe
+        self._channel.on[EXEC] = self._on_exec
+        self._channel.on[CHECK] = self._on_check
+        self._channel.on[PROBE] = self._on_probe
         self._checks = set()  # numbers of cells that are only checked
         self._probes = set()  # numbers of cells that are questions of a prompt
-        self._channel.on_need = self._on_need
+        self._channel.on[NEED] = self._on_need
         self._needs = {}  # number of a cell: payload of NEED
         self._main_loop = MainLoop(self._channel, self._interrupts)
         self._namespace = Namespace(__main__, self._channel)
-        self._channel.on_catalogue = self._namespace.on_catalogue
+        self._channel.on[CATALOG] = self._namespace.on_catalogue
         self._published = Unpublished
-        self._channel.on_input = self._on_input
+        self._channel.on[INPUT] = self._on_input
         self._copies = Copies(core, self._channel)
-        self._channel.on_keep = self._on_keep
-        self._channel.on_writer = self._copies.give_writer
+        self._channel.on[KEEP] = self._on_keep
+        self._channel.on[WRITER] = self._copies.give_writer
         self._blocks = Blocks(core, self._channel, self._copies, self._interrupts, self._main_loop)
         self._branches = Branches(core, self._copies, self._main_loop)
-        self._channel.on_branch = self._on_branch
+        for kind in DUMP, LOAD:
+            self._channel.on[kind] = partial(self._on_branch, kind)
         self._files = Files(core)
         self._channel.on_file = self._files.answer
         self._script = Script(vars(__main__), self._channel, self._files)
-        self._channel.on_script = self._script.on_frame
+        self._channel.on[SCRIPT] = self._script.on_frame
         self._displays = Displays(self._channel, self._files, self._interrupts)
         self._cells = Cells(vars(__main__), self._main_loop, self._interrupts)
         self._cells.installer = Installer(lambda query: self._channel.call(QUERY, query))

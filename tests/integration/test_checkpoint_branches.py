@@ -155,7 +155,7 @@ class CheckpointBranches(Case):
 
     def test_code_that_answers_at_the_door(self):
         """Code may keep the writer socket: then the code is the writer, and is trusted no more than any dump."""
-        self.ok(FIND + "import socket, os, threading, array\ncopies = ours._copies\nkept = []\ngive = copies.give_writer\ndef take(number, fd):\n    kept.append(socket.socket(fileno=os.dup(fd)))\n    give(number, fd)\nours._channel.on_writer = take\nNone")
+        self.ok(FIND + "import socket, os, threading, array\nfrom cloister.frames import WRITER\ncopies = ours._copies\nkept = []\ngive = copies.give_writer\ndef take(number, fd):\n    kept.append(socket.socket(fileno=os.dup(fd)))\n    give(number, fd)\nours._channel.on[WRITER] = take\nNone")
         self.make("a", "x = 1")
         self.ok(
             "import time\ndef answer():\n    while True:\n        byte, control, *_ = kept[0].recvmsg(1, 100)\n        for _, _, data in control:\n            fd = array.array('i', data)[0]\n"

@@ -42,7 +42,7 @@ class Rig(unittest.TestCase):
         interrupts.start()
         self.channel = Channel(self.core, interrupts)
         self.library = Library(self.channel)
-        self.channel.on_catalogue = self.library.on_frame
+        self.channel.on[CATALOG] = self.library.on_frame
         self.tools = Tools(self.library, self.channel)
         self.discovery = Discovery(self.library)
         self.reply = lambda call: text_result("ok")

@@ -32,7 +32,7 @@ class Names(unittest.TestCase):
         self.channel = Channel(self.core, Interrupts(self.core))
         self.main = types.ModuleType("__main__")
         self.namespace = Namespace(self.main, self.channel)
-        self.channel.on_catalogue = self.namespace.on_catalogue
+        self.channel.on[CATALOG] = self.namespace.on_catalogue
         self.namespace.start(print, print, print, print)
         self.names = vars(self.main)
         self.version = 0

@@ -45,7 +45,7 @@ class Rig(unittest.TestCase):
         self.addCleanup(self.restore)
         main = types.ModuleType("__main__")
         self.namespace = Namespace(main, channel)
-        channel.on_catalogue = self.namespace.on_catalogue
+        channel.on[CATALOG] = self.namespace.on_catalogue
         self.channel = channel
         self.namespace.start(print, print, print, print)
         self.names = vars(main)

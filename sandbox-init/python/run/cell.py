@@ -29,10 +29,6 @@ class Outcome:
         self.shown = None
 
 
-def _is_async(code):
-    return bool(code.co_flags & CO_COROUTINE)
-
-
 def _forgotten(value):
     """Whether the value of a cell is a coroutine or a gather(), which no other code can await."""
     return isinstance(value, CoroutineType) or (
@@ -146,7 +142,7 @@ class Cells:
         for code in codes:
             self._interrupts.checkpoint()
             value = _evaluate(code, self._namespace)
-            if _is_async(code):
+            if code.co_flags & CO_COROUTINE:
                 value = await value
         if _forgotten(value):
             value = await value

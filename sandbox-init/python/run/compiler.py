@@ -257,8 +257,10 @@ def free_names(tree):
     """The names that code reads and does not set itself, in doubt too many; "*" if the code may set any name."""
     import _ast as ast
 
+    from cloister.call_sites import walk
+
     read, set_here = set(), set()
-    for node in _walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name):
             (read if isinstance(node.ctx, ast.Load) else set_here).add(node.id)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -272,19 +274,3 @@ def free_names(tree):
         elif isinstance(node, ast.ExceptHandler) and node.name:
             set_here.add(node.name)
     return read - set_here
-
-
-def _walk(tree):
-    """The same as ast.walk(), without builtins that the guest may have replaced."""
-    import _ast as ast
-
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if isinstance(value, ast.AST):
-                waiting.append(value)
-            elif isinstance(value, list):
-                waiting += [item for item in value if isinstance(item, ast.AST)]

@@ -21,7 +21,7 @@ class Script:
     def is_one(self):
         return self._arguments is not None
 
-    def on_frame(self, payload):
+    def on_frame(self, number, payload):
         self._payload = payload
 
     def begin(self, source):

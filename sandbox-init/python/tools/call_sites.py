@@ -150,13 +150,15 @@ class Walk:
                 self._expression(part)
         self._doubts -= 1
 
-    def _parts(self, node):
-        """The expressions of a statement that has no others in it, or of an unknown one."""
+    def _parts(self, node, awaited=False):
+        """The expressions of an expression, or of a statement that has no others in it, or is unknown."""
         for field in node._fields:
             value = getattr(node, field, None)
             for item in value if type(value) is list else (value,):
                 if isinstance(item, ast.expr):
-                    self._expression(item)
+                    self._expression(item, awaited)
+                elif isinstance(item, ast.comprehension):
+                    self._maybe(item.iter, *item.ifs)
                 elif isinstance(item, ast.stmt):
                     self._maybe([item])
                 elif isinstance(item, ast.AST):
@@ -286,22 +288,10 @@ class Walk:
         if handle is not None:
             handle(self, node, awaited)
         elif type(node) is not ast.Constant:
-            self._parts_of_expression(node)
-
-    def _parts_of_expression(self, node, awaited=False):
-        for field in node._fields:
-            value = getattr(node, field, None)
-            for item in value if type(value) is list else (value,):
-                if isinstance(item, ast.expr):
-                    self._expression(item, awaited)
-                elif isinstance(item, ast.comprehension):
-                    self._maybe(item.iter, *item.ifs)
+            self._parts(node)
 
     def _await(self, node, awaited):
         self._expression(node.value, True)
-
-    def _passing(self, node, awaited):
-        self._parts_of_expression(node, awaited)
 
     def _bool_op(self, node, awaited):
         self._expression(node.values[0])
@@ -347,7 +337,7 @@ class Walk:
             self._ended = True
         elif not self._handler.reached(node, self.certain):
             self._ended |= type(node) is ast.Attribute and node.attr in EXITS
-            self._parts_of_expression(node)
+            self._parts(node)
 
     def _call(self, node, awaited):
         dealt = self._handler.called(node, self.certain, awaited)
@@ -431,9 +421,9 @@ _EXPRESSIONS = {
     ast.DictComp: Walk._comprehension,
     ast.GeneratorExp: Walk._comprehension,
     ast.Starred: Walk._starred,
-    ast.List: Walk._passing,
-    ast.Tuple: Walk._passing,
-    ast.NamedExpr: Walk._passing,
+    ast.List: Walk._parts,
+    ast.Tuple: Walk._parts,
+    ast.NamedExpr: Walk._parts,
 }
 for _name, _handle in (("Match", Walk._match), ("TryStar", Walk._try), ("TypeAlias", Walk._lazy)):
     if hasattr(ast, _name):

@@ -8,25 +8,18 @@ from cloister.errors import ToolArgumentError, ToolNotFound
 from cloister.frames import CALL
 from cloister.json_codec import Unfit, encode_guest
 from cloister.names import by_identifier, did_you_mean, identifier
-from cloister.resources import OFFERS, Offer
+from cloister.resources import MAX_BYTES, OFFERS, Offer
 from cloister.results import read_answer, read_text, unwrap
 
 MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker's own timeout is shorter
-MAX_BYTES = 17 * 1024 * 1024  # FRAME_CALL_MAX
 MAX_VALUES = 1000 * 1000  # JSON_VALUES_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
-
-
-def _required(schema):
-    required = schema.get("required")
-    return required if isinstance(required, list) else []
 
 
 def collect_arguments(entry, args, kwargs):
     """The arguments object of a call f(**kwargs), f({…}) or f(arguments={…})."""
     schema = entry.input_schema if isinstance(entry.input_schema, dict) else {}
-    members = schema.get("properties")
-    members = members if isinstance(members, dict) else {}
+    members = schemas.object_in(schema, "properties")
     given = dict(kwargs)
     if len(args) == 1 and isinstance(args[0], Mapping):
         given = {**args[0], **kwargs}
@@ -40,7 +33,7 @@ def collect_arguments(entry, args, kwargs):
     for key, value in given.items():
         if isinstance(key, str) and key not in members and names.get(key, key) not in given:
             key = names.get(key, key)
-        if value is None and key not in _required(schema) and (key in members or not closed):
+        if value is None and key not in schemas.list_in(schema, "required") and (key in members or not closed):
             continue
         arguments[key] = value
     return arguments
@@ -52,16 +45,14 @@ def _is_closed(schema):
         return False
     if schema.get("additionalProperties") is False:
         return True
-    members = schema.get("properties")
     closed = "additionalProperties" not in schema and not any(keyword in schema for keyword in _COMBINING)
-    return closed and isinstance(members, dict) and bool(members)
+    return closed and bool(schemas.object_in(schema, "properties"))
 
 
 def check_names(entry, arguments):
     schema = entry.input_schema
     if isinstance(schema, dict) and _is_closed(schema):
-        known = schema.get("properties")
-        known = known if isinstance(known, dict) else {}
+        known = schemas.object_in(schema, "properties")
         for key in arguments:
             if key not in known:
                 raise _argument_error(entry, 'unknown argument "%s"%s' % (key, did_you_mean(key, known)))
@@ -118,6 +109,11 @@ def _count_separators(data):
     return 1 + sum(map(data.count, (b",", b":", b"[", b"{")))
 
 
+def _of_entry(member):
+    """A property: what the tool's entry has; None while there is no entry."""
+    return property(lambda tool: getattr(tool._entry(), member, None))
+
+
 class Tool:
     """await tool(name=value, …) calls it; .sync(…) blocks; .raw(…) gives the whole CallToolResult."""
 
@@ -170,15 +166,18 @@ class Tool:
             entry = self._entry()
         return entry or self._resolved(self._library.settled())
 
-    async def _call(self, args, kwargs, raw):
-        entry = self._entry() or await self._find()
+    def _try_call(self, entry, args, kwargs):
+        """As make_call(). None: the schema may be an old one, from before the server was restarted or replaced."""
         try:
-            payload = make_call(entry, args, kwargs)
+            return make_call(entry, args, kwargs)
         except ToolArgumentError:
-            # The schema may be an old one, from before the server was restarted or replaced.
             if not self._library.may_doubt(entry.server):
                 raise
-            payload = None
+        return None
+
+    async def _call(self, args, kwargs, raw):
+        entry = self._entry() or await self._find()
+        payload = self._try_call(entry, args, kwargs)
         if payload is None:  # not in the handler: a second error would show the first one, too
             entry = self._resolved(await self._library.settled_async(True))
             payload = make_call(entry, args, kwargs)
@@ -188,12 +187,7 @@ class Tool:
 
     def _call_blocking(self, args, kwargs, raw):
         entry = self._find_blocking()
-        try:
-            payload = make_call(entry, args, kwargs)
-        except ToolArgumentError:
-            if not self._library.may_doubt(entry.server):
-                raise
-            payload = None
+        payload = self._try_call(entry, args, kwargs)
         if payload is None:
             entry = self._resolved(self._library.settled(True))
             payload = make_call(entry, args, kwargs)
@@ -229,25 +223,10 @@ class Tool:
 
     __name__ = name
 
-    @property
-    def server(self):
-        entry = self._entry()
-        return None if entry is None else entry.server
-
-    @property
-    def description(self):
-        entry = self._entry()
-        return None if entry is None else entry.description
-
-    @property
-    def input_schema(self):
-        entry = self._entry()
-        return None if entry is None else entry.input_schema
-
-    @property
-    def output_schema(self):
-        entry = self._entry()
-        return None if entry is None else entry.output_schema
+    server = _of_entry("server")
+    description = _of_entry("description")
+    input_schema = _of_entry("input_schema")
+    output_schema = _of_entry("output_schema")
 
     @property
     def __doc__(self):

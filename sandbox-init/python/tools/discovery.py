@@ -1,6 +1,7 @@
 """_discover(), _search() and _schema(), which list tools. They return plain values, which may also be awaited."""
 
 from cloister import signature
+from cloister.schema import cut
 
 DESCRIPTION = 120  # characters
 
@@ -31,7 +32,7 @@ class Discovery:
                 {
                     "name": "",
                     "server": server.name,
-                    "description": _cut("not available: %s" % server.error, DESCRIPTION),
+                    "description": _short("not available: %s" % server.error),
                     "signature": "",
                     "error": server.error,
                 }
@@ -65,15 +66,14 @@ class Discovery:
         return whole
 
 
-def _cut(text, limit):
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def _short(text):
+    return cut(" ".join(text.split()), DESCRIPTION)
 
 
 def _brief(entry):
     return {
         "name": entry.name,
         "server": entry.server,
-        "description": _cut(entry.description, DESCRIPTION),
+        "description": _short(entry.description),
         "signature": signature.line(entry.name, entry.input_schema, entry.output_schema),
     }

@@ -9,6 +9,7 @@ import builtins
 import re
 from types import FunctionType
 
+from cloister import schema as schemas
 from cloister import signature, sources
 from cloister.calls import ServerTools, Tool, Tools, check_names, check_values, collect_arguments
 from cloister.errors import PreflightError, ToolArgumentError, ToolNotFound
@@ -97,8 +98,7 @@ def check(entry, args, kwargs):
     check_names(entry, arguments)
     known, schema = _without_unknown(arguments), entry.input_schema
     if isinstance(schema, dict) and len(known) < len(arguments):
-        members = schema.get("properties")
-        members = members if isinstance(members, dict) else {}
+        members = schemas.object_in(schema, "properties")
         kept = {key: schema[key] for key in ("required", "$defs", "definitions") if key in schema}
         schema = {**kept, "properties": {key: members[key] for key in known if key in members}}
     check_values(entry, arguments, schema)
@@ -124,19 +124,12 @@ class Preflight:
         """Raises PreflightError, or returns."""
         if not self._library.is_settled():
             return
-        found = self._look(source, tree, codes, needed, False)
-        mistakes = [mistake for mistake in found.mistakes.values() if mistake.certain]
-        if mistakes:
-            raise _error(mistakes)
+        self._look(source, tree, codes, needed, False)
 
     def report(self, source, tree, codes, needed):
         """The result of a cell that is only checked, as a dict. Raises PreflightError."""
         self._library.settled()
-        found = self._look(source, tree, codes, needed, True)
-        mistakes = [mistake for mistake in found.mistakes.values() if mistake.certain]
-        if mistakes:
-            raise _error(mistakes)
-        return _describe(found)
+        return _describe(self._look(source, tree, codes, needed, True))
 
     def _look(self, source, tree, codes, needed, all_of_it):
         from cloister.call_sites import Names, Walk
@@ -147,6 +140,9 @@ class Preflight:
             Walk(tree, names, found, self._lines(source, needed, found.bases))
         for mistake in found.mistakes.values():
             mistake.certain = mistake.certain and not found.is_spoiled and not _may_be_replaced(mistake.base)
+        mistakes = [mistake for mistake in found.mistakes.values() if mistake.certain]
+        if mistakes:
+            raise _error(mistakes)
         return found
 
     def _lines(self, source, needed, bases):

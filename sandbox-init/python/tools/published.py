@@ -48,19 +48,6 @@ def _name(text):
     return isinstance(text, str) and 0 < len(text) <= MAX_KEY and text.isascii() and all(c.isalnum() or c in "_.-" for c in text)
 
 
-# Answers were checked against their questions. In this run the code may ask something of another kind under the same key.
-def _is_elicited(answer):
-    return isinstance(answer.get("action"), str)
-
-
-def _is_sampled(answer):
-    return isinstance(answer.get("role"), str)
-
-
-def _is_roots(answer):
-    return isinstance(answer.get("roots"), list)
-
-
 class Run:
     """One run of published code. value: the input, from JSON."""
 
@@ -128,11 +115,11 @@ class Run:
             params.update(mode="url", url=str(url), elicitationId=key)
         else:
             params["requestedSchema"] = schema or {"type": "object", "properties": {}}
-        return await self._ask(key, "elicitation/create", params, "elicitation.url" if url else "elicitation", _is_elicited)
+        return await self._ask(key, "elicitation/create", params, "elicitation.url" if url else "elicitation", "action", str)
 
     async def roots(self, *, key=None):
         """The client's roots: [{"uri", "name"?}]."""
-        answer = await self._ask(self._key(key, "roots"), "roots/list", {}, "roots", _is_roots)
+        answer = await self._ask(self._key(key, "roots"), "roots/list", {}, "roots", "roots", list)
         return answer["roots"]
 
     async def sample(self, messages, max_tokens=1000, *, key=None, **more):
@@ -140,7 +127,7 @@ class Run:
         if isinstance(messages, str):
             messages = [{"role": "user", "content": {"type": "text", "text": messages}}]
         params = {"messages": messages, "maxTokens": max_tokens, **more}
-        return await self._ask(self._key(key, "sample"), "sampling/createMessage", params, "sampling", _is_sampled)
+        return await self._ask(self._key(key, "sample"), "sampling/createMessage", params, "sampling", "role", str)
 
     def show(self, name):
         """Offers a tool, prompt, resource or template of the config to this client, from the end of the call on."""
@@ -173,12 +160,13 @@ class Run:
             return False
         return mode in declared if mode else name != "elicitation" or not declared or "form" in declared
 
-    async def _ask(self, key, method, params, capability, fits):
+    async def _ask(self, key, method, params, capability, member, kind):
         request = decode(encode_guest({"method": method, "params": params}))
         if self._asked.setdefault(key, request) != request:
             raise ValueError('two different questions have the key "%s"' % key)
         answer = self._answers.get(key)
-        if isinstance(answer, dict) and fits(answer):
+        # It was checked against its question. In this run the code may ask something of another kind under the same key.
+        if isinstance(answer, dict) and isinstance(answer.get(member), kind):
             return answer
         if not self._can(capability):
             raise ClientLacks("the client cannot be asked: it has not declared the capability %s" % capability, capability)

@@ -146,10 +146,9 @@ def unwrap(result, server, tool, output_schema):
     """The value of a CallToolResult. Raises ToolError when the tool says that it failed."""
     if not isinstance(result, dict):
         raise ToolProtocolError("the result of %s is not an object" % tool, server=server, tool=tool)
-    content = result.get("content")
-    content = content if isinstance(content, list) else []
+    content = schemas.list_in(result, "content")
     if len(content) == len(result) == 1 and output_schema is None:
-        return _block(content[0])
+        return block_value(content[0])
     if result.get("isError"):
         raise ToolError(_error_text(content, tool), server=server, tool=tool, content=content)
     structured = result.get("structuredContent")
@@ -160,7 +159,7 @@ def unwrap(result, server, tool, output_schema):
         if wrapped and isinstance(structured, dict) and list(structured) == ["result"]:
             return structured["result"]
         return structured
-    values = [_block(block) for block in content]
+    values = [block_value(block) for block in content]
     if not values:
         return None
     return values[0] if len(values) == 1 else values
@@ -190,9 +189,7 @@ def read_text(payload):
 
 def _says_wrapped(result):
     """Whether the result's _meta has FastMCP's other marker of a wrapped result."""
-    meta = result.get("_meta")
-    marker = meta.get("fastmcp") if isinstance(meta, dict) else None
-    return isinstance(marker, dict) and marker.get("wrap_result") is True
+    return schemas.object_in(schemas.object_in(result, "_meta"), "fastmcp").get("wrap_result") is True
 
 
 def _error_text(content, tool):
@@ -211,10 +208,6 @@ def file_value(resource):
 
 def block_value(block):
     """The value of a content block; a str is returned as it is."""
-    return _block(block)
-
-
-def _block(block):
     if not isinstance(block, dict):
         return block
     kind = block.get("type")

@@ -79,7 +79,7 @@ def show(value, limit=60):
         text = '"%s"' % value if isinstance(value, str) else repr(value)
     except ValueError:
         text = "an integer of many digits"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return cut(text, limit)
 
 
 def _is_named(path):
@@ -113,14 +113,12 @@ class _Checker:
             return "%s is not allowed" % _place(path)
         if not isinstance(schema, dict):
             return None
-        wrong = self._check_type(value, schema, path) or self._check_enum(value, schema, path)
-        if wrong:
-            return wrong
-        for check in (self._check_own, self._check_combined):
-            wrong = check(value, schema, path, depth + 1)
-            if wrong:
-                return wrong
-        return None
+        return (
+            self._check_type(value, schema, path)
+            or self._check_enum(value, schema, path)
+            or self._check_own(value, schema, path, depth + 1)
+            or self._check_combined(value, schema, path, depth + 1)
+        )
 
     def _check_type(self, value, schema, path):
         wanted = schema.get("type")
@@ -182,8 +180,8 @@ class _Checker:
         return None
 
     def _check_members(self, value, schema, path, depth):
-        members = _object(schema, "properties")
-        patterns = _object(schema, "patternProperties")
+        members = object_in(schema, "properties")
+        patterns = object_in(schema, "patternProperties")
         others = schema.get("additionalProperties", True)
         for key, item in value.items():
             at = "%s.%s" % (path, key)
@@ -197,7 +195,7 @@ class _Checker:
                     return wrong
             if "propertyNames" in schema and self.check(key, schema["propertyNames"], at, depth):
                 return "%s has a name that is not allowed" % _place(at)
-        for key, of in _object(schema, "dependentSchemas").items():
+        for key, of in object_in(schema, "dependentSchemas").items():
             wrong = self.check(value, of, path, depth) if key in value else None
             if wrong:
                 return wrong
@@ -208,7 +206,7 @@ class _Checker:
             wrong = self.check(value, resolve(schema["$ref"], self._root), path, depth)
             if wrong:
                 return wrong
-        for of in _list(schema, "allOf"):
+        for of in list_in(schema, "allOf"):
             wrong = self.check(value, of, path, depth)
             if wrong:
                 return wrong
@@ -221,7 +219,7 @@ class _Checker:
 
     def _check_alternatives(self, value, schema, path, depth):
         for keyword in ("anyOf", "oneOf"):
-            wrongs = [self.check(value, of, path, depth) for of in _list(schema, keyword)]
+            wrongs = [self.check(value, of, path, depth) for of in list_in(schema, keyword)]
             if not wrongs or depth >= MAX_DEPTH:
                 continue
             if None not in wrongs:
@@ -242,14 +240,19 @@ def _is_loose(alternatives):
     return any(not isinstance(of, dict) or "$ref" in of or "format" in of for of in alternatives)
 
 
-def _object(schema, key):
-    value = schema.get(key)
+def object_in(schema, key):
+    """A member that is an object; {} without one."""
+    value = schema.get(key) if isinstance(schema, dict) else None
     return value if isinstance(value, dict) else {}
 
 
-def _list(schema, key):
-    value = schema.get(key)
+def list_in(schema, key):
+    value = schema.get(key) if isinstance(schema, dict) else None
     return value if isinstance(value, list) else []
+
+
+def cut(text, limit):
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _bound(schema, key, default):
@@ -316,7 +319,7 @@ def _check_length(value, schema, path):
 
 
 def _check_keys(value, schema, path):
-    missing = [key for key in _list(schema, "required") if isinstance(key, str) and key not in value]
+    missing = [key for key in list_in(schema, "required") if isinstance(key, str) and key not in value]
     if missing:
         if _is_named(path):
             return "missing %s" % ", ".join("%s.%s" % (path, key) for key in missing)
@@ -327,7 +330,7 @@ def _check_keys(value, schema, path):
         return "%s: %d members; at most %s are allowed" % (_place(path), len(value), most)
     if len(value) < least:
         return "%s: %d members; at least %s are needed" % (_place(path), len(value), least)
-    for key, needed in _object(schema, "dependentRequired").items():
+    for key, needed in object_in(schema, "dependentRequired").items():
         for other in needed if key in value and isinstance(needed, list) else ():
             if other not in value:
                 return '%s needs "%s" beside it' % (_place("%s.%s" % (path, key)), other)

@@ -1,7 +1,7 @@
 """A tool's schemas as one line of Python: list-events(calendarId: str, limit: int = 10) -> list[dict]."""
 
 from cloister.names import identifier
-from cloister.schema import resolve, show
+from cloister.schema import cut, list_in, object_in, resolve, show
 
 MAX_TYPE = 160  # characters of one type
 MAX_LINE = 600
@@ -14,10 +14,6 @@ _NAMES = {
     "array": "list",
     "object": "dict",
 }
-
-
-def _cut(text, limit):
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def type_text(schema, root, depth=0):
@@ -44,12 +40,12 @@ def type_text(schema, root, depth=0):
 
 
 def _union(texts):
-    return _cut(" | ".join(dict.fromkeys(texts)), MAX_TYPE) or "Any"
+    return cut(" | ".join(dict.fromkeys(texts)), MAX_TYPE) or "Any"
 
 
 def _named(name, schema, root, depth):
     if name == "array" and isinstance(schema.get("items"), dict):
-        return _cut("list[%s]" % type_text(schema["items"], root, depth + 1), MAX_TYPE)
+        return cut("list[%s]" % type_text(schema["items"], root, depth + 1), MAX_TYPE)
     members = schema.get("properties")
     if name == "object" and isinstance(members, dict) and members and depth < 3:
         required = schema.get("required")
@@ -58,17 +54,14 @@ def _named(name, schema, root, depth):
             '"%s"%s: %s' % (key, "" if key in required else "?", type_text(of, root, depth + 1))
             for key, of in members.items()
         ]
-        return _cut("{%s}" % ", ".join(parts), MAX_TYPE)
+        return cut("{%s}" % ", ".join(parts), MAX_TYPE)
     return _NAMES.get(name, "Any") if isinstance(name, str) else "Any"
 
 
 def parameters(schema):
     """[(name, schema, required)], the required first."""
-    members = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(members, dict):
-        return []
-    required = schema.get("required")
-    required = [key for key in required if key in members] if isinstance(required, list) else []
+    members = object_in(schema, "properties")
+    required = [key for key in list_in(schema, "required") if key in members]
     rest = [key for key in members if key not in required]
     return [(key, members[key], True) for key in required] + [(key, members[key], False) for key in rest]
 
@@ -89,12 +82,12 @@ def line(name, input_schema, output_schema=None):
     returned = returned_schema(output_schema, name)
     if returned is not None:
         text += " -> %s" % type_text(returned, output_schema)
-    return _cut(text, MAX_LINE)
+    return cut(text, MAX_LINE)
 
 
 def _python(value):
     try:
-        return _cut(repr(value), 40)
+        return cut(repr(value), 40)
     except ValueError:
         return "…"
 
@@ -106,8 +99,7 @@ def is_wrapped(output_schema, tool):
         return False
     if output_schema.get("x-fastmcp-wrap-result") is True:
         return True
-    members = output_schema.get("properties")
-    only_result = isinstance(members, dict) and list(members) == ["result"]
+    only_result = list(object_in(output_schema, "properties")) == ["result"]
     return only_result and output_schema.get("title") == "%sOutput" % tool
 
 
@@ -115,8 +107,7 @@ def returned_schema(output_schema, tool):
     if not isinstance(output_schema, dict):
         return None
     if is_wrapped(output_schema, tool):
-        members = output_schema.get("properties")
-        return members.get("result", True) if isinstance(members, dict) else True
+        return object_in(output_schema, "properties").get("result", True)
     return output_schema
 
 
