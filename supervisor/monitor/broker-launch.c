@@ -25,7 +25,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/monitor-messages.h"
-#include "supervisor/monitor/ids/userns.h"
+#include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 
 enum { FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, EGRESS_FD, FIRST_FREE_FD = 1000 };

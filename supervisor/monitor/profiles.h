@@ -25,7 +25,7 @@
 #include "supervisor/monitor/template/mount-source.h"
 #include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/template/template.h"
-#include "supervisor/monitor/upstream/upstream-user.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
 
 /* A session to be made. */
 struct profile_session {

@@ -22,9 +22,9 @@
 #include "base/fd.h"
 #include "policy/control-path.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
-#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
-#include "supervisor/monitor/ids/ids-range.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+#include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/process-memory.h"
 #include "tests/fuzz/fuzz.h"
 

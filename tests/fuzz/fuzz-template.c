@@ -1,7 +1,7 @@
 /*
  * A template that is hostile from its first byte, as the monitor sees it. Its end of the control socket,
  * its standard error and the processes that announce themselves are the input's; stand-ins replace
- * the namespaces (stub.h, template-launch.h) and /proc (family.h). Each line is an event:
+ * the namespaces and /proc (stub.h, template-launch.h). Each line is an event:
  *
  *     r                a session is requested
  *     m KIND CODE TEXT a message; the numbers are decimal
@@ -39,7 +39,6 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
-#include "supervisor/monitor/template/family.h"
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"
 #include "tests/fuzz/descriptors.h"

@@ -9,8 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "supervisor/monitor/ids/ids-range.h"
-#include "supervisor/monitor/ids/userns.h"
 #include "tests/unit/test.h"
 
 static struct id_runs one(uint32_t first, uint32_t count)

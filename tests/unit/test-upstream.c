@@ -14,7 +14,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "supervisor/monitor/upstream/upstream-env.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"

@@ -35,7 +35,7 @@
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
 #include "supervisor/monitor/cgroup/janitor.h"
-#include "supervisor/monitor/ids/userns.h"
+#include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 
 /*

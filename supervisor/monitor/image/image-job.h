@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/process/children.h"
-#include "supervisor/monitor/upstream/upstream-user.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
 
 struct image_job;
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "policy/image.h"
 #include "policy/package-set.h"
-#include "supervisor/monitor/upstream/upstream-user.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
 
 struct image_choice {
         char store[512];

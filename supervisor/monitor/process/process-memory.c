@@ -16,15 +16,66 @@
  */
 #include "supervisor/monitor/process/process-memory.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/process/process-cursor.h"
+
+enum { THREADS_MAX = 48, /* of process_rest() */ PATH_SIZE = 64, PROCESS_TEXT_SIZE = 4096 };
+
+/* ---- the processes that a procfs shows ---- */
+
+/* The directory is read a few entries at a time: the kernel looks for the next process then, so that
+ * none slips through which is the child of one that has just ended. */
+struct process_cursor process_cursor_open(int proc, const char *path)
+{
+        return (struct process_cursor){
+                .fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+}
+
+void process_cursor_close(struct process_cursor *c)
+{
+        if (c->fd >= 0)
+                close(c->fd);
+}
+
+long process_cursor_next(struct process_cursor *c)
+{
+        for (;;) {
+                if (c->at == c->n) {
+                        long n = syscall(SYS_getdents64, c->fd, c->buffer, sizeof(c->buffer));
+                        if (n <= 0)
+                                return 0;
+                        c->at = 0;
+                        c->n = (size_t)n;
+                }
+                const struct dirent64 *entry = (const void *)(c->buffer + c->at);
+                c->at += entry->d_reclen;
+                if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+                        return strtol(entry->d_name, NULL, 10);
+        }
+}
+
+/* The text of a file of a process, with '\0' at its end. False: the process has ended. */
+static bool process_read(int proc, const char *process, const char *name,
+                         char text[PROCESS_TEXT_SIZE])
+{
+        char path[PATH_SIZE + 16];
+
+        snprintf(path, sizeof(path), "%s/%s", process, name);
+        _cleanup_close_ int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, text, PROCESS_TEXT_SIZE - 1);
+        if (n < 0)
+                return false;
+        text[n] = '\0';
+        return true;
+}
 
 /*
  * Whether processes have run.
@@ -33,8 +84,6 @@
  * of context switches show. So a thread that is not in state R, and has the same counters as before, has
  * not run; and what none of them has started is not there.
  */
-
-enum { THREADS_MAX = 48, /* of process_rest() */ PATH_SIZE = 64 };
 
 /* FNV-1a, by numbers. */
 static const uint64_t HASH_START = 0xcbf29ce484222325, HASH_PRIME = 0x100000001b3;

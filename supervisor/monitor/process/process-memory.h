@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct process_memory {
         uint64_t bytes;
@@ -62,3 +63,18 @@ uint64_t process_memory_held(int proc, bool (*counts)(const void *data, long pid
  * millisecond.
  */
 uint64_t process_rest(int proc);
+
+/* The processes that a procfs shows, one after the other. */
+enum { PROCESS_CURSOR_BYTES = 64 }; /* the longest name is thread-self: an entry or two at a time */
+
+struct process_cursor {
+        int fd;
+        size_t at, n;
+        char buffer[PROCESS_CURSOR_BYTES];
+};
+
+/* path: "." for processes, "PID/task" for threads. If it cannot be read, there are none. */
+struct process_cursor process_cursor_open(int proc, const char *path);
+void process_cursor_close(struct process_cursor *cursor);
+/* The next one in the order of pids; 0: there is none. */
+long process_cursor_next(struct process_cursor *cursor);

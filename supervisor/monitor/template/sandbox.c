@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
-#include "supervisor/monitor/process/process-cursor.h"
+#include "supervisor/monitor/process/process-memory.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
 #include "supervisor/monitor/template/sandbox-internal.h"
 

@@ -3,7 +3,7 @@
  * that it is making. Other requests wait in a queue.
  *
  * Code of the image runs in it. It is bounded like a session from its first byte, and no process but
- * stub and template may be beside its sessions (family.h).
+ * stub and template may be beside its sessions (stub.h).
  */
 #pragma once
 
@@ -64,7 +64,3 @@ struct template *template_free(struct template *template);
  * control group. */
 int template_make(struct template *template, struct sandbox *sandbox, const struct limits *limits,
                   bool rlimits, struct error *err);
-
-/* Whether a control group bounds a template with these ids for sure. Code of the image that has our own
- * id may be able to change the limits of its group. */
-bool template_is_held(const struct cgroups *cgroups, const struct ids *ids);

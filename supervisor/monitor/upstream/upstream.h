@@ -7,12 +7,13 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
 #include "policy/config/config.h"
-#include "supervisor/monitor/upstream/upstream-user.h"
+#include "supervisor/monitor/upstream/upstream-exec.h"
 
 struct upstream;
 
@@ -55,3 +56,11 @@ int upstream_reap(struct upstream *upstream);
 /* After upstream_reap() this only frees memory. Before it, kills the tree and waits for the reaper
  * for at most 1 s: not for use in a loop. */
 struct upstream *upstream_free(struct upstream *upstream);
+
+/*
+ * The variables of `parent` (environ) that a server gets, then the entry's own. NULL-terminated;
+ * free it with upstream_env_free(). NULL: out of memory.
+ */
+char **upstream_env_new(char *const *parent, const struct upstream_user *user, char *const *own,
+                        size_t n_own);
+void upstream_env_free(char **env);
