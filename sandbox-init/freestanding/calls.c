@@ -227,11 +227,6 @@ int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
         return (int)CALL(SYS_prlimit64, 0, resource, limit, 0, 0, 0);
 }
 
-pid_t getpid(void)
-{
-        return (pid_t)CALL(SYS_getpid, 0, 0, 0, 0, 0, 0);
-}
-
 int setpgid(pid_t pid, pid_t group)
 {
         return (int)CALL(SYS_setpgid, pid, group, 0, 0, 0, 0);
@@ -240,11 +235,6 @@ int setpgid(pid_t pid, pid_t group)
 int setpriority(__priority_which_t which, id_t who, int nice)
 {
         return (int)CALL(SYS_setpriority, which, who, nice, 0, 0, 0);
-}
-
-pid_t setsid(void)
-{
-        return (pid_t)CALL(SYS_setsid, 0, 0, 0, 0, 0, 0);
 }
 
 int execveat(int directory, const char *path, char *const arguments[], char *const environment[],

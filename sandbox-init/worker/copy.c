@@ -34,12 +34,15 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/raw.h"
 #include "sandbox-init/setup/layout.h"
 #include "sandbox-init/worker/channel.h"
+#include "sandbox-init/worker/memory/dump.h"
+#include "sandbox-init/worker/memory/load.h"
 #include "sandbox-init/worker/memory/mappings.h"
 #include "sandbox-init/worker/rollback/rollback.h"
 
@@ -64,9 +67,9 @@ static bool is_mapped(uintptr_t page, uint64_t size)
         return raw_call(SYS_mincore, (long)page, (long)size, raw_pointer(&resident), 0, 0, 0) == 0;
 }
 
-/* From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,
+/* Before the fork. From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,
  * variants II and I). */
-void thread_id_find(void)
+static void thread_id_find(void)
 {
         const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
         const uint64_t page = mapping_page_size();
@@ -86,7 +89,8 @@ void thread_id_find(void)
         }
 }
 
-void thread_id_confirm(void)
+/* In the fork: keeps those that libc has changed. */
+static void thread_id_confirm(void)
 {
         const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
         unsigned n = 0;
@@ -98,7 +102,8 @@ void thread_id_confirm(void)
         n_ids = n;
 }
 
-void thread_id_renew(void)
+/* In the branch, whose id is another one. */
+static void thread_id_renew(void)
 {
         const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
 
@@ -233,6 +238,12 @@ extern const unsigned int __rseq_size __attribute__((weak));
 
 static const raw_signals all_signals = ~0ULL;
 
+struct copy_fork {
+        volatile long helper, pid; /* pid: or negative errno */
+        long group;                /* of the worker */
+        raw_signals mask;          /* of the worker before; what the fork has at the end */
+};
+
 /* Returns in the copy only. The fork() of an interpreter with its own libc sets the errno of that
  * libc: EAGAIN is the most likely cause. */
 static void fork_and_end(void *data)
@@ -307,7 +318,7 @@ static bool was_cleared(void)
  * a writer, so that the copy is alone when it becomes the worker.
  *
  * A request is one byte with a descriptor. The writer is made as a copy is: libc has its thread id,
- * which its dump must contain (branch.c), and it is a child of init, which reaps it also while this process is stopped:
+ * which its dump must contain, and it is a child of init, which reaps it also while this process is stopped:
  * init waits until no process is left but copies.
  */
 struct writer_socket {
@@ -541,8 +552,16 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         channel_adopt();
 }
 
-PyObject *copy_make(PyObject *has_threads, void (*in_copy)(void *data, struct copy_fork *made),
-                    void *data, int *is_copy)
+/*
+ * Forks. The first argument tells whether other threads run Python: then CPython's own hooks of a fork run.
+ * The fork, which is a child of the worker's parent, calls in_copy() with all signals
+ * blocked; it becomes the copy when that returns.
+ * Returns an int: in the worker the pid of the copy or a negative errno; 0 in the copy. *is_copy: whether
+ * this is the copy.
+ */
+static PyObject *copy_make(PyObject *has_threads,
+                           void (*in_copy)(void *data, struct copy_fork *made), void *data,
+                           int *is_copy)
 {
         struct copy_fork made = {.group = raw_call(SYS_getpgid, 0, 0, 0, 0, 0, 0)};
         int hooks = py.PyObject_IsTrue(has_threads);
@@ -584,4 +603,126 @@ PyObject *copy_keep(PyObject *args, int *is_copy)
         r = (long)py.PyLong_AsLongLong(pid);
         py.Py_DecRef(pid);
         return py.PyLong_FromLong(transaction_await(&sleeper.transaction, r));
+}
+
+/* ---- branches ---- */
+
+/*
+ * The state of a process outside its memory, for its branch.
+ *
+ * The kernel has some addresses of the thread, which libc has registered: where it keeps its thread id, the list
+ * of robust futexes, the area of rseq. Both processes are forks of one template by the same libc, so that
+ * these addresses are the same. The bytes there are another matter:
+ *
+ *   - the thread id, which glibc and musl keep, is that of the fork that wrote the dump;
+ *   - the area of rseq has the number of a processor, which the kernel writes when it schedules the process
+ *     after a sleep.
+ */
+
+enum {
+        SIGNALS = 64,
+        NAP_NS = 50000,
+        ACTION_WORDS = 4, /* of the kernel's struct sigaction: handler, flags, restorer, mask */
+};
+
+static struct {
+        uint8_t template_id[16];
+        bool has_id;
+        struct context context;
+        struct dump_header header;
+        int64_t number;
+        uint64_t actions[SIGNALS + 1][ACTION_WORDS];
+        stack_t stack;
+} branch;
+
+void branch_prepare(void)
+{
+        branch.has_id = raw_call(SYS_getrandom, raw_pointer(branch.template_id),
+                                 sizeof(branch.template_id), 0, 0, 0,
+                                 0) == sizeof(branch.template_id);
+}
+
+/* ---- signals ---- */
+
+static void save_signals(void)
+{
+        for (long i = 1; i <= SIGNALS; i++)
+                raw_call(SYS_rt_sigaction, i, 0, raw_pointer(branch.actions[i]),
+                         sizeof(raw_signals), 0, 0);
+        raw_call(SYS_sigaltstack, 0, raw_pointer(&branch.stack), 0, 0, 0, 0);
+}
+
+static void restore_signals(void)
+{
+        for (long i = 1; i <= SIGNALS; i++)
+                raw_call(SYS_rt_sigaction, i, raw_pointer(branch.actions[i]), 0,
+                         sizeof(raw_signals), 0, 0);
+        raw_call(SYS_sigaltstack, raw_pointer(&branch.stack), 0, 0, 0, 0, 0);
+}
+
+/* ---- both ways ---- */
+
+static void resume(void)
+{
+        load_done();
+        thread_id_renew();
+        restore_signals();
+        raw_sleep(NAP_NS);
+        channel_branch();
+}
+
+static void write_dump(void *data, struct copy_fork *made)
+{
+        const int fd = *(int *)data;
+        if (cloister_context_save(&branch.context) != 0) {
+                resume();
+                return;
+        }
+        thread_id_confirm();
+        save_signals();
+        branch.header = (struct dump_header){
+                .magic = DUMP_MAGIC,
+                .thread_pointer = raw_thread_pointer(),
+                .channel = (uint64_t)channel_number(),
+                .context = (uintptr_t)&branch.context,
+                .number = (uintptr_t)&branch.number,
+        };
+        __builtin_memcpy(branch.header.template_id, branch.template_id, sizeof(branch.template_id));
+        long r = dump_write(fd, &branch.header);
+        if (r < 0 && branch.header.n_mappings == 0)
+                dump_refuse(fd, r);
+        for (;;)
+                raw_call(SYS_exit_group, r < 0 ? -r : 0, 0, 0, 0, 0, 0);
+}
+
+PyObject *branch_make(PyObject *has_threads, int fd, int *is_copy, int64_t *number)
+{
+        thread_id_find();
+        PyObject *r = copy_make(has_threads, write_dump, &fd, is_copy);
+        *number = branch.number;
+        return r;
+}
+
+PyObject *branch_write(PyObject *self, PyObject *args)
+{
+        unsigned long long mask;
+        int fd;
+        if (!py.PyArg_ParseTuple(args, "iK", &fd, &mask))
+                return NULL;
+        write_dump(&fd, NULL);
+        const raw_signals signals = mask;
+        raw_signal_mask(SIG_SETMASK, &signals, NULL);
+        return py.PyLong_FromLong((long)branch.number);
+}
+
+PyObject *branch_load(PyObject *self, PyObject *args)
+{
+        long long number;
+        long r = -ESTALE;
+        int fd;
+        if (!py.PyArg_ParseTuple(args, "iL", &fd, &number))
+                return NULL;
+        if (branch.has_id)
+                r = load_replace(fd, branch.template_id, (uint64_t)channel_number(), number);
+        return py.PyLong_FromLong(-r);
 }

@@ -31,7 +31,7 @@
  *     directory_size(path)  of a directory, not of a link to one, otherwise -1; the path is bytes
  *     is_tmpfs(path)
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
- *     dump(threads, fd), write(fd, mask), load(fd, number): branch.h; dump() returns (number,) in the branch
+ *     dump(threads, fd), write(fd, mask), load(fd, number): copy.h; dump() returns (number,) in the branch
  *     forked()          in a child of Python's fork: the channel is not its own
  *
  * When the channel is closed, the process exits at once.
@@ -55,7 +55,6 @@
 #include "base/fd.h"
 #include "sandbox-init/raw.h"
 #include "sandbox-init/setup/template.h"
-#include "sandbox-init/worker/branch.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
 #include "sandbox-init/worker/sources.h"

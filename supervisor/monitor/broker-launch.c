@@ -16,17 +16,218 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/log-file.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
+
+/* ---- the broker's log ---- */
+
+/*
+ * The pipe does not block the broker: lines that do not fit are lost. It is read once in RELAY_MS,
+ * so that a flood neither occupies the loop nor writes more than 3 MiB a second.
+ */
+
+enum {
+        RELAY_MS = 20,
+        RELAY_BYTES = 64 * 1024,
+        RELAY_PIPE = 1024 * 1024, /* holds the lines of a busy moment; what the kernel allows */
+        RELAY_READS_MAX = 32,     /* at the end */
+};
+
+struct log_relay {
+        int fd;
+        struct event *readable, *again;
+        size_t n; /* bytes of a line that has begun */
+        char bytes[RELAY_BYTES];
+};
+
+/* The broker's lines have no other control characters (base/printable.h). */
+static void clean(char *bytes, size_t n)
+{
+        for (size_t i = 0; i < n; i++) {
+                if ((unsigned char)bytes[i] < ' ' && bytes[i] != '\n')
+                        bytes[i] = '?';
+        }
+}
+
+/* Appends whole lines, or all if there is no line that is so long. Returns what read() did. */
+static ssize_t relay_once(struct log_relay *relay)
+{
+        ssize_t n = read(relay->fd, relay->bytes + relay->n, sizeof(relay->bytes) - relay->n);
+
+        if (n <= 0)
+                return n;
+        clean(relay->bytes + relay->n, (size_t)n);
+        relay->n += (size_t)n;
+        const char *last = memrchr(relay->bytes, '\n', relay->n);
+        size_t whole = last                               ? (size_t)(last - relay->bytes) + 1
+                       : relay->n == sizeof(relay->bytes) ? relay->n
+                                                          : 0;
+        log_file_append(relay->bytes, whole);
+        relay->n -= whole;
+        memmove(relay->bytes, relay->bytes + whole, relay->n);
+        return n;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+        struct log_relay *relay = data;
+        const struct timeval in = clock_timeval_ms(RELAY_MS);
+
+        if (relay_once(relay) != 0) /* else it has ended */
+                evtimer_add(relay->again, &in);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *data)
+{
+        struct log_relay *relay = data;
+
+        event_add(relay->readable, NULL);
+}
+
+int log_relay_new(struct log_relay **ret, struct event_base *base, int *theirs, struct error *err)
+{
+        int ends[2];
+
+        *ret = NULL;
+        *theirs = -1;
+        if (!log_file_is_bounded())
+                return 0;
+        struct log_relay *relay = calloc(1, sizeof(*relay));
+        if (!relay || pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0) {
+                int code = relay ? errno : ENOMEM;
+                free(relay);
+                return error_errno(err, code, "pipe for the log");
+        }
+        (void)fcntl(ends[1], F_SETPIPE_SZ, RELAY_PIPE);
+        relay->fd = ends[0];
+        relay->readable = event_new(base, relay->fd, EV_READ, on_readable, relay);
+        relay->again = evtimer_new(base, on_again, relay);
+        if (!relay->readable || !relay->again || event_add(relay->readable, NULL) < 0) {
+                close(ends[1]);
+                log_relay_free(relay);
+                return error_errno(err, ENOMEM, "read the broker's log");
+        }
+        *theirs = ends[1];
+        *ret = relay;
+        return 0;
+}
+
+struct log_relay *log_relay_free(struct log_relay *relay)
+{
+        if (!relay)
+                return NULL;
+        for (int i = 0; i < RELAY_READS_MAX && relay_once(relay) > 0; i++)
+                ;
+        log_file_append(relay->bytes, relay->n);
+        if (relay->readable)
+                event_free(relay->readable);
+        if (relay->again)
+                event_free(relay->again);
+        close(relay->fd);
+        free(relay);
+        return NULL;
+}
+
+/* ---- the control socket ---- */
+
+enum { BACKLOG = 64, ATTEMPTS = 3 };
+
+/* Another user could have created it first, for example in /tmp. */
+static int own_directory(const char *path, struct error *err)
+{
+        struct stat st;
+
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+                return error_errno(err, errno, "create %s", path);
+        if (lstat(path, &st) < 0)
+                return error_errno(err, errno, "%s", path);
+        if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+                return error_set(err, EPERM, "%s can be accessed by other users", path);
+        return 0;
+}
+
+/* Returns the listening descriptor. */
+static int listen_at(const char *path, struct error *err)
+{
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return error_errno(err, errno, "socket");
+        fd_refuse_rights(fd);
+        memcpy(address.sun_path, path, strlen(path) + 1);
+        mode_t mask = umask(0177);
+        int r = bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+        umask(mask);
+        if (r >= 0 && listen(fd, BACKLOG) < 0)
+                r = -errno;
+        return r < 0 ? error_errno(err, -r, "listen at %s", path) : take_fd(fd);
+}
+
+int control_socket_choose(struct control_socket *s, struct error *err)
+{
+        char directories[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
+        size_t n = control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), directories);
+        int r = -ENOENT;
+
+        *s = (struct control_socket){.fd = -1};
+        for (size_t i = 0; i < n && r < 0; i++) {
+                *err = (struct error){};
+                r = own_directory(directories[i], err);
+                if (r >= 0)
+                        control_path(directories[i], getpid(), s->path);
+        }
+        return r;
+}
+
+int control_socket_open(struct control_socket *s, struct error *err)
+{
+        char directory[CONTROL_PATH_SIZE];
+        int fd = -ENOENT;
+
+        snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(s->path, '/') - s->path),
+                 s->path);
+        unlink(s->path);
+        /* Another server that ends may remove the directory while it is empty. */
+        for (int i = 0; i < ATTEMPTS && fd == -ENOENT; i++) {
+                int r = own_directory(directory, err);
+                if (r < 0)
+                        return r;
+                fd = listen_at(s->path, err);
+        }
+        if (fd < 0)
+                return fd;
+        s->fd = fd;
+        return 0;
+}
+
+void control_socket_close(struct control_socket *s)
+{
+        if (s->fd >= 0)
+                close(s->fd);
+        s->fd = -1;
+        if (*s->path)
+                path_remove_with_directory(s->path);
+        s->path[0] = '\0';
+}
+
+/* ---- the process ---- */
 
 enum { FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, EGRESS_FD, FIRST_FREE_FD = 1000 };
 

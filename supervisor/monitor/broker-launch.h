@@ -1,10 +1,12 @@
-/* Starts the broker in its own namespaces. */
+/* Starts the broker in its own namespaces, with its log and its control socket. */
 #pragma once
 
+#include <event2/event.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "policy/control-path.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/options/options.h"
@@ -24,3 +26,34 @@ struct broker_launch {
 /* Returns its pid, which is added to children. *link: our end of its SOCK_SEQPACKET pair. */
 pid_t broker_launch(const struct broker_launch *how, struct children *children, int *link,
                     struct error *err);
+
+/*
+ * The broker's log, where it goes to a regular file: a pipe, from which the monitor appends to the file
+ * (base/log-file.h). So the broker, which parses hostile input, can neither change what is written nor
+ * fill the disk. Other logs (a terminal, a pipe) are bounded by who reads them; the broker has their
+ * descriptor.
+ */
+struct log_relay;
+
+/* *theirs: the broker's end, which the caller closes. If the log is not a regular file, *ret is NULL and
+ * *theirs -1. */
+int log_relay_new(struct log_relay **ret, struct event_base *base, int *theirs, struct error *err);
+/* Appends what is left. NULL is allowed. Returns NULL. */
+struct log_relay *log_relay_free(struct log_relay *relay);
+
+/* The socket on which the broker listens for commands of `cloister sessions`
+ * (policy/control-path.h). The monitor creates it, because the broker's filter denies that. */
+struct control_socket {
+        int fd;                       /* listening, -1: none */
+        char path[CONTROL_PATH_SIZE]; /* "": none */
+};
+
+/* Finds the first directory that only our user can access, and sets path. Call it before the
+ * janitor starts, which removes the socket when the monitor was killed. */
+int control_socket_choose(struct control_socket *socket, struct error *err);
+
+/* Creates the socket there. Only the user that runs this process may connect. */
+int control_socket_open(struct control_socket *socket, struct error *err);
+
+/* Closes the socket and removes it, and its directory if that is empty then. */
+void control_socket_close(struct control_socket *socket);

@@ -145,11 +145,11 @@ static bool choose_ids(const char *texts[TEXTS])
 
         snprintf(path, sizeof(path), "%s/group/ids", folder);
         put(group, "ids", texts[0]);
-        assert(id_runs_add_sub(&given, path, NULL) >= 0 &&
-               id_runs_add_map(&given, path, NULL) >= 0);
+        assert(id_runs_add_file(&given, path, ID_SUB, NULL) >= 0 &&
+               id_runs_add_file(&given, path, ID_MAP, NULL) >= 0);
         assert(id_runs_add_sub_of(&of_user, path, "me", 1000, NULL) >= 0);
         put(group, "ids", texts[1]);
-        assert(id_runs_add_names(&taken, path, NULL) >= 0);
+        assert(id_runs_add_file(&taken, path, ID_NAMES, NULL) >= 0);
         bool found = id_runs_choose(range, 5000, 7, &given, &given, &taken, &chosen) == 0;
         if (found) {
                 assert(chosen.count == 5000 && chosen.first >= range.first);

@@ -11,9 +11,8 @@
 
 #include "base/fd.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
-#include "supervisor/monitor/cgroup/cgroup-place.h"
-#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,4 @@
 /* Control groups: which group this process is in, and the attribute files of a directory. */
-#include "supervisor/monitor/cgroup/cgroup-place.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -81,7 +81,7 @@ static void test_files(void)
 
         check(fd >= 0);
         check_eq_int(fd_write_all(fd, text, strlen(text)), 0);
-        check_ok(id_runs_add_names(&runs, path, &err));
+        check_ok(id_runs_add_file(&runs, path, ID_NAMES, &err));
         check_eq_int(runs.count, 2);
         check(id_runs_overlap(&runs, (struct id_run){0, 1}));
         check(id_runs_overlap(&runs, (struct id_run){999, 2}));
@@ -90,7 +90,7 @@ static void test_files(void)
         check_eq_int(ftruncate(fd, 0), 0);
         check_eq_int(lseek(fd, 0, SEEK_SET), 0);
         check_eq_int(fd_write_all(fd, sub, strlen(sub)), 0);
-        check_ok(id_runs_add_sub(&runs, path, &err));
+        check_ok(id_runs_add_file(&runs, path, ID_SUB, &err));
         check(id_runs_overlap(&runs, (struct id_run){165535, 1}));
         check(!id_runs_overlap(&runs, (struct id_run){165536, 1}));
         check(id_runs_cover(&runs, (struct id_run){200000, 10}));
@@ -109,7 +109,7 @@ static void test_files(void)
         check_eq_int(runs.count, 0);
         close(fd);
         unlink(path);
-        check_ok(id_runs_add_names(&runs, path, &err));
+        check_ok(id_runs_add_file(&runs, path, ID_NAMES, &err));
         check_eq_int(runs.count, 0);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <event2/event.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +11,39 @@
 
 #include "base/error.h"
 #include "policy/limits.h"
-#include "supervisor/monitor/cgroup/cgroup-place.h"
+
+enum cgroup_controller {
+        CGROUP_MEMORY = 1 << 0,
+        CGROUP_PIDS = 1 << 1,
+        CGROUP_CPU = 1 << 2,
+        CGROUP_CPUACCT = 1 << 3,
+        CGROUP_UNIFIED = 1 << 4, /* the version 2 tree, with any controllers */
+};
+
+enum { CGROUP_PLACES_MAX = 8 };
+
+/* A mounted hierarchy that shows our group. */
+struct cgroup_place {
+        unsigned controllers; /* of enum cgroup_controller; version 1 mounts may hold several */
+        bool nsdelegate;      /* version 2: mounted with this option (cgroups(7)) */
+        char mount[PATH_MAX]; /* the mount point */
+        char own[PATH_MAX];   /* our own cgroup's directory, at or below mount */
+};
+
+struct cgroup_places {
+        struct cgroup_place items[CGROUP_PLACES_MAX];
+        size_t count;
+};
+
+/* Parses the texts of both files. Hierarchies without these controllers are left out. */
+void cgroup_places_parse(const char *mountinfo, const char *self, struct cgroup_places *ret);
+
+/* Reads both files. *ret is owned by the caller (free()). */
+int cgroup_places_read(struct cgroup_places **ret, struct error *err);
+
+/* The place of a controller, or NULL. */
+const struct cgroup_place *cgroup_place_of(const struct cgroup_places *places,
+                                           enum cgroup_controller controller);
 
 /* Writes one attribute file of a cgroup directory in one write. Returns 0 or negative errno. */
 int cgroup_write(int dir_fd, const char *file, const char *text);
@@ -96,8 +129,6 @@ void cgroups_forget_hierarchies(struct cgroups *cgroups);
 /* The leaf's directory in the hierarchy that has the controller, or -1. */
 int cgroup_leaf_fd(const struct cgroup *cgroup, enum cgroup_controller controller);
 
-/* Write one limit; errors name the file. */
-int cgroup_set(const struct cgroup *cgroup, enum cgroup_controller controller, const char *file,
-               const char *text, struct error *err);
+/* Writes one limit; errors name the file. */
 int cgroup_set_number(const struct cgroup *cgroup, enum cgroup_controller controller,
                       const char *file, uint64_t value, struct error *err);

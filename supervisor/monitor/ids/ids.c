@@ -110,22 +110,13 @@ static int read_lines(const char *path, char **ret, struct error *err)
         return r < 0 ? error_context(err, "%s", path) : 0;
 }
 
-static int add_file(struct id_runs *runs, const char *path, line_parser *parse, struct error *err)
+int id_runs_add_file(struct id_runs *runs, const char *path, enum id_file kind, struct error *err)
 {
+        static line_parser *const parsers[] = {parse_map, parse_sub, parse_name};
         _cleanup_free_ char *text = NULL;
 
         int r = read_lines(path, &text, err);
-        return r < 0 || !text ? r : add_lines(runs, text, parse, err);
-}
-
-int id_runs_add_map(struct id_runs *runs, const char *path, struct error *err)
-{
-        return add_file(runs, path, parse_map, err);
-}
-
-int id_runs_add_sub(struct id_runs *runs, const char *path, struct error *err)
-{
-        return add_file(runs, path, parse_sub, err);
+        return r < 0 || !text ? r : add_lines(runs, text, parsers[kind], err);
 }
 
 static bool is_owned(const char *line, const char *name, uint32_t uid)
@@ -151,11 +142,6 @@ int id_runs_add_sub_of(struct id_runs *runs, const char *path, const char *name,
                         r = id_runs_add(runs, run.first, run.count);
         }
         return r;
-}
-
-int id_runs_add_names(struct id_runs *runs, const char *path, struct error *err)
-{
-        return add_file(runs, path, parse_name, err);
 }
 
 static uint64_t end_of(struct id_run run)
@@ -597,17 +583,17 @@ static void surroundings_done(struct id_tables *s)
 
 static int surroundings_read(struct id_tables *s, struct error *err)
 {
-        int r = id_runs_add_map(&s->uid_map, "/proc/self/uid_map", err);
+        int r = id_runs_add_file(&s->uid_map, "/proc/self/uid_map", ID_MAP, err);
         if (r >= 0)
-                r = id_runs_add_map(&s->gid_map, "/proc/self/gid_map", err);
+                r = id_runs_add_file(&s->gid_map, "/proc/self/gid_map", ID_MAP, err);
         if (r >= 0)
-                r = id_runs_add_names(&s->taken, "/etc/passwd", err);
+                r = id_runs_add_file(&s->taken, "/etc/passwd", ID_NAMES, err);
         if (r >= 0)
-                r = id_runs_add_names(&s->taken, "/etc/group", err);
+                r = id_runs_add_file(&s->taken, "/etc/group", ID_NAMES, err);
         if (r >= 0)
-                r = id_runs_add_sub(&s->taken, "/etc/subuid", err);
+                r = id_runs_add_file(&s->taken, "/etc/subuid", ID_SUB, err);
         if (r >= 0)
-                r = id_runs_add_sub(&s->taken, "/etc/subgid", err);
+                r = id_runs_add_file(&s->taken, "/etc/subgid", ID_SUB, err);
         return r;
 }
 

@@ -86,14 +86,14 @@ struct id_runs {
 int id_runs_add(struct id_runs *runs, uint32_t first, uint32_t count);
 void id_runs_done(struct id_runs *runs);
 
-/* Add the ids in a file; one that does not exist adds none. Formats: maps of user_namespaces(7)
- * (the inner ids), subuid(5), and passwd(5) or group(5), whose third field is the id. */
-int id_runs_add_map(struct id_runs *runs, const char *path, struct error *err);
-int id_runs_add_sub(struct id_runs *runs, const char *path, struct error *err);
+/* Maps of user_namespaces(7) (the inner ids), subuid(5), and passwd(5) or group(5), whose third field is the id. */
+enum id_file { ID_MAP, ID_SUB, ID_NAMES };
+
+/* Adds the ids in a file; one that does not exist adds none. */
+int id_runs_add_file(struct id_runs *runs, const char *path, enum id_file kind, struct error *err);
 /* Of a subuid(5) file only the ranges of one user, given there by name or by uid. */
 int id_runs_add_sub_of(struct id_runs *runs, const char *path, const char *name, uint32_t uid,
                        struct error *err);
-int id_runs_add_names(struct id_runs *runs, const char *path, struct error *err);
 
 /* Whether one run contains all ids of wanted; whether some run contains any of them. */
 bool id_runs_cover(const struct id_runs *runs, struct id_run wanted);

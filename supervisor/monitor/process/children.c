@@ -291,20 +291,21 @@ int children_kill_others(struct children *c, bool (*is_of)(const void *data, pid
         return n;
 }
 
-int children_kill_unknown(struct children *c)
+static int end_all_unknown(struct children *c, int options)
 {
         _cleanup_free_ char *list = NULL;
         struct error error = {};
 
         int r = read_list(c, &list, &error);
-        return r < 0 ? r : end_unknown(c, list, 0);
+        return r < 0 ? r : end_unknown(c, list, options);
+}
+
+int children_kill_unknown(struct children *c)
+{
+        return end_all_unknown(c, 0);
 }
 
 int children_reap_unknown(struct children *c)
 {
-        _cleanup_free_ char *list = NULL;
-        struct error error = {};
-
-        int r = read_list(c, &list, &error);
-        return r < 0 ? r : end_unknown(c, list, WNOHANG);
+        return end_all_unknown(c, WNOHANG);
 }

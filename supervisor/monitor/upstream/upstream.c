@@ -220,26 +220,14 @@ struct upstream {
 };
 
 /* The pipes of one server: the monitor's ends and the reaper's. */
+enum { LIFE, REPORT, RESULT, INPUT, OUTPUT, ERRORS, PIPES };
 struct pipes {
-        int life[2], report[2], result[2], input[2], output[2], errors[2];
+        int ends[PIPES][2];
 };
-
-#define PIPES_NONE                                                                                 \
-        {                                                                                          \
-                {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, {-1, -1},                                  \
-                {                                                                                  \
-                        -1, -1                                                                     \
-                }                                                                                  \
-        }
 
 static void pipes_done(struct pipes *p)
 {
-        fd_close_many(p->life, 2);
-        fd_close_many(p->report, 2);
-        fd_close_many(p->result, 2);
-        fd_close_many(p->input, 2);
-        fd_close_many(p->output, 2);
-        fd_close_many(p->errors, 2);
+        fd_close_many(p->ends[0], sizeof(p->ends) / sizeof(int));
 }
 
 /* Neither end is 0, 1 or 2: the child puts the server's own pipes there. */
@@ -259,26 +247,20 @@ static int make_pipe(int ends[2])
         return 0;
 }
 
-/* Not a pipe: writing to a reaper that has ended must not raise SIGPIPE. */
-static int make_life(int ends[2])
-{
-        return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0 ? -errno : 0;
-}
-
 static int pipes_open(struct pipes *p, const struct upstream_user *user, struct error *err)
 {
-        int *const all[] = {p->report, p->result, p->input, p->output, p->errors};
+        /* Not a pipe: writing to a reaper that has ended must not raise SIGPIPE. */
+        int r = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, p->ends[LIFE]) < 0 ? -errno : 0;
 
-        int r = make_life(p->life);
-        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(all); i++)
-                r = make_pipe(all[i]);
+        for (size_t i = REPORT; r >= 0 && i < PIPES; i++)
+                r = make_pipe(p->ends[i]);
         if (r < 0)
                 return error_errno(err, -r, "pipe");
         /* open("/dev/stderr") checks the mode of the pipe, which belongs to us. No other process can
          * reach an unnamed pipe, so that mode 0666 gives nothing away. */
         if (user->uid != geteuid() &&
-            (fchmod(p->input[0], 0666) < 0 || fchmod(p->output[0], 0666) < 0 ||
-             fchmod(p->errors[0], 0666) < 0))
+            (fchmod(p->ends[INPUT][0], 0666) < 0 || fchmod(p->ends[OUTPUT][0], 0666) < 0 ||
+             fchmod(p->ends[ERRORS][0], 0666) < 0))
                 return error_errno(err, errno, "fchmod pipe");
         return 0;
 }
@@ -286,10 +268,10 @@ static int pipes_open(struct pipes *p, const struct upstream_user *user, struct 
 static pid_t fork_reaper(const struct pipes *p, const struct upstream_launch *launch)
 {
         const struct reaper_fds fds = {
-                .life = p->life[0],
-                .report = p->report[1],
-                .result = p->result[1],
-                .stdio = {p->input[0], p->output[1], p->errors[1]},
+                .life = p->ends[LIFE][0],
+                .report = p->ends[REPORT][1],
+                .result = p->ends[RESULT][1],
+                .stdio = {p->ends[INPUT][0], p->ends[OUTPUT][1], p->ends[ERRORS][1]},
         };
 
         pid_t pid = fork();
@@ -328,8 +310,9 @@ static int start(struct upstream *u, struct pipes *p, const struct upstream_laun
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
                    struct upstream **ret, int fds[3], struct error *err)
 {
-        _cleanup_(pipes_done) struct pipes p = PIPES_NONE;
+        _cleanup_(pipes_done) struct pipes p;
 
+        memset(&p, 0xff, sizeof(p)); /* all are -1 */
         if (!server->command)
                 return error_set(err, EINVAL, "%s is not a stdio server", server->name);
         int r = pipes_open(&p, user, err);
@@ -340,9 +323,9 @@ int upstream_start(const struct config_server *server, const struct upstream_use
         char **env = upstream_env_new(environ, user, server->env, server->n_env);
         if (u && argv && env) {
                 *u = (struct upstream){.pidfd = -1,
-                                       .life = take_fd(p.life[1]),
-                                       .report = take_fd(p.report[0]),
-                                       .result = take_fd(p.result[0])};
+                                       .life = take_fd(p.ends[LIFE][1]),
+                                       .report = take_fd(p.ends[REPORT][0]),
+                                       .result = take_fd(p.ends[RESULT][0])};
                 const struct upstream_launch launch = {
                         .argv = argv, .env = env, .cwd = server->cwd, .user = user};
                 r = start(u, &p, &launch, err);
@@ -357,9 +340,9 @@ int upstream_start(const struct config_server *server, const struct upstream_use
                 upstream_free(u);
                 return r;
         }
-        fds[0] = take_fd(p.input[1]);
-        fds[1] = take_fd(p.output[0]);
-        fds[2] = take_fd(p.errors[0]);
+        fds[0] = take_fd(p.ends[INPUT][1]);
+        fds[1] = take_fd(p.ends[OUTPUT][0]);
+        fds[2] = take_fd(p.ends[ERRORS][0]);
         *ret = u;
         return 0;
 }
@@ -422,12 +405,10 @@ int upstream_exec_result(struct upstream *upstream, struct error *err)
         return -upstream->exec_error.code;
 }
 
-static void command(struct upstream *u, enum reaper_command what)
+/* Fails only when the reaper has ended. */
+static void command(const struct upstream *u, enum reaper_command what)
 {
-        char byte = (char)what;
-
-        /* Fails only when the reaper has ended. */
-        (void)send(u->life, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)send(u->life, &(char){(char)what}, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void upstream_stop(struct upstream *upstream)
