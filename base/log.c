@@ -34,7 +34,7 @@ static enum log_level threshold = LOG_LEVEL_WARNING;
 static enum log_format look = LOG_FORMAT_TEXT;
 
 static int place = STDERR_FILENO;
-static const char *program = "cloister";
+static const char program[] = "cloister"; /* starts each line */
 
 void log_set_level(enum log_level level)
 {
@@ -88,11 +88,6 @@ int log_get_fd(void)
 enum log_format log_get_format(void)
 {
         return look;
-}
-
-void log_set_name(const char *name)
-{
-        program = name;
 }
 
 /* A line that is being written; text that does not fit is cut. A pipe takes PIPE_BUF bytes atomically

@@ -45,9 +45,6 @@ void log_to(int fd, enum log_format format);
 int log_get_fd(void);
 enum log_format log_get_format(void);
 
-/* The program's name, which starts each line; a literal. */
-void log_set_name(const char *name);
-
 /* The owner of an event; NULL and 0: unknown or without an owner. */
 struct log_ids {
         const char *session;

@@ -266,16 +266,10 @@ class Place:
         return fd
 
     def read(self, folder, name):
-        try:
-            return json.loads(read_text(os.path.join(folder, name + ".json")))
-        except (OSError, ValueError):
-            return None
+        return read_json(os.path.join(folder, name + ".json"))
 
     def write(self, folder, name, value):
-        path = os.path.join(folder, name + ".json")
-        with open("%s.%d" % (path, os.getpid()), "w", encoding="utf-8") as f:
-            json.dump(value, f)
-        os.replace("%s.%d" % (path, os.getpid()), path)
+        write_json(os.path.join(folder, name + ".json"), value)
 
     def find(self, key):
         """The answer to a request that was resolved not long ago, if its set is still there."""
@@ -322,24 +316,22 @@ class Place:
             os.rename(os.path.join(self.sets, name), away)
         except FileNotFoundError:
             return
-        shutil.rmtree(away, ignore_errors=True)
+        remove_tree(away)
 
     def clean(self):
         """What killed installers left. Their work has locks of its own: an hour is longer than any of them runs."""
-        for name in os.listdir(self.work):
-            path = os.path.join(self.work, name)
-            try:
-                if time.time() - os.lstat(path).st_mtime > 2 * 3600:
-                    shutil.rmtree(path, ignore_errors=True)
-            except OSError:
-                pass
-        for name in os.listdir(self.requests):
-            path = os.path.join(self.requests, name)
-            try:
-                if time.time() - os.lstat(path).st_mtime > YOUNG_S:
-                    os.unlink(path)
-            except OSError:
-                pass
+        for folder, age, remove in ((self.work, 2 * 3600, remove_tree), (self.requests, YOUNG_S, os.unlink)):
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                try:
+                    if time.time() - os.lstat(path).st_mtime > age:
+                        remove(path)
+                except OSError:
+                    pass
+
+
+def remove_tree(path):
+    shutil.rmtree(path, ignore_errors=True)
 
 
 # ---- the installation --------------------------------------------------------------------------------------------

@@ -191,19 +191,18 @@ class Cache:
                 os.unlink(link)
             os.symlink(path, link)
 
+    def set_of(self, key):
+        return os.path.join(self.sets, key + ".json")
+
     def read_set(self, key):
         try:
-            with open(os.path.join(self.sets, key + ".json"), encoding="utf-8") as f:
-                packages = json.load(f)["packages"]
+            packages = read_json(self.set_of(key))["packages"]
             return packages if all(map(self.path, packages)) else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (KeyError, TypeError):
             return None
 
     def write_set(self, key, packages):
-        path = os.path.join(self.sets, key + ".json")
-        with open(path + ".part", "w", encoding="utf-8") as f:
-            json.dump({"packages": packages}, f)
-        os.replace(path + ".part", path)
+        write_json(self.set_of(key), {"packages": packages})
 
 
 # ---- installers --------------------------------------------------------------------------------------------------
@@ -478,6 +477,20 @@ class Uv(Installer):
 def read_text(path):
     with open(path, encoding="utf-8") as f:
         return f.read()
+
+
+def read_json(path):
+    try:
+        return json.loads(read_text(path))
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path, value):
+    part = "%s.%d" % (path, os.getpid())
+    with open(part, "w", encoding="utf-8") as f:
+        json.dump(value, f)
+    os.replace(part, path)
 
 
 def download(url, path):

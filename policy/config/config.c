@@ -70,11 +70,6 @@ struct config *config_ref(const struct config *config)
         return counted;
 }
 
-void config_collect(struct config *config, struct config_findings *findings)
-{
-        config->findings = findings;
-}
-
 void config_findings_done(struct config_findings *findings)
 {
         for (size_t i = 0; i < findings->n; i++)

@@ -17,9 +17,6 @@ struct config *config_free(struct config *config);
 /* Takes a reference: after a reload, living sessions keep the config that they were made with. */
 struct config *config_ref(const struct config *config);
 
-/* From now on errors are collected in findings (borrowed) instead of being returned, and wrong keys
- * are ignored. For a config that is only checked. */
-void config_collect(struct config *config, struct config_findings *findings);
 void config_findings_done(struct config_findings *findings);
 /* Adds an error that the caller found. Returns false when errors are not collected. */
 bool config_report(struct config *config, bool is_error, const char *text);

@@ -214,7 +214,8 @@ struct config {
         unsigned int references;
         struct config_reference *pending; /* until config_finish() */
         size_t n_pending;
-        struct config_findings *findings; /* borrowed, or NULL */
+        /* Borrowed, or NULL. If set, errors are collected instead of being returned, and wrong keys are ignored. */
+        struct config_findings *findings;
         struct config_profile top;     /* the reader's: the top level's network, mounts, preload */
         struct config_server *servers; /* in the order of files and of entries */
         size_t n_servers;

@@ -3,7 +3,7 @@
  * reason and fix.
  *
  * Whether one is present is computed from struct doctor_system alone, so that tests need no machine
- * that has the problem. docs/troubleshooting.md has a section for each name.
+ * that has the problem. problems.def has the rows. docs/troubleshooting.md has a section for each name.
  */
 #pragma once
 

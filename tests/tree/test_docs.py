@@ -29,8 +29,8 @@ class Troubleshooting(unittest.TestCase):
     """docs/troubleshooting.md has a section for each finding of doctor's, with its fix."""
 
     def rows(self):
-        table = read("supervisor/doctor/findings.c").split("doctor_problems[] = {")[1].split("\n};")[0]
-        row = r'\{"([a-z-]+)", DOCTOR_\w+, \w+,\s*((?:%s\s*)+),\s*((?:%s\s*)+)\}' % (STRING, STRING)
+        table = read("supervisor/doctor/problems.def")
+        row = r'PROBLEM\(\w+, "([a-z-]+)", \w+, .*,\n\s*((?:%s\s*)+),\s*((?:%s\s*)+)\)\n' % (STRING, STRING)
         return [(name, literal(fix)) for name, _, fix in re.findall(row, table)]
 
     def test_each_finding(self):

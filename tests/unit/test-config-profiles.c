@@ -444,7 +444,7 @@ static void test_all_problems_are_collected(void)
         static const char text[] =
                 "{\"timeout\": true,\n\"sessions\": 0, \"image\": \"i\",\n\"mcpServers\": {\"a\": {\"command\": 5},\n\"u\": {\"url\": \"x\"}}, \"profile\": \"p\",\n\"mounts\": [{}]}";
 
-        config_collect(config, &findings);
+        config->findings = &findings;
         check_ok(config_add(config, "a.json", text, strlen(text), &err));
         check_ok(config_add(config, "b.json", "{", 1, &err));
         check_ok(config_finish(config, &err));

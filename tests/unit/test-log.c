@@ -46,13 +46,11 @@ static void test_levels(void)
         log_debug("d");
         check_eq_str(end(), "cloister: error: e\ncloister: warning: w 1\n");
         begin();
-        log_set_name("cloister-monitor");
         log_set_level(LOG_LEVEL_DEBUG);
         log_debug("d");
         log_set_level(LOG_LEVEL_ERROR);
         log_warning("w");
-        check_eq_str(end(), "cloister-monitor: debug: d\n");
-        log_set_name("cloister");
+        check_eq_str(end(), "cloister: debug: d\n");
         log_set_level(LOG_LEVEL_WARNING);
 }
 

@@ -23,7 +23,7 @@ int checked_config_open(struct checked_config *checked, const struct options *o,
         *checked = (struct checked_config){.config = config_new()};
         if (!checked->config)
                 return error_errno(err, ENOMEM, "config");
-        config_collect(checked->config, &checked->findings);
+        checked->config->findings = &checked->findings;
         if (config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, checked->config,
                               &checked->files, &why) < 0)
                 config_report(checked->config, true, why.text);
