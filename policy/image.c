@@ -164,11 +164,10 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
             (r = take_count(o, "files", &info.files, err)) < 0 ||
             (r = check_packages(yyjson_obj_get(o, "packages"), &info.n_packages, err)) < 0)
                 return r;
-        if (yyjson_obj_get(o, "base") &&
-            (r = take_text(o, "base", info.base, sizeof(info.base), err)) < 0)
-                return r;
-        if (yyjson_obj_get(o, "set") &&
-            (r = take_text(o, "set", info.set, sizeof(info.set), err)) < 0)
+        if ((yyjson_obj_get(o, "base") &&
+             (r = take_text(o, "base", info.base, sizeof(info.base), err)) < 0) ||
+            (yyjson_obj_get(o, "set") &&
+             (r = take_text(o, "set", info.set, sizeof(info.set), err)) < 0))
                 return r;
         if (!image_name_valid(info.name))
                 return error_set(err, EBADMSG, "image.json: \"name\" is not a name of an image");

@@ -90,20 +90,6 @@ static int add(struct plan *plan, struct plan_entry entry, struct error *err)
         return 0;
 }
 
-int plan_directory(struct plan *plan, const char *path, struct error *err)
-{
-        char parent[PATH_MAX];
-
-        if (strcmp(path, "/") == 0 || *path == '\0' || known(plan, path))
-                return 0;
-        snprintf(parent, sizeof(parent), "%s", path);
-        *strrchr(parent, '/') = '\0';
-        int r = plan_directory(plan, parent, err);
-        if (r < 0)
-                return r;
-        return add(plan, (struct plan_entry){.kind = PLAN_DIRECTORY, .path = strdup(path)}, err);
-}
-
 static int add_below(struct plan *plan, struct plan_entry entry, struct error *err)
 {
         if (entry.path) {
@@ -118,6 +104,14 @@ static int add_below(struct plan *plan, struct plan_entry entry, struct error *e
                 }
         }
         return add(plan, entry, err);
+}
+
+int plan_directory(struct plan *plan, const char *path, struct error *err)
+{
+        if (strcmp(path, "/") == 0 || *path == '\0' || known(plan, path))
+                return 0;
+        return add_below(plan, (struct plan_entry){.kind = PLAN_DIRECTORY, .path = strdup(path)},
+                         err);
 }
 
 int plan_link(struct plan *plan, const char *path, const char *target, struct error *err)

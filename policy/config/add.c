@@ -244,36 +244,20 @@ static int check_target(struct config_reading *r, const char *target, yyjson_val
         return 0;
 }
 
-/* Warns of unknown and repeated keys; the rows of CONFIG_MOUNT are read here. */
-static int check_mount_keys(struct config_reading *r, yyjson_val *mount, size_t i)
-{
-        yyjson_obj_iter iter = yyjson_obj_iter_with(mount);
-        yyjson_val *name;
-        char where[CONFIG_NAME_MAX];
-        enum config_form form;
-        int e = 0;
-
-        snprintf(where, sizeof(where), "%smounts: item %zu: ", r->where, i);
-        while (e >= 0 && (name = yyjson_obj_iter_next(&iter))) {
-                const char *text = yyjson_get_str(name);
-                e = config_find_key(CONFIG_MOUNT, text, &form)
-                            ? config_check_twice(r->reader, where, mount, name)
-                            : config_warn_unknown(r->reader, where, name,
-                                                  config_nearest_key(CONFIG_MOUNT, text));
-        }
-        return e;
-}
-
 static int read_mount(struct config_reading *r, yyjson_val *mount, size_t i)
 {
         yyjson_val *mode = yyjson_obj_get(mount, "mode");
-        int e = 0;
+        struct config_reading inner = *r;
+        char path[CONFIG_NAME_MAX];
 
         if (!yyjson_is_obj(mount))
                 return config_mistake(
                         r, mount,
                         "mounts: item %zu must be an object: {\"source\": …, \"target\": …}", i);
-        e = check_mount_keys(r, mount, i);
+        /* Warns of unknown and repeated keys; the rows of CONFIG_MOUNT are read here. */
+        snprintf(path, sizeof(path), "mounts: item %zu.", i);
+        inner.path = path;
+        int e = config_read_members(&inner, CONFIG_MOUNT, mount);
         if (e < 0)
                 return e;
         const char *source = mount_path(r, mount, i, "source", source_wrong, &e);

@@ -1,6 +1,7 @@
 /* The table of the config's keys, and what all structs of a config have in common: defaults, copies, ends. */
 #include "policy/config/keys.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,39 +184,20 @@ uint64_t config_key_bit(const struct config_key *key)
         return UINT64_C(1) << (key - config_next_key(CONFIG_PROFILE, NULL));
 }
 
+/* Numbers of 1, 2, 4 and 8 bytes. */
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low bytes of a number come first");
+
 uint64_t config_number(const struct config_key *key, const void *in)
 {
-        const void *member = config_member(key, in);
+        uint64_t value = 0;
 
-        switch (key->size) {
-        case 1:
-                return *(const uint8_t *)member;
-        case 2:
-                return *(const uint16_t *)member;
-        case 4:
-                return *(const uint32_t *)member;
-        default:
-                return *(const uint64_t *)member;
-        }
+        memcpy(&value, config_member(key, in), key->size);
+        return value;
 }
 
 void config_set_number(const struct config_key *key, void *in, uint64_t value)
 {
-        void *member = config_member(key, in);
-
-        switch (key->size) {
-        case 1:
-                *(uint8_t *)member = (uint8_t)value;
-                return;
-        case 2:
-                *(uint16_t *)member = (uint16_t)value;
-                return;
-        case 4:
-                *(uint32_t *)member = (uint32_t)value;
-                return;
-        default:
-                *(uint64_t *)member = value;
-        }
+        memcpy(config_member(key, in), &value, key->size);
 }
 
 void config_print_bytes(char *to, size_t n, uint64_t bytes)

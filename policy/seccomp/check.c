@@ -218,56 +218,36 @@ static void fit(const struct filter_rule *rule, struct seccomp_data *data)
                                                          (rule->compares[i].unequal ? 1 : 0);
 }
 
-/* Turns each bit of one argument, one at a time. */
-static int check_bits(const struct check *c, const struct seccomp_data *fitting,
-                      unsigned int argument)
+/* Turns each bit of one argument, one at a time, and tries the samples. */
+static int check_argument(const struct check *c, const struct seccomp_data *fitting,
+                          unsigned int argument)
 {
-        for (size_t i = 0; i < 64; i++) {
-                struct seccomp_data data = *fitting;
-                data.args[argument] ^= 1ull << i;
-                int r = check_table(c, &data);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
+        struct seccomp_data data = *fitting;
+        int r = 0;
 
-static int check_samples(const struct check *c, const struct seccomp_data *fitting,
-                         unsigned int argument)
-{
-        for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
-                struct seccomp_data data = *fitting;
+        for (size_t i = 0; i < 64 && r == 0; i++) {
+                data.args[argument] = fitting->args[argument] ^ 1ull << i;
+                r = check_table(c, &data);
+        }
+        for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]) && r == 0; i++) {
                 data.args[argument] = samples[i];
-                int r = check_table(c, &data);
-                if (r < 0)
-                        return r;
-        }
-        return 0;
-}
-
-static int check_rule(const struct check *c, const struct filter_entry *entry)
-{
-        struct seccomp_data data = {.nr = entry->number, .arch = c->arch};
-        int r;
-
-        fit(&entry->rule, &data);
-        r = check_table(c, &data);
-        for (size_t i = 0; i < FILTER_COMPARES_MAX && entry->rule.compares[i].mask != 0 && r == 0;
-             i++) {
-                r = check_bits(c, &data, entry->rule.compares[i].argument);
-                if (r == 0)
-                        r = check_samples(c, &data, entry->rule.compares[i].argument);
+                r = check_table(c, &data);
         }
         return r;
 }
 
-/* A call that a rule of another table matches: the answer must be that of this table. */
-static int check_other(const struct check *c, const struct filter_entry *entry)
+/* is_other: a call that a rule of another table matches: the answer must be that of this table. */
+static int check_rule(const struct check *c, const struct filter_entry *entry, bool is_other)
 {
         struct seccomp_data data = {.nr = entry->number, .arch = c->arch};
 
         fit(&entry->rule, &data);
-        return check_table(c, &data);
+        int r = check_table(c, &data);
+        for (size_t i = 0;
+             !is_other && i < FILTER_COMPARES_MAX && entry->rule.compares[i].mask != 0 && r == 0;
+             i++)
+                r = check_argument(c, &data, entry->rule.compares[i].argument);
+        return r;
 }
 
 /* A call with all six arguments equal. */
@@ -327,10 +307,8 @@ int filter_check(const struct filter_entries *entries, const struct sock_filter 
         }
         if (r == 0)
                 r = check_far(&c);
-        for (size_t i = 0; i < entries->n_entries && r == 0; i++)
-                r = check_rule(&c, &entries->entries[i]);
-        for (size_t i = entries->n_entries; i < entries->n_all && r == 0; i++)
-                r = check_other(&c, &entries->entries[i]);
+        for (size_t i = 0; i < entries->n_all && r == 0; i++)
+                r = check_rule(&c, &entries->entries[i], i >= entries->n_entries);
         return r;
 }
 
