@@ -1,4 +1,3 @@
-/* Base64, strict. */
 #include "base/base64.h"
 
 #include <errno.h>

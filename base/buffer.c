@@ -1,4 +1,3 @@
-/* A growable, bounded run of bytes. */
 #include "base/buffer.h"
 
 #include <assert.h>

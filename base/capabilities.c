@@ -1,4 +1,3 @@
-/* Giving up capabilities. */
 #include "base/capabilities.h"
 
 #include <errno.h>

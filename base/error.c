@@ -1,4 +1,3 @@
-/* Errors of fixed size that carry context. */
 #include "base/error.h"
 
 #include <errno.h>

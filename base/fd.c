@@ -1,4 +1,3 @@
-/* Descriptors: whole reads and writes, sealed memfds, messages that carry descriptors. */
 #include "base/fd.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Checks untrusted relative paths. */
 #include "base/file-path.h"
 
 #include <string.h>

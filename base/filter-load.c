@@ -1,4 +1,3 @@
-/* Loads a compiled system call filter. */
 #include "base/filter-load.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Writes JSON in order. */
 #include "base/json-out.h"
 
 #include <stdlib.h>

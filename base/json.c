@@ -1,4 +1,3 @@
-/* yyjson with limits, raw numbers and error messages. */
 #include "base/json.h"
 
 #include <errno.h>

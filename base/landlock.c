@@ -1,4 +1,3 @@
-/* Landlock by raw system calls. */
 #include "base/landlock.h"
 
 #include <errno.h>

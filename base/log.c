@@ -1,4 +1,3 @@
-/* One line for each event. */
 #include "base/log.h"
 
 #include <assert.h>

@@ -1,4 +1,3 @@
-/* Finds secrets in text. */
 #include "base/mask.h"
 
 #include <ctype.h>

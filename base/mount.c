@@ -1,4 +1,3 @@
-/* Mounts by descriptor. */
 #include "base/mount.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Files and directories by path. */
 #include "base/path.h"
 
 #include <dirent.h>

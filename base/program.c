@@ -1,4 +1,3 @@
-/* Finds the executables of Cloister. */
 #include "base/program.h"
 
 #include <errno.h>

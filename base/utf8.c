@@ -1,4 +1,3 @@
-/* Checks UTF-8 piece by piece. */
 #include "base/utf8.h"
 
 #include <stdbool.h>

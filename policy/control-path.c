@@ -1,4 +1,3 @@
-/* Where servers listen for their owner. */
 #include "policy/control-path.h"
 
 #include <stdio.h>

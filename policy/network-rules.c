@@ -1,4 +1,3 @@
-/* Rules of a network that is allowed. */
 #include "policy/network-rules.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,3 @@
-/* The packages that an image must have. */
 #include "policy/package-set.h"
 
 #include <ctype.h>

@@ -1,4 +1,3 @@
-/* Names and URI templates of what is published. */
 #include "policy/published-name.h"
 
 #include <string.h>

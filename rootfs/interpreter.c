@@ -1,4 +1,3 @@
-/* Runs the host's interpreter to find its parts. */
 #include "rootfs/interpreter.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Third-party packages of an image. */
 #include "rootfs/packages.h"
 
 #include <ctype.h>

@@ -1,4 +1,3 @@
-/* The planned content of an image. */
 #include "rootfs/plan.h"
 
 #include <assert.h>

@@ -1,4 +1,3 @@
-/* Helper programs with bounded output and a deadline. */
 #include "rootfs/process.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Progress of a build on standard error. */
 #include "rootfs/progress.h"
 
 #include <inttypes.h>

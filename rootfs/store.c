@@ -1,4 +1,3 @@
-/* The store of images. */
 #include "rootfs/store.h"
 
 #include <dirent.h>

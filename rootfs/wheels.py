@@ -56,13 +56,10 @@ def unpack(path, stage, left):
 def make_folders(stage, parts, known):
     """Returns how many are new. known: paths that exist."""
     new = 0
-    for n in range(len(parts), 0, -1):
-        if os.path.join(stage, *parts[:n]) in known:
-            break
-    else:
-        n = 0
-    for n in range(n + 1, len(parts) + 1):
+    for n in range(1, len(parts) + 1):
         path = os.path.join(stage, *parts[:n])
+        if path in known:
+            continue
         known.add(path)
         try:
             os.mkdir(path, 0o755)

@@ -35,33 +35,18 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
 
 #define SCHEMA_NAME_PATTERN "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"
 #define SCHEMA_NAME         "\"type\":\"string\",\"pattern\":\"" SCHEMA_NAME_PATTERN "\""
-#define SCHEMA_SERVERS      "\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/server\"}"
 #define SCHEMA_PROFILES                                                                                  \
         "\"type\":\"object\",\"maxProperties\":15,\"propertyNames\":{\"pattern\":\"" SCHEMA_NAME_PATTERN \
         "\"},\"additionalProperties\":{\"$ref\":\"#/$defs/profile\"}"
-#define SCHEMA_CLIENTS                                                                             \
-        "\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{" SCHEMA_NAME "}"
-#define SCHEMA_IDS                                                                                 \
-        "\"type\":\"array\",\"minItems\":2,\"maxItems\":2,\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":4294967294}"
 #define SCHEMA_PUBLISH                                                                                  \
         "\"type\":\"object\",\"properties\":{"                                                          \
         "\"tools\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/tool\"}},"         \
         "\"prompts\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/prompt\"}},"     \
         "\"resources\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/resource\"}}," \
         "\"templates\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/template\"}}}"
-#define SCHEMA_ENV                                                                                 \
-        "\"type\":\"object\",\"maxProperties\":1024,\"propertyNames\":{\"pattern\":\"^[^=]+$\"},\"additionalProperties\":{\"type\":[\"string\",\"number\",\"boolean\"]}"
-#define SCHEMA_HEADERS                                                                             \
-        "\"type\":\"object\",\"maxProperties\":64,\"propertyNames\":{\"pattern\":\"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$\"},\"additionalProperties\":{\"type\":\"string\"}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
-#define SCHEMA_ARGUMENTS                                                                           \
-        "\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\"},\"required\":{\"type\":\"boolean\"}}}"
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"
-#define SCHEMA_EXECUTION                                                                           \
-        "\"type\":\"object\",\"maxProperties\":1,\"required\":[\"taskSupport\"],\"properties\":{\"taskSupport\":{\"enum\":[\"optional\",\"required\",\"forbidden\"]}}"
-#define SCHEMA_COMPLETE                                                                            \
-        "\"anyOf\":[{\"const\":true},{\"type\":\"object\",\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}]"
 
 #define PLACE(place, type) typedef type STRUCT_##place;
 CONFIG_EACH_PLACE(PLACE)

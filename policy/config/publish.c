@@ -1,4 +1,3 @@
-/* "publish": tools, prompts, resources and templates that Python in a sandbox implements. */
 #include "policy/config/publish.h"
 
 #include <errno.h>

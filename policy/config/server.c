@@ -1,4 +1,3 @@
-/* A server of a config. */
 #include "policy/config/server.h"
 
 #include <errno.h>

@@ -1,4 +1,3 @@
-/* Compiles a table of policy/seccomp/rules.h to BPF with libseccomp. */
 #include "policy/seccomp/filter-compile.h"
 
 #include <errno.h>

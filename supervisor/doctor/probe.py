@@ -212,24 +212,16 @@ def write_map(path):
         f.write(b"0 0 1")
 
 
-def readable(path):
-    """An errno, or 0 where something can be read or listed."""
-    try:
-        if os.path.isdir(path):
-            return 0 if os.listdir(path) else errno.ENOENT
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError as e:
-        return e.errno
-    os.close(fd)
-    return 0
+def read_or_list(path):
+    """Fails also where there is nothing to list."""
+    if not os.path.isdir(path):
+        open_once(path, os.O_RDONLY)
+    elif not os.listdir(path):
+        raise OSError(errno.ENOENT, path)
 
 
-def writable(path):
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY))
-    except OSError as e:
-        return e.errno
-    return 0
+def open_once(path, flags):
+    os.close(os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY))
 
 
 def files():
@@ -238,12 +230,12 @@ def files():
             path = os.path.normpath(f"{folder}/{name}") if name != "." else folder
             # The mounts of the profile and the folders above them exist.
             if not any(path == m or path.startswith(m + "/") or m.startswith(path + "/") for m in EXPECTED["mounts"]):
-                error = readable(path)
+                error = attempt(read_or_list, path)
                 row(number, "files", path, "absent or refused", name_of(error), error != 0)
     for number, folder, names in WRITE:
         for name in names.split():
             path = os.path.normpath(f"{folder}/{name}")
-            error = writable(path)
+            error = attempt(open_once, path, os.O_WRONLY)
             row(number, "files", f"write {path}", "absent or refused", name_of(error), error != 0)
 
 
@@ -251,17 +243,11 @@ def other_processes():
     pids = [int(p) for p in os.listdir("/proc") if p.isdigit()]
     row(5, "processes", "processes that /proc shows", "at most 3", len(pids), len(pids) <= 3)
     for part in ("environ", "mem", "maps", "fd", "root", "cwd", "exe", "map_files"):
-        error = attempt(os.readlink if part in ("root", "cwd", "exe") else readable_or_raise, f"/proc/1/{part}")
+        error = attempt(os.readlink if part in ("root", "cwd", "exe") else read_or_list, f"/proc/1/{part}")
         row(3 if part == "environ" else 5, "processes", f"/proc/1/{part}", "refused", name_of(error), error != 0)
-    programs = [pid for pid in pids if writable(f"/proc/{pid}/exe") == 0]
+    programs = [pid for pid in pids if attempt(open_once, f"/proc/{pid}/exe", os.O_WRONLY) == 0]
     row(1, "processes", "programs writable by /proc/PID/exe", "none", len(programs), not programs)
     row(2, "processes", "working directory", "inside", os.getcwd(), not os.getcwd().startswith("(unreachable)"))
-
-
-def readable_or_raise(path):
-    error = readable(path)
-    if error:
-        raise OSError(error, path)
 
 
 def signals_and_notices():

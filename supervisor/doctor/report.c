@@ -1,4 +1,3 @@
-/* The report of the doctor, as a table or as JSON. */
 #include "supervisor/doctor/report.h"
 
 #include <assert.h>
