@@ -3,9 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The smallest is what glibc's malloc still keeps for each thread, without a search. */
 enum { SMALLEST = 1024, KEPT_WHEN_EMPTY = 64 * 1024 };

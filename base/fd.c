@@ -9,11 +9,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "base/cleanup.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U

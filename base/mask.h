@@ -10,7 +10,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum {
         MASK_LENGTH_MIN = 6, /* a shorter literal would mask ordinary words */

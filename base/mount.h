@@ -5,7 +5,6 @@
 #pragma once
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"

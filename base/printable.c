@@ -1,7 +1,6 @@
 /* Which characters a terminal may be given, and how the others are shown. */
 #include "base/printable.h"
 
-#include <stdint.h>
 #include <string.h>
 
 enum { SHOWN_MAX = 16 };

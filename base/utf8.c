@@ -1,6 +1,5 @@
 #include "base/utf8.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 /* The lead byte's length, and the range of the second byte, which excludes overlong forms,

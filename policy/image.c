@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/path.h"
 #include "base/printable.h"
 #include "base/utf8.h"
 

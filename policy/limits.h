@@ -2,7 +2,6 @@
  * docs/config.md). */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* The defaults. */

@@ -1,8 +1,6 @@
 #include "policy/network-rules.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/cleanup.h"

@@ -193,14 +193,10 @@ void store_abandon(int store, const char *name)
 /* Removes .tmp-NAME unless its builder is running. */
 static void sweep_one(int store, const char *name)
 {
-        char path[IMAGE_NAME_SIZE + 16];
+        _cleanup_close_ int lock = image_name_valid(name) ? store_lock(store, name, false, NULL)
+                                                          : -1;
 
-        if (!image_name_valid(name))
-                return;
-        snprintf(path, sizeof(path), LOCK "%s", name);
-        _cleanup_close_ int fd = openat(store, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                                        0600);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        if (lock >= 0)
                 store_abandon(store, name);
 }
 

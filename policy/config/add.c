@@ -141,11 +141,6 @@ static int read_id_range(struct config_reading *r, const struct config_key *key,
         return 0;
 }
 
-static int read_nothing(struct config_reading *r, const struct config_key *key, yyjson_val *value)
-{
-        return 0;
-}
-
 /* ---- keys of a profile: network ---- */
 
 static int read_network(struct config_reading *r, const struct config_key *key, yyjson_val *value)

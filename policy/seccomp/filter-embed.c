@@ -1,4 +1,4 @@
-/* Compiles and checks the filters, and writes them as a C table (filter-ready.h). Run by meson:
+/* Compiles and checks the filters, and writes them as a C table (filter.h). Run by meson:
  * filter-embed > FILE */
 #include <inttypes.h>
 #include <seccomp.h>
@@ -44,7 +44,7 @@ int main(void)
                 fprintf(stderr, "filter-embed: libseccomp has no level 3\n");
                 return 1;
         }
-        printf("#include \"policy/seccomp/filter-ready.h\"\n\n");
+        printf("#include \"policy/seccomp/filter.h\"\n\n");
         for (int kind = 0; kind < FILTER_KIND_MAX; kind++) {
                 if (write_one((enum filter_kind)kind, &fingerprints[kind], &err) < 0) {
                         fprintf(stderr, "filter-embed: %s: %s\n",

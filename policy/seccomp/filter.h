@@ -9,6 +9,16 @@
  * errno: -EIO when libseccomp compiled a program that does not do what the table says. */
 int filter_compile(enum filter_kind kind, struct error *err);
 
+/* The filters that the build compiled and checked (filter-embed.c); none in a cross build. */
+struct filter_ready {
+        enum filter_kind kind;
+        size_t n;
+        const struct sock_filter *program;
+        uint64_t fingerprint; /* filter_fingerprint() at build time */
+};
+
+extern const struct filter_ready filters_ready[];
+extern const size_t filters_ready_count;
+
 /* Uses a program of the build if its fingerprint is right. NULL: it is compiled now. For tests. */
-struct filter_ready;
 int filter_seal(enum filter_kind kind, const struct filter_ready *ready, struct error *err);

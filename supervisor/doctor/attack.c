@@ -55,6 +55,9 @@ static const unsigned char probe_network[] = {
 #include "supervisor/doctor/probe-network.inc"
 };
 
+static const char *const all_namespaces[] = {"cgroup", "ipc",  "mnt", "net", "pid",
+                                             "time",   "user", "uts", NULL};
+
 /* ---- the view of the host ---- */
 
 /*
@@ -480,11 +483,8 @@ static void check_life(struct attack_rows *rows, const struct task *t)
 
 static void check_sandboxed(struct attack_rows *rows, const struct task *t)
 {
-        static const char *const all[] = {"cgroup", "ipc",  "mnt", "net", "pid",
-                                          "time",   "user", "uts", NULL};
-
         check_filter(rows, t, strcmp(t->role, "worker") == 0 ? 2 : 1);
-        check_namespaces(rows, t, all);
+        check_namespaces(rows, t, all_namespaces);
         check_privileges(rows, t);
         check_limits(rows, t);
         check_program(rows, t);
@@ -597,16 +597,13 @@ struct battery {
 
 static void put_namespaces(struct json_out *out)
 {
-        static const char *const kinds[] = {"cgroup", "ipc",  "mnt",  "net",
-                                            "pid",    "time", "user", "uts"};
-
         json_out_begin(out, "namespaces", '{');
-        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+        for (const char *const *kind = all_namespaces; *kind; kind++) {
                 char path[64], link[64] = "";
-                snprintf(path, sizeof(path), "/proc/self/ns/%s", kinds[i]);
+                snprintf(path, sizeof(path), "/proc/self/ns/%s", *kind);
                 /* A kind that the kernel does not have is left out. */
                 if (readlink(path, link, sizeof(link) - 1) > 0)
-                        json_out_text(out, kinds[i], link);
+                        json_out_text(out, *kind, link);
         }
         json_out_end(out, '}');
 }

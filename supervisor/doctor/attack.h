@@ -7,9 +7,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 struct options;
 
 /* Uses configs, profile, image, python, store and json. Returns the exit status: 0 when nothing is open, EXIT_NO_SANDBOX where no sandbox can be created,

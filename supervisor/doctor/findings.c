@@ -263,14 +263,6 @@ const size_t doctor_n_problems = sizeof(doctor_problems) / sizeof(doctor_problem
 
 /* ---- the command that lifts what keeps Cloister from running ---- */
 
-static bool has(const struct doctor_system *f, const char *name)
-{
-        for (size_t i = 0; i < doctor_n_problems; i++)
-                if (strcmp(doctor_problems[i].name, name) == 0)
-                        return doctor_problems[i].holds(f);
-        return false;
-}
-
 static void append(char *text, size_t size, const char *more)
 {
         size_t used = strlen(text);
@@ -282,30 +274,32 @@ static void append(char *text, size_t size, const char *more)
 
 /* The option of each runtime against each problem. */
 static const struct {
-        const char *problem, *docker, *podman, *unit;
+        bool (*holds)(const struct doctor_system *f);
+        const char *docker, *podman, *unit;
 } options[] = {
-        {"container-seccomp", " --security-opt seccomp=" PROFILE,
-         " --security-opt seccomp=" PROFILE, " RestrictNamespaces=no SystemCallFilter="},
-        {"apparmor-profile", " --security-opt apparmor=unconfined",
+        {container_seccomp, " --security-opt seccomp=" PROFILE, " --security-opt seccomp=" PROFILE,
+         " RestrictNamespaces=no SystemCallFilter="},
+        {apparmor_profile, " --security-opt apparmor=unconfined",
          " --security-opt apparmor=unconfined", " AppArmorProfile="},
-        {"selinux-label", " --security-opt label=disable", " --security-opt label=disable", ""},
-        {"masked-proc", " --security-opt systempaths=unconfined", " --security-opt unmask=ALL",
+        {selinux_label, " --security-opt label=disable", " --security-opt label=disable", ""},
+        {masked_proc, " --security-opt systempaths=unconfined", " --security-opt unmask=ALL",
          " ProtectKernelTunables=no ProtectKernelLogs=no ProtectHostname=no"},
 };
 
 static const struct {
-        const char *problem, *setting;
+        bool (*holds)(const struct doctor_system *f);
+        const char *setting;
 } settings[] = {
-        {"userns-sysctl", " kernel.unprivileged_userns_clone=1"},
-        {"userns-limit", " user.max_user_namespaces=15000"},
-        {"apparmor-userns", " kernel.apparmor_restrict_unprivileged_userns=0"},
-        {"noexec-memfd", " vm.memfd_noexec=1"},
+        {userns_sysctl, " kernel.unprivileged_userns_clone=1"},
+        {userns_limit, " user.max_user_namespaces=15000"},
+        {apparmor_userns, " kernel.apparmor_restrict_unprivileged_userns=0"},
+        {noexec_memfd, " vm.memfd_noexec=1"},
 };
 
 static void append_options(const struct doctor_system *f, char *text, size_t size)
 {
         for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-                if (!has(f, options[i].problem))
+                if (!options[i].holds(f))
                         continue;
                 append(text, size,
                        f->place == DOCTOR_PLACE_PODMAN ? options[i].podman
@@ -326,7 +320,7 @@ void doctor_remedy(const struct doctor_system *f, char *ret, size_t size)
         ret[0] = '\0';
         append_options(f, chosen, sizeof(chosen));
         for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-                if (has(f, settings[i].problem))
+                if (settings[i].holds(f))
                         append(sysctls, sizeof(sysctls), settings[i].setting);
         if (sysctls[0])
                 snprintf(ret, size, "sysctl -w%s", sysctls);

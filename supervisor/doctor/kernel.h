@@ -1,8 +1,6 @@
 /* Checks the layers that depend on the kernel. */
 #pragma once
 
-#include <stddef.h>
-
 #include "base/error.h"
 #include "supervisor/doctor/report.h"
 #include "supervisor/monitor/ids/ids.h"

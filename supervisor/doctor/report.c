@@ -11,7 +11,6 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "supervisor/doctor/findings.h"
 
 enum { REPORT_MAX = 1024 * 1024, REMEDY_SIZE = 1024 };
 

@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "policy/seccomp/filter-ready.h"
 #include "policy/seccomp/filter.h"
 #include "tests/unit/test.h"
 
