@@ -1,7 +1,6 @@
 #include "rootfs/contents.h"
 
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -263,30 +262,6 @@ static int plan_interpreter(struct plan *plan, const struct interpreter *in, str
  * extension module needs: it handles RPATH, $ORIGIN, the cache and hardware variants. Several run
  * in parallel.
  */
-int libraries_read_loader(int fd, char ret[PATH_MAX])
-{
-        Elf64_Ehdr head;
-        Elf64_Phdr part;
-
-        if (pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
-            memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-            head.e_phentsize != sizeof(part))
-                return -ENOEXEC;
-        for (unsigned i = 0; i < head.e_phnum; i++) {
-                off_t at = (off_t)(head.e_phoff + i * sizeof(part));
-                if (pread(fd, &part, sizeof(part), at) != sizeof(part))
-                        return -ENOEXEC;
-                if (part.p_type != PT_INTERP)
-                        continue;
-                if (part.p_filesz < 2 || part.p_filesz >= PATH_MAX ||
-                    pread(fd, ret, part.p_filesz, (off_t)part.p_offset) != (ssize_t)part.p_filesz)
-                        return -ENOEXEC;
-                ret[part.p_filesz] = '\0';
-                return ret[0] == '/' ? 0 : -ENOEXEC;
-        }
-        return -ENOEXEC;
-}
-
 int libraries_loader(const char *program, char **ret, struct error *err)
 {
         char loader[PATH_MAX] = "";
@@ -294,7 +269,7 @@ int libraries_loader(const char *program, char **ret, struct error *err)
 
         if (fd < 0)
                 return error_errno(err, errno, "%s", program);
-        int r = libraries_read_loader(fd, loader);
+        int r = link_read_loader(fd, loader);
         if (r < 0)
                 return error_set(
                         err, -r,

@@ -1,8 +1,6 @@
 /* Lists the contents of an image made from a host's CPython (docs/images.md lists it for users). */
 #pragma once
 
-#include <limits.h>
-
 #include "base/error.h"
 #include "rootfs/interpreter.h"
 #include "rootfs/plan.h"
@@ -18,10 +16,6 @@ int contents_plan(struct plan *plan, const struct interpreter *interpreter,
 
 /* For an imported root: the mount points and the files that Cloister writes. */
 int contents_plan_settings(struct plan *plan, struct error *err);
-
-/* The loader named by an open program. Returns 0, or -ENOEXEC if it is not a dynamically linked
- * 64-bit program. */
-int libraries_read_loader(int fd, char ret[PATH_MAX]);
 
 /* The loader that a program names (PT_INTERP), owned by the caller. -ENOEXEC: it is not a
  * dynamically linked program of this machine. */

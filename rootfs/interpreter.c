@@ -1,5 +1,6 @@
 #include "rootfs/interpreter.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -11,7 +12,6 @@
 
 #include "base/fd.h"
 #include "policy/image.h"
-#include "rootfs/contents.h"
 #include "rootfs/process.h"
 
 enum {
@@ -27,13 +27,37 @@ static const char script[] = {
 
 /* ---- the link ---- */
 
+int link_read_loader(int fd, char ret[PATH_MAX])
+{
+        Elf64_Ehdr head;
+        Elf64_Phdr part;
+
+        if (pread(fd, &head, sizeof(head), 0) != sizeof(head) ||
+            memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+            head.e_phentsize != sizeof(part))
+                return -ENOEXEC;
+        for (unsigned i = 0; i < head.e_phnum; i++) {
+                off_t at = (off_t)(head.e_phoff + i * sizeof(part));
+                if (pread(fd, &part, sizeof(part), at) != sizeof(part))
+                        return -ENOEXEC;
+                if (part.p_type != PT_INTERP)
+                        continue;
+                if (part.p_filesz < 2 || part.p_filesz >= PATH_MAX ||
+                    pread(fd, ret, part.p_filesz, (off_t)part.p_offset) != (ssize_t)part.p_filesz)
+                        return -ENOEXEC;
+                ret[part.p_filesz] = '\0';
+                return ret[0] == '/' ? 0 : -ENOEXEC;
+        }
+        return -ENOEXEC;
+}
+
 static bool same_loader(int fd)
 {
         char ours[PATH_MAX], theirs[PATH_MAX];
         _cleanup_close_ int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
-        return self >= 0 && libraries_read_loader(self, ours) >= 0 &&
-               libraries_read_loader(fd, theirs) >= 0 && strcmp(ours, theirs) == 0;
+        return self >= 0 && link_read_loader(self, ours) >= 0 &&
+               link_read_loader(fd, theirs) >= 0 && strcmp(ours, theirs) == 0;
 }
 
 bool link_loader_is_ours(const char *program)
@@ -103,7 +127,7 @@ int link_of_root(int root, const char *python, const char *libpython, enum templ
 
         if (program < 0)
                 return error_errno(err, -program, "%s of the root file system", python);
-        if (libraries_read_loader(program, loader) < 0)
+        if (link_read_loader(program, loader) < 0)
                 return error_set(
                         err, ENOEXEC,
                         "%s of the root file system is not a dynamically linked 64-bit program: an interpreter that can load modules is needed",

@@ -1,6 +1,7 @@
 /* The parts of the host's interpreter, as its sysconfig reports them, checked. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,6 +46,10 @@ int interpreter_ask_inside(const char *path, int root, const char *python, int l
 void interpreter_done(struct interpreter *interpreter);
 
 #define _cleanup_interpreter_ _cleanup_(interpreter_done)
+
+/* The loader named by an open program. Returns 0, or -ENOEXEC if it is not a dynamically linked
+ * 64-bit program. */
+int link_read_loader(int fd, char ret[PATH_MAX]);
 
 /* Whether a program of this machine is started by the dynamic loader that starts us. */
 bool link_loader_is_ours(const char *program);

@@ -111,18 +111,6 @@ int config_add_warning(struct config *config, char *text)
         return r;
 }
 
-const char *config_published_kind_name(enum config_published_kind kind)
-{
-        static const char *const names[PUBLISHED_KINDS] = {
-                [PUBLISHED_TOOL] = "tool",
-                [PUBLISHED_PROMPT] = "prompt",
-                [PUBLISHED_RESOURCE] = "resource",
-                [PUBLISHED_TEMPLATE] = "template",
-        };
-
-        return names[kind];
-}
-
 size_t config_profile_index(const struct config *config, const char *name)
 {
         for (size_t i = 0; i < config->n_profiles; i++)

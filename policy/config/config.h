@@ -25,9 +25,6 @@ int config_add_warning(struct config *config, char *text);
 
 void config_forget_references(struct config *config);
 
-/* "tool", "prompt", … */
-const char *config_published_kind_name(enum config_published_kind kind);
-
 /* Index of a profile, or -ENOENT with a suggestion in the message. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);
 /* The same without a message; SIZE_MAX if there is no such profile. */

@@ -9,8 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/config/config.h"
-#include "policy/config/types.h"
 #include "policy/did-you-mean.h"
 #include "policy/network-rules.h"
 
@@ -391,6 +389,18 @@ int config_append_items(void *array, size_t *count, void *more, size_t *n, size_
         *count += *n;
         *n = 0;
         return 0;
+}
+
+const char *config_published_kind_name(enum config_published_kind kind)
+{
+        static const char *const names[PUBLISHED_KINDS] = {
+                [PUBLISHED_TOOL] = "tool",
+                [PUBLISHED_PROMPT] = "prompt",
+                [PUBLISHED_RESOURCE] = "resource",
+                [PUBLISHED_TEMPLATE] = "template",
+        };
+
+        return names[kind];
 }
 
 /* ---- JSON Schema (draft 2020-12) ---- */

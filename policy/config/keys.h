@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/json-out.h"
+#include "policy/config/types.h"
 
 /* Each place, and its struct. The keys of the file are rows of CONFIG_TOP, and those of CONFIG_PROFILE with
  * CONFIG_AT_TOP; CONFIG_PUBLISHED is an entry of "publish". */
@@ -182,3 +183,6 @@ void config_schema(struct json_out *out);
  * the member, or NULL. */
 void config_put_number(struct json_out *out, const char *name, const struct config_key *key,
                        uint64_t value);
+
+/* "tool", "prompt", … */
+const char *config_published_kind_name(enum config_published_kind kind);

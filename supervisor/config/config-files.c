@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "policy/config/add.h"
+#include "policy/config/keys.h"
 
 struct config_file {
         char *path;

@@ -15,7 +15,6 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "rootfs/contents.h"
 #include "tests/fuzz/fuzz.h"
 
 static char folder[64];
@@ -53,7 +52,7 @@ static void check_loader(void)
         _cleanup_close_ int fd = openat(root, "python", O_RDONLY | O_CLOEXEC);
 
         assert(loader && fd >= 0);
-        if (libraries_read_loader(fd, loader) == 0)
+        if (link_read_loader(fd, loader) == 0)
                 assert(loader[0] == '/' && memchr(loader, '\0', PATH_MAX));
 }
 

@@ -1,5 +1,6 @@
 /* Runs of what the config publishes, and answers of clients. */
 #include "supervisor/mcp/publish/published-run.h"
+#include "policy/config/keys.h"
 
 #include <errno.h>
 #include <stdio.h>
