@@ -10,13 +10,11 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 
-static const struct {
-        const char *method;
-        enum client_request_kind kind;
-} methods[] = {
-        {"elicitation/create", CLIENT_FORM},
-        {"roots/list", CLIENT_ROOTS},
-        {"sampling/createMessage", CLIENT_SAMPLE},
+static const char *const methods[] = {
+        [CLIENT_FORM] = "elicitation/create",
+        [CLIENT_URL] = "elicitation/create",
+        [CLIENT_ROOTS] = "roots/list",
+        [CLIENT_SAMPLE] = "sampling/createMessage",
 };
 
 /* ---- what a client declares ---- */
@@ -44,30 +42,28 @@ unsigned client_can_read(yyjson_val *capabilities)
         return can;
 }
 
-int client_can_append(unsigned can, struct buffer *to)
+void client_can_put(struct json_out *out, unsigned can)
 {
-        static const char *const elicitation[] = {"", "\"elicitation\":{\"form\":{}}",
-                                                  "\"elicitation\":{\"url\":{}}",
-                                                  "\"elicitation\":{\"form\":{},\"url\":{}}"};
-        const char *parts[] = {
-                elicitation[can & (CLIENT_CAN_FORM | CLIENT_CAN_URL)],
-                can & CLIENT_TELLS_ROOTS ? "\"roots\":{\"listChanged\":true}"
-                : can & CLIENT_CAN_ROOTS ? "\"roots\":{}"
-                                         : "",
-                can & CLIENT_CAN_SAMPLE_TOOLS ? "\"sampling\":{\"tools\":{}}"
-                : can & CLIENT_CAN_SAMPLE     ? "\"sampling\":{}"
-                                              : "",
-        };
-        int r = 0;
-        bool is_first = true;
-
-        for (size_t i = 0; i < ARRAY_SIZE(parts) && r >= 0; i++) {
-                if (!parts[i][0])
-                        continue;
-                r = buffer_printf(to, "%s%s", is_first ? "" : ",", parts[i]);
-                is_first = false;
+        if (can & (CLIENT_CAN_FORM | CLIENT_CAN_URL)) {
+                json_out_begin(out, "elicitation", '{');
+                if (can & CLIENT_CAN_FORM)
+                        json_out_raw(out, "form", "{}", 2);
+                if (can & CLIENT_CAN_URL)
+                        json_out_raw(out, "url", "{}", 2);
+                json_out_end(out, '}');
         }
-        return r;
+        if (can & (CLIENT_CAN_ROOTS | CLIENT_TELLS_ROOTS)) {
+                json_out_begin(out, "roots", '{');
+                if (can & CLIENT_TELLS_ROOTS)
+                        json_out_bool(out, "listChanged", true);
+                json_out_end(out, '}');
+        }
+        if (can & (CLIENT_CAN_SAMPLE | CLIENT_CAN_SAMPLE_TOOLS)) {
+                json_out_begin(out, "sampling", '{');
+                if (can & CLIENT_CAN_SAMPLE_TOOLS)
+                        json_out_raw(out, "tools", "{}", 2);
+                json_out_end(out, '}');
+        }
 }
 
 /* ---- addresses ---- */
@@ -433,11 +429,12 @@ static int read_sample(struct client_request *q, yyjson_val *params, struct json
 
 /* ---- all ---- */
 
+/* CLIENT_FORM for both kinds of elicitation; -1: there is no such method. */
 static int find_kind(const char *method, size_t n)
 {
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (strlen(methods[i].method) == n && memcmp(methods[i].method, method, n) == 0)
-                        return (int)methods[i].kind;
+                if (strlen(methods[i]) == n && memcmp(methods[i], method, n) == 0)
+                        return (int)i;
         }
         return -1;
 }
@@ -515,13 +512,7 @@ void client_request_done(struct client_request *request)
 
 const char *client_request_method(const struct client_request *request)
 {
-        if (request->kind == CLIENT_URL)
-                return methods[0].method;
-        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (methods[i].kind == request->kind)
-                        return methods[i].method;
-        }
-        return "";
+        return methods[request->kind];
 }
 
 const char *client_request_url(const struct client_request *request)
@@ -543,22 +534,18 @@ const char *client_request_message(const struct client_request *request)
 
 void client_request_describe(const struct client_request *request, char *to, size_t size)
 {
+        static const char *const clauses[] = {
+                [CLIENT_FORM] = "asks for input",
+                [CLIENT_URL] = "asks to open ",
+                [CLIENT_ROOTS] = "asks for the client's directories",
+                [CLIENT_SAMPLE] = "asks for the answer of a model",
+        };
         const char *url = client_request_url(request);
 
-        switch (request->kind) {
-        case CLIENT_FORM:
-                snprintf(to, size, "asks for input");
-                break;
-        case CLIENT_URL:
-                snprintf(to, size, "asks to open %s", url ? url : "an address");
-                break;
-        case CLIENT_ROOTS:
-                snprintf(to, size, "asks for the client's directories");
-                break;
-        case CLIENT_SAMPLE:
-                snprintf(to, size, "asks for the answer of a model");
-                break;
-        }
+        snprintf(to, size, "%s%s", clauses[request->kind],
+                 request->kind != CLIENT_URL ? ""
+                 : url                       ? url
+                                             : "an address");
 }
 
 /* ---- answers: forms ---- */

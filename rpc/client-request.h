@@ -15,6 +15,8 @@
 #include "base/error.h"
 #include "base/json.h"
 
+struct json_out;
+
 /* The capabilities that a client declares, as bits. */
 enum client_can {
         CLIENT_CAN_FORM = 1, /* elicitation of data */
@@ -51,8 +53,8 @@ struct client_request {
 
 /* The capabilities of a client, an object or NULL. */
 unsigned client_can_read(yyjson_val *capabilities);
-/* Appends them as members of a capabilities object, without braces: "" or "\"roots\":{}…". */
-int client_can_append(unsigned can, struct buffer *to);
+/* Writes them as members of a capabilities object. */
+void client_can_put(struct json_out *out, unsigned can);
 
 /*
  * Checks and takes a request. server: the name of the server that asks, which a person is shown before
@@ -86,11 +88,7 @@ const char *client_request_message(const struct client_request *request);
  * before the host. */
 bool client_url_is_safe(const char *url, size_t n);
 
-static inline void cleanup_client_request(struct client_request *request)
-{
-        client_request_done(request);
-}
-#define _cleanup_client_request_ _cleanup_(cleanup_client_request)
+#define _cleanup_client_request_ _cleanup_(client_request_done)
 
 /* Appends the client's result, as the server gets it. Returns 0; -EINVAL, -EMSGSIZE: it does not answer
  * the request; -ENOMEM. */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/json-out.h"
+
 static bool is_id(yyjson_val *value)
 {
         return yyjson_is_str(value) || json_is_integer(value);
@@ -251,109 +253,105 @@ bool jsonrpc_guess_id(const char *line, size_t n, int64_t *ret)
         return found;
 }
 
+/* ---- writing ---- */
+
+/* id: or NULL. */
+static void begin(struct json_out *out, yyjson_val *id)
+{
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "jsonrpc", "2.0");
+        if (id)
+                json_out_value(out, "id", id);
+}
+
 /* Removes what was appended of a message that failed. */
-static int whole(struct buffer *b, size_t before, int r)
+static int end(struct json_out *out, size_t before)
 {
-        if (r >= 0)
-                r = buffer_append_text(b, JSONRPC_END);
-        if (r < 0)
-                b->length = before;
-        return r < 0 ? r : 0;
+        json_out_end(out, '}');
+        if (out->error >= 0)
+                json_out_fail(out, buffer_append(out->to, "\n", 1));
+        if (out->error < 0)
+                out->to->length = before;
+        return out->error;
 }
 
-/* Appends `,"name":` and the text, unless that is NULL. */
-static int append_member(struct buffer *b, const char *name, const char *text, size_t n)
+static void put_text(struct json_out *out, const char *key, const char *text, size_t n)
 {
-        if (!text)
-                return 0;
-        int r = buffer_append(b, ",\"", 2);
-        if (r >= 0)
-                r = buffer_append_text(b, name);
-        if (r >= 0)
-                r = buffer_append(b, "\":", 2);
-        return r < 0 ? r : buffer_append(b, text, n);
+        if (text)
+                json_out_raw(out, key, text, n);
 }
 
-static int append_method(struct buffer *b, const char *method, const char *params, size_t n)
+static void begin_request(struct json_out *out, int64_t id, const char *method)
 {
-        int r = buffer_append_text(b, ",\"method\":");
-        if (r >= 0)
-                r = json_append_string(b, method, strlen(method));
-        return r < 0 ? r : append_member(b, "params", params, n);
-}
-
-static int append_request_id(struct buffer *b, int64_t id)
-{
-        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\",\"id\":");
-
-        return r < 0 ? r : buffer_append_number(b, id);
+        begin(out, NULL);
+        json_out_int(out, "id", id);
+        json_out_text(out, "method", method);
 }
 
 int jsonrpc_append_request(struct buffer *b, int64_t id, const char *method, const char *params,
                            size_t n)
 {
+        struct json_out out = {.to = b};
         size_t before = b->length;
 
-        return whole(b, before, jsonrpc_begin_request(b, id, method, NULL, params, n));
+        begin_request(&out, id, method);
+        put_text(&out, "params", params, n);
+        return end(&out, before);
 }
 
 int jsonrpc_begin_request(struct buffer *b, int64_t id, const char *method, const char *members,
                           const char *params, size_t n)
 {
+        struct json_out out = {.to = b};
+
         if (members && (n < 2 || params[0] != '{'))
                 return -EINVAL;
-        int r = append_request_id(b, id);
-        if (r >= 0 && !members)
-                return append_method(b, method, params, n);
-        if (r >= 0)
-                r = append_method(b, method, "{", 1);
-        if (r >= 0)
-                r = buffer_printf(b, "%s%s", members, n > 2 ? "," : "");
-        return r < 0 ? r : buffer_append(b, params + 1, n - 1);
+        begin_request(&out, id, method);
+        if (!members) {
+                put_text(&out, "params", params, n);
+                return out.error;
+        }
+        json_out_begin(&out, "params", '{');
+        json_out_raw(&out, NULL, members, strlen(members));
+        /* The members of the params, and their closing brace. */
+        if (n <= 2)
+                out.more = false;
+        json_out_raw(&out, NULL, params + 1, n - 1);
+        return out.error;
 }
 
 int jsonrpc_append_notification(struct buffer *b, const char *method, const char *params, size_t n)
 {
+        struct json_out out = {.to = b};
         size_t before = b->length;
-        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\"");
 
-        if (r >= 0)
-                r = append_method(b, method, params, n);
-        return whole(b, before, r);
-}
-
-static int append_answer(struct buffer *b, yyjson_val *id)
-{
-        int r = buffer_append_text(b, "{\"jsonrpc\":\"2.0\"");
-
-        if (r >= 0 && id)
-                r = buffer_append_text(b, ",\"id\":");
-        return r < 0 || !id ? r : json_append(b, id);
+        begin(&out, NULL);
+        json_out_text(&out, "method", method);
+        put_text(&out, "params", params, n);
+        return end(&out, before);
 }
 
 int jsonrpc_append_result(struct buffer *b, yyjson_val *id, const char *result, size_t n)
 {
+        struct json_out out = {.to = b};
         size_t before = b->length;
-        int r = append_answer(b, id);
 
-        if (r >= 0)
-                r = append_member(b, "result", result, n);
-        return whole(b, before, r);
+        begin(&out, id);
+        put_text(&out, "result", result, n);
+        return end(&out, before);
 }
 
 int jsonrpc_append_error(struct buffer *b, yyjson_val *id, int code, const char *message,
                          const char *data, size_t n)
 {
+        struct json_out out = {.to = b};
         size_t before = b->length;
-        int r = append_answer(b, id);
 
-        if (r >= 0)
-                r = buffer_printf(b, ",\"error\":{\"code\":%d,\"message\":", code);
-        if (r >= 0)
-                r = json_append_string(b, message, strlen(message));
-        if (r >= 0)
-                r = append_member(b, "data", data, n);
-        if (r >= 0)
-                r = buffer_append(b, "}", 1);
-        return whole(b, before, r);
+        begin(&out, id);
+        json_out_begin(&out, "error", '{');
+        json_out_int(&out, "code", code);
+        json_out_text(&out, "message", message);
+        put_text(&out, "data", data, n);
+        json_out_end(&out, '}');
+        return end(&out, before);
 }

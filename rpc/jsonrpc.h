@@ -113,8 +113,4 @@ int jsonrpc_append_result(struct buffer *b, yyjson_val *id, const char *result, 
 int jsonrpc_append_error(struct buffer *b, yyjson_val *id, int code, const char *message,
                          const char *data, size_t n);
 
-static inline void cleanup_jsonrpc(struct jsonrpc_message *message)
-{
-        jsonrpc_done(message);
-}
-#define _cleanup_jsonrpc_ _cleanup_(cleanup_jsonrpc)
+#define _cleanup_jsonrpc_ _cleanup_(jsonrpc_done)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "cloister-config.h"
 #include "rpc/client-request.h"
@@ -16,13 +17,8 @@
 
 enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
 
-/* The members of _meta in every request of MCP 2026-07-28, before and behind the capabilities. */
+/* Of the members of _meta in every request of MCP 2026-07-28. */
 #define META "io.modelcontextprotocol/"
-static const char fields_before[] = "\"" META "protocolVersion\":\"2026-07-28\",\"" META
-                                    "clientCapabilities\":{";
-static const char fields_behind[] =
-        "},\"" META "clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
-static const char tasks[] = "\"extensions\":{\"" META "tasks\":{}}";
 enum { META_MAX = 2048 };
 
 static const char *name(const struct connection *c)
@@ -56,33 +52,44 @@ static int commit(struct connection *c, int r, const struct outgoing *m)
         return r;
 }
 
-static int append_modern(const struct connection_call *call, struct buffer *to)
+void connection_put_client(struct json_out *out, const char *key)
 {
-        int r = buffer_append_text(to, fields_before);
+        json_out_begin(out, key, '{');
+        json_out_text(out, "name", "cloister");
+        json_out_text(out, "version", CLOISTER_VERSION);
+        json_out_end(out, '}');
+}
 
-        if (r >= 0 && call)
-                r = client_can_append(call->can & ~CLIENT_TELLS_ROOTS, to);
-        if (r >= 0 && call && call->takes_tasks)
-                r = buffer_printf(to, "%s%s", call->can ? "," : "", tasks);
-        if (r >= 0)
-                r = buffer_append_text(to, fields_behind);
-        if (r >= 0 && call && call->log_level)
-                r = buffer_printf(to, ",\"" META "logLevel\":\"%s\"", call->log_level);
-        return r;
+static void put_modern(struct json_out *out, const struct connection_call *call)
+{
+        json_out_text(out, META "protocolVersion", "2026-07-28");
+        json_out_begin(out, META "clientCapabilities", '{');
+        if (call)
+                client_can_put(out, call->can & ~CLIENT_TELLS_ROOTS);
+        if (call && call->takes_tasks) {
+                json_out_begin(out, "extensions", '{');
+                json_out_raw(out, META "tasks", "{}", 2);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+        connection_put_client(out, META "clientInfo");
+        if (call && call->log_level)
+                json_out_text(out, META "logLevel", call->log_level);
 }
 
 /* The member _meta and a NUL. call: NULL, or of a call. */
 static int append_meta(const struct connection *c, const struct connection_call *call, int64_t id,
                        struct buffer *to)
 {
-        int r = buffer_append_text(to, "\"_meta\":{");
+        struct json_out out = {.to = to};
 
-        if (r >= 0 && c->is_modern)
-                r = append_modern(call, to);
-        if (r >= 0 && call)
-                r = buffer_printf(to, "%s\"progressToken\":%lld", c->is_modern ? "," : "",
-                                  (long long)id);
-        return r < 0 ? r : buffer_append(to, "}", 2);
+        json_out_begin(&out, "_meta", '{');
+        if (c->is_modern)
+                put_modern(&out, call);
+        if (call)
+                json_out_int(&out, "progressToken", id);
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append(to, "", 1);
 }
 
 static int64_t send_request(struct connection *c, const char *method,

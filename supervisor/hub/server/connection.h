@@ -36,6 +36,7 @@ int connection_init(struct connection *c, struct event_base *base,
 void connection_done(struct connection *c);
 
 struct exchange_loop;
+struct json_out;
 
 /* Takes ownership of stdin, stdout and stderr of a new process. */
 void connection_open(struct connection *c, const int fds[3]);
@@ -83,6 +84,9 @@ const char *connection_last_stderr(struct connection *c);
 
 /* Reports to the owner that the server is of no use. why: a predicate. */
 void connection_fail(struct connection *c, const char *why);
+
+/* Writes the member that names us to a server. */
+void connection_put_client(struct json_out *out, const char *key);
 
 /* Whether one more warning about this server may be logged: a server must not fill the log. */
 bool connection_may_warn(struct connection *c);

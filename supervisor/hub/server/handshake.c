@@ -24,7 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "cloister-config.h"
+#include "base/json-out.h"
 #include "rpc/client-request.h"
 
 /* Error codes of MCP 2026-07-28: a server that sends one speaks it. */
@@ -38,9 +38,6 @@ static const char modern[] = "2026-07-28";
 /* The revisions that begin with initialize. */
 static const char *const revisions[] = {"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
-/* After the capabilities. */
-static const char initialize[] =
-        "},\"clientInfo\":{\"name\":\"cloister\",\"version\":\"" CLOISTER_VERSION "\"}}";
 enum { INITIALIZE_MAX = 1024 };
 
 static void set_speaks(struct handshake *h, enum hub_era era)
@@ -73,12 +70,16 @@ static int64_t request(struct handshake *h, const char *method, const char *para
 static void send_initialize(struct handshake *h, const char *revision)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(INITIALIZE_MAX);
+        struct json_out out = {.to = &params};
 
-        int r = buffer_printf(&params, "{\"protocolVersion\":\"%s\",\"capabilities\":{", revision);
-        if (r >= 0)
-                r = client_can_append(h->host->can(h->data), &params);
-        if (r >= 0)
-                r = buffer_append(&params, initialize, sizeof(initialize));
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "protocolVersion", revision);
+        json_out_begin(&out, "capabilities", '{');
+        client_can_put(&out, h->host->can(h->data));
+        json_out_end(&out, '}');
+        connection_put_client(&out, "clientInfo");
+        json_out_end(&out, '}');
+        int r = out.error < 0 ? out.error : buffer_append(&params, "", 1);
         h->phase = PHASE_INITIALIZING;
         h->asked = revision;
         h->initialize_id = r < 0 ? 0 : request(h, "initialize", buffer_bytes(&params));

@@ -537,17 +537,13 @@ const struct buffer *hub_tools_text(const struct hub_tools *tools)
 int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
                      bool (*is_wanted)(void *data, const char *name), void *data)
 {
-        const char *text = buffer_bytes(&tools->text), *comma = "";
+        const char *text = buffer_bytes(&tools->text);
+        struct json_out out = {.to = b};
         const struct tool *tool;
-        int r = 0;
 
         STAILQ_FOREACH (tool, &tools->list, link) {
-                if (r < 0 || !is_wanted(data, tool->name))
-                        continue;
-                r = buffer_append_text(b, comma);
-                if (r >= 0)
-                        r = buffer_append(b, text + tool->at, tool->length);
-                comma = ",";
+                if (is_wanted(data, tool->name))
+                        json_out_raw(&out, NULL, text + tool->at, tool->length);
         }
-        return r < 0 ? r : 0;
+        return out.error;
 }

@@ -56,8 +56,5 @@ const struct buffer *hub_tools_text(const struct hub_tools *tools);
 int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
                      bool (*is_wanted)(void *data, const char *name), void *data);
 
-static inline void cleanup_hub_tools(struct hub_tools **tools)
-{
-        hub_tools_free(*tools);
-}
-#define _cleanup_hub_tools_ _cleanup_(cleanup_hub_tools)
+DEFINE_CLEANUP(struct hub_tools *, hub_tools_free)
+#define _cleanup_hub_tools_ _cleanup_(cleanup_hub_tools_free)
