@@ -190,7 +190,7 @@ struct connection {
         struct connection *next;
         enum connection_state state;
         int client, server;
-        struct event *timer;
+        struct event timer;
         struct http_reader reader;
         size_t head_size;
         struct request request;
@@ -209,8 +209,7 @@ static void connection_free(struct connection *c)
         flow_close(&c->in);
         resolver_cancel(c->job);
         dial_cancel(c->dial);
-        if (c->timer)
-                event_free(c->timer);
+        event_del(&c->timer);
         tally_leave(c->session, c->slot);
         if (c->server >= 0)
                 close(c->server);
@@ -235,7 +234,7 @@ static void set_timer(struct connection *c, uint64_t ms)
 {
         struct timeval after = clock_timeval_ms(ms);
 
-        event_add(c->timer, &after);
+        event_add(&c->timer, &after);
 }
 
 /* ---- answers of the proxy itself ---- */
@@ -636,10 +635,10 @@ int egress_connection_open(struct egress_session *s, int client)
                                  .out = {.session = s, .from = client, .to = -1},
                                  .in = {.session = s, .from = -1, .is_in = true}};
         http_reader_init_proxy(&c->reader);
-        c->timer = evtimer_new(s->egress->base, on_timer, c);
+        evtimer_assign(&c->timer, s->egress->base, on_timer, c);
         c->out.readable = event_new(s->egress->base, client, EV_READ, on_client, c);
         c->out.data = malloc(FLOW_SIZE);
-        if (!c->timer || !c->out.readable || !c->out.data || event_add(c->out.readable, NULL) < 0) {
+        if (!c->out.readable || !c->out.data || event_add(c->out.readable, NULL) < 0) {
                 connection_free(c);
                 return -ENOMEM;
         }

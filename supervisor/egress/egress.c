@@ -28,10 +28,9 @@ static void close_session(struct egress_session *s)
                 *at = s->next;
         s->egress->n_connections -= s->n_connections;
         egress_connections_end(s);
-        struct event *events[] = {s->accepting, s->end, s->tick};
-        for (size_t i = 0; i < ARRAY_SIZE(events); i++)
-                if (events[i])
-                        event_free(events[i]);
+        event_del(&s->accepting);
+        event_del(&s->end);
+        event_del(&s->tick);
         if (s->page)
                 munmap(s->page, sizeof(*s->page));
         int fds[] = {s->listener, s->leash};
@@ -44,7 +43,7 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
         struct egress_session *s = data;
 
         egress_connections_wake(s);
-        event_add(s->accepting, NULL);
+        event_add(&s->accepting, NULL);
 }
 
 /* At most half of what is free: one session can't take all. */
@@ -62,8 +61,8 @@ static void wait_to_accept(struct egress_session *s)
 {
         struct timeval after = clock_timeval_ms(ACCEPT_AGAIN_MS);
 
-        event_del(s->accepting);
-        event_add(s->tick, &after);
+        event_del(&s->accepting);
+        event_add(&s->tick, &after);
 }
 
 static void on_accept(evutil_socket_t fd, short what, void *data)
@@ -93,19 +92,6 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         close_session(data);
 }
 
-static int watch(struct egress_session *s, struct error *err)
-{
-        struct event_base *base = s->egress->base;
-
-        s->accepting = event_new(base, s->listener, EV_READ | EV_PERSIST, on_accept, s);
-        s->end = event_new(base, s->leash, EV_READ, on_end, s);
-        s->tick = evtimer_new(base, on_tick, s);
-        if (!s->accepting || !s->end || !s->tick || event_add(s->accepting, NULL) < 0 ||
-            event_add(s->end, NULL) < 0)
-                return error_errno(err, ENOMEM, "events");
-        return 0;
-}
-
 /* Takes ownership of the descriptors. An error ends nothing: the session has no network. */
 static int open_session(struct egress *egress, const int fds[EGRESS_FDS], struct error *err)
 {
@@ -120,14 +106,15 @@ static int open_session(struct egress *egress, const int fds[EGRESS_FDS], struct
                                      .listener = fds[EGRESS_FD_LISTENER],
                                      .leash = fds[EGRESS_FD_LEASH],
                                      .filled_us = clock_us()};
+        event_assign(&s->accepting, egress->base, s->listener, EV_READ | EV_PERSIST, on_accept, s);
+        event_assign(&s->end, egress->base, s->leash, EV_READ, on_end, s);
+        evtimer_assign(&s->tick, egress->base, on_tick, s);
         int r = egress_session_map(s, fds[EGRESS_FD_PAGE], err);
         close(fds[EGRESS_FD_PAGE]);
         if (r >= 0)
                 r = fd_set_nonblocking(s->listener, 1);
-        if (r >= 0)
-                r = egress_session_take_policy(s, err);
-        if (r >= 0)
-                r = watch(s, err);
+        if (r >= 0 && (event_add(&s->accepting, NULL) < 0 || event_add(&s->end, NULL) < 0))
+                r = error_errno(err, ENOMEM, "events");
         if (r < 0) {
                 close_session(s);
                 return r;

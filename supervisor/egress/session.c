@@ -36,8 +36,8 @@ static void plan_tick(struct egress_session *s)
 {
         struct timeval after = clock_timeval_ms(TICK_MS);
 
-        if (!event_pending(s->tick, EV_TIMEOUT, NULL))
-                event_add(s->tick, &after);
+        if (!event_pending(&s->tick, EV_TIMEOUT, NULL))
+                event_add(&s->tick, &after);
 }
 
 bool egress_session_must_wait(struct egress_session *s)
@@ -75,7 +75,7 @@ void egress_session_left(struct egress_session *s)
 {
         s->n_connections--;
         s->egress->n_connections--;
-        event_add(s->accepting, NULL);
+        event_add(&s->accepting, NULL);
 }
 
 /* ---- the page ---- */
@@ -95,22 +95,6 @@ static int read_rules(struct egress_session *s, char *rules, struct error *err)
         return 0;
 }
 
-int egress_session_map(struct egress_session *s, int fd, struct error *err)
-{
-        int seals = fcntl(fd, F_GET_SEALS);
-        off_t size = lseek(fd, 0, SEEK_END);
-
-        if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW) ||
-            size != sizeof(struct egress_page))
-                return error_set(err, EPROTO, "the page is not as agreed");
-        void *page = mmap(NULL, sizeof(struct egress_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                          0);
-        if (page == MAP_FAILED)
-                return error_errno(err, errno, "map the page");
-        s->page = page;
-        return 0;
-}
-
 /* The counts of a process that had the session before. They may be anything. */
 static void take_counts(struct egress_session *s)
 {
@@ -123,7 +107,7 @@ static void take_counts(struct egress_session *s)
                         s->last_id = s->page->hosts[i].id;
 }
 
-int egress_session_take_policy(struct egress_session *s, struct error *err)
+static int take_policy(struct egress_session *s, struct error *err)
 {
         _cleanup_free_ struct egress_policy *policy = malloc(sizeof(*policy));
 
@@ -137,6 +121,22 @@ int egress_session_take_policy(struct egress_session *s, struct error *err)
         s->rate = policy->rate;
         take_counts(s);
         return read_rules(s, policy->rules, err);
+}
+
+int egress_session_map(struct egress_session *s, int fd, struct error *err)
+{
+        int seals = fcntl(fd, F_GET_SEALS);
+        off_t size = lseek(fd, 0, SEEK_END);
+
+        if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW) ||
+            size != sizeof(struct egress_page))
+                return error_set(err, EPROTO, "the page is not as agreed");
+        void *page = mmap(NULL, sizeof(struct egress_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                          0);
+        if (page == MAP_FAILED)
+                return error_errno(err, errno, "map the page");
+        s->page = page;
+        return take_policy(s, err);
 }
 
 /*

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <event2/event.h>
+#include <event2/event_struct.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,7 +33,7 @@ struct egress_session {
         struct egress_session *next;
         uint64_t key; /* its number, never 0 */
         int listener, leash;
-        struct event *accepting, *end, *tick;
+        struct event accepting, end, tick;
         struct egress_page *page; /* shared with the broker, which only reads counts */
 
         /* Copies: the page is not read again. */
@@ -53,10 +54,9 @@ struct egress_session {
         uint64_t used_at[EGRESS_HOSTS_MAX];
 };
 
-/* Maps the page that is shared with the broker. The descriptor is borrowed. */
+/* Maps the page that is shared with the broker. The descriptor is borrowed. Copies the policy from the page, and the counts
+ * of a process that had the session before. */
 int egress_session_map(struct egress_session *session, int fd, struct error *err);
-/* Copies the policy from the page, and the counts of a process that had the session before. */
-int egress_session_take_policy(struct egress_session *session, struct error *err);
 
 /* Returns how many bytes a connection may read now, at most `most`. 0: none, egress_connections_wake() follows; -EDQUOT: max_bytes
  * are used up. */

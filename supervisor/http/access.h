@@ -21,7 +21,6 @@ enum {
         ACCESS_TOKENS_MAX = 64,
         ACCESS_TOKEN_MIN = 16, /* characters of a token */
         ACCESS_TOKEN_MAX = 256,
-        ACCESS_NAMES_MAX = 16, /* of allowed hosts, and of allowed origins */
         ACCESS_CALLS = 64, /* calls of a principal at once, unless the line sets another number */
         ACCESS_FILE_MAX = 64 * 1024,
         ACCESS_NAMES_EVER = 1024, /* of tokens that were replaced, and of those in use */
@@ -41,8 +40,7 @@ struct access_user {
 };
 
 struct access {
-        const char *hosts[ACCESS_NAMES_MAX];   /* borrowed: besides those of the loopback */
-        const char *origins[ACCESS_NAMES_MAX]; /* borrowed; the same */
+        const char *const *hosts, *const *origins; /* borrowed: besides those of the loopback */
         size_t n_hosts, n_origins;
         bool needs_token;
         struct access_token *tokens[ACCESS_NAMES_EVER]; /* owned */

@@ -381,6 +381,19 @@ static void ask_for_token(struct http_connection *c)
         http_respond(c, 401, line, "text/plain", text, sizeof(text) - 1);
 }
 
+/* Its principal has more than HTTP_CONNECTIONS_OF_ONE that are busy, this one among them. */
+static bool has_too_many(const struct http_connection *c)
+{
+        const struct http_connection *other;
+        size_t n = 0;
+
+        if (!c->principal || c->server->n_connections <= HTTP_CONNECTIONS_OF_ONE)
+                return false;
+        TAILQ_FOREACH (other, &c->server->busy, link)
+                n += other->principal == c->principal;
+        return n > HTTP_CONNECTIONS_OF_ONE;
+}
+
 /* Takes a request whose head is complete. Runs every check that needs only the head: the body of a request that will be
  * refused is not read. Returns whether the body is wanted, else it has responded. */
 static bool take_head(struct http_connection *c)
@@ -405,7 +418,7 @@ static bool take_head(struct http_connection *c)
                 refuse_method(c);
         else if (c->principal && !mcp_profile_exists(c->server->mcp, c->principal->profile))
                 http_respond_text(c, 403, "the profile of this token is not in the config");
-        else if (http_has_too_many(c))
+        else if (has_too_many(c))
                 http_respond_text(c, 503, "too many connections of this client are busy");
         else if (request->method == HTTP_METHOD_POST &&
                  (!type || strncasecmp(type, "application/json", 16) != 0 ||
@@ -476,8 +489,8 @@ void http_connection_free(struct http_connection *c)
         c->parsing = large_line_cancel(c->parsing);
         TAILQ_REMOVE(http_list_of(c), c, link);
         server->n_connections--;
-        event_free(c->timer);
-        event_free(c->step);
+        event_del(&c->timer);
+        event_del(&c->step);
         evbuffer_remove_cb(bufferevent_get_output(c->io), on_output, c);
         server->held -= http_waiting(c) + c->held;
         bufferevent_free(c->io);
@@ -632,19 +645,8 @@ void http_connection_new(struct http_server *server, int fd, struct mcp_principa
         struct bufferevent *io = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
 
         if (c)
-                *c = (struct http_connection){
-                        .server = server,
-                        .io = io,
-                        .user = user,
-                        .timer = evtimer_new(server->base, on_timer, c),
-                        .step = event_new(server->base, -1, 0, on_step, c),
-                };
-        if (!c || !io || !c->timer || !c->step ||
-            !evbuffer_add_cb(bufferevent_get_output(io), on_output, c)) {
-                if (c && c->timer)
-                        event_free(c->timer);
-                if (c && c->step)
-                        event_free(c->step);
+                *c = (struct http_connection){.server = server, .io = io, .user = user};
+        if (!c || !io || !evbuffer_add_cb(bufferevent_get_output(io), on_output, c)) {
                 if (io)
                         bufferevent_free(io);
                 else
@@ -652,6 +654,8 @@ void http_connection_new(struct http_server *server, int fd, struct mcp_principa
                 free(c);
                 return;
         }
+        evtimer_assign(&c->timer, server->base, on_timer, c);
+        event_assign(&c->step, server->base, -1, 0, on_step, c);
         http_reader_init(&c->reader, HTTP_BODY_MAX);
         TAILQ_INSERT_TAIL(&server->idle, c, link);
         server->n_connections++;

@@ -39,6 +39,17 @@ static bool has_place(const struct http_server *server)
         return server->n_connections < HTTP_CONNECTIONS_MAX || least_wanted(server);
 }
 
+/* No connection is accepted until http_server_resume(). */
+static void pause_accepting(struct http_server *server)
+{
+        server->paused = true;
+        for (size_t i = 0; i < server->n_listeners; i++)
+                event_del(server->listeners[i]);
+        /* The removal of a token does not wait for a place. */
+        if (server->helper && !server->access.needs_token)
+                event_del(server->helper);
+}
+
 /* Only when there is a new connection: it would itself be the longest idle one. */
 static void take_connection(struct http_server *server, int fd, struct mcp_principal *user)
 {
@@ -53,13 +64,13 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 
         for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
                 if (!has_place(server)) {
-                        http_server_pause(server);
+                        pause_accepting(server);
                         return;
                 }
                 int fd = accept4((int)listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
                         log_warning("a connection waits: %s", strerror(errno));
-                        http_server_pause(server);
+                        pause_accepting(server);
                         return;
                 }
                 if (fd < 0)
@@ -174,7 +185,7 @@ static void on_helper(evutil_socket_t socket, short what, void *data)
                 int fds[1];
                 size_t n = ARRAY_SIZE(fds);
                 if (!server->access.needs_token && !has_place(server)) {
-                        http_server_pause(server);
+                        pause_accepting(server);
                         return;
                 }
                 ssize_t r = fd_receive((int)socket, &message, sizeof(message), fds, &n, NULL,
@@ -236,10 +247,10 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
         TAILQ_INIT(&server->busy);
         TAILQ_INIT(&server->sessions);
         access_init(&server->access, options->profile);
-        for (size_t i = 0; i < options->n_hosts; i++)
-                server->access.hosts[server->access.n_hosts++] = options->hosts[i];
-        for (size_t i = 0; i < options->n_origins; i++)
-                server->access.origins[server->access.n_origins++] = options->origins[i];
+        server->access.hosts = options->hosts;
+        server->access.n_hosts = options->n_hosts;
+        server->access.origins = options->origins;
+        server->access.n_origins = options->n_origins;
         int r = options->tokens ? access_read_tokens(&server->access, options->tokens,
                                                      options->tokens_length, err)
                                 : 0;

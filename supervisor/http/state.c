@@ -35,7 +35,7 @@ void http_set_deadline(struct http_connection *c, uint64_t ms)
         struct timeval t = clock_timeval_ms(ms);
 
         c->deadline_us = clock_us() + ms * 1000;
-        evtimer_add(c->timer, &t);
+        evtimer_add(&c->timer, &t);
 }
 
 void http_set_state(struct http_connection *c, enum http_connection_state state)
@@ -51,28 +51,6 @@ void http_set_state(struct http_connection *c, enum http_connection_state state)
         TAILQ_INSERT_TAIL(http_list_of(c), c, link);
         c->written_before = c->written;
         http_set_deadline(c, limits_ms[state]);
-}
-
-bool http_has_too_many(const struct http_connection *c)
-{
-        const struct http_connection *other;
-        size_t n = 0;
-
-        if (!c->principal || c->server->n_connections <= HTTP_CONNECTIONS_OF_ONE)
-                return false;
-        TAILQ_FOREACH (other, &c->server->busy, link)
-                n += other->principal == c->principal;
-        return n > HTTP_CONNECTIONS_OF_ONE;
-}
-
-void http_server_pause(struct http_server *server)
-{
-        server->paused = true;
-        for (size_t i = 0; i < server->n_listeners; i++)
-                event_del(server->listeners[i]);
-        /* The removal of a token does not wait for a place. */
-        if (server->helper && !server->access.needs_token)
-                event_del(server->helper);
 }
 
 void http_server_resume(struct http_server *server)
@@ -108,14 +86,14 @@ void http_write(struct http_connection *c, const void *bytes, size_t n)
                 c->broken = true;
         }
         if (c->broken)
-                event_active(c->step, EV_TIMEOUT, 0);
+                event_active(&c->step, EV_TIMEOUT, 0);
 }
 
 static void end_response(struct http_connection *c)
 {
         if (c->state != CONNECTION_FLUSHING)
                 http_set_state(c, CONNECTION_FLUSHING);
-        event_active(c->step, EV_TIMEOUT, 0);
+        event_active(&c->step, EV_TIMEOUT, 0);
 }
 
 static const struct {
@@ -131,14 +109,11 @@ static const struct {
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {406, "Not Acceptable"},
-        {408, "Request Timeout"},
         {409, "Conflict"},
         {413, "Content Too Large"},
         {414, "URI Too Long"},
         {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
-        {421, "Misdirected Request"},
-        {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},

@@ -1,7 +1,7 @@
 /* The server, its connections, streams and sessions, as the parts of the server see them. */
 #pragma once
 
-#include <event2/event.h>
+#include <event2/event_struct.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -38,8 +38,8 @@ struct http_connection {
         TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
         struct http_server *server;
         struct bufferevent *io;
-        struct event *timer;
-        struct event *step; /* to continue from the loop, and not from inside a callback */
+        struct event timer;
+        struct event step; /* to continue from the loop, and not from inside a callback */
         enum http_connection_state state;
         struct http_reader reader;
         struct mcp_principal *user; /* of a unix socket, or NULL */
@@ -146,13 +146,9 @@ void http_set_deadline(struct http_connection *connection, uint64_t ms);
 struct http_connections *http_list_of(struct http_connection *connection);
 /* Bytes that wait to be written. */
 size_t http_waiting(const struct http_connection *connection);
-/* Its principal has more than HTTP_CONNECTIONS_OF_ONE that are busy, this one among them. */
-bool http_has_too_many(const struct http_connection *connection);
 
 /* Counts the body again after it has grown or was freed. */
 void http_hold_body(struct http_connection *connection);
-/* No connection is accepted until http_server_resume(). */
-void http_server_pause(struct http_server *server);
 /* A place for a connection is free. */
 void http_server_resume(struct http_server *server);
 

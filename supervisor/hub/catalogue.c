@@ -71,12 +71,7 @@ static const char *state_of(const struct hub_server *s)
 
 static const char *error_of(const struct hub_server *s)
 {
-        if (s->config->disabled)
-                return NULL;
-        const char *unusable = hub_server_unusable(s);
-        if (unusable)
-                return unusable;
-        return hub_server_error(s);
+        return s->config->disabled ? NULL : hub_server_unusable(s) ?: hub_server_error(s);
 }
 
 static void append_text(struct json_out *out, const char *key, const char *text)

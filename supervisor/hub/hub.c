@@ -136,8 +136,9 @@ static void on_changed(evutil_socket_t fd, short what, void *data)
 }
 
 /* The state of a server has changed, or another part of the catalogue. */
-static void touch(struct hub *hub)
+static void touch(void *data)
 {
+        struct hub *hub = data;
         struct timeval in = {.tv_usec = CHANGED_MS * 1000L};
 
         hub->views.stale = true;
@@ -175,11 +176,6 @@ static int add_servers(struct hub *hub)
         return 0;
 }
 
-static void on_server_changed(void *data)
-{
-        touch(data);
-}
-
 void hub_add_client(struct hub *hub, unsigned can)
 {
         if (!(can & ~hub->server_host.can))
@@ -214,7 +210,7 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
                 .base = base,
                 .cache_dir = cache_dir,
                 .owner = &hub->host,
-                .changed = on_server_changed,
+                .changed = touch,
                 .data = hub,
         };
         if (add_servers(hub) < 0) {

@@ -9,10 +9,10 @@ static const char *const origins[] = {"https://app.example.org", "http://app.exa
 static void open_access(struct access *access)
 {
         access_init(access, NULL);
-        for (size_t i = 0; i < ARRAY_SIZE(hosts); i++)
-                access->hosts[access->n_hosts++] = hosts[i];
-        for (size_t i = 0; i < ARRAY_SIZE(origins); i++)
-                access->origins[access->n_origins++] = origins[i];
+        access->hosts = hosts;
+        access->n_hosts = ARRAY_SIZE(hosts);
+        access->origins = origins;
+        access->n_origins = ARRAY_SIZE(origins);
 }
 
 static void test_hosts(void)

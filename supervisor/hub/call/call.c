@@ -65,25 +65,11 @@ static void cancel(struct hub_call *call, const char *reason)
         calls->host->cancel(calls->data, call->id, call->task, reason);
 }
 
-static void cancel_timed_out(struct hub_call *call)
-{
-        cancel(call, "timeout");
-}
-
-static void cancel_abandoned(struct hub_call *call)
-{
-        cancel(call, "the client cannot be asked");
-}
-
-static void cancel_dropped(struct hub_call *call)
-{
-        cancel(call, "the result is not needed any more");
-}
-
 /* An empty entry: the event cannot happen in the state. */
 static const struct transition {
         enum call_state next;
-        void (*action)(struct hub_call *call); /* before the call leaves its list; may be NULL */
+        const char *
+                cancelled; /* why the request is cancelled, before the call leaves its list; or NULL */
 } transitions[CALL_STATE_MAX][EVENT_MAX] = {
         [CALL_NEW][EVENT_QUEUED] = {CALL_WAITING},
         [CALL_NEW][EVENT_SENT] = {CALL_SENT},
@@ -96,9 +82,9 @@ static const struct transition {
 
         [CALL_SENT][EVENT_ANSWERED] = {CALL_FINISHED},
         [CALL_SENT][EVENT_FAILED] = {CALL_FINISHED},
-        [CALL_SENT][EVENT_TIMED_OUT] = {CALL_FINISHED, cancel_timed_out},
-        [CALL_SENT][EVENT_ABANDONED] = {CALL_FINISHED, cancel_abandoned},
-        [CALL_SENT][EVENT_DROPPED] = {CALL_FREED, cancel_dropped},
+        [CALL_SENT][EVENT_TIMED_OUT] = {CALL_FINISHED, "timeout"},
+        [CALL_SENT][EVENT_ABANDONED] = {CALL_FINISHED, "the client cannot be asked"},
+        [CALL_SENT][EVENT_DROPPED] = {CALL_FREED, "the result is not needed any more"},
 
         [CALL_FINISHED][EVENT_DROPPED] = {CALL_FREED},
         [CALL_FINISHED][EVENT_DELIVERED] = {CALL_DELIVERED},
@@ -203,8 +189,8 @@ void hub_call_step(struct hub_call *call, enum call_event event)
         const struct transition *t = &transitions[call->state][event];
 
         assert(t->next != CALL_NEW);
-        if (t->action)
-                t->action(call);
+        if (t->cancelled)
+                cancel(call, t->cancelled);
         leave(call);
         call->state = t->next;
         enter(call);

@@ -233,14 +233,6 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
                                   "Method not found");
 }
 
-static void cancel_orphan(struct hub_server *s, int64_t id, yyjson_val *result)
-{
-        _cleanup_free_ char *task = hub_calls_orphan(&s->calls, id, result);
-
-        if (task)
-                connection_request(&s->connection, "tasks/cancel", task, strlen(task));
-}
-
 /* An answer to no open request: to one that was given up or is answered already, or to none that was
  * ever sent. */
 static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
@@ -253,7 +245,9 @@ static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
                                     s->config->name);
                 return;
         }
-        cancel_orphan(s, n, result);
+        _cleanup_free_ char *task = hub_calls_orphan(&s->calls, n, result);
+        if (task)
+                connection_request(&s->connection, "tasks/cancel", task, strlen(task));
         log_debug("server %s: skipped a late or repeated answer to request %lld", s->config->name,
                   (long long)n);
 }
