@@ -17,19 +17,9 @@ static struct pool {
         struct reservations waiting, granted; /* in order of time */
         struct event *check;                  /* while some wait */
 } pools[RESERVATION_POOLS] = {
-        [RESERVATION_PARTS] = {.most = RESERVATION_PARTS_MAX,
-                               .us = RESERVATION_PARTS_MS * 1000,
-                               .waiting = TAILQ_HEAD_INITIALIZER(pools[RESERVATION_PARTS].waiting),
-                               .granted = TAILQ_HEAD_INITIALIZER(pools[RESERVATION_PARTS].granted)},
-        [RESERVATION_FRAMES] =
-                {.most = RESERVATION_FRAMES_MAX,
-                 .us = RESERVATION_FRAMES_MS * 1000,
-                 .waiting = TAILQ_HEAD_INITIALIZER(pools[RESERVATION_FRAMES].waiting),
-                 .granted = TAILQ_HEAD_INITIALIZER(pools[RESERVATION_FRAMES].granted)},
-        [RESERVATION_LINES] = {.most = RESERVATION_LINES_MAX,
-                               .us = RESERVATION_LINES_MS * 1000,
-                               .waiting = TAILQ_HEAD_INITIALIZER(pools[RESERVATION_LINES].waiting),
-                               .granted = TAILQ_HEAD_INITIALIZER(pools[RESERVATION_LINES].granted)},
+        [RESERVATION_PARTS] = {.most = RESERVATION_PARTS_MAX, .us = RESERVATION_PARTS_MS * 1000},
+        [RESERVATION_FRAMES] = {.most = RESERVATION_FRAMES_MAX, .us = RESERVATION_FRAMES_MS * 1000},
+        [RESERVATION_LINES] = {.most = RESERVATION_LINES_MAX, .us = RESERVATION_LINES_MS * 1000},
 };
 
 static void take(struct pool *pool, struct memory_reservation *reservation)
@@ -120,6 +110,10 @@ bool memory_reservation_ask(struct memory_reservation *reservation,
 {
         struct pool *pool = &pools[number];
 
+        if (!pool->granted.tqh_last) {
+                TAILQ_INIT(&pool->waiting);
+                TAILQ_INIT(&pool->granted);
+        }
         assert(reservation->bytes == 0 && bytes > 0 && bytes <= pool->most);
         reservation->pool = number;
         reservation->bytes = bytes;

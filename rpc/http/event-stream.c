@@ -19,11 +19,6 @@ void event_stream_done(struct event_stream *s)
         buffer_done(&s->data);
 }
 
-size_t event_stream_begun(const struct event_stream *s)
-{
-        return s->is_over ? 0 : s->data.length;
-}
-
 const char *event_stream_data(const struct event_stream *s, size_t *n)
 {
         *n = s->data.length > 0 ? s->data.length - 1 : 0;

@@ -56,8 +56,6 @@ void event_stream_done(struct event_stream *s);
 
 int event_stream_feed(struct event_stream *s, const char *bytes, size_t n, size_t *used);
 
-/* Bytes of the event that is being received. */
-size_t event_stream_begun(const struct event_stream *s);
 /* The data without the last newline. */
 const char *event_stream_data(const struct event_stream *s, size_t *n);
 

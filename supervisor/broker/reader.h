@@ -9,7 +9,6 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "rpc/large-line.h"
 #include "rpc/lines.h"
 #include "rpc/memory-reservation.h"
 

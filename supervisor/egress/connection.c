@@ -23,7 +23,6 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "supervisor/egress/client-hello.h"
 #include "supervisor/egress/dial.h"
 #include "supervisor/egress/request.h"
 #include "supervisor/egress/resolver.h"
@@ -318,8 +317,6 @@ static int check_tunnel(const struct connection *c, enum egress_reason *why)
         return client_hello_check(data, f->n, &c->request.host, why);
 }
 
-static void drop_rest(struct connection *c);
-
 /* Returns false if the connection has ended or closes. */
 static bool relay(struct connection *c)
 {
@@ -354,16 +351,6 @@ static bool relay(struct connection *c)
                 return true;
         end(c);
         return false;
-}
-
-static void on_flow(evutil_socket_t fd, short what, void *data)
-{
-        struct connection *c = data;
-
-        if (c->state == CLOSING)
-                drop_rest(c);
-        else
-                relay(c);
 }
 
 /* The head for the server goes before what was read of the body. */
@@ -426,6 +413,8 @@ static int count_begun(struct connection *c)
         return 0;
 }
 
+static void on_socket(evutil_socket_t fd, short what, void *data);
+
 static void start_relaying(struct connection *c)
 {
         struct event_base *base = c->session->egress->base;
@@ -438,9 +427,9 @@ static void start_relaying(struct connection *c)
         c->in.to = c->client;
         c->state = RELAYING;
         c->moved_ms = clock_ms();
-        int r = flow_open(&c->out, base, on_flow, c);
+        int r = flow_open(&c->out, base, on_socket, c);
         if (r >= 0)
-                r = flow_open(&c->in, base, on_flow, c);
+                r = flow_open(&c->in, base, on_socket, c);
         if (r >= 0)
                 r = c->request.is_connect ? prepare_tunnel(c) : prepare_forward(c);
         if (r >= 0)
@@ -590,12 +579,14 @@ static void drop_rest(struct connection *c)
                 event_add(c->out.readable, NULL);
 }
 
-static void on_client(evutil_socket_t fd, short what, void *data)
+static void on_socket(evutil_socket_t fd, short what, void *data)
 {
         struct connection *c = data;
 
         if (c->state == HEAD)
                 read_head(c);
+        else if (c->state == RELAYING)
+                relay(c);
         else if (c->state == CLOSING)
                 drop_rest(c);
 }
@@ -636,7 +627,7 @@ int egress_connection_open(struct egress_session *s, int client)
                                  .in = {.session = s, .from = -1, .is_in = true}};
         http_reader_init_proxy(&c->reader);
         evtimer_assign(&c->timer, s->egress->base, on_timer, c);
-        c->out.readable = event_new(s->egress->base, client, EV_READ, on_client, c);
+        c->out.readable = event_new(s->egress->base, client, EV_READ, on_socket, c);
         c->out.data = malloc(FLOW_SIZE);
         if (!c->out.readable || !c->out.data || event_add(c->out.readable, NULL) < 0) {
                 connection_free(c);

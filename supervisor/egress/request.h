@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
@@ -30,3 +31,17 @@ ssize_t request_feed(struct http_reader *reader, const char *data, size_t n, str
  * the proxy, and with "Connection: close". 0 or negative errno. */
 int request_append_forward(const struct http_reader *reader, const struct request *request,
                            struct buffer *to);
+
+/* ---- the first message of a TLS client, for its server name (RFC 8446, 4.1.2; RFC 6066, 3) ---- */
+
+enum {
+        CLIENT_HELLO_MAX = 16 * 1024, /* with the headers of its records */
+        TLS_HANDSHAKE = 22,           /* the first byte of a record with it */
+};
+
+/*
+ * Whether the bytes begin with a ClientHello for this host. Returns 1: they do; 0: more are needed; -EINVAL: *why.
+ * A host that is an address must not be named. An encrypted ClientHello (RFC 9849) is refused: its name is hidden.
+ */
+int client_hello_check(const unsigned char *data, size_t n, const struct network_host *host,
+                       enum egress_reason *why);

@@ -26,12 +26,17 @@ struct resolver_job {
         void *data;
 };
 
+struct thread {
+        struct resolver *resolver;
+        uint64_t busy; /* a key; 0: it is idle */
+};
+
 struct resolver {
         pthread_mutex_t mutex; /* of what follows */
         pthread_cond_t work;
         struct resolver_job *waiting, *ready;
-        uint64_t busy[RESOLVER_THREADS]; /* keys; 0: the thread is idle */
-        int wake[2];                     /* a pipe: there are ready jobs */
+        struct thread threads[RESOLVER_THREADS];
+        int wake[2]; /* a pipe: there are ready jobs */
         struct event *readable;
         unsigned n_threads;
 };
@@ -70,7 +75,7 @@ static bool may_run(const struct resolver *r, uint64_t key)
         int n = 0;
 
         for (int i = 0; i < RESOLVER_THREADS; i++)
-                n += r->busy[i] == key;
+                n += r->threads[i].busy == key;
         return n < RESOLVER_EACH;
 }
 
@@ -87,17 +92,11 @@ static struct resolver_job *take_job(struct resolver *r)
         return NULL;
 }
 
-struct thread {
-        struct resolver *resolver;
-        unsigned index;
-};
-
 static void *run(void *data)
 {
-        struct thread me = *(struct thread *)data;
-        struct resolver *r = me.resolver;
+        struct thread *me = data;
+        struct resolver *r = me->resolver;
 
-        free(data);
         pthread_mutex_lock(&r->mutex);
         for (;;) {
                 struct resolver_job *job = take_job(r);
@@ -105,11 +104,11 @@ static void *run(void *data)
                         pthread_cond_wait(&r->work, &r->mutex);
                         continue;
                 }
-                r->busy[me.index] = job->key;
+                me->busy = job->key;
                 pthread_mutex_unlock(&r->mutex);
                 look_up(job);
                 pthread_mutex_lock(&r->mutex);
-                r->busy[me.index] = 0;
+                me->busy = 0;
                 job->next = r->ready;
                 r->ready = job;
                 pthread_cond_broadcast(&r->work); /* one of the same key may run now */
@@ -120,20 +119,16 @@ static void *run(void *data)
 
 static void add_thread(struct resolver *r)
 {
-        struct thread *thread = malloc(sizeof(*thread));
+        struct thread *thread = &r->threads[r->n_threads];
         sigset_t all, before;
         pthread_t id;
 
-        if (!thread)
-                return;
-        *thread = (struct thread){r, r->n_threads};
+        thread->resolver = r;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         if (pthread_create(&id, NULL, run, thread) == 0) {
                 pthread_detach(id);
                 r->n_threads++;
-        } else {
-                free(thread);
         }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

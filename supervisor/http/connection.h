@@ -12,8 +12,24 @@
  */
 #pragma once
 
+#include "base/error.h"
+#include "rpc/http/request.h"
+#include "rpc/jsonrpc.h"
 #include "supervisor/http/state.h"
 
 /* Accepted descriptor; takes ownership. user: of a unix socket, or NULL. */
 void http_connection_new(struct http_server *server, int fd, struct mcp_principal *user);
 void http_connection_free(struct http_connection *connection);
+
+/* ---- the headers that a modern request repeats from its body (specification 2026-07-28, Streamable HTTP, "Request
+ * Metadata") ---- */
+
+enum { MCP_HEADER_MISMATCH = -32020 };
+
+/* Whether it is a modern request by its body or by its MCP-Protocol-Version. */
+bool standard_headers_modern(const struct http_reader *reader,
+                             const struct jsonrpc_message *message);
+
+/* Returns 0 or -EBADMSG: a header is missing or differs from the body. */
+int standard_headers_check(const struct http_reader *reader, const struct jsonrpc_message *message,
+                           struct error *err);

@@ -224,8 +224,3 @@ void http_end_events(struct http_connection *c)
                 http_write(c, "0\r\n\r\n", 5);
         end_response(c);
 }
-
-bool http_is_congested(const struct http_connection *c)
-{
-        return http_waiting(c) > OUTPUT_HIGH;
-}

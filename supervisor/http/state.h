@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/unguessable.h"
 #include "rpc/http/request.h"
-#include "rpc/large-line.h"
+#include "rpc/lines.h"
 #include "supervisor/http/access.h"
 #include "supervisor/http/limits.h"
 #include "supervisor/mcp/sink.h"
@@ -170,4 +170,3 @@ void http_respond_error(struct http_connection *connection, int status, yyjson_v
 void http_begin_events(struct http_connection *connection, const char *headers);
 void http_send_events(struct http_connection *connection, const struct buffer *events);
 void http_end_events(struct http_connection *connection);
-bool http_is_congested(const struct http_connection *connection);

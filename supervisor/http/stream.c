@@ -165,7 +165,7 @@ static bool is_congested(const struct mcp_sink *sink)
 {
         const struct http_stream *s = stream_of(sink);
 
-        return s->connection ? http_is_congested(s->connection)
+        return s->connection ? http_waiting(s->connection) > OUTPUT_HIGH
                              : s->n_events >= STREAM_EVENTS_MAX / 2;
 }
 

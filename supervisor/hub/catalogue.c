@@ -42,17 +42,6 @@ static bool hub_access_is_limited(const struct config_profile *profile,
         return are_limits(&server->tools) || (profile && are_limits(&profile->tools));
 }
 
-const char *hub_access_name_rule(const struct config_profile *profile,
-                                 const struct config_server *server, const char *tool, char *to,
-                                 size_t size)
-{
-        if (!config_tool_allowed(&server->tools, NULL, tool))
-                snprintf(to, size, "\"tools\" of server \"%s\" in the config", server->name);
-        else
-                snprintf(to, size, "profile \"%s\"", profile ? profile->name : "default");
-        return to;
-}
-
 /* Of the tools of all servers together: each change is copied and parsed in the loop. */
 enum { CATALOGUE_MAX = 8 * 1024 * 1024, CATALOGUE_VALUES_MAX = 400 * 1000 };
 enum { RULES_MAX = 4 * 1024 * 1024 };
@@ -122,12 +111,6 @@ static int append_server(struct buffer *b, const struct hub_server *s,
         return out.error;
 }
 
-/* Bytes to keep free for the names and errors of the servers after this one. */
-static size_t room_for_rest(const struct hub_servers *servers, size_t i)
-{
-        return (servers->n - i) * 8192;
-}
-
 /* Appends one server; if its tools do not fit, an error replaces them. *values: of the tools before it, and
  * then with it. */
 static int append_next(struct buffer *b, const struct hub_servers *servers, size_t i,
@@ -138,7 +121,8 @@ static int append_next(struct buffer *b, const struct hub_servers *servers, size
         size_t limit = b->limit, before = b->length;
         size_t with = *values + (tools ? hub_tools_values(tools) : 0);
 
-        b->limit = limit - room_for_rest(servers, i);
+        /* Bytes are kept free for the names and errors of the servers after this one. */
+        b->limit = limit - (servers->n - i) * 8192;
         int r = with > CATALOGUE_VALUES_MAX ? -EMSGSIZE : buffer_append_text(b, comma);
         if (r >= 0)
                 r = append_server(b, s, profile, NULL);

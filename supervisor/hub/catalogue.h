@@ -21,12 +21,6 @@ bool hub_access_server(const struct config_profile *profile, const struct config
 bool hub_access_tool(const struct config_profile *profile, const struct config_server *server,
                      const char *tool);
 
-/* Names the rule that does not allow a tool, for a message: "profile \"x\"", or "\"tools\" of server
- * \"y\" in the config". Returns `to`. */
-const char *hub_access_name_rule(const struct config_profile *profile,
-                                 const struct config_server *server, const char *tool, char *to,
-                                 size_t size);
-
 struct hub_server;
 
 enum {

@@ -9,11 +9,13 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "policy/config/rules.h"
 #include "rpc/background.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/call/call.h"
@@ -200,7 +202,8 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
         catalogue_views_init(&hub->views);
         TAILQ_INIT(&hub->waits);
         evtimer_assign(&hub->due, base, on_due, hub);
-        call_outbox_init(&hub->outbox, &hub->due);
+        TAILQ_INIT(&hub->outbox.calls);
+        hub->outbox.due = &hub->due;
         evtimer_assign(&hub->changed, base, on_changed, hub);
 
         int cache_dir = hub_cache_open(state_dir);
@@ -327,7 +330,11 @@ static void refuse(struct hub_call *call, const struct config_profile *profile,
 {
         char rule[320];
 
-        hub_access_name_rule(profile, server, tool, rule, sizeof(rule));
+        if (!config_tool_allowed(&server->tools, NULL, tool))
+                snprintf(rule, sizeof(rule), "\"tools\" of server \"%s\" in the config",
+                         server->name);
+        else
+                snprintf(rule, sizeof(rule), "profile \"%s\"", profile ? profile->name : "default");
         if (hub_access_server(profile, server))
                 hub_call_finish(call, EVENT_FAILED, HUB_NOT_FOUND,
                                 "%s does not allow tool \"%.200s\" of server \"%s\"", rule, tool,

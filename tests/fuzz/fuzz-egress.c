@@ -8,7 +8,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "supervisor/egress/client-hello.h"
 #include "supervisor/egress/request.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -337,16 +337,6 @@ static void keep_text(struct hub_call *call, const char *text, size_t n)
         call->result.text_length = n;
 }
 
-/* Of a long line, the result is in a memfd, or its text in the line. */
-static void keep_large(struct hub_call *call, struct large_line *large)
-{
-        if (large->memfd >= 0) {
-                call->memfd = take_fd(large->memfd);
-                call->result.memfd = &call->memfd;
-                call->result.memfd_length = large->memfd_length;
-        }
-}
-
 static void keep_answer(struct hub_call *call, struct jsonrpc_message *answer)
 {
         call->answer = *answer;
@@ -360,14 +350,23 @@ static const char *fault_of(const struct hub_call *call, yyjson_val *result)
         return yyjson_is_obj(result) ? NULL : "the result is not an object";
 }
 
-/* The result is a part of the answer. */
-static void take_result(struct hub_call *call, struct jsonrpc_message *answer, yyjson_val *result)
+/* The result is the answer, or a part of it. large: the line that the answer was received in, whose memfd is taken; or
+ * NULL. */
+static void take_result(struct hub_call *call, struct jsonrpc_message *answer, yyjson_val *result,
+                        struct large_line *large)
 {
         const char *fault = fault_of(call, result);
 
         if (fault) {
                 hub_call_answer_invalid(call, fault);
                 return;
+        }
+        if (result == answer->result)
+                keep_text(call, answer->text, answer->text_length);
+        if (large && large->memfd >= 0) {
+                call->memfd = take_fd(large->memfd);
+                call->result.memfd = &call->memfd;
+                call->result.memfd_length = large->memfd_length;
         }
         keep_answer(call, answer);
         call->answer.text = NULL;
@@ -399,26 +398,6 @@ static void take_error(struct hub_call *call, struct jsonrpc_message *answer, yy
         else
                 take_failure(call, answer, code, message ? message : "",
                              yyjson_obj_get(error, "data"));
-}
-
-/* The answer is the result. large: the line that it was received in, whose memfd is taken; or NULL. */
-static void take_whole(struct hub_call *call, struct jsonrpc_message *answer,
-                       struct large_line *large)
-{
-        const char *fault = fault_of(call, answer->result);
-
-        if (fault) {
-                hub_call_answer_invalid(call, fault);
-                return;
-        }
-        keep_answer(call, answer);
-        call->result.outcome = HUB_OK;
-        call->result.result = call->answer.result;
-        keep_text(call, call->answer.text, call->answer.text_length);
-        if (large)
-                keep_large(call, large);
-        call->answer.text = NULL;
-        hub_call_step(call, EVENT_ANSWERED);
 }
 
 /* ---- further rounds ---- */
@@ -603,7 +582,7 @@ static void take_end(struct hub_call *call, struct jsonrpc_message *answer, yyjs
         yyjson_val *result = yyjson_obj_get(task, "result"), *error = yyjson_obj_get(task, "error");
 
         if (result)
-                take_result(call, answer, result);
+                take_result(call, answer, result, NULL);
         else if (error)
                 take_error(call, answer, error);
         else
@@ -738,7 +717,7 @@ void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool
                         take_task_answer(call, answer);
                 else if (!begin_task(call, answer, is_modern) &&
                          !(is_modern && take_incomplete(call, answer->result)))
-                        take_whole(call, answer, large);
+                        take_result(call, answer, answer->result, large);
         } else if (!ask_urls(call, answer)) {
                 take_failure(call, answer, answer->error_code, answer->error_message,
                              answer->error_data);

@@ -249,12 +249,6 @@ bool hub_call_is_sent(const struct hub_call *call)
 
 /* ---- the outbox ---- */
 
-void call_outbox_init(struct call_outbox *outbox, struct event *due)
-{
-        TAILQ_INIT(&outbox->calls);
-        outbox->due = due;
-}
-
 void call_outbox_done(struct call_outbox *outbox)
 {
         struct hub_call *call;

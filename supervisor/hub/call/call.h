@@ -18,9 +18,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
-#include "rpc/large-line.h"
+#include "rpc/lines.h"
 #include "supervisor/hub/call/caller.h"
-#include "supervisor/hub/call/question.h"
 
 enum {
         CALLS_MAX = 65536,                 /* of one server, waiting or sent */
@@ -66,7 +65,6 @@ struct call_outbox {
         struct event *due; /* borrowed; made active for each call that comes in */
 };
 
-void call_outbox_init(struct call_outbox *outbox, struct event *due);
 /* Frees the calls; their callbacks are not called. */
 void call_outbox_done(struct call_outbox *outbox);
 /* Calls the callback of the first one, which may free the outbox. */

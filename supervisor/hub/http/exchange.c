@@ -245,11 +245,6 @@ static int on_seek(void *data, curl_off_t offset, int origin)
 
 /* ---- the end ---- */
 
-static const char *why_connecting(long os_error)
-{
-        return os_error ? strerrordesc_np((int)os_error) : "no connection";
-}
-
 /* Copies a message of libcurl without control characters: parts of it may be from the server. */
 static void copy_clean(char *to, size_t size, const char *from)
 {
@@ -279,7 +274,8 @@ static void describe(struct exchange *x, CURLcode result)
                 snprintf(x->why, size, "cannot resolve the name of the proxy to %s", to);
                 break;
         case CURLE_COULDNT_CONNECT:
-                snprintf(x->why, size, "cannot connect to %s: %s", to, why_connecting(os_error));
+                snprintf(x->why, size, "cannot connect to %s: %s", to,
+                         os_error ? strerrordesc_np((int)os_error) : "no connection");
                 break;
         case CURLE_OPERATION_TIMEDOUT:
                 snprintf(x->why, size,

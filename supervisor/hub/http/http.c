@@ -418,13 +418,6 @@ static void find_headers(struct http_request *r, const struct outgoing *m)
                 h->host->mirror(h->data, params, add_mirrored, r);
 }
 
-static int keep_initialize(struct http *h, const struct buffer *body)
-{
-        buffer_done(&h->initialize);
-        buffer_init(&h->initialize, HTTP_BODIES_MAX);
-        return buffer_append(&h->initialize, buffer_bytes(body), body->length);
-}
-
 static int commit(struct transport *t, const struct outgoing *m)
 {
         struct http *h = (void *)t;
@@ -449,8 +442,11 @@ static int commit(struct transport *t, const struct outgoing *m)
         r->body.length--; /* the newline */
         h->bytes += r->body.length;
         h->message_bytes += r->kind == HTTP_MESSAGE ? r->body.length : 0;
-        if (r->is_initialize)
-                keep_initialize(h, &r->body);
+        if (r->is_initialize) {
+                buffer_done(&h->initialize);
+                buffer_init(&h->initialize, HTTP_BODIES_MAX);
+                (void)buffer_append(&h->initialize, buffer_bytes(&r->body), r->body.length);
+        }
         if (r->is_initialized)
                 h->barrier = r;
         http_send_soon(h);
@@ -484,9 +480,20 @@ static const char *last_stderr(struct transport *t)
         return h->access->kind->last_stderr(h->access);
 }
 
+static struct http_request *find(struct http *h, int64_t id)
+{
+        struct http_request *r;
+
+        TAILQ_FOREACH (r, &h->requests, link) {
+                if (r->kind == HTTP_REQUEST && r->id == id)
+                        return r;
+        }
+        return NULL;
+}
+
 static void answered(struct transport *t, int64_t id)
 {
-        struct http_request *r = http_find((void *)t, id);
+        struct http_request *r = find((void *)t, id);
 
         if (r)
                 http_request_settle(r);
@@ -496,7 +503,7 @@ static void answered(struct transport *t, int64_t id)
 static bool cancel(struct transport *t, int64_t id, bool is_modern)
 {
         struct http *h = (void *)t;
-        struct http_request *r = http_find(h, id);
+        struct http_request *r = find(h, id);
         bool unsent = r && (r->state == HTTP_QUEUED || r->state == HTTP_WAITS_TOKEN);
 
         http_request_free(r);

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "rpc/lines.h"
 
-static void drop_claim(struct incoming *in)
+static void drop_reservation(struct incoming *in)
 {
         memory_reservation_drop(&in->reservation);
         event_del(&in->late);
@@ -14,7 +14,7 @@ static void drop_claim(struct incoming *in)
 
 static void fail(struct incoming *in, const char *why)
 {
-        drop_claim(in);
+        drop_reservation(in);
         in->host->failed(in->data, why);
 }
 
@@ -58,9 +58,12 @@ static void pause_reading(struct incoming *in)
         evtimer_add(&in->pause, &in_time);
 }
 
+/* Bytes of the message that has begun. */
 static size_t begun(const struct incoming *in)
 {
-        return in->has_events ? event_stream_begun(&in->events) : in->text.length;
+        if (!in->has_events)
+                return in->text.length;
+        return in->events.is_over ? 0 : in->events.data.length;
 }
 
 static void on_revoked(void *data)
@@ -82,7 +85,7 @@ static void reserve_memory(struct incoming *in)
 
 static void finish(struct incoming *in)
 {
-        drop_claim(in);
+        drop_reservation(in);
         in->host->end(in->data);
 }
 
@@ -92,7 +95,7 @@ static void on_parsed(void *data, struct large_line *line)
         bool freed = false;
 
         in->large = NULL;
-        drop_claim(in);
+        drop_reservation(in);
         in->freed = &freed;
         bool goes_on = in->host->parsed(in->data, line);
         if (freed)
@@ -133,7 +136,7 @@ static bool take_event(struct incoming *in)
                 return false;
         in->freed = NULL;
         if (n <= RESERVATION_MIN) {
-                drop_claim(in);
+                drop_reservation(in);
                 if (!goes_on)
                         pause_reading(in);
                 return goes_on && in->exchange;
@@ -225,7 +228,7 @@ void incoming_stop(struct incoming *in)
         struct event_stream fresh;
 
         in->large = large_line_cancel(in->large);
-        drop_claim(in);
+        drop_reservation(in);
         event_del(&in->pause);
         in->exchange = NULL;
         buffer_done(&in->text);
@@ -242,5 +245,4 @@ void incoming_done(struct incoming *in)
                 *in->freed = true;
         incoming_stop(in);
         event_stream_done(&in->events);
-        buffer_done(&in->text);
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "rpc/http/event-stream.h"
-#include "rpc/large-line.h"
+#include "rpc/lines.h"
 #include "rpc/memory-reservation.h"
 #include "supervisor/hub/http/exchange.h"
 

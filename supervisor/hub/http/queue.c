@@ -16,17 +16,6 @@ void http_send_soon(struct http *h)
         event_active(&h->due, EV_TIMEOUT, 0);
 }
 
-struct http_request *http_find(struct http *h, int64_t id)
-{
-        struct http_request *r;
-
-        TAILQ_FOREACH (r, &h->requests, link) {
-                if (r->kind == HTTP_REQUEST && r->id == id)
-                        return r;
-        }
-        return NULL;
-}
-
 void http_fail(struct http *h, const char *format, ...)
 {
         char why[600];

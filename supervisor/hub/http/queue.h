@@ -114,7 +114,6 @@ struct http {
 
 /* Sends what may be sent, from the loop. */
 void http_send_soon(struct http *h);
-struct http_request *http_find(struct http *h, int64_t id);
 /* The server cannot be used. May close the transport. why: a predicate. */
 void http_fail(struct http *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

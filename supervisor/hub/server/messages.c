@@ -1,6 +1,7 @@
 /* The messages of a server. */
 #include "supervisor/hub/server/messages.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,18 +193,12 @@ static const struct {
         {"notifications/cancelled", 1U << SERVER_LISTING | 1U << SERVER_READY, NULL, on_cancelled},
 };
 
-static bool is_method(const struct jsonrpc_message *m, size_t i)
-{
-        return m->method_length == strlen(methods[i].method) &&
-               memcmp(m->method, methods[i].method, m->method_length) == 0;
-}
-
 static bool on_notification(struct hub_server *s, const struct jsonrpc_message *m)
 {
         bool expected = false;
 
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (methods[i].notification && is_method(m, i) &&
+                if (methods[i].notification && jsonrpc_method_is(m, methods[i].method) &&
                     methods[i].states & 1U << s->state)
                         expected = methods[i].notification(s, m);
         }
@@ -215,7 +210,8 @@ static void on_request(struct hub_server *s, const struct jsonrpc_message *m)
         const char *result = NULL;
 
         for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (methods[i].result && is_method(m, i) && methods[i].states & 1U << s->state)
+                if (methods[i].result && jsonrpc_method_is(m, methods[i].method) &&
+                    methods[i].states & 1U << s->state)
                         result = methods[i].result;
         }
         /* MCP 2026-07-28 has no requests of servers, and forbids to answer one. */
@@ -437,29 +433,31 @@ void hub_server_on_unanswered(void *data, int64_t id, const char *why)
                 hub_server_on_line(s, buffer_bytes(&text), text.length);
 }
 
-void hub_server_on_late(void *data, const char *line, size_t n)
+/* The beginning of a line of which the rest is skipped. what, why: for the log, and for the call that it answers. */
+static void skip_line(struct hub_server *s, const char *line, size_t n, const char *what,
+                      const char *why)
 {
-        struct hub_server *s = data;
         struct hub_call *call = hub_calls_guess(&s->calls, line, n);
 
         if (connection_may_warn(&s->connection))
-                log_warning(
-                        "server %s: skipped a line that was not complete after %d s, or %d s while other servers waited",
-                        s->config->name, CONNECTION_LINE_MS / 1000, RESERVATION_LINES_MS / 1000);
+                log_warning("server %s: skipped a line %s", s->config->name, what);
         if (call)
-                hub_call_answer_invalid(
-                        call,
-                        "it was not complete after 30 s, or a second while other servers waited");
+                hub_call_answer_invalid(call, why);
+}
+
+void hub_server_on_late(void *data, const char *line, size_t n)
+{
+        static_assert(CONNECTION_LINE_MS == 30000 && RESERVATION_LINES_MS == 1000,
+                      "as in the text");
+
+        skip_line(data, line, n,
+                  "that was not complete after 30 s, or 1 s while other servers waited",
+                  "it was not complete after 30 s, or a second while other servers waited");
 }
 
 void hub_server_on_oversized(void *data, const char *line, size_t n)
 {
-        struct hub_server *s = data;
-        struct hub_call *call = hub_calls_guess(&s->calls, line, n);
+        static_assert(LINES_MAX == 64 << 20, "as in the text");
 
-        if (connection_may_warn(&s->connection))
-                log_warning("server %s: skipped a line of more than %d MiB", s->config->name,
-                            LINES_MAX / (1024 * 1024));
-        if (call)
-                hub_call_answer_invalid(call, "it is larger than 64 MiB");
+        skip_line(data, line, n, "of more than 64 MiB", "it is larger than 64 MiB");
 }

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "rpc/jsonrpc.h"
-#include "rpc/large-line.h"
-#include "supervisor/hub/call/question.h"
+#include "rpc/lines.h"
+#include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/server/state.h"
 
 /* Notes what the server declares. capabilities: an object, or NULL. */

@@ -9,7 +9,6 @@
 #include "policy/config/config.h"
 #include "supervisor/hub/call/call.h"
 #include "supervisor/hub/call/caller.h"
-#include "supervisor/hub/call/question.h"
 #include "supervisor/hub/server/connection.h"
 #include "supervisor/hub/server/handshake.h"
 #include "supervisor/hub/server/listing.h"

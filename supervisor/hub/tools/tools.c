@@ -413,11 +413,6 @@ static void leave_out(struct hub_tools *tools, const char *name, const char *fau
                 error_set(&tools->why, EINVAL, "\"%.64s\": %s", name ? name : "?", fault);
 }
 
-static size_t values_of(yyjson_val *tool)
-{
-        return (size_t)(unsafe_yyjson_get_next(tool) - tool);
-}
-
 /* Returns 1 when a bound on all tools is reached, else 0 or negative errno. */
 static int add_tool(struct hub_tools *tools, yyjson_val *tool)
 {
@@ -437,7 +432,7 @@ static int add_tool(struct hub_tools *tools, yyjson_val *tool)
                 leave_out(tools, name, fault);
                 return 0;
         }
-        size_t values = values_of(tool);
+        size_t values = (size_t)(unsafe_yyjson_get_next(tool) - tool);
         r = tools->n == HUB_TOOLS_MAX || tools->values + values > HUB_TOOLS_VALUES_MAX
                     ? -EMSGSIZE
                     : add_text(tools, &text);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "rpc/large-line.h"
+#include "rpc/lines.h"
 #include "rpc/memory-account.h"
 
 /* Events for the owner of a connection, which may close it in each of them. */
