@@ -6,11 +6,6 @@
 
 #include "base/json-out.h"
 
-static bool is_id(yyjson_val *value)
-{
-        return yyjson_is_str(value) || json_is_integer(value);
-}
-
 /* A message with a method: a request if it has an id. */
 static int classify_method(yyjson_val *root, yyjson_val *method, struct jsonrpc_message *m,
                            struct error *err)
@@ -81,7 +76,7 @@ int jsonrpc_classify(yyjson_val *value, struct jsonrpc_message *ret, struct erro
         yyjson_val *version = yyjson_obj_get(value, "jsonrpc");
         int r;
 
-        ret->id = is_id(id) ? id : NULL;
+        ret->id = yyjson_is_str(id) || json_is_integer(id) ? id : NULL;
         if (!yyjson_equals_str(version, "2.0"))
                 r = error_set(err, EINVAL, "the member jsonrpc is not \"2.0\"");
         else if (method)

@@ -23,7 +23,6 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "supervisor/egress/dial.h"
 #include "supervisor/egress/request.h"
 #include "supervisor/egress/resolver.h"
 #include "supervisor/egress/session.h"

@@ -9,7 +9,7 @@
  *
  * A connection reads the head of one request (request.h), which names a host and a port. Only if a rule names them
  * is the name looked up, once (resolver.h), and a connection made to one of the addresses that were found and may be
- * reached (dial.h). After CONNECT bytes are relayed both ways, from the client only once it has sent a TLS ClientHello
+ * reached. After CONNECT bytes are relayed both ways, from the client only once it has sent a TLS ClientHello
  * for that host (request.h); else the request and its body go to the server (rpc/http/request.h) and the answer back.
  */
 #pragma once

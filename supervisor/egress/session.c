@@ -32,22 +32,17 @@ static void refill(struct egress_session *s)
                 s->tokens = (int64_t)burst;
 }
 
-static void plan_tick(struct egress_session *s)
+bool egress_session_must_wait(struct egress_session *s)
 {
         struct timeval after = clock_timeval_ms(TICK_MS);
 
-        if (!event_pending(&s->tick, EV_TIMEOUT, NULL))
-                event_add(&s->tick, &after);
-}
-
-bool egress_session_must_wait(struct egress_session *s)
-{
         if (s->rate == 0)
                 return false;
         refill(s);
         if (s->tokens > 0)
                 return false;
-        plan_tick(s);
+        if (!event_pending(&s->tick, EV_TIMEOUT, NULL))
+                event_add(&s->tick, &after);
         return true;
 }
 

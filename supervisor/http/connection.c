@@ -282,11 +282,6 @@ static void take_legacy(struct http_connection *c, struct http_session *session,
                 http_respond(c, 202, NULL, NULL, NULL, 0);
 }
 
-static bool is_initialize(const struct jsonrpc_message *message)
-{
-        return message->kind == JSONRPC_REQUEST && jsonrpc_method_is(message, "initialize");
-}
-
 static void take_initialize(struct http_connection *c, const struct jsonrpc_message *message)
 {
         struct http_session *session = http_session_new(c->server, c->principal);
@@ -311,7 +306,8 @@ static void on_post(struct http_connection *c, const struct jsonrpc_message *mes
                 return;
         }
         yyjson_val *meta = yyjson_obj_get(message->params, "_meta");
-        if (is_initialize(message) && !yyjson_obj_get(meta, META_VERSION)) {
+        if (message->kind == JSONRPC_REQUEST && jsonrpc_method_is(message, "initialize") &&
+            !yyjson_obj_get(meta, META_VERSION)) {
                 take_initialize(c, message);
                 return;
         }
@@ -597,12 +593,6 @@ void http_connection_free(struct http_connection *c)
 
 /* ---- reading ---- */
 
-static void refuse(struct http_connection *c, const struct error *err)
-{
-        c->keep_alive = false;
-        http_respond_text(c, c->reader.status, err->text);
-}
-
 static void head_complete(struct http_connection *c)
 {
         static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -631,7 +621,8 @@ static bool read_some(struct http_connection *c)
         const char *bytes = n > 0 ? (const char *)evbuffer_pullup(input, (ssize_t)n) : "";
         ssize_t used = http_reader_feed(&c->reader, bytes, n, &err);
         if (used < 0) {
-                refuse(c, &err);
+                c->keep_alive = false;
+                http_respond_text(c, c->reader.status, err.text);
                 return false;
         }
         evbuffer_drain(input, (size_t)used);
@@ -707,19 +698,15 @@ static void on_event(struct bufferevent *io, short what, void *data)
         http_connection_free(data);
 }
 
-/* A tick: returns whether the client has read enough. */
-static bool reads(const struct http_connection *c)
-{
-        return http_waiting(c) == 0 || c->written - c->written_before >= HTTP_TICK_BYTES;
-}
-
 static void on_timer(evutil_socket_t fd, short what, void *data)
 {
         static const char comment[] = ":\n\n";
         struct http_connection *c = data;
         struct buffer quiet = {.data = (char *)(uintptr_t)comment, .length = sizeof(comment) - 1};
 
-        if ((c->state != CONNECTION_ANSWERING && c->state != CONNECTION_FLUSHING) || !reads(c)) {
+        bool reads = http_waiting(c) == 0 || c->written - c->written_before >= HTTP_TICK_BYTES;
+
+        if ((c->state != CONNECTION_ANSWERING && c->state != CONNECTION_FLUSHING) || !reads) {
                 if (c->state == CONNECTION_READING)
                         log_debug("a connection was dropped: its request did not come in time");
                 http_connection_free(c);

@@ -111,17 +111,13 @@ static void send_event(struct http_stream *s, const char *message, size_t n, boo
                 buffer_done(&bytes);
 }
 
-static bool is_resumable(const struct http_stream *s)
-{
-        return s->session && !s->named_events;
-}
-
 void http_stream_begin(struct http_stream *s)
 {
         if (s->began || !s->takes_events)
                 return;
         begin(s);
-        if (is_resumable(s))
+        /* It can be resumed. */
+        if (s->session && !s->named_events)
                 send_event(s, "", 0, true);
 }
 

@@ -58,11 +58,6 @@ static const char *state_of(const struct hub_server *s)
         return s->tools ? "cached" : "starting";
 }
 
-static const char *error_of(const struct hub_server *s)
-{
-        return s->config->disabled ? NULL : hub_server_unusable(s) ?: hub_server_error(s);
-}
-
 static void append_text(struct json_out *out, const char *key, const char *text)
 {
         if (text)
@@ -97,11 +92,14 @@ static int append_server(struct buffer *b, const struct hub_server *s,
                          const struct config_profile *profile, const char *error)
 {
         struct json_out out = {.to = b};
+        const char *own = NULL;
 
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "name", s->config->name);
         json_out_text(&out, "state", error ? "failed" : state_of(s));
-        append_text(&out, "error", error ? error : error_of(s));
+        if (!error && !s->config->disabled)
+                own = hub_server_unusable(s) ?: hub_server_error(s);
+        append_text(&out, "error", error ? error : own);
         append_text(&out, "instructions", error ? NULL : s->instructions);
         json_out_begin(&out, "tools", '[');
         if (out.error >= 0 && !error && s->tools && !hub_server_unusable(s))

@@ -283,19 +283,14 @@ void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
         }
 }
 
-static bool is_wanted(const struct hub_server *s, const struct config_profile *profile,
-                      enum hub_which which)
-{
-        return !hub_server_unusable(s) && (which == HUB_ALL || !s->tools) &&
-               hub_access_server(profile, s->config);
-}
-
 void hub_start(struct hub *hub, const struct config_profile *profile, enum hub_which which)
 {
         hub->is_in_use = true;
         for (size_t i = 0; i < hub->views.servers.n; i++) {
-                if (is_wanted(hub->views.servers.items[i], profile, which))
-                        hub_server_start_unasked(hub->views.servers.items[i]);
+                struct hub_server *s = hub->views.servers.items[i];
+                if (!hub_server_unusable(s) && (which == HUB_ALL || !s->tools) &&
+                    hub_access_server(profile, s->config))
+                        hub_server_start_unasked(s);
         }
 }
 

@@ -172,12 +172,6 @@ static void add_line(struct list *list, const char *line)
         list->n += list->items[list->n] != NULL;
 }
 
-/* The header has been since 2025-06-18. */
-static bool wants_version(const char *version)
-{
-        return version && strcmp(version, "2025-06-18") >= 0;
-}
-
 static void add_protocol(struct list *list, const struct http_request *r)
 {
         const struct http *h = r->http;
@@ -189,7 +183,8 @@ static void add_protocol(struct list *list, const struct http_request *r)
                 add(list, "Mcp-Name", r->target);
                 return;
         }
-        if (!begins && wants_version(h->version))
+        /* The header has been since 2025-06-18. */
+        if (!begins && h->version && strcmp(h->version, "2025-06-18") >= 0)
                 add(list, "MCP-Protocol-Version", h->version);
         if (!begins)
                 add(list, "Mcp-Session-Id", h->session);

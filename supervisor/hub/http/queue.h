@@ -9,7 +9,6 @@
 
 #include "supervisor/hub/http/exchange.h"
 #include "supervisor/hub/http/incoming.h"
-#include "supervisor/hub/transport/rate.h"
 #include "supervisor/hub/transport/transport.h"
 
 enum {

@@ -14,7 +14,6 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/transport/pipes.h"
-#include "supervisor/hub/transport/rate.h"
 #include "supervisor/hub/transport/transport.h"
 
 /* Only connection.c writes the members. */

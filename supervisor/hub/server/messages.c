@@ -28,13 +28,6 @@ enum {
  * request only roots, as many do when they have started, and only from the owner's own client.
  */
 
-/* The server does not want the answer to this request any more. */
-static void unask(struct hub_server *s, yyjson_val *id)
-{
-        hub_calls_unask(&s->calls, id);
-        questions_withdraw(&s->questions, id);
-}
-
 void hub_server_on_answered(void *data, struct question *q, yyjson_val *answer, const char *result,
                             const char *why)
 {
@@ -131,8 +124,11 @@ static bool on_acknowledged(struct hub_server *s, const struct jsonrpc_message *
 
 static bool on_cancelled(struct hub_server *s, const struct jsonrpc_message *m)
 {
+        yyjson_val *id = yyjson_obj_get(m->params, "requestId");
+
         handshake_on_cancelled(&s->handshake, m);
-        unask(s, yyjson_obj_get(m->params, "requestId"));
+        hub_calls_unask(&s->calls, id);
+        questions_withdraw(&s->questions, id);
         return false;
 }
 

@@ -13,7 +13,7 @@
 #include "supervisor/hub/server/handshake.h"
 #include "supervisor/hub/server/listing.h"
 #include "supervisor/hub/tools/tools.h"
-#include "supervisor/hub/transport/rate.h"
+#include "supervisor/hub/transport/transport.h"
 
 enum {
         SERVER_START_MS = 30000,         /* to the answer to initialize: npx may have to download */

@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "rpc/lines.h"
 #include "rpc/memory-reservation.h"
-#include "supervisor/hub/transport/rate.h"
+#include "supervisor/hub/transport/transport.h"
 
 struct pipes {
         struct transport transport; /* first */
@@ -344,14 +344,6 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
         flush(data);
 }
 
-/* Not written before the caller has returned: a broken pipe ends the server, and with it the call
- * that the caller is working on. */
-static void write_soon(struct pipes *c)
-{
-        if (!event_pending(&c->writable, EV_WRITE, NULL))
-                event_active(&c->writable, EV_WRITE, 0);
-}
-
 static size_t queued(const struct transport *t)
 {
         return evbuffer_get_length(((const struct pipes *)(const void *)t)->queue);
@@ -401,8 +393,10 @@ static int commit(struct transport *t, const struct outgoing *m)
         int r = m->text ? add_with_text(c, m)
                         : evbuffer_add(c->queue, buffer_bytes(&c->message), c->message.length);
 
-        if (r >= 0)
-                write_soon(c);
+        /* Not written before the caller has returned: a broken pipe ends the server, and with it the call
+         * that the caller is working on. */
+        if (r >= 0 && !event_pending(&c->writable, EV_WRITE, NULL))
+                event_active(&c->writable, EV_WRITE, 0);
         buffer_consume(&c->message, c->message.length);
         return r < 0 ? -ENOMEM : 0;
 }
