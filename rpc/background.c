@@ -7,7 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-
 enum { STACK_SIZE = 256 * 1024, FREE_MIN = 4 * 1024 * 1024 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -2,6 +2,7 @@
 #include "rpc/challenge.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 

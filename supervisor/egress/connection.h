@@ -1,13 +1,6 @@
 /* A connection of a session to the proxy: one request. */
 #pragma once
 
-#include <assert.h>
-#include <event2/event.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <sys/types.h>
-
-#include "rpc/http/request.h"
 #include "supervisor/egress/session.h"
 
 /* Takes ownership of the descriptor. It ends by itself, with egress_session_left(). -ENOMEM: it has ended. */

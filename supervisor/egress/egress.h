@@ -14,7 +14,5 @@
  */
 #pragma once
 
-#include "supervisor/egress/session.h"
-
 /* Returns when the broker has closed the socket. */
 void egress_serve(int socket);

@@ -2,7 +2,6 @@
 #include "supervisor/hub/catalogue.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,15 +30,11 @@ bool hub_access_tool(const struct config_profile *profile, const struct config_s
                (!profile || config_tool_allowed(&profile->tools, server->name, tool));
 }
 
-static bool are_limits(const struct config_tool_rules *rules)
-{
-        return rules->allow || rules->deny;
-}
-
 static bool hub_access_is_limited(const struct config_profile *profile,
                                   const struct config_server *server)
 {
-        return are_limits(&server->tools) || (profile && are_limits(&profile->tools));
+        return server->tools.allow || server->tools.deny ||
+               (profile && (profile->tools.allow || profile->tools.deny));
 }
 
 /* Of the tools of all servers together: each change is copied and parsed in the loop. */
@@ -51,7 +46,7 @@ static const char *state_of(const struct hub_server *s)
 {
         if (s->config->disabled)
                 return "disabled";
-        if (hub_server_unusable(s) || hub_server_error(s))
+        if (hub_server_unusable(s) || s->state == SERVER_FAILED)
                 return "failed";
         if (s->state == SERVER_READY)
                 return "ready";
@@ -98,7 +93,7 @@ static int append_server(struct buffer *b, const struct hub_server *s,
         json_out_text(&out, "name", s->config->name);
         json_out_text(&out, "state", error ? "failed" : state_of(s));
         if (!error && !s->config->disabled)
-                own = hub_server_unusable(s) ?: hub_server_error(s);
+                own = hub_server_unusable(s) ?: s->state == SERVER_FAILED ? s->error.text : NULL;
         append_text(&out, "error", error ? error : own);
         append_text(&out, "instructions", error ? NULL : s->instructions);
         json_out_begin(&out, "tools", '[');

@@ -10,12 +10,10 @@
 #pragma once
 
 #include <event2/event.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "policy/config/config.h"
 #include "supervisor/hub/call/caller.h"
 

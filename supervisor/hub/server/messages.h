@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "rpc/jsonrpc.h"
 #include "rpc/lines.h"
 #include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/server/state.h"

@@ -2,7 +2,6 @@
 #include "supervisor/hub/server/server.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -422,11 +421,6 @@ void hub_server_call(struct hub_server *s, struct hub_call *call)
         else if (hub_calls_queue(&s->calls, call) &&
                  (s->state == SERVER_STOPPED || s->state == SERVER_FAILED))
                 start(s);
-}
-
-const char *hub_server_error(const struct hub_server *s)
-{
-        return s->state == SERVER_FAILED ? s->error.text : NULL;
 }
 
 static void on_roots_due(evutil_socket_t fd, short what, void *data)

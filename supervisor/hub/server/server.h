@@ -34,9 +34,6 @@ void hub_server_set_config(struct hub_server *s, uint32_t index,
 /* Requests a start that the monitor has not answered again, by the new index. */
 void hub_server_ask_again(struct hub_server *s);
 
-/* Why it has FAILED; NULL in another state. */
-const char *hub_server_error(const struct hub_server *s);
-
 /* Starts it if it is STOPPED, or FAILED some time ago. */
 void hub_server_start_unasked(struct hub_server *s);
 /* The reports of the monitor. _started() returns whether its start was requested; if so, it takes ownership

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/event_struct.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
