@@ -12,7 +12,7 @@
  *
  * ABANDONED is as TIMED_OUT, of a sent call. Cancel: the server is sent notifications/cancelled, or
  * tasks/cancel; what it answers nevertheless is ignored. A request is never sent twice, unless the server
- * asks for it (call-answer.c): the call stays sent, with the id of the newest request. Between two
+ * asks for it (answer.c): the call stays sent, with the id of the newest request. Between two
  * requests it has the id 0: it waits for the next look at its task, or for the client.
  */
 #include "supervisor/hub/call/call.h"
