@@ -103,39 +103,36 @@ void mcp_note_can(struct mcp_server *server, unsigned can)
                 server->tools.add_client(server->tools.data, server->can);
 }
 
-/* One that is too large counts as empty. */
-static void keep_capabilities(struct mcp_peer *peer, yyjson_val *capabilities)
-{
-        buffer_consume(&peer->capabilities, peer->capabilities.length);
-        if (json_append(&peer->capabilities, capabilities) < 0)
-                log_warning("a client's capabilities were dropped: more than %d bytes",
-                            PEER_CAPABILITIES_MAX);
-}
-
 static void on_initialize(const struct mcp_request *request, struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
         struct json_out out = {.to = &result};
+        struct mcp_peer *peer = request->peer;
+        yyjson_val *capabilities = yyjson_obj_get(request->params, "capabilities");
         struct error err = {};
 
         if (refuse_initialize(request->params, reply))
                 return;
-        choose_version(request->peer, request->params);
-        snprintf(request->peer->client, sizeof(request->peer->client), "%s",
+        choose_version(peer, request->params);
+        snprintf(peer->client, sizeof(peer->client), "%s",
                  json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
-        keep_capabilities(request->peer, yyjson_obj_get(request->params, "capabilities"));
-        request->peer->initialized = true;
-        request->peer->can = client_can_read(yyjson_obj_get(request->params, "capabilities"));
-        mcp_note_can(request->peer->server, request->peer->can);
+        /* Capabilities that are too large count as empty. */
+        buffer_consume(&peer->capabilities, peer->capabilities.length);
+        if (json_append(&peer->capabilities, capabilities) < 0)
+                log_warning("a client's capabilities were dropped: more than %d bytes",
+                            PEER_CAPABILITIES_MAX);
+        peer->initialized = true;
+        peer->can = client_can_read(capabilities);
+        mcp_note_can(peer->server, peer->can);
         json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "protocolVersion", version_names[request->peer->version]);
+        json_out_text(&out, "protocolVersion", version_names[peer->version]);
         put_text(&out, "capabilities",
-                 request->peer->version >= MCP_2025_11_25
-                         ? "{" CAPABILITIES ",\"tasks\":{\"list\":{},\"cancel\":{},"
-                           "\"requests\":{\"tools\":{\"call\":{}}}}}"
-                         : "{" CAPABILITIES "}");
+                 peer->version >= MCP_2025_11_25 ? "{" CAPABILITIES
+                                                   ",\"tasks\":{\"list\":{},\"cancel\":{},"
+                                                   "\"requests\":{\"tools\":{\"call\":{}}}}}"
+                                                 : "{" CAPABILITIES "}");
         put_text(&out, "serverInfo", mcp_server_info);
-        int r = put_instructions(&out, request->peer, ERA_LEGACY, &err);
+        int r = put_instructions(&out, peer, ERA_LEGACY, &err);
         json_out_end(&out, '}');
         answer_made(reply, r < 0 ? r : out.error, &result, &err);
 }
@@ -383,23 +380,16 @@ static const struct method {
         {"resources/unsubscribe", ERA_LEGACY, resources_unsubscribe},
 };
 
-static const struct method *find_method(const struct jsonrpc_message *message)
-{
-        for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
-                if (jsonrpc_method_is(message, methods[i].name))
-                        return &methods[i];
-        }
-        return NULL;
-}
-
 void mcp_method_run(const struct jsonrpc_message *message, const struct mcp_request *request,
                     struct reply *reply)
 {
-        const struct method *method = find_method(message);
+        const struct method *method = methods, *end = methods + ARRAY_SIZE(methods);
 
-        if (method && (method->eras & request->era))
+        while (method < end && !jsonrpc_method_is(message, method->name))
+                method++;
+        if (method < end && (method->eras & request->era))
                 method->handle(request, reply);
-        else if (method && method->eras == ERA_MODERN)
+        else if (method < end && method->eras == ERA_MODERN)
                 reply_error(reply, JSONRPC_INVALID_PARAMS,
                             "params._meta has no string " META_VERSION);
         else

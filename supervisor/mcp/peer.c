@@ -204,28 +204,22 @@ static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
         batch_step(batch);
 }
 
-/* Answers a line that is not JSON. If only bytes that are not UTF-8 make it invalid, the answer has
- * the id of the request. */
-static void answer_not_json(struct mcp_peer *peer, struct mcp_sink *sink, const char *line,
-                            size_t n, const char *why)
-{
-        _cleanup_json_ yyjson_doc *doc = yyjson_read(
-                line, n, YYJSON_READ_NUMBER_AS_RAW | YYJSON_READ_ALLOW_INVALID_UNICODE);
-        yyjson_val *id = yyjson_obj_get(yyjson_doc_get_root(doc), "id");
-
-        answer_invalid(peer, sink, json_is_integer(id) ? id : NULL, JSONRPC_PARSE_ERROR, why, NULL);
-}
-
+/* A line that is not JSON because only bytes that are not UTF-8 make it invalid is answered with the id of the request. */
 void mcp_peer_line(struct mcp_peer *peer, struct mcp_sink *sink, const char *line, size_t n)
 {
         _cleanup_jsonrpc_ struct jsonrpc_message message;
         struct error err = {};
 
         int r = jsonrpc_parse(line, n, &message, &err);
-        if (r == -EBADMSG)
-                answer_not_json(peer, sink, line, n, err.text);
-        else
+        if (r != -EBADMSG) {
                 mcp_peer_parsed(peer, sink, &message, r, &err);
+                return;
+        }
+        _cleanup_json_ yyjson_doc *doc = yyjson_read(
+                line, n, YYJSON_READ_NUMBER_AS_RAW | YYJSON_READ_ALLOW_INVALID_UNICODE);
+        yyjson_val *id = yyjson_obj_get(yyjson_doc_get_root(doc), "id");
+        answer_invalid(peer, sink, json_is_integer(id) ? id : NULL, JSONRPC_PARSE_ERROR, err.text,
+                       NULL);
 }
 
 void mcp_peer_parsed(struct mcp_peer *peer, struct mcp_sink *sink,

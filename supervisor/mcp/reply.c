@@ -194,8 +194,7 @@ void reply_made(struct reply *reply, int r, const struct buffer *result)
 
 void reply_empty(struct reply *reply)
 {
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(SMALL_MAX);
+        char empty[] = "{}";
 
-        int r = buffer_append(&result, "{}", 2);
-        reply_made(reply, r, &result);
+        reply_result(reply, &(struct buffer){.data = empty, .length = 2});
 }

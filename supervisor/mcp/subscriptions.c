@@ -297,7 +297,7 @@ void subscriptions_listen(const struct mcp_request *request, struct reply *reply
         mcp_sink_notify(s->reply.sink, "notifications/subscriptions/acknowledged", &params);
         for (size_t i = 0; i < s->n_tasks; i++) {
                 struct mcp_task *task = tasks_find(request->peer->principal, s->tasks[i]);
-                if (task && task_has_ended(task))
+                if (task && task->status != TASK_WORKING)
                         tell_task(s, task);
         }
 }
@@ -337,12 +337,8 @@ void subscriptions_drop(struct mcp_peer *peer)
 
 void subscriptions_close(struct mcp_server *server)
 {
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
-
-        if (buffer_append(&result, "{}", 2) < 0)
-                return;
         while (server->subscriptions) {
-                reply_result(&server->subscriptions->reply, &result);
+                reply_empty(&server->subscriptions->reply);
                 close_stream(&server->subscriptions);
         }
 }

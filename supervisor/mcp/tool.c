@@ -147,11 +147,6 @@ static void append_server(yyjson_val *server, size_t most, struct buffer *to)
         }
 }
 
-static bool is_disabled(yyjson_val *server)
-{
-        return yyjson_equals_str(yyjson_obj_get(server, "state"), "disabled");
-}
-
 /* Servers in the order of the config, each with as many signatures as fit into its share. */
 static void append_catalogue(yyjson_val *servers, size_t most, struct buffer *to)
 {
@@ -161,7 +156,7 @@ static void append_catalogue(yyjson_val *servers, size_t most, struct buffer *to
         yyjson_arr_foreach (servers, i, n, server) {
                 size_t room = to->length < most ? most - to->length : 0, share = room / (n - i);
 
-                if (is_disabled(server))
+                if (yyjson_equals_str(yyjson_obj_get(server, "state"), "disabled"))
                         continue;
                 if (yyjson_get_len(yyjson_obj_get(server, "name")) + LINE_OVERHEAD > share) {
                         buffer_printf(to, "and %zu servers more: _discover()\n", n - i);

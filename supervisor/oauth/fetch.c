@@ -53,13 +53,6 @@ static size_t on_body(char *data, size_t size, size_t n, void *to)
         return size * n;
 }
 
-static int add_challenge(struct buffer *to, const char *value, size_t n)
-{
-        int r = to->length > 0 ? buffer_append_text(to, ", ") : 0;
-
-        return r < 0 ? r : buffer_append(to, value, n);
-}
-
 static bool is_final_status(CURL *easy)
 {
         long status = 0;
@@ -72,6 +65,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *to)
 {
         static const char name[] = "www-authenticate:";
         struct transfer *t = to;
+        struct buffer *challenge = &t->response->challenge;
         size_t length = size * n;
 
         t->headers += length;
@@ -85,13 +79,14 @@ static size_t on_header(char *line, size_t size, size_t n, void *to)
         }
         /* The headers of an interim response (1xx) do not count. */
         if (length >= 5 && memcmp(line, "HTTP/", 5) == 0)
-                buffer_consume(&t->response->challenge, t->response->challenge.length);
+                buffer_consume(challenge, challenge->length);
         if (length < sizeof(name) - 1 || strncasecmp(line, name, sizeof(name) - 1) != 0)
                 return length;
         while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
                 length--;
-        if (add_challenge(&t->response->challenge, line + sizeof(name) - 1,
-                          length - (sizeof(name) - 1)) < 0) {
+        buffer_append_text(challenge, challenge->length > 0 ? ", " : "");
+        buffer_append(challenge, line + sizeof(name) - 1, length - (sizeof(name) - 1));
+        if (challenge->error < 0) {
                 t->too_large = true;
                 return 0;
         }

@@ -364,24 +364,18 @@ bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cance
         return call;
 }
 
-/* cell_cancel() may end the call, and with it the list's element. */
-static struct mcp_call *find_of(const struct mcp_peer *peer)
+void mcp_call_drop(struct mcp_peer *peer)
 {
         struct mcp_call *call = peer->server->calls;
 
-        while (call && call->peer != peer)
-                call = call->next;
-        return call;
-}
-
-void mcp_call_drop(struct mcp_peer *peer)
-{
-        struct mcp_call *call;
-
-        while ((call = find_of(peer))) {
-                call->peer = NULL;
-                if (!call->cancelled)
+        while (call) {
+                bool is_of_peer = call->peer == peer;
+                if (is_of_peer)
+                        call->peer = NULL;
+                if (is_of_peer && !call->cancelled)
                         cancel(call);
+                /* cell_cancel() may end the call, and with it the list's element. */
+                call = is_of_peer ? peer->server->calls : call->next;
         }
 }
 

@@ -297,7 +297,7 @@ int live_start(struct live *live, const struct mcp_request *request, const struc
         buffer_init(&live->messages, LIVE_LOGS_MAX);
         live->logs = !live->published && level <= MCP_LOG_INFO;
         if (reply->task && request->era == ERA_LEGACY)
-                snprintf(live->task, sizeof(live->task), "%s", task_id(reply));
+                snprintf(live->task, sizeof(live->task), "%s", reply->task->id);
         if (!request->token && level == MCP_LOG_OFF)
                 return 0;
         if (request->token && reply_init(&copy, request->token, NULL, NULL) < 0)

@@ -145,18 +145,6 @@ static void append_line(struct buffer *to, const char *before, const char *text)
 
 /* ---- the network ---- */
 
-static bool is_refused(const struct cell_host *host)
-{
-        return host->sums.denied > 0 && egress_is_denial(host->why);
-}
-
-static const char *text_of_change(enum cell_network change)
-{
-        if (change == CELL_NETWORK_OVER)
-                return "the network of this server has ended: restart Cloister";
-        return "the proxy has ended and another one has taken over: connections were closed, requests can be repeated";
-}
-
 /* A line about an end of the proxy, and one about each refusal, with the setting's name, at most NETWORK_REFUSALS_MAX; more
  * are counted. */
 static void append_refusals(const struct cell_outcome *o, struct buffer *to)
@@ -166,10 +154,15 @@ static void append_refusals(const struct cell_outcome *o, struct buffer *to)
         size_t n = 0;
 
         if (o->network_change != CELL_NETWORK_SAME)
-                append_line(to, "", text_of_change(o->network_change));
+                append_line(
+                        to, "",
+                        o->network_change == CELL_NETWORK_OVER
+                                ? "the network of this server has ended: restart Cloister"
+                                : "the proxy has ended and another one has taken over: connections were closed, requests can be repeated");
         for (size_t i = 0; i < o->n_hosts; i++) {
                 const struct cell_host *host = &o->hosts[i];
-                if (!is_refused(host) || n == NETWORK_REFUSALS_MAX) {
+                if (host->sums.denied == 0 || !egress_is_denial(host->why) ||
+                    n == NETWORK_REFUSALS_MAX) {
                         more += host->sums.denied;
                         continue;
                 }

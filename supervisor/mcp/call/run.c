@@ -41,52 +41,35 @@ enum {
 
 /* ---- what a result does not show whole ---- */
 
-static void tell_resource(struct mcp_server *server, struct mcp_principal *principal,
-                          const struct resource_uri *uri)
+static void tell_resource(const struct mcp_call *call, const struct resource_uri *uri)
 {
-        principal->resources_serial++;
-        subscriptions_lists_changed(server, principal);
-        subscriptions_updated(server, principal, uri);
-}
-
-/* Keeps an output that the result shows in part only; moves the bytes out of the capture. */
-static void resource_keep(struct mcp_server *server, struct mcp_principal *principal,
-                          const struct resource_uri *uri, struct capture *capture)
-{
-        if (resource_store_keep(&principal->store, uri, capture) >= 0)
-                tell_resource(server, principal, uri);
-}
-
-/* Keeps a display that a result does not show; moves the bytes out of it. */
-static void resource_keep_display(struct mcp_server *server, struct mcp_principal *principal,
-                                  const struct resource_uri *uri, struct cell_display *display)
-{
-        if (resource_store_keep_display(&principal->store, uri, display) >= 0)
-                tell_resource(server, principal, uri);
+        call->principal->resources_serial++;
+        subscriptions_lists_changed(call->server, call->principal);
+        subscriptions_updated(call->server, call->principal, uri);
 }
 
 /* Adds the files that a call made or changed. */
-static void resource_keep_names(struct mcp_server *server, struct mcp_principal *principal,
-                                const char *session, const struct cell_outcome *outcome)
+static void keep_names(const struct mcp_call *call, const struct cell_outcome *outcome)
 {
+        struct mcp_principal *principal = call->principal;
         bool changed = false;
 
         /* A new sandbox starts with an empty directory; a lost one leaves no files. */
         if (outcome->state != CELL_STATE_KEPT && outcome->state != CELL_STATE_RESTORED &&
             outcome->state != CELL_STATE_ROLLED_BACK)
-                changed = resource_store_forget_files(&principal->store, session);
+                changed = resource_store_forget_files(&principal->store, call->session);
         for (size_t i = 0; i < outcome->n_files && outcome->state != CELL_STATE_LOST; i++) {
                 struct resource_uri uri = {.kind = RESOURCE_FILE};
 
-                snprintf(uri.session, sizeof(uri.session), "%s", session);
+                snprintf(uri.session, sizeof(uri.session), "%s", call->session);
                 snprintf(uri.path, sizeof(uri.path), "%s", outcome->files[i].path);
                 if (resource_store_name_file(&principal->store, &uri, &outcome->files[i]) > 0)
                         changed = true;
-                subscriptions_updated(server, principal, &uri);
+                subscriptions_updated(call->server, principal, &uri);
         }
         if (changed) {
                 principal->resources_serial++;
-                subscriptions_lists_changed(server, principal);
+                subscriptions_lists_changed(call->server, principal);
         }
 }
 
@@ -115,9 +98,9 @@ static void keep_displays(const struct mcp_call *call, const struct result_optio
                 linked[i] = result_content_is_linked(outcome, i, options);
         for (size_t i = 0; i < n; i++) {
                 const struct resource_uri uri = result_content_uri(i, options);
-                if (linked[i])
-                        resource_keep_display(call->server, call->principal, &uri,
-                                              &outcome->displays[i]);
+                if (linked[i] && resource_store_keep_display(&call->principal->store, &uri,
+                                                             &outcome->displays[i]) >= 0)
+                        tell_resource(call, &uri);
         }
 }
 
@@ -126,12 +109,13 @@ static void whole_keep(const struct mcp_call *call, const struct result_options 
                        struct cell_outcome *outcome)
 {
         for (int i = 0; i < CELL_STREAMS; i++) {
-                if (options->whole[i])
-                        resource_keep(call->server, call->principal, options->whole[i],
-                                      &outcome->streams[i]);
+                if (options->whole[i] &&
+                    resource_store_keep(&call->principal->store, options->whole[i],
+                                        &outcome->streams[i]) >= 0)
+                        tell_resource(call, options->whole[i]);
         }
         keep_displays(call, options, outcome);
-        resource_keep_names(call->server, call->principal, call->session, outcome);
+        keep_names(call, outcome);
 }
 
 /* ---- results that no request waits for ---- */
@@ -527,11 +511,15 @@ static void on_answer(struct background_job *job)
         mcp_call_free(call);
 }
 
-static void answer(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
         static const struct background_kind kind = {make_answer, on_answer, free_answer};
-        struct run_answer *a = calloc(1, sizeof(*a));
 
+        if (call->wait.unattended) {
+                wait_keep(call, number, outcome);
+                return;
+        }
+        struct run_answer *a = calloc(1, sizeof(*a));
         mcp_call_finish(call);
         if (!a) {
                 reply_error(&call->reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
@@ -549,14 +537,6 @@ static void answer(struct mcp_call *call, uint64_t number, struct cell_outcome *
         take_earlier(call, &a->earlier);
         whole_name(a->session, number, outcome, a->uris, &a->options);
         mcp_answer_start(&a->answer, &kind, call, outcome);
-}
-
-static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
-{
-        if (call->wait.unattended)
-                wait_keep(call, number, outcome);
-        else
-                answer(call, number, outcome);
 }
 
 static const struct mcp_call_kind run_kind = {.ended = on_ended};

@@ -506,11 +506,6 @@ bool published_call_read(const struct mcp_request *request, struct reply *reply)
 
 /* ---- completion/complete ---- */
 
-static bool begins_with(yyjson_val *value, const char *prefix, size_t n)
-{
-        return yyjson_get_len(value) >= n && strncasecmp(yyjson_get_str(value), prefix, n) == 0;
-}
-
 /* The values of the config that begin with what was typed. */
 static void complete_from_list(const struct config_published *entry, yyjson_val *argument,
                                struct reply *reply)
@@ -530,7 +525,9 @@ static void complete_from_list(const struct config_published *entry, yyjson_val 
         json_out_begin(&out, "completion", '{');
         json_out_begin(&out, "values", '[');
         yyjson_arr_foreach (list, i, n, value) {
-                if (begins_with(value, typed, length) && total++ < COMPLETIONS_MAX)
+                if (yyjson_get_len(value) >= length &&
+                    strncasecmp(yyjson_get_str(value), typed, length) == 0 &&
+                    total++ < COMPLETIONS_MAX)
                         json_out_string(&out, NULL, yyjson_get_str(value), yyjson_get_len(value));
         }
         json_out_end(&out, ']');

@@ -108,38 +108,34 @@ void published_fail(struct mcp_call *call, const char *why)
         mcp_call_free(call);
 }
 
-static void put_buffer(struct json_out *out, const char *key, const struct buffer *text,
-                       const char *otherwise)
-{
-        if (text->length > 0)
-                json_out_raw(out, key, buffer_bytes(text), text->length);
-        else
-                json_out_raw(out, key, otherwise, strlen(otherwise));
-}
-
+/* text: JSON; NULL: no member. */
 static void put_json(struct json_out *out, const char *key, const char *text)
 {
         if (text)
                 json_out_raw(out, key, text, strlen(text));
 }
 
+static void put_buffer(struct json_out *out, const char *key, const struct buffer *text,
+                       const char *otherwise)
+{
+        if (text->length > 0)
+                json_out_buffer(out, key, text);
+        else
+                put_json(out, key, otherwise);
+}
+
 /* The arguments go as JSON of their own frame: they are never part of the code. */
 static int append_input(const struct published_run *run, struct buffer *to)
 {
-        _cleanup_buffer_ struct buffer answers = BUFFER_INIT(ANSWERS_BYTES_MAX + 2);
         struct json_out out = {.to = to};
 
-        int r = buffer_append(&answers, "{", 1);
-        if (r >= 0 && run->answers.length > 0)
-                r = buffer_append(&answers, buffer_bytes(&run->answers), run->answers.length);
-        if (r >= 0)
-                r = buffer_append(&answers, "}", 1);
-        if (r < 0)
-                return r;
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "kind", run->kind);
         put_buffer(&out, "arguments", &run->arguments, "{}");
-        put_buffer(&out, "answers", &answers, "{}");
+        json_out_begin(&out, "answers", '{');
+        if (run->answers.length > 0)
+                json_out_buffer(&out, NULL, &run->answers);
+        json_out_end(&out, '}');
         put_buffer(&out, "capabilities", &run->capabilities, "{}");
         put_json(&out, "input_schema", run->entry->input_schema);
         put_json(&out, "output_schema", run->entry->output_schema);
@@ -343,12 +339,6 @@ int published_answers_read(const struct mcp_request *request, struct published_r
 
 /* ---- of modern calls ---- */
 
-static void drop_question(struct published_run *run, size_t i)
-{
-        client_request_done(&run->asked[i].ask.request);
-        memmove(&run->asked[i], &run->asked[i + 1], (--run->n_questions - i) * sizeof(*run->asked));
-}
-
 int published_answers_early(struct published_run *run, struct error *err)
 {
         yyjson_val *given = yyjson_doc_get_root(run->early);
@@ -364,7 +354,9 @@ int published_answers_early(struct published_run *run, struct error *err)
                 int r = published_answer_take(run, q->key, &q->ask.request, answer, err);
                 if (r < 0)
                         return error_context(err, "params.inputResponses.%s", q->key);
-                drop_question(run, i);
+                client_request_done(&run->asked[i].ask.request);
+                memmove(&run->asked[i], &run->asked[i + 1],
+                        (--run->n_questions - i) * sizeof(*run->asked));
         }
         return 0;
 }

@@ -45,20 +45,6 @@ const struct config_published *published_find(const struct mcp_server *server,
         return NULL;
 }
 
-static const struct config_published *match_template(const struct mcp_server *server,
-                                                     const struct mcp_principal *principal,
-                                                     const char *uri, size_t n,
-                                                     struct buffer *variables)
-{
-        for (size_t i = 0; i < server->config->n_published; i++) {
-                const struct config_published *entry = &server->config->published[i];
-                if (entry->kind == PUBLISHED_TEMPLATE && is_offered(server, principal, entry) &&
-                    published_template_match(entry->name, uri, n, variables) > 0)
-                        return entry;
-        }
-        return NULL;
-}
-
 const struct config_published *published_find_uri(const struct mcp_server *server,
                                                   const struct mcp_principal *principal,
                                                   const char *uri, size_t n,
@@ -72,7 +58,14 @@ const struct config_published *published_find_uri(const struct mcp_server *serve
                                                               uri);
         if (entry)
                 return variables && buffer_append_text(variables, "{}") < 0 ? NULL : entry;
-        return match_template(server, principal, uri, n, variables ? variables : &unused);
+        for (size_t i = 0; i < server->config->n_published; i++) {
+                entry = &server->config->published[i];
+                if (entry->kind == PUBLISHED_TEMPLATE && is_offered(server, principal, entry) &&
+                    published_template_match(entry->name, uri, n, variables ? variables : &unused) >
+                            0)
+                        return entry;
+        }
+        return NULL;
 }
 
 bool published_take_uri(const struct mcp_server *server, const struct mcp_principal *principal,

@@ -220,15 +220,14 @@ const struct resource *resource_store_before(const struct resource_store *store,
         return r;
 }
 
-static char byte_at(const struct resource *r, size_t at)
-{
-        return at < r->head.length ? buffer_bytes(&r->head)[at]
-                                   : buffer_bytes(&r->tail)[at - r->head.length];
-}
-
 static bool within_character(const struct resource *r, size_t at)
 {
-        return at < resource_size(r) && ((unsigned char)byte_at(r, at) & 0xc0) == 0x80;
+        size_t n = r->head.length;
+
+        if (at >= resource_size(r))
+                return false;
+        char c = at < n ? buffer_bytes(&r->head)[at] : buffer_bytes(&r->tail)[at - n];
+        return ((unsigned char)c & 0xc0) == 0x80;
 }
 
 static int append_range(const struct buffer *piece, size_t base, size_t begin, size_t end,

@@ -23,16 +23,6 @@ struct mcp_task *tasks_find(const struct mcp_principal *principal, const char *i
         return NULL;
 }
 
-bool task_has_ended(const struct mcp_task *task)
-{
-        return task->status != TASK_WORKING;
-}
-
-const char *task_id(const struct reply *reply)
-{
-        return reply->task ? reply->task->id : NULL;
-}
-
 bool task_is_announced(const struct reply *reply)
 {
         return reply->task && reply->task->announced;
@@ -49,14 +39,11 @@ bool tasks_declared(const struct mcp_request *request)
 
 void tasks_reply_undeclared(struct reply *reply)
 {
-        static const char text[] = "{\"requiredCapabilities\":{\"extensions\":{\"" TASKS_EXTENSION
-                                   "\":{}}}}";
-        _cleanup_buffer_ struct buffer data = BUFFER_INIT(sizeof(text));
+        char text[] = "{\"requiredCapabilities\":{\"extensions\":{\"" TASKS_EXTENSION "\":{}}}}";
 
-        int r = buffer_append(&data, text, sizeof(text) - 1);
         reply_error_data(reply, MCP_CLIENT_LACKS,
                          "the client does not declare the extension " TASKS_EXTENSION,
-                         r >= 0 ? &data : NULL);
+                         &(struct buffer){.data = text, .length = strlen(text)});
 }
 
 static const char *const status_names[] = {"working", "completed", "failed", "cancelled"};
@@ -81,49 +68,35 @@ static void put_time(struct json_out *out, const char *key, int64_t ms)
         json_out_text(out, key, text);
 }
 
-static void put_members(struct json_out *out, const struct mcp_task *task, bool legacy,
-                        const char *status)
+void task_put(struct json_out *out, const struct mcp_task *task, enum mcp_era era,
+              const char *status)
 {
+        bool legacy = era == ERA_LEGACY;
+
         json_out_text(out, "taskId", task->id);
-        json_out_text(out, "status", status);
+        json_out_text(out, "status",
+                      status   ? status
+                      : legacy ? task_status_legacy(task)
+                               : status_names[task->status]);
         put_time(out, "createdAt", task->created_ms);
         put_time(out, "lastUpdatedAt", task->updated_ms);
         json_out_int(out, legacy ? "ttl" : "ttlMs", (int64_t)task->ttl_ms);
         json_out_int(out, legacy ? "pollInterval" : "pollIntervalMs", TASK_POLL_MS);
 }
 
-void task_put_legacy(struct json_out *out, const struct mcp_task *task)
-{
-        put_members(out, task, true, task_status_legacy(task));
-}
-
-void task_put_modern(struct json_out *out, const struct mcp_task *task)
-{
-        put_members(out, task, false, status_names[task->status]);
-}
-
 /* The questions of a task that works change its status. */
-static void put_questions(struct json_out *out, const struct mcp_task *task)
-{
-        _cleanup_buffer_ struct buffer input = BUFFER_INIT(TASK_RESULT_MAX);
-        int asked = task->work ? task->work->append_input(task->work_data, &input) : 0;
-
-        put_members(out, task, false, asked > 0 ? "input_required" : status_names[task->status]);
-        if (asked > 0)
-                json_out_raw(out, "inputRequests", buffer_bytes(&input), input.length);
-}
-
 void task_put_detailed(struct json_out *out, const struct mcp_task *task)
 {
         static const char lost[] = "{\"code\":-32603,\"message\":\"the result is lost\"}";
+        _cleanup_buffer_ struct buffer input = BUFFER_INIT(TASK_RESULT_MAX);
         const struct buffer *payload = &task->payload;
+        bool asks = task->status == TASK_WORKING && task->work &&
+                    task->work->append_input(task->work_data, &input) > 0;
 
-        if (task->status == TASK_WORKING) {
-                put_questions(out, task);
-                return;
-        }
-        task_put_modern(out, task);
-        if (task->status != TASK_CANCELLED)
+        task_put(out, task, ERA_MODERN, asks ? "input_required" : NULL);
+        if (asks)
+                json_out_buffer(out, "inputRequests", &input);
+        else if (task->status == TASK_COMPLETED || task->status == TASK_FAILED)
                 json_out_raw(out, task->status == TASK_COMPLETED ? "result" : "error",
                              payload->length > 0 ? buffer_bytes(payload) : lost,
                              payload->length > 0 ? payload->length : strlen(lost));

@@ -95,9 +95,6 @@ struct mcp_task {
 
 /* The task of this principal, or NULL. */
 struct mcp_task *tasks_find(const struct mcp_principal *principal, const char *id);
-bool task_has_ended(const struct mcp_task *task);
-/* The id of the task that keeps the answer, or NULL. */
-const char *task_id(const struct reply *reply);
 /* Whether the client has got the task. */
 bool task_is_announced(const struct reply *reply);
 
@@ -106,10 +103,10 @@ bool tasks_declared(const struct mcp_request *request);
 /* Answers a request that needs it. */
 void tasks_reply_undeclared(struct reply *reply);
 
-/* Put the members of a task: as 2025-11-25 has them; as 2026-07-28 has them, without the result; and with the
- * result or with the questions to the client. */
-void task_put_legacy(struct json_out *out, const struct mcp_task *task);
-void task_put_modern(struct json_out *out, const struct mcp_task *task);
+/* Puts the members of a task as the era has them, without the result. status: NULL: its own. */
+void task_put(struct json_out *out, const struct mcp_task *task, enum mcp_era era,
+              const char *status);
+/* As 2026-07-28 has them, with the result or with the questions to the client. */
 void task_put_detailed(struct json_out *out, const struct mcp_task *task);
 /* The name of its status in 2025-11-25. */
 const char *task_status_legacy(const struct mcp_task *task);

@@ -25,12 +25,6 @@ static int64_t now_ms(void)
 
 /* ---- the end ---- */
 
-static void drop_payload(struct mcp_task *task)
-{
-        task->principal->tasks.bytes -= task->payload.allocated;
-        buffer_done(&task->payload);
-}
-
 /* The reply is the caller's. */
 static struct reply take_waiter(struct tasks *tasks, struct task_waiter **at)
 {
@@ -64,7 +58,8 @@ static void task_free(struct mcp_task *task)
         }
         if (task->reply)
                 task->reply->task = NULL;
-        drop_payload(task);
+        tasks->bytes -= task->payload.allocated;
+        buffer_done(&task->payload);
         while (task->waiters) {
                 struct reply reply = take_waiter(tasks, &task->waiters);
                 reply_error(&reply, JSONRPC_INVALID_PARAMS, "the task's time to live is over");
@@ -140,7 +135,7 @@ static void tell_end(struct mcp_task *task)
                 answer_result(task, &reply);
         }
         json_out_begin(&out, NULL, '{');
-        task_put_legacy(&out, task);
+        task_put(&out, task, ERA_LEGACY, NULL);
         if (task->peer)
                 mcp_sink_notify_out(task->peer->legacy.reply.sink, "notifications/tasks/status",
                                     &out);
@@ -201,14 +196,14 @@ bool tasks_are_full(struct tasks *tasks)
 
 static void put_created(struct json_out *out, const struct mcp_task *task)
 {
+        bool legacy = task->era == ERA_LEGACY;
+
         json_out_begin(out, NULL, '{');
-        if (task->era == ERA_MODERN) {
-                task_put_modern(out, task);
-        } else {
+        if (legacy)
                 json_out_begin(out, "task", '{');
-                task_put_legacy(out, task);
+        task_put(out, task, task->era, NULL);
+        if (legacy)
                 json_out_end(out, '}');
-        }
         json_out_end(out, '}');
 }
 
@@ -349,21 +344,17 @@ static const struct reply_keeper keeper = {take_result, take_error, leave};
 
 /* ---- the beginning ---- */
 
-static void expire(struct mcp_task *task)
-{
-        if (task->status == TASK_WORKING)
-                task_cancel(task);
-        task_free(task);
-}
-
 static void on_timer(evutil_socket_t fd, short what, void *data)
 {
         struct mcp_task *task = data;
 
-        if (task->announced)
-                expire(task);
-        else if (!tasks_are_full(&task->principal->tasks))
+        if (!task->announced && !tasks_are_full(&task->principal->tasks)) {
                 task_announce(task);
+        } else if (task->announced) {
+                if (task->status == TASK_WORKING)
+                        task_cancel(task);
+                task_free(task);
+        }
 }
 
 struct mcp_task *task_new(const struct mcp_request *request, uint64_t ttl_ms, struct reply *reply)
@@ -496,7 +487,7 @@ void tasks_get(const struct mcp_request *request, struct reply *reply)
                 return;
         json_out_begin(&out, NULL, '{');
         if (request->era == ERA_LEGACY) {
-                task_put_legacy(&out, task);
+                task_put(&out, task, ERA_LEGACY, NULL);
         } else {
                 task->read |= task->status != TASK_WORKING;
                 task_put_detailed(&out, task);
@@ -543,7 +534,7 @@ static int append_list(const struct tasks *tasks, uint64_t below, struct buffer 
                 task = TAILQ_NEXT(task, link);
         for (int i = 0; task && i < TASKS_PAGE; i++) {
                 json_out_begin(&out, NULL, '{');
-                task_put_legacy(&out, task);
+                task_put(&out, task, ERA_LEGACY, NULL);
                 json_out_end(&out, '}');
                 last = task->serial;
                 task = TAILQ_NEXT(task, link);
@@ -607,7 +598,7 @@ void tasks_cancel(const struct mcp_request *request, struct reply *reply)
                 task_cancel(task);
         json_out_begin(&out, NULL, '{');
         if (legacy)
-                task_put_legacy(&out, task);
+                task_put(&out, task, ERA_LEGACY, NULL);
         json_out_end(&out, '}');
         reply_made(reply, out.error, &result);
 }
