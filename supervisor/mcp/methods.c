@@ -28,9 +28,6 @@ static const char *const version_names[] = {
 };
 static_assert(ARRAY_SIZE(version_names) == MCP_VERSION_MAX, "a name a version");
 
-/* Private: the lists name the user's servers. Short-lived: upstream servers may be starting. */
-static const struct caching list_caching = {.ttl_ms = 5000, .scope = "private"};
-
 static void choose_version(struct mcp_peer *peer, yyjson_val *params)
 {
         const char *asked = json_string(params, "protocolVersion", NULL);
@@ -143,7 +140,7 @@ static void on_discover(const struct mcp_request *request, struct reply *reply)
         struct json_out out = {.to = &result};
         struct error err = {};
 
-        reply->caching = &list_caching;
+        reply->caching = &caching_lists;
         json_out_begin(&out, NULL, '{');
         put_text(&out, "supportedVersions", "[\"" MCP_MODERN_VERSION "\"]");
         put_text(&out, "capabilities",
@@ -207,7 +204,7 @@ static void on_tools_list(const struct mcp_request *request, struct reply *reply
         int r = append_tools(request, &result, &err);
         if (r >= 0)
                 subscription_list_sent(request, LIST_TOOLS);
-        reply->caching = &list_caching;
+        reply->caching = &caching_lists;
         answer_made(reply, r, &result, &err);
         subscriptions_lists_changed(server, NULL);
         mcp_client_is_ready(request->peer, request->era);

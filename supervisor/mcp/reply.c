@@ -63,6 +63,9 @@ void batch_step(struct batch *batch)
 
 /* ---- replies ---- */
 
+const struct caching caching_lists = {.ttl_ms = 5000, .scope = "private"};
+const struct caching caching_none = {.ttl_ms = 0, .scope = "private"};
+
 int reply_init(struct reply *reply, yyjson_val *id, struct mcp_sink *sink, struct batch *batch)
 {
         *reply = (struct reply){.sink = mcp_sink_ref(sink), .batch = batch};

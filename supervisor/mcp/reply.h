@@ -30,6 +30,8 @@ struct caching {
         unsigned ttl_ms;
         const char *scope; /* "public" or "private" */
 };
+/* Private: the lists name the user's servers. Short-lived: upstream servers may be starting. */
+extern const struct caching caching_lists, caching_none;
 
 struct mcp_task;
 struct reply;

@@ -23,10 +23,8 @@ enum {
         COMPLETIONS_MAX = 100,
 };
 
-static const struct caching list_caching = {.ttl_ms = 5000, .scope = "private"};
-static const struct caching read_caching = {.ttl_ms = 0, .scope = "private"};
-
-void published_list_prompts(const struct mcp_request *request, struct reply *reply)
+void published_reply_list(const struct mcp_request *request, enum config_published_kind kind,
+                          const char *key, const char *first, struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         struct json_out out = {.to = &result};
@@ -35,14 +33,22 @@ void published_list_prompts(const struct mcp_request *request, struct reply *rep
                 reply_error(reply, JSONRPC_INVALID_PARAMS, "unknown cursor: the list has one page");
                 return;
         }
-        subscription_list_sent(request, LIST_PROMPTS);
         json_out_begin(&out, NULL, '{');
-        json_out_begin(&out, "prompts", '[');
-        published_put(request->peer->server, request->peer->principal, PUBLISHED_PROMPT, &out);
+        json_out_begin(&out, key, '[');
+        if (first)
+                json_out_raw(&out, NULL, first, strlen(first));
+        published_put(request->peer->server, request->peer->principal, kind, &out);
         json_out_end(&out, ']');
         json_out_end(&out, '}');
-        reply->caching = &list_caching;
+        reply->caching = &caching_lists;
         reply_made(reply, out.error, &result);
+}
+
+void published_list_prompts(const struct mcp_request *request, struct reply *reply)
+{
+        if (mcp_request_is_first_page(request))
+                subscription_list_sent(request, LIST_PROMPTS);
+        published_reply_list(request, PUBLISHED_PROMPT, "prompts", NULL, reply);
 }
 
 /* ---- capabilities ---- */
@@ -356,7 +362,7 @@ static void start(const struct mcp_request *request, struct published_run *run, 
         struct error err = {};
 
         if (run->view.what == RESULT_OF_RESOURCE)
-                reply->caching = &read_caching;
+                reply->caching = &caching_none;
         if (run->modern && mcp_input_resume(request, digest, reply)) {
                 published_run_free(run);
                 return;
@@ -392,9 +398,9 @@ static void start(const struct mcp_request *request, struct published_run *run, 
 /* A run with its name, which a state of it has too; NULL after it has answered an error. */
 static struct published_run *begin(const struct mcp_request *request,
                                    const struct config_published *entry, enum published_what what,
-                                   const char *method, struct reply *reply)
+                                   struct reply *reply)
 {
-        struct published_run *run = published_run_new(request, entry, what, method);
+        struct published_run *run = published_run_new(request, entry, what);
 
         if (!run || buffer_append_text(&run->name, entry->name) < 0) {
                 published_run_free(run);
@@ -421,7 +427,7 @@ static bool take_arguments(struct published_run *run, yyjson_val *arguments, str
 void published_call_tool(const struct mcp_request *request, const struct config_published *tool,
                          struct reply *reply)
 {
-        struct published_run *run = begin(request, tool, RESULT_OF_TOOL, "tools/call", reply);
+        struct published_run *run = begin(request, tool, RESULT_OF_TOOL, reply);
 
         if (run && take_arguments(run, yyjson_obj_get(request->params, "arguments"), reply))
                 start(request, run, reply);
@@ -474,7 +480,7 @@ void published_call_prompt(const struct mcp_request *request, struct reply *repl
                 reply_error(reply, JSONRPC_INVALID_PARAMS, text);
                 return;
         }
-        struct published_run *run = begin(request, prompt, RESULT_OF_PROMPT, "prompts/get", reply);
+        struct published_run *run = begin(request, prompt, RESULT_OF_PROMPT, reply);
         if (run && take_arguments(run, arguments, reply))
                 start(request, run, reply);
 }
@@ -491,8 +497,7 @@ bool published_call_read(const struct mcp_request *request, struct reply *reply)
 
         if (!entry)
                 return false;
-        struct published_run *run = begin(request, entry, RESULT_OF_RESOURCE, "resources/read",
-                                          reply);
+        struct published_run *run = begin(request, entry, RESULT_OF_RESOURCE, reply);
         if (!run)
                 return true;
         /* Moved: what a template's code gets as arguments. */
@@ -594,8 +599,7 @@ void published_complete(const struct mcp_request *request, struct reply *reply)
                 complete_from_list(entry, argument, reply);
                 return;
         }
-        struct published_run *run = begin(request, entry, RESULT_OF_COMPLETION,
-                                          "completion/complete", reply);
+        struct published_run *run = begin(request, entry, RESULT_OF_COMPLETION, reply);
         if (!run)
                 return;
         if (append_complete(argument, context, &run->complete) < 0) {

@@ -8,11 +8,13 @@
  */
 #pragma once
 
+#include "policy/config/config.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 
-struct config_published;
-
+/* Answers with a list that has one page: `first`, which is JSON or NULL, and the entries of this kind. */
+void published_reply_list(const struct mcp_request *request, enum config_published_kind kind,
+                          const char *key, const char *first, struct reply *reply);
 /* prompts/list. */
 void published_list_prompts(const struct mcp_request *request, struct reply *reply);
 

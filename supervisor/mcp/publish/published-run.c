@@ -19,13 +19,15 @@ enum { NAME_MAX_TEXT = 4 * RESOURCE_URI_MAX, FILENAME_MAX_TEXT = 320 };
 
 struct published_run *published_run_new(const struct mcp_request *request,
                                         const struct config_published *entry,
-                                        enum published_what what, const char *method)
+                                        enum published_what what)
 {
-        static const char *const kinds[] = {
-                [RESULT_OF_TOOL] = "tool",
-                [RESULT_OF_PROMPT] = "prompt",
-                [RESULT_OF_RESOURCE] = "resource",
-                [RESULT_OF_COMPLETION] = "completion",
+        static const struct {
+                const char *kind, *method;
+        } names[] = {
+                [RESULT_OF_TOOL] = {"tool", "tools/call"},
+                [RESULT_OF_PROMPT] = {"prompt", "prompts/get"},
+                [RESULT_OF_RESOURCE] = {"resource", "resources/read"},
+                [RESULT_OF_COMPLETION] = {"completion", "completion/complete"},
         };
         struct published_run *run = calloc(1, sizeof(*run));
 
@@ -34,8 +36,8 @@ struct published_run *published_run_new(const struct mcp_request *request,
         *run = (struct published_run){
                 .config = config_ref(request->peer->server->config),
                 .entry = entry,
-                .kind = kinds[what],
-                .method = method,
+                .kind = names[what].kind,
+                .method = names[what].method,
                 .modern = request->era == ERA_MODERN,
                 .view = {.what = what, .structured = entry->output_schema},
                 .until_us = clock_us() + PUBLISHED_CALL_MS * UINT64_C(1000),

@@ -59,10 +59,10 @@ static inline bool published_may_ask(const struct published_run *run)
         return !run->modern || run->view.what != RESULT_OF_COMPLETION;
 }
 
-/* NULL: out of memory. method: a literal. */
+/* NULL: out of memory. */
 struct published_run *published_run_new(const struct mcp_request *request,
                                         const struct config_published *entry,
-                                        enum published_what what, const char *method);
+                                        enum published_what what);
 /* Withdraws what the client is being asked. NULL is allowed. Returns NULL. */
 struct published_run *published_run_free(struct published_run *run);
 void published_run_withdraw(struct published_run *run);

@@ -2,6 +2,7 @@
 #include "supervisor/mcp/resources/resource-read.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,25 +21,7 @@ enum {
         DESCRIPTION_CUT = 120, /* characters of it that are shown */
 };
 
-static const struct caching caching = {.ttl_ms = 0, .scope = "private"};
-
 /* ---- contents ---- */
-
-void resource_begin_contents(struct json_out *out, const char *uri, size_t n, const char *mime_type)
-{
-        json_out_begin(out, NULL, '{');
-        json_out_begin(out, "contents", '[');
-        json_out_begin(out, NULL, '{');
-        json_out_string(out, "uri", uri, n);
-        json_out_text(out, "mimeType", mime_type);
-}
-
-void resource_end_contents(struct json_out *out)
-{
-        json_out_end(out, '}');
-        json_out_end(out, ']');
-        json_out_end(out, '}');
-}
 
 static void put_item(struct json_out *out, const struct resource *resource,
                      const struct resource_uri *uri, const struct buffer *text)
@@ -48,9 +31,9 @@ static void put_item(struct json_out *out, const struct resource *resource,
         json_out_begin(out, NULL, '{');
         resource_uri_put(out, "uri", uri);
         json_out_text(out, "mimeType",
-                      uri->kind == RESOURCE_DISPLAY ? resource->mime_type
-                      : json                        ? "application/json"
-                                                    : "text/plain");
+                      *resource->mime_type ? resource->mime_type
+                      : json               ? "application/json"
+                                           : "text/plain");
         json_out_string(out, resource->is_blob ? "blob" : "text", buffer_bytes(text), text->length);
         json_out_end(out, '}');
 }
@@ -78,19 +61,42 @@ static int put_text(struct json_out *out, const struct resource *resource,
         return r;
 }
 
-int resource_append_contents(const struct resource *resource, const struct resource_uri *uri,
-                             struct buffer *to)
+static void end_contents(struct json_out *out)
+{
+        json_out_end(out, ']');
+        json_out_end(out, '}');
+}
+
+static struct json_out begin_contents(struct buffer *to)
 {
         struct json_out out = {.to = to};
 
         json_out_begin(&out, NULL, '{');
         json_out_begin(&out, "contents", '[');
+        return out;
+}
+
+int resource_append_whole(const struct resource *resource, const struct resource_uri *uri,
+                          const struct buffer *text, struct buffer *to)
+{
+        struct json_out out = begin_contents(to);
+
+        put_item(&out, resource, uri, text);
+        end_contents(&out);
+        return out.error;
+}
+
+int resource_append_contents(const struct resource *resource, const struct resource_uri *uri,
+                             struct buffer *to)
+{
+        struct json_out out;
+
         /* A blob is in one piece: the limit of a call's displays is that of a file. */
         if (resource->is_blob)
-                put_item(&out, resource, uri, &resource->head);
-        int r = resource->is_blob ? 0 : put_text(&out, resource, uri);
-        json_out_end(&out, ']');
-        json_out_end(&out, '}');
+                return resource_append_whole(resource, uri, &resource->head, to);
+        out = begin_contents(to);
+        int r = put_text(&out, resource, uri);
+        end_contents(&out);
         return r < 0 ? r : out.error;
 }
 
@@ -220,13 +226,6 @@ static void read_free(struct resource_read *read)
         free(read);
 }
 
-static const char *mime_type_of(const struct resource_read *read)
-{
-        const struct resource *known = resource_store_find(&read->principal->store, &read->uri);
-
-        return known ? known->mime_type : "application/octet-stream";
-}
-
 static bool is_text(const char *mime_type, const struct buffer *content)
 {
         const unsigned char *s = (const unsigned char *)buffer_bytes(content);
@@ -246,21 +245,16 @@ static bool is_text(const char *mime_type, const struct buffer *content)
 static int append_contents(const struct resource_read *read, const struct buffer *content,
                            struct buffer *to)
 {
-        _cleanup_buffer_ struct buffer uri = BUFFER_INIT(4 * RESOURCE_URI_MAX);
+        const struct resource *known = resource_store_find(&read->principal->store, &read->uri);
         _cleanup_buffer_ struct buffer blob = BUFFER_INIT(RESULT_MAX);
-        const char *mime_type = mime_type_of(read);
-        bool text = is_text(mime_type, content);
-        const struct buffer *shown = text ? content : &blob;
-        struct json_out out = {.to = to};
+        struct resource file = {};
 
-        int r = resource_uri_append(&read->uri, &uri);
-        if (r >= 0 && !text)
-                r = base64_append(&blob, buffer_bytes(content), content->length);
-        resource_begin_contents(&out, buffer_bytes(&uri), uri.length, mime_type);
-        json_out_string(&out, text ? "text" : "blob", shown->length > 0 ? buffer_bytes(shown) : "",
-                        shown->length);
-        resource_end_contents(&out);
-        return r < 0 ? r : out.error;
+        snprintf(file.mime_type, sizeof(file.mime_type), "%s",
+                 known ? known->mime_type : "application/octet-stream");
+        file.is_blob = !is_text(file.mime_type, content);
+        if (file.is_blob && base64_append(&blob, buffer_bytes(content), content->length) < 0)
+                return blob.error;
+        return resource_append_whole(&file, &read->uri, file.is_blob ? &blob : content, to);
 }
 
 /* To the protocol a missing file and a missing session are the same. */
@@ -285,7 +279,7 @@ static void on_read(void *data, struct buffer *content, const struct error *erro
                 answer_error(read, error);
         } else if (!read->cancelled) {
                 int r = append_contents(read, content, &result);
-                read->reply.caching = &caching;
+                read->reply.caching = &caching_none;
                 reply_made(&read->reply, r, &result);
         }
         read_free(read);
@@ -369,7 +363,7 @@ static void on_tools(struct background_job *job)
                 error_set(&err, ENOENT, "there is no such server: cloister://tools names them");
                 answer_error(read, &err);
         } else {
-                read->reply.caching = &caching;
+                read->reply.caching = &caching_none;
                 reply_made(&read->reply, tools->r, &tools->result);
         }
         read_free(read);

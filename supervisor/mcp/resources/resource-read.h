@@ -17,10 +17,9 @@ enum {
         MCP_RESOURCE_NOT_FOUND = -32002,
 };
 
-/* Begins {"contents":[{"uri":…,"mimeType":…, to which the caller adds "text" or "blob"; ends it. */
-void resource_begin_contents(struct json_out *out, const char *uri, size_t n,
-                             const char *mime_type);
-void resource_end_contents(struct json_out *out);
+/* Appends {"contents":[…]} with one item. */
+int resource_append_whole(const struct resource *resource, const struct resource_uri *uri,
+                          const struct buffer *text, struct buffer *to);
 
 /* Appends {"contents":[…]}: at most RESOURCE_READ_MAX of the text from the URI's offset on, and the URI of the rest. */
 int resource_append_contents(const struct resource *resource, const struct resource_uri *uri,

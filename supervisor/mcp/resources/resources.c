@@ -18,9 +18,6 @@
 
 enum { RESOURCES_PAGE = 100 };
 
-static const struct caching list_caching = {.ttl_ms = 0, .scope = "private"};
-static const struct caching template_caching = {.ttl_ms = 5000, .scope = "private"};
-
 /* Cloister's own templates, without the bracket at the end. */
 static const char templates[] =
         "{\"uriTemplate\":\"cloister://sessions/{session}/cells/{cell}/{stream}{?offset}\","
@@ -94,13 +91,14 @@ static void put_attestation(struct json_out *out, const struct mcp_host *host)
 static void read_attestation(const struct mcp_host *host, struct reply *reply)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
-        struct json_out out = {.to = &result};
+        const struct resource_uri uri = {.kind = RESOURCE_PUBLISHED, .path = ATTESTATION_URI};
+        const struct resource resource = {.mime_type = "application/json"};
+        const struct buffer text = {.data = (char *)(uintptr_t)host->attestation,
+                                    .length = host->attestation_length};
 
-        resource_begin_contents(&out, ATTESTATION_URI, strlen(ATTESTATION_URI), "application/json");
-        json_out_string(&out, "text", host->attestation, host->attestation_length);
-        resource_end_contents(&out);
-        reply->caching = &list_caching;
-        reply_made(reply, out.error, &result);
+        int r = resource_append_whole(&resource, &uri, &text, &result);
+        reply->caching = &caching_none;
+        reply_made(reply, r, &result);
 }
 
 static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *params)
@@ -150,28 +148,14 @@ void resources_list(const struct mcp_request *request, struct reply *reply)
                 return;
         }
         subscription_list_sent(request, LIST_RESOURCES);
-        reply->caching = &list_caching;
+        reply->caching = &caching_none;
         put_page(&out, request->peer, request->era, below);
         reply_made(reply, out.error, &result);
 }
 
 void resources_templates(const struct mcp_request *request, struct reply *reply)
 {
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
-        struct json_out out = {.to = &result};
-
-        if (!mcp_request_is_first_page(request)) {
-                reply_error(reply, JSONRPC_INVALID_PARAMS, "unknown cursor: the list has one page");
-                return;
-        }
-        reply->caching = &template_caching;
-        json_out_begin(&out, NULL, '{');
-        json_out_begin(&out, "resourceTemplates", '[');
-        json_out_raw(&out, NULL, templates, sizeof(templates) - 1);
-        published_put(request->peer->server, request->peer->principal, PUBLISHED_TEMPLATE, &out);
-        json_out_end(&out, ']');
-        json_out_end(&out, '}');
-        reply_made(reply, out.error, &result);
+        published_reply_list(request, PUBLISHED_TEMPLATE, "resourceTemplates", templates, reply);
 }
 
 /* Returns false after it has answered an invalid request. */
@@ -223,7 +207,7 @@ static void read_output(const struct mcp_request *request, const struct resource
                 reply_not_found(request, reply, why);
                 return;
         }
-        reply->caching = &list_caching;
+        reply->caching = &caching_none;
         int r = resource_append_contents(resource, uri, &result);
         reply_made(reply, r, &result);
 }
@@ -247,7 +231,7 @@ static void read_receipt(const struct mcp_request *request, const struct resourc
                 reply_not_found(request, reply, why);
                 return;
         }
-        reply->caching = &list_caching;
+        reply->caching = &caching_none;
         if (r >= 0)
                 r = resource_append_contents(&text, uri, &result);
         buffer_done(&text.head);
