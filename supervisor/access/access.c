@@ -73,8 +73,6 @@ int access_append_answer(struct access *a, bool is_renewed, struct buffer *to)
         return out.error < 0 ? out.error : buffer_append_text(to, "\n");
 }
 
-/* ---- the token of a login ---- */
-
 /* Without a stored login no process is started. */
 static bool has_logins(void)
 {
@@ -173,8 +171,6 @@ static int find_login(struct access *a, const struct access_refusal *refusal, st
         explicit_bzero(answer, sizeof(answer));
         return r;
 }
-
-/* ---- the token of the entry ---- */
 
 static int run_command(yyjson_val *list, char *to, size_t size, struct error *err)
 {

@@ -185,7 +185,7 @@ static int append_tools(const struct mcp_request *request, struct buffer *to, st
         json_out_begin(&out, NULL, '{');
         json_out_begin(&out, "tools", '[');
         json_out_buffer(&out, NULL, tool);
-        published_put(request->peer->server, request->peer->principal, PUBLISHED_TOOL, &out);
+        published_put(request->peer->principal, PUBLISHED_TOOL, &out);
         json_out_end(&out, ']');
         json_out_end(&out, '}');
         return out.error;
@@ -336,19 +336,15 @@ static void call_modern(const struct mcp_request *request, const struct config_p
 static void on_tools_call(const struct mcp_request *request, struct reply *reply)
 {
         const char *name = json_string(request->params, "name", NULL);
-        const struct config_published *tool = NULL;
+        const struct config_published *tool = published_find(request->peer->principal,
+                                                             PUBLISHED_TOOL, name);
 
-        if (name)
-                tool = published_find(request->peer->server, request->peer->principal,
-                                      PUBLISHED_TOOL, name);
         enum config_task_support support = tool ? tool->task_support : TASK_SUPPORT_OPTIONAL;
         if (request->era == ERA_LEGACY)
                 call_legacy(request, tool, support, reply);
         else
                 call_modern(request, tool, support, reply);
 }
-
-/* ---- the table ---- */
 
 static const struct method {
         const char *name;

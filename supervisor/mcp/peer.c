@@ -35,6 +35,7 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_pr
                 .capabilities = BUFFER_INIT(PEER_CAPABILITIES_MAX),
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
         };
+        peer->principal->server = server;
         mcp_asks_init(&peer->asks, NULL);
         LIST_INSERT_HEAD(&server->peers, peer, link);
         *ret = peer;

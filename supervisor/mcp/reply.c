@@ -16,8 +16,6 @@ enum { SMALL_MAX = 1024 * 1024 };
 const char mcp_server_info[] =
         "{\"name\":\"cloister\",\"title\":\"Cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
 
-/* ---- batches ---- */
-
 /* The count begins at 1, so that the batch is not sent before its last element was read. */
 struct batch *batch_new(struct mcp_sink *sink)
 {
@@ -60,8 +58,6 @@ void batch_step(struct batch *batch)
         mcp_sink_unref(batch->sink);
         free(batch);
 }
-
-/* ---- replies ---- */
 
 const struct caching caching_lists = {.ttl_ms = 5000, .scope = "private"};
 const struct caching caching_none = {.ttl_ms = 0, .scope = "private"};

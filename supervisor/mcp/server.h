@@ -10,7 +10,6 @@
 #pragma once
 
 #include <event2/event.h>
-#include <stddef.h>
 
 #include "base/error.h"
 #include "policy/config/config.h"

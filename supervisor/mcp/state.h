@@ -30,6 +30,7 @@ struct tool_list;
  */
 struct mcp_principal {
         char name[SESSION_NAME_MAX + 1]; /* "" or a valid session name */
+        struct mcp_server *server;       /* of its clients */
         const char *profile;             /* borrowed: that of its clients; NULL: by their names */
         size_t calls_max, sessions_max;  /* pending at once; 0: no limit of its own */
         size_t n_calls;

@@ -41,7 +41,7 @@ static enum mcp_era era_of(const struct subscription *s)
 static uint64_t serial_of(const struct subscription *s, enum published_list list)
 {
         const struct mcp_peer *peer = s->peer;
-        uint64_t serial = published_serial(peer->server, peer->principal, list);
+        uint64_t serial = published_serial(peer->principal, list);
 
         if (list == LIST_TOOLS)
                 serial += tool_list_serial(peer, era_of(s));
@@ -164,7 +164,7 @@ static int read_uris(struct subscription *s, yyjson_val *list)
 
                 const char *text = yyjson_get_str(entry);
                 size_t length = yyjson_get_len(entry);
-                if (!published_take_uri(s->peer->server, s->peer->principal, text, length, &uri) &&
+                if (!published_take_uri(s->peer->principal, text, length, &uri) &&
                     resource_uri_parse(text, length, &uri, NULL) < 0)
                         continue;
                 int r = subscription_watch(s, &uri);

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "supervisor/mcp/publish/published.h"
 #include "supervisor/mcp/request.h"
 

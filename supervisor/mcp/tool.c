@@ -50,8 +50,6 @@ static const char purpose[] =
         "In the code, tools are called with await tools[\"server.tool\"](argument=value); "
         "_discover(), _search(\"words\") and _schema(\"server.tool\") tell more.\n";
 
-/* ---- descriptions ---- */
-
 void tool_append_clean(struct buffer *to, const char *text, size_t n)
 {
         for (size_t i = 0; i < n; i++) {
@@ -224,8 +222,6 @@ static void append_description(const struct config *config, const struct config_
                 buffer_append_text(to, "Tools by server:\n");
         append_catalogue(servers, TOOL_DESCRIPTION_MAX, to);
 }
-
-/* ---- schema and annotations ---- */
 
 /* The effects that the tools of the upstream servers may have, by their hints; the defaults are those of the
  * specification. */

@@ -3,7 +3,6 @@
 
 #include <curl/curl.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -93,6 +92,14 @@ static size_t on_header(char *line, size_t size, size_t n, void *to)
         return size * n;
 }
 
+/* Out of memory, a header is left out. */
+static void add(struct curl_slist **list, const char *text)
+{
+        struct curl_slist *more = curl_slist_append(*list, text);
+
+        *list = more ? more : *list;
+}
+
 static struct curl_slist *list_of(const struct oauth_request *request)
 {
         struct curl_slist *list = NULL;
@@ -100,14 +107,11 @@ static struct curl_slist *list_of(const struct oauth_request *request)
 
         snprintf(type, sizeof(type), "Content-Type: %s", request->type ? request->type : "");
         if (request->body)
-                list = curl_slist_append(list, type);
-        for (size_t i = 0; i < ARRAY_SIZE(request->headers) && request->headers[i]; i++) {
-                struct curl_slist *more = curl_slist_append(list, request->headers[i]);
-                list = more ? more : list;
-        }
-        /* No "Expect: 100-continue". */
-        struct curl_slist *more = curl_slist_append(list, "Expect:");
-        return more ? more : list;
+                add(&list, type);
+        for (size_t i = 0; i < ARRAY_SIZE(request->headers) && request->headers[i]; i++)
+                add(&list, request->headers[i]);
+        add(&list, "Expect:"); /* no "Expect: 100-continue" */
+        return list;
 }
 
 static void set_limits(CURL *easy)

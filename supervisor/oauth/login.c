@@ -64,8 +64,6 @@ int oauth_authorization_url(const struct oauth_record *record, const char *endpo
         return to->error;
 }
 
-/* ---- the client ---- */
-
 /* Chooses the method to request: a public client needs no secret that could be lost. */
 static enum oauth_method preferred(const struct oauth_server *server)
 {
@@ -219,8 +217,6 @@ static int choose_client(const struct oauth_target *target, const struct oauth_d
         ret->port = port;
         return r;
 }
-
-/* ---- login ---- */
 
 /* The port of the config, or the one that the client was registered with, if it is free. */
 static int open_listener(const struct login *l, struct oauth_listener *listener, struct error *err)
@@ -454,8 +450,6 @@ int oauth_login(const struct oauth_target *target, const struct options *options
         oauth_listener_close(&listener);
         return r;
 }
-
-/* ---- logout ---- */
 
 static int remove_login(const struct oauth_target *target, struct oauth_store *store,
                         struct oauth_record *record, struct error *err)

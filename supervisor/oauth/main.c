@@ -119,8 +119,6 @@ static int check_use(const struct config *config, const struct config_server *se
         return 0;
 }
 
-/* ---- secrets ---- */
-
 static int check_secret(const struct oauth_target *target, const char *from, struct error *err)
 {
         const char *text = target->secret;
@@ -189,8 +187,6 @@ static int read_secret(struct oauth_target *target, struct error *err)
         return check_secret(target, "client_secret", err);
 }
 
-/* ---- confinement ---- */
-
 static int limit(struct error *err)
 {
         static const struct {
@@ -257,8 +253,6 @@ static int confine(struct error *err)
         r = landlock_confine(rules, ARRAY_SIZE(rules), true, err);
         return r < 0 ? r : 0;
 }
-
-/* ---- commands ---- */
 
 static int run(const char *verb, const struct options *o, const struct config_server *server,
                struct error *err)

@@ -107,8 +107,6 @@ static EVP_PKEY *decode_key(const char *text)
         return key;
 }
 
-/* ---- base64url ---- */
-
 /* base64url without padding. */
 static int append_url(struct buffer *to, const void *data, size_t n)
 {

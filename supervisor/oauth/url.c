@@ -258,8 +258,6 @@ bool oauth_url_below(const char *parent, const char *url)
         return strncmp(x.path, y.path, n) == 0 && (y.path[n] == '\0' || y.path[n] == '/');
 }
 
-/* --- text --- */
-
 /* Writes characters as %XX: those of the set, or all others. */
 static void append_escaped(struct buffer *to, const char *text, const char *set, bool others)
 {

@@ -25,10 +25,10 @@ static void fill_large(size_t n)
 static struct request_call call_of(void)
 {
         return (struct request_call){.method = "tools/call",
-                                     .name = &name,
-                                     .arguments = &arguments,
-                                     .answers = &answers,
-                                     .questions = &questions,
+                                     .name = name,
+                                     .arguments = arguments,
+                                     .answers = answers,
+                                     .questions = questions,
                                      .rounds = 3};
 }
 
@@ -73,17 +73,19 @@ static int keep(struct request_states *states, const struct request_call *call,
 static int find_n(struct request_states *states, const struct request_call *call, const char *id,
                   size_t n)
 {
-        struct buffer got = BUFFER_INIT(8 * 1024 * 1024), asked = BUFFER_INIT(8 * 1024 * 1024);
-        unsigned rounds = 0;
-        int r = request_state_find(states, call, id, n, &got, &asked, &rounds);
+        struct request_call found = *call;
 
+        found.rounds = 0;
+        buffer_init(&found.answers, 8 * 1024 * 1024);
+        buffer_init(&found.questions, 8 * 1024 * 1024);
+        int r = request_state_find(states, &found, id, n);
         if (r >= 0) {
-                check_eq_int(rounds, 3);
-                check_eq_int(got.length, answers.length);
-                check_eq_int(asked.length, questions.length);
+                check_eq_int(found.rounds, 3);
+                check_eq_int(found.answers.length, answers.length);
+                check_eq_int(found.questions.length, questions.length);
         }
-        buffer_done(&got);
-        buffer_done(&asked);
+        buffer_done(&found.answers);
+        buffer_done(&found.questions);
         return r;
 }
 
@@ -109,10 +111,10 @@ static void test_whose_it_is(void)
         changed.method = "prompts/get";
         check_eq_int(find(&states, &changed, id), -ENOENT);
         changed = call;
-        changed.name = &other_name;
+        changed.name = other_name;
         check_eq_int(find(&states, &changed, id), -ENOENT);
         changed = call;
-        changed.arguments = &other_arguments;
+        changed.arguments = other_arguments;
         check_eq_int(find(&states, &changed, id), -ENOENT);
         check_eq_int(find(&states, &call, id), 0);
         request_states_done(&states);
@@ -194,7 +196,7 @@ static void test_bytes(void)
         setup();
         struct request_call call = call_of();
         fill_large(REQUEST_ARGUMENTS_MAX);
-        call.arguments = &large;
+        call.arguments = large;
         check_eq_int(keep(&states, &call, first), 0);
         for (size_t i = 0; i < 10; i++) {
                 check_eq_int(keep(&states, &call, id), 0);
@@ -204,17 +206,19 @@ static void test_bytes(void)
         check_eq_int(find(&states, &call, id), 0);
         /* One byte more of anything. */
         check_eq_int(buffer_append(&large, "x", 1), 0);
+        call.arguments = large;
         check_eq_int(keep(&states, &call, id), -EMSGSIZE);
         buffer_consume(&large, large.length - ANSWERS_BYTES_MAX - 1);
         call = call_of();
-        call.answers = &large;
+        call.answers = large;
         check_eq_int(keep(&states, &call, id), -EMSGSIZE);
         buffer_done(&large);
         fill_large(QUESTIONS_BYTES_MAX + 1);
         call = call_of();
-        call.questions = &large;
+        call.questions = large;
         check_eq_int(keep(&states, &call, id), -EMSGSIZE);
         buffer_consume(&large, 1);
+        call.questions = large;
         check_eq_int(keep(&states, &call, id), 0);
         check(states.bytes <= REQUEST_STATES_BYTES_MAX);
         request_states_done(&states);

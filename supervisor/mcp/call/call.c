@@ -298,8 +298,6 @@ void mcp_call_finish(struct mcp_call *call)
         stop_wait(call);
 }
 
-/* ---- answers ---- */
-
 /* How many bytes are rendered, about. */
 static size_t bytes_of(const struct cell_outcome *o, size_t max_output)
 {

@@ -47,18 +47,11 @@ static bool is_too_large(const struct cell_display *display)
 /* Characters of a display that the client shows to the model as text, 0 for others. */
 static size_t characters_of(const struct cell_display *d, unsigned kinds)
 {
-        const char *text = buffer_bytes(&d->data);
-        size_t n = 0;
-
         if (d->is_block ||
             (!d->is_text && (is_picture(d->mime_type) ||
                              (is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO))))
                 return 0;
-        if (!d->is_text)
-                return d->data.length;
-        for (size_t i = 0; i < d->data.length; i++)
-                n += ((unsigned char)text[i] & 0xc0) != 0x80;
-        return n;
+        return d->is_text ? utf8_count(buffer_bytes(&d->data), d->data.length) : d->data.length;
 }
 
 static size_t share_of(const struct cell_outcome *o, const struct result_options *options)

@@ -143,8 +143,6 @@ static void append_line(struct buffer *to, const char *before, const char *text)
         append_checked(to, text);
 }
 
-/* ---- the network ---- */
-
 /* A line about an end of the proxy, and one about each refusal, with the setting's name, at most NETWORK_REFUSALS_MAX; more
  * are counted. */
 static void append_refusals(const struct cell_outcome *o, struct buffer *to)
@@ -178,8 +176,6 @@ static void append_refusals(const struct cell_outcome *o, struct buffer *to)
                  (unsigned long long)more, o->network_profile);
         append_line(to, "", line);
 }
-
-/* ---- the text ---- */
 
 /* Notices besides status and output, one line each in structuredContent; none for a normal end. */
 static void collect_notice(const struct cell_outcome *o, const struct result_options *options,
@@ -410,14 +406,8 @@ static void put_error(struct json_out *out, const struct cell_outcome *o, const 
 
         if (!p->type)
                 return;
-        size_t n = strnlen(p->type, ERROR_TYPE_MAX);
-        if (n == ERROR_TYPE_MAX) {
-                /* Cut before the start of a character. */
-                while (n > 0 && ((unsigned char)p->type[n] & 0xc0) == 0x80)
-                        n--;
-        }
         json_out_begin(out, "error", '{');
-        json_out_string(out, "type", p->type, n);
+        json_out_string(out, "type", p->type, utf8_cut(p->type, strlen(p->type), ERROR_TYPE_MAX));
         put_buffer(out, "message", &p->texts[MESSAGE]);
         put_text(out, "traceback", &p->texts[TRACEBACK]);
         if (json_int64(yyjson_obj_get(o->error, "line"), &line) == 0)

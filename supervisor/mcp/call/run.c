@@ -351,8 +351,6 @@ static void answer_busy(struct mcp_call *call)
         cell_cancel(call->cell);
 }
 
-/* ---- time ---- */
-
 static void on_due(evutil_socket_t fd, short what, void *data)
 {
         struct mcp_call *call = data;

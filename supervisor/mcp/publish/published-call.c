@@ -37,7 +37,7 @@ void published_reply_list(const struct mcp_request *request, enum config_publish
         json_out_begin(&out, key, '[');
         if (first)
                 json_out_raw(&out, NULL, first, strlen(first));
-        published_put(request->peer->server, request->peer->principal, kind, &out);
+        published_put(request->peer->principal, kind, &out);
         json_out_end(&out, ']');
         json_out_end(&out, '}');
         reply->caching = &caching_lists;
@@ -120,7 +120,7 @@ static void run_again(struct mcp_call *call)
 {
         struct error err = {};
 
-        call->run->rounds++;
+        call->run->request.rounds++;
         published_run_withdraw(call->run);
         if (clock_us() > call->run->until_us)
                 published_fail(call, "the call took too long");
@@ -155,7 +155,7 @@ static const char *take_questions(struct mcp_call *call, yyjson_val *requests, s
         yyjson_val *key, *request;
         size_t i, n;
 
-        if (run->rounds + 1 >= PUBLISHED_ROUNDS_MAX)
+        if (run->request.rounds + 1 >= PUBLISHED_ROUNDS_MAX)
                 return "the code asks the client again and again";
         if (yyjson_obj_size(requests) > PUBLISHED_REQUESTS_MAX)
                 return "the code asks too many questions at once";
@@ -280,7 +280,7 @@ static void apply_changes(struct mcp_call *call, yyjson_val *output)
         yyjson_arr_foreach (shown, i, n, value) {
                 const char *name = yyjson_get_str(yyjson_arr_get_first(value));
                 if (name && i < CHANGES_MAX)
-                        published_show(call->server, call->principal, name,
+                        published_show(call->principal, name,
                                        yyjson_is_true(yyjson_arr_get_last(value)));
         }
         if (yyjson_arr_size(shown) > 0)
@@ -289,7 +289,7 @@ static void apply_changes(struct mcp_call *call, yyjson_val *output)
                 struct resource_uri uri;
 
                 if (yyjson_is_str(value) && i < CHANGES_MAX &&
-                    published_take_uri(call->server, call->principal, yyjson_get_str(value),
+                    published_take_uri(call->principal, yyjson_get_str(value),
                                        yyjson_get_len(value), &uri))
                         subscriptions_updated(call->server, call->principal, &uri);
         }
@@ -331,8 +331,6 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
         published_run_answer(call, o);
 }
 
-/* ---- the beginning ---- */
-
 static void on_done(struct mcp_call *call)
 {
         call->run = published_run_free(call->run);
@@ -357,7 +355,8 @@ static void start(const struct mcp_request *request, struct published_run *run, 
 {
         struct mcp_server *server = request->peer->server;
         const struct config_profile *own = mcp_profile(request->peer, request->era);
-        uint64_t digest = mcp_input_digest_published(run->method, &run->name, &run->arguments);
+        uint64_t digest = mcp_input_digest_published(run->request.method, &run->request.name,
+                                                     &run->request.arguments);
         char session[SESSION_NAME_MAX + 1];
         struct error err = {};
 
@@ -402,7 +401,7 @@ static struct published_run *begin(const struct mcp_request *request,
 {
         struct published_run *run = published_run_new(request, entry, what);
 
-        if (!run || buffer_append_text(&run->name, entry->name) < 0) {
+        if (!run || buffer_append_text(&run->request.name, entry->name) < 0) {
                 published_run_free(run);
                 reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return NULL;
@@ -417,7 +416,7 @@ static bool take_arguments(struct published_run *run, yyjson_val *arguments, str
 
         if (none)
                 return true;
-        if (yyjson_is_obj(arguments) && json_append(&run->arguments, arguments) >= 0)
+        if (yyjson_is_obj(arguments) && json_append(&run->request.arguments, arguments) >= 0)
                 return true;
         reply_error(reply, JSONRPC_INVALID_PARAMS, "params.arguments must be an object");
         published_run_free(run);
@@ -457,10 +456,8 @@ void published_call_prompt(const struct mcp_request *request, struct reply *repl
 {
         yyjson_val *arguments = yyjson_obj_get(request->params, "arguments");
         const char *name = json_string(request->params, "name", NULL);
-        const struct config_published *prompt = name ? published_find(request->peer->server,
-                                                                      request->peer->principal,
-                                                                      PUBLISHED_PROMPT, name)
-                                                     : NULL;
+        const struct config_published *prompt = published_find(request->peer->principal,
+                                                               PUBLISHED_PROMPT, name);
         _cleanup_json_ yyjson_doc *declared = NULL;
         char text[256];
 
@@ -490,10 +487,8 @@ bool published_call_read(const struct mcp_request *request, struct reply *reply)
         _cleanup_buffer_ struct buffer variables = BUFFER_INIT(RESULT_MAX);
         size_t n = 0;
         const char *uri = json_string(request->params, "uri", &n);
-        const struct config_published *entry = uri ? published_find_uri(request->peer->server,
-                                                                        request->peer->principal,
-                                                                        uri, n, &variables)
-                                                   : NULL;
+        const struct config_published *entry = published_find_uri(request->peer->principal, uri, n,
+                                                                  &variables);
 
         if (!entry)
                 return false;
@@ -501,8 +496,8 @@ bool published_call_read(const struct mcp_request *request, struct reply *reply)
         if (!run)
                 return true;
         /* Moved: what a template's code gets as arguments. */
-        buffer_done(&run->arguments);
-        run->arguments = variables;
+        buffer_done(&run->request.arguments);
+        run->request.arguments = variables;
         variables = (struct buffer)BUFFER_INIT(RESULT_MAX);
         snprintf(run->view.uri, sizeof(run->view.uri), "%s", uri);
         start(request, run, reply);
@@ -546,19 +541,18 @@ static void complete_from_list(const struct config_published *entry, yyjson_val 
 /* Finds the entry that ref names. known: it is one of Cloister's own, or published. */
 static const struct config_published *find_ref(const struct mcp_request *request, bool *known)
 {
-        struct mcp_server *server = request->peer->server;
         const struct mcp_principal *principal = request->peer->principal;
         yyjson_val *ref = yyjson_obj_get(request->params, "ref");
         const char *type = json_string(ref, "type", NULL), *uri = json_string(ref, "uri", NULL);
         const char *name = json_string(ref, "name", NULL);
         const struct config_published *entry = NULL;
 
-        if (type && name && strcmp(type, "ref/prompt") == 0)
-                entry = published_find(server, principal, PUBLISHED_PROMPT, name);
+        if (type && strcmp(type, "ref/prompt") == 0)
+                entry = published_find(principal, PUBLISHED_PROMPT, name);
         if (type && uri && strcmp(type, "ref/resource") == 0) {
-                entry = published_find(server, principal, PUBLISHED_TEMPLATE, uri);
+                entry = published_find(principal, PUBLISHED_TEMPLATE, uri);
                 if (!entry)
-                        entry = published_find(server, principal, PUBLISHED_RESOURCE, uri);
+                        entry = published_find(principal, PUBLISHED_RESOURCE, uri);
                 *known = strncmp(uri, "cloister://", 11) == 0;
         }
         *known |= entry != NULL;

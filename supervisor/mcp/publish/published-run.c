@@ -37,15 +37,15 @@ struct published_run *published_run_new(const struct mcp_request *request,
                 .config = config_ref(request->peer->server->config),
                 .entry = entry,
                 .kind = names[what].kind,
-                .method = names[what].method,
                 .modern = request->era == ERA_MODERN,
                 .view = {.what = what, .structured = entry->output_schema},
                 .until_us = clock_us() + PUBLISHED_CALL_MS * UINT64_C(1000),
-                .name = BUFFER_INIT(NAME_MAX_TEXT),
-                .arguments = BUFFER_INIT(RESULT_MAX),
+                .request = {.method = names[what].method,
+                            .name = BUFFER_INIT(NAME_MAX_TEXT),
+                            .arguments = BUFFER_INIT(RESULT_MAX),
+                            .answers = BUFFER_INIT(ANSWERS_BYTES_MAX),
+                            .questions = BUFFER_INIT(QUESTIONS_BYTES_MAX)},
                 .capabilities = BUFFER_INIT(PEER_CAPABILITIES_MAX),
-                .answers = BUFFER_INIT(ANSWERS_BYTES_MAX),
-                .questions = BUFFER_INIT(QUESTIONS_BYTES_MAX),
                 .complete = BUFFER_INIT(RESULT_MAX),
         };
         if (entry->mime_type)
@@ -71,11 +71,8 @@ struct published_run *published_run_free(struct published_run *run)
         if (!run)
                 return NULL;
         published_run_withdraw(run);
-        buffer_done(&run->name);
-        buffer_done(&run->arguments);
+        request_call_done(&run->request);
         buffer_done(&run->capabilities);
-        buffer_done(&run->answers);
-        buffer_done(&run->questions);
         buffer_done(&run->complete);
         yyjson_doc_free(run->early);
         config_free(run->config);
@@ -133,10 +130,10 @@ static int append_input(const struct published_run *run, struct buffer *to)
 
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "kind", run->kind);
-        put_buffer(&out, "arguments", &run->arguments, "{}");
+        put_buffer(&out, "arguments", &run->request.arguments, "{}");
         json_out_begin(&out, "answers", '{');
-        if (run->answers.length > 0)
-                json_out_buffer(&out, NULL, &run->answers);
+        if (run->request.answers.length > 0)
+                json_out_buffer(&out, NULL, &run->request.answers);
         json_out_end(&out, '}');
         put_buffer(&out, "capabilities", &run->capabilities, "{}");
         put_json(&out, "input_schema", run->entry->input_schema);
@@ -193,8 +190,6 @@ int published_run_start(struct mcp_call *call, struct error *err)
         return r;
 }
 
-/* ---- answers ---- */
-
 static int append_answer(struct buffer *answers, const char *key, const struct buffer *answer)
 {
         size_t before = answers->length;
@@ -214,7 +209,7 @@ int published_answer_take(struct published_run *run, const char *key,
 
         int r = client_answer_take(question, answer, &taken, err);
         if (r >= 0)
-                r = append_answer(&run->answers, key, &taken);
+                r = append_answer(&run->request.answers, key, &taken);
         if (r < 0 && !error_is_set(err))
                 return error_set(err, -r, "%s",
                                  r == -EMSGSIZE ? "the answers are too large" : strerror(-r));
@@ -242,29 +237,17 @@ static int check_responses(yyjson_val *given, struct error *err)
         return 0;
 }
 
-static struct request_call describe(const struct published_run *run)
-{
-        return (struct request_call){.method = run->method,
-                                     .name = &run->name,
-                                     .arguments = &run->arguments,
-                                     .answers = &run->answers,
-                                     .questions = &run->questions,
-                                     .rounds = run->rounds + 1};
-}
-
 /* The answers and questions of the call that the request continues. */
 static int find_state(const struct mcp_request *request, struct published_run *run,
                       struct error *err)
 {
         yyjson_val *state = yyjson_obj_get(request->params, "requestState");
-        const struct request_call call = describe(run);
 
         if (!state)
                 return 0;
         int r = yyjson_is_str(state)
-                        ? request_state_find(&request->peer->principal->states, &call,
-                                             yyjson_get_str(state), yyjson_get_len(state),
-                                             &run->answers, &run->questions, &run->rounds)
+                        ? request_state_find(&request->peer->principal->states, &run->request,
+                                             yyjson_get_str(state), yyjson_get_len(state))
                         : -ENOENT;
         if (r == -ENOENT)
                 return refuse(
@@ -273,7 +256,7 @@ static int find_state(const struct mcp_request *request, struct published_run *r
         return r < 0 ? error_errno(err, -r, "params.requestState") : 0;
 }
 
-/* key, question: of run->questions. */
+/* key, question: of run->request.questions. */
 static int take_one(struct published_run *run, yyjson_val *key, yyjson_val *question,
                     yyjson_val *answer, struct error *err)
 {
@@ -296,8 +279,9 @@ static int take_known(struct published_run *run, yyjson_val *given, struct error
         yyjson_val *key, *question;
         int known = 0;
 
-        if (run->questions.length > 0 &&
-            json_parse(buffer_bytes(&run->questions), run->questions.length, &doc, err) < 0)
+        if (run->request.questions.length > 0 &&
+            json_parse(buffer_bytes(&run->request.questions), run->request.questions.length, &doc,
+                       err) < 0)
                 return -ENOMEM;
         yyjson_obj_foreach (yyjson_doc_get_root(doc), i, n, key, question) {
                 yyjson_val *answer = yyjson_obj_get(given, yyjson_get_str(key));
@@ -378,15 +362,15 @@ static void put_question(struct json_out *out, const struct published_question *
 int published_answers_keep(struct published_run *run, struct request_states *states,
                            struct buffer *to)
 {
-        const struct request_call call = describe(run);
-        struct json_out out = {.to = &run->questions};
+        struct json_out out = {.to = &run->request.questions};
 
-        buffer_consume(&run->questions, run->questions.length);
+        run->request.rounds++;
+        buffer_consume(&run->request.questions, run->request.questions.length);
         json_out_begin(&out, NULL, '{');
         for (size_t i = 0; i < run->n_questions; i++)
                 put_question(&out, &run->asked[i]);
         json_out_end(&out, '}');
-        return out.error < 0 ? out.error : request_state_keep(states, &call, to);
+        return out.error < 0 ? out.error : request_state_keep(states, &run->request, to);
 }
 
 /* ---- the result ---- */

@@ -29,18 +29,14 @@ struct published_run {
         struct config *config;                /* a reference */
         const struct config_published *entry; /* in it */
         struct published_view view;
-        const char *kind, *method;     /* literals */
+        const char *kind;              /* a literal */
         char profile[IMAGE_NAME_SIZE]; /* of the client, or "" */
         bool modern;
-        struct buffer name;         /* of the entry, as text */
-        struct buffer arguments;    /* an object; empty: none */
-        struct buffer capabilities; /* of the client; the same */
-        struct buffer answers;      /* members of an object, without braces */
-        struct buffer questions;    /* of the last round: an object, for its state */
-        struct buffer complete;     /* {"name", "value", "context"}; empty: not asked for */
+        struct request_call request; /* as its state is kept */
+        struct buffer capabilities;  /* of the client; an object; empty: none */
+        struct buffer complete;      /* {"name", "value", "context"}; empty: not asked for */
         yyjson_doc *
                 early; /* an object: what a modern client has answered before the question, or NULL */
-        unsigned rounds; /* runs before this one */
         uint64_t until_us;
         /* The questions to a legacy client. */
         struct published_question {
@@ -74,8 +70,6 @@ void published_run_answer(struct mcp_call *call, struct cell_outcome *outcome);
 void published_fail(struct mcp_call *call, const char *why);
 /* Answers a request that has no call yet without a result. A tool's failure is for the model, as its result. */
 void published_refuse(enum published_what what, struct reply *reply, const char *why);
-
-/* ---- answers to its questions ---- */
 
 /* An answer that fits its question is added to the run's: without it, there is nothing that code
  * gets. Returns 0, or negative errno and why not. */

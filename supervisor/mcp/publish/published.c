@@ -1,7 +1,6 @@
 /* Lists of what the config publishes. */
 #include "supervisor/mcp/publish/published.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "policy/published-name.h"
@@ -19,48 +18,44 @@ static const enum published_list list_of[PUBLISHED_KINDS] = {
 };
 
 /* Whether an entry is offered to the principal. */
-static bool is_offered(const struct mcp_server *server, const struct mcp_principal *principal,
-                       const struct config_published *entry)
+static bool is_offered(const struct mcp_principal *principal, const struct config_published *entry)
 {
-        size_t i = (size_t)(entry - server->config->published);
+        size_t i = (size_t)(entry - principal->server->config->published);
         const struct published_choice *view = &principal->published;
 
         if (!entry->code)
                 return false;
-        if (view->generation == server->published.generation && view->changed[i] != 0)
+        if (view->generation == principal->server->published.generation && view->changed[i] != 0)
                 return view->changed[i] == SHOWN;
         return !entry->hidden;
 }
 
-const struct config_published *published_find(const struct mcp_server *server,
-                                              const struct mcp_principal *principal,
+const struct config_published *published_find(const struct mcp_principal *principal,
                                               enum config_published_kind kind, const char *name)
 {
-        for (size_t i = 0; i < server->config->n_published; i++) {
-                const struct config_published *entry = &server->config->published[i];
-                if (entry->kind == kind && strcmp(entry->name, name) == 0 &&
-                    is_offered(server, principal, entry))
+        for (size_t i = 0; i < principal->server->config->n_published; i++) {
+                const struct config_published *entry = &principal->server->config->published[i];
+                if (name && entry->kind == kind && strcmp(entry->name, name) == 0 &&
+                    is_offered(principal, entry))
                         return entry;
         }
         return NULL;
 }
 
-const struct config_published *published_find_uri(const struct mcp_server *server,
-                                                  const struct mcp_principal *principal,
+const struct config_published *published_find_uri(const struct mcp_principal *principal,
                                                   const char *uri, size_t n,
                                                   struct buffer *variables)
 {
         _cleanup_buffer_ struct buffer unused = BUFFER_INIT(RESULT_MAX);
 
-        if (!published_uri_valid(uri, n))
+        if (!uri || !published_uri_valid(uri, n))
                 return NULL;
-        const struct config_published *entry = published_find(server, principal, PUBLISHED_RESOURCE,
-                                                              uri);
+        const struct config_published *entry = published_find(principal, PUBLISHED_RESOURCE, uri);
         if (entry)
                 return variables && buffer_append_text(variables, "{}") < 0 ? NULL : entry;
-        for (size_t i = 0; i < server->config->n_published; i++) {
-                entry = &server->config->published[i];
-                if (entry->kind == PUBLISHED_TEMPLATE && is_offered(server, principal, entry) &&
+        for (size_t i = 0; i < principal->server->config->n_published; i++) {
+                entry = &principal->server->config->published[i];
+                if (entry->kind == PUBLISHED_TEMPLATE && is_offered(principal, entry) &&
                     published_template_match(entry->name, uri, n, variables ? variables : &unused) >
                             0)
                         return entry;
@@ -68,45 +63,43 @@ const struct config_published *published_find_uri(const struct mcp_server *serve
         return NULL;
 }
 
-bool published_take_uri(const struct mcp_server *server, const struct mcp_principal *principal,
-                        const char *uri, size_t n, struct resource_uri *ret)
+bool published_take_uri(const struct mcp_principal *principal, const char *uri, size_t n,
+                        struct resource_uri *ret)
 {
-        if (!published_find_uri(server, principal, uri, n, NULL))
+        if (!published_find_uri(principal, uri, n, NULL))
                 return false;
         *ret = (struct resource_uri){.kind = RESOURCE_PUBLISHED};
         memcpy(ret->path, uri, n + 1);
         return true;
 }
 
-void published_put(const struct mcp_server *server, const struct mcp_principal *principal,
-                   enum config_published_kind kind, struct json_out *out)
+void published_put(const struct mcp_principal *principal, enum config_published_kind kind,
+                   struct json_out *out)
 {
-        for (size_t i = 0; i < server->config->n_published; i++) {
-                const struct config_published *entry = &server->config->published[i];
-                if (entry->kind == kind && is_offered(server, principal, entry))
+        for (size_t i = 0; i < principal->server->config->n_published; i++) {
+                const struct config_published *entry = &principal->server->config->published[i];
+                if (entry->kind == kind && is_offered(principal, entry))
                         json_out_raw(out, NULL, entry->entry, strlen(entry->entry));
         }
 }
 
-uint64_t published_serial(const struct mcp_server *server, const struct mcp_principal *principal,
-                          enum published_list list)
+uint64_t published_serial(const struct mcp_principal *principal, enum published_list list)
 {
-        return server->published.serials[list] + principal->published.serials[list];
+        return principal->server->published.serials[list] + principal->published.serials[list];
 }
 
-void published_show(struct mcp_server *server, struct mcp_principal *principal, const char *name,
-                    bool shown)
+void published_show(struct mcp_principal *principal, const char *name, bool shown)
 {
         struct published_choice *view = &principal->published;
 
-        if (view->generation != server->published.generation) {
+        if (view->generation != principal->server->published.generation) {
                 memset(view->changed, 0, sizeof(view->changed));
-                view->generation = server->published.generation;
+                view->generation = principal->server->published.generation;
         }
-        for (size_t i = 0; i < server->config->n_published; i++) {
-                const struct config_published *entry = &server->config->published[i];
+        for (size_t i = 0; i < principal->server->config->n_published; i++) {
+                const struct config_published *entry = &principal->server->config->published[i];
                 if (strcmp(entry->name, name) != 0 || !entry->code ||
-                    is_offered(server, principal, entry) == shown)
+                    is_offered(principal, entry) == shown)
                         continue;
                 view->changed[i] = shown ? SHOWN : HIDDEN;
                 view->serials[list_of[entry->kind]]++;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/unguessable.h"
 
 static_assert(REQUEST_ARGUMENTS_MAX + ANSWERS_BYTES_MAX + QUESTIONS_BYTES_MAX <
@@ -16,9 +17,7 @@ static_assert(REQUEST_ARGUMENTS_MAX + ANSWERS_BYTES_MAX + QUESTIONS_BYTES_MAX <
 struct request_state {
         TAILQ_ENTRY(request_state) link;
         char id[UNGUESSABLE_LENGTH + 1];
-        const char *method; /* borrowed: a literal */
-        struct buffer name, arguments, answers, questions;
-        unsigned rounds;
+        struct request_call call;
         uint64_t until_us;
         size_t bytes;
 };
@@ -30,15 +29,20 @@ static void prepare(struct request_states *states)
                 TAILQ_INIT(&states->list);
 }
 
+void request_call_done(struct request_call *call)
+{
+        buffer_done(&call->name);
+        buffer_done(&call->arguments);
+        buffer_done(&call->answers);
+        buffer_done(&call->questions);
+}
+
 static void drop(struct request_states *states, struct request_state *state)
 {
         TAILQ_REMOVE(&states->list, state, link);
         states->n--;
         states->bytes -= state->bytes;
-        buffer_done(&state->name);
-        buffer_done(&state->arguments);
-        buffer_done(&state->answers);
-        buffer_done(&state->questions);
+        request_call_done(&state->call);
         free(state);
 }
 
@@ -63,41 +67,45 @@ static void make_room(struct request_states *states, size_t bytes)
         }
 }
 
+static int append(struct buffer *to, const struct buffer *from)
+{
+        return from->length > 0 ? buffer_append(to, buffer_bytes(from), from->length) : 0;
+}
+
 static int copy(struct buffer *to, const struct buffer *from)
 {
         buffer_init(to, from->length + 1);
-        return from->length > 0 ? buffer_append(to, buffer_bytes(from), from->length) : 0;
+        return append(to, from);
 }
 
 int request_state_keep(struct request_states *states, const struct request_call *call,
                        struct buffer *to)
 {
-        size_t bytes = call->arguments->length + call->answers->length + call->questions->length +
-                       call->name->length;
+        size_t bytes = call->arguments.length + call->answers.length + call->questions.length +
+                       call->name.length;
 
-        if (call->arguments->length > REQUEST_ARGUMENTS_MAX ||
-            call->answers->length > ANSWERS_BYTES_MAX ||
-            call->questions->length > QUESTIONS_BYTES_MAX)
+        if (call->arguments.length > REQUEST_ARGUMENTS_MAX ||
+            call->answers.length > ANSWERS_BYTES_MAX ||
+            call->questions.length > QUESTIONS_BYTES_MAX)
                 return -EMSGSIZE;
         make_room(states, bytes);
         struct request_state *state = calloc(1, sizeof(*state));
         if (!state)
                 return -ENOMEM;
         unguessable(state->id);
-        state->method = call->method;
-        state->rounds = call->rounds;
+        state->call = (struct request_call){.method = call->method, .rounds = call->rounds};
         state->until_us = clock_us() + REQUEST_STATE_MS * UINT64_C(1000);
         state->bytes = bytes;
         TAILQ_INSERT_TAIL(&states->list, state, link);
         states->n++;
         states->bytes += bytes;
-        int r = copy(&state->name, call->name);
+        int r = copy(&state->call.name, &call->name);
         if (r >= 0)
-                r = copy(&state->arguments, call->arguments);
+                r = copy(&state->call.arguments, &call->arguments);
         if (r >= 0)
-                r = copy(&state->answers, call->answers);
+                r = copy(&state->call.answers, &call->answers);
         if (r >= 0)
-                r = copy(&state->questions, call->questions);
+                r = copy(&state->call.questions, &call->questions);
         if (r >= 0)
                 r = json_append_string(to, state->id, strlen(state->id));
         if (r < 0)
@@ -111,14 +119,8 @@ static bool same(const struct buffer *a, const struct buffer *b)
                (a->length == 0 || memcmp(buffer_bytes(a), buffer_bytes(b), a->length) == 0);
 }
 
-static int append(struct buffer *to, const struct buffer *from)
-{
-        return from->length > 0 ? buffer_append(to, buffer_bytes(from), from->length) : 0;
-}
-
-int request_state_find(struct request_states *states, const struct request_call *call,
-                       const char *name, size_t n, struct buffer *answers, struct buffer *questions,
-                       unsigned *rounds)
+int request_state_find(struct request_states *states, struct request_call *call, const char *name,
+                       size_t n)
 {
         struct request_state *state;
 
@@ -127,10 +129,11 @@ int request_state_find(struct request_states *states, const struct request_call 
                 if (n == UNGUESSABLE_LENGTH && memcmp(state->id, name, n) == 0)
                         break;
         }
-        if (!state || strcmp(state->method, call->method) != 0 || clock_us() > state->until_us ||
-            !same(&state->name, call->name) || !same(&state->arguments, call->arguments))
+        if (!state || strcmp(state->call.method, call->method) != 0 ||
+            clock_us() > state->until_us || !same(&state->call.name, &call->name) ||
+            !same(&state->call.arguments, &call->arguments))
                 return -ENOENT;
-        *rounds = state->rounds;
-        int r = append(answers, &state->answers);
-        return r < 0 ? r : append(questions, &state->questions);
+        call->rounds = state->call.rounds;
+        int r = append(&call->answers, &state->call.answers);
+        return r < 0 ? r : append(&call->questions, &state->call.questions);
 }

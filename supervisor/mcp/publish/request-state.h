@@ -8,12 +8,9 @@
  */
 #pragma once
 
-#include <stdint.h>
 #include <sys/queue.h>
 
 #include "base/buffer.h"
-#include "base/error.h"
-#include "base/json.h"
 
 enum {
         REQUEST_STATES_MAX = 64,                    /* of a principal */
@@ -32,14 +29,15 @@ struct request_states {
         size_t n, bytes;
 };
 
-/* A call that waits for answers. Texts are JSON. */
+/* A call that may wait for answers. The name is text, the others are JSON. */
 struct request_call {
-        const char *method;
-        const struct buffer *name, *arguments;
-        const struct buffer *answers;   /* members of an object, without braces */
-        const struct buffer *questions; /* an object: what an answer has to fit */
-        unsigned rounds;
+        const char *method;            /* a literal */
+        struct buffer name, arguments; /* arguments: an object; empty: none */
+        struct buffer answers;         /* members of an object, without braces */
+        struct buffer questions;       /* of the last round: an object, what an answer has to fit */
+        unsigned rounds;               /* runs of the code before this one */
 };
+void request_call_done(struct request_call *call);
 
 /* Keeps a state; appends its name as a JSON string. Returns 0, -EMSGSIZE (too large to be kept) or
  * -ENOMEM. */
@@ -47,11 +45,10 @@ int request_state_keep(struct request_states *states, const struct request_call 
                        struct buffer *to);
 
 /*
- * Finds the state of a call by its name: appends its answers and its questions, and sets *rounds. Returns 0;
- * -ENOENT: there is none, it has expired, or it is another call's; -ENOMEM, -EMSGSIZE.
+ * Finds the state of a call by its name: appends its answers and its questions to those of the call, and sets the rounds.
+ * Returns 0; -ENOENT: there is none, it has expired, or it is another call's; -ENOMEM, -EMSGSIZE.
  */
-int request_state_find(struct request_states *states, const struct request_call *call,
-                       const char *name, size_t n, struct buffer *answers, struct buffer *questions,
-                       unsigned *rounds);
+int request_state_find(struct request_states *states, struct request_call *call, const char *name,
+                       size_t n);
 
 void request_states_done(struct request_states *states);

@@ -21,8 +21,6 @@ enum {
         DESCRIPTION_CUT = 120, /* characters of it that are shown */
 };
 
-/* ---- contents ---- */
-
 static void put_item(struct json_out *out, const struct resource *resource,
                      const struct resource_uri *uri, const struct buffer *text)
 {
@@ -228,18 +226,9 @@ static void read_free(struct resource_read *read)
 
 static bool is_text(const char *mime_type, const struct buffer *content)
 {
-        const unsigned char *s = (const unsigned char *)buffer_bytes(content);
-
-        if (strncmp(mime_type, "text/", 5) != 0 && strcmp(mime_type, "application/json") != 0 &&
-            strcmp(mime_type, "image/svg+xml") != 0)
-                return false;
-        for (size_t i = 0; i < content->length;) {
-                int n = utf8_next(s + i, content->length - i);
-                if (n <= 0)
-                        return false;
-                i += (size_t)n;
-        }
-        return true;
+        return (strncmp(mime_type, "text/", 5) == 0 || strcmp(mime_type, "application/json") == 0 ||
+                strcmp(mime_type, "image/svg+xml") == 0) &&
+               utf8_is_valid(buffer_bytes(content), content->length);
 }
 
 static int append_contents(const struct resource_read *read, const struct buffer *content,

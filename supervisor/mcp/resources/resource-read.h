@@ -2,7 +2,6 @@
  * background, are answered later. */
 #pragma once
 
-#include "base/json-out.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/resources/resource-store.h"

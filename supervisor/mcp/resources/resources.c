@@ -120,7 +120,7 @@ static void put_page(struct json_out *out, const struct mcp_peer *peer, enum mcp
         json_out_begin(out, NULL, '{');
         json_out_begin(out, "resources", '[');
         if (below == UINT64_MAX) {
-                published_put(server, peer->principal, PUBLISHED_RESOURCE, out);
+                published_put(peer->principal, PUBLISHED_RESOURCE, out);
                 if (server->host.attestation)
                         put_attestation(out, &server->host);
                 if (tool_list_has_servers(peer, era))
@@ -170,7 +170,7 @@ static bool take_uri(const struct mcp_request *request, struct reply *reply,
                 reply_error(reply, JSONRPC_INVALID_PARAMS, "params.uri must be a string");
                 return false;
         }
-        if (published_take_uri(request->peer->server, request->peer->principal, uri, n, ret))
+        if (published_take_uri(request->peer->principal, uri, n, ret))
                 return true;
         if (resource_uri_parse(uri, n, ret, &err) < 0) {
                 resource_reply_not_found(reply, uri, n, err.text);

@@ -182,9 +182,9 @@ static bool make_room(struct tasks *tasks)
         return false;
 }
 
-static void set_timer(struct mcp_task *task, uint64_t ms)
+void task_announce_after(struct mcp_task *task, uint64_t after_ms)
 {
-        struct timeval t = clock_timeval_ms(ms);
+        struct timeval t = clock_timeval_ms(after_ms);
 
         evtimer_add(task->timer, &t);
 }
@@ -222,7 +222,8 @@ void task_announce(struct mcp_task *task)
                 TAILQ_INIT(&tasks->list);
         TAILQ_INSERT_HEAD(&tasks->list, task, link);
         uint64_t age = (clock_us() - task->born_us) / 1000;
-        set_timer(task, task->ttl_ms > age ? task->ttl_ms - age : 0);
+        const struct timeval rest = clock_timeval_ms(task->ttl_ms > age ? task->ttl_ms - age : 0);
+        evtimer_add(task->timer, &rest);
         origin.is_task = true;
         put_created(&out, task);
         if (task->work)
@@ -410,11 +411,6 @@ void task_asks(struct reply *reply)
 
         task->updated_ms = now_ms();
         subscriptions_task_changed(task->server, task->principal, task);
-}
-
-void task_announce_after(struct mcp_task *task, uint64_t after_ms)
-{
-        set_timer(task, after_ms);
 }
 
 void tasks_drop_peer(struct mcp_peer *peer)
