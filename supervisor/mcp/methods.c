@@ -212,9 +212,6 @@ static void on_tools_list(const struct mcp_request *request, struct reply *reply
 
 /* ---- tools/call ---- */
 
-static const char too_many[] =
-        "too many tasks are kept: read their results, or wait until their time is over";
-
 static void start_tool(const struct mcp_request *request, const struct config_published *tool,
                        struct reply *reply)
 {
@@ -252,6 +249,21 @@ static const char *read_ttl(yyjson_val *asked, uint64_t *ttl_ms)
         return NULL;
 }
 
+/* NULL after it has answered an error. */
+static struct mcp_task *need_task(const struct mcp_request *request, uint64_t ttl_ms,
+                                  struct reply *reply)
+{
+        bool full = tasks_are_full(&request->peer->principal->tasks);
+        struct mcp_task *task = full ? NULL : task_new(request, ttl_ms, reply);
+
+        if (!task)
+                reply_error(
+                        reply, JSONRPC_INTERNAL_ERROR,
+                        full ? "too many tasks are kept: read their results, or wait until their time is over"
+                             : strerror(ENOMEM));
+        return task;
+}
+
 /* The client asks for a task: it gets the task at once, unless the call is answered at once. */
 static void call_asked(const struct mcp_request *request, const struct config_published *tool,
                        yyjson_val *asked, struct reply *reply)
@@ -265,15 +277,9 @@ static void call_asked(const struct mcp_request *request, const struct config_pu
                 reply_error(reply, JSONRPC_INVALID_PARAMS, why);
                 return;
         }
-        if (tasks_are_full(&request->peer->principal->tasks)) {
-                reply_error(reply, JSONRPC_INTERNAL_ERROR, too_many);
+        struct mcp_task *task = need_task(request, ttl_ms, reply);
+        if (!task)
                 return;
-        }
-        struct mcp_task *task = task_new(request, ttl_ms, reply);
-        if (!task) {
-                reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
-                return;
-        }
         task->gone = &gone;
         start_tool(request, tool, reply);
         if (gone)
@@ -307,7 +313,7 @@ static void call_legacy(const struct mcp_request *request, const struct config_p
 static void call_modern(const struct mcp_request *request, const struct config_published *tool,
                         enum config_task_support support, struct reply *reply)
 {
-        struct mcp_server *server = request->peer->server;
+        uint64_t ttl_ms = TASK_TTL_MS + request->peer->server->config->cell_timeout_max_ms;
         bool required = support == TASK_SUPPORT_REQUIRED, declared = tasks_declared(request);
         struct mcp_task *task = NULL;
 
@@ -315,16 +321,12 @@ static void call_modern(const struct mcp_request *request, const struct config_p
                 tasks_reply_undeclared(reply);
                 return;
         }
-        if (required && tasks_are_full(&request->peer->principal->tasks)) {
-                reply_error(reply, JSONRPC_INTERNAL_ERROR, too_many);
+        if (required)
+                task = need_task(request, ttl_ms, reply);
+        else if (declared && support != TASK_SUPPORT_FORBIDDEN)
+                task = task_new(request, ttl_ms, reply);
+        if (required && !task)
                 return;
-        }
-        if (declared && support != TASK_SUPPORT_FORBIDDEN)
-                task = task_new(request, TASK_TTL_MS + server->config->cell_timeout_max_ms, reply);
-        if (required && !task) {
-                reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
-                return;
-        }
         if (task) {
                 task->required = required;
                 task_announce_after(task, TASK_AFTER_MS);

@@ -236,19 +236,24 @@ static bool hint(yyjson_val *tool, const char *name, bool otherwise)
         return yyjson_is_bool(value) ? yyjson_get_bool(value) : otherwise;
 }
 
-/* Whether code may change a directory of the host, with this profile or one that it may choose. */
-static bool may_write(const struct config *config, const struct config_profile *own)
+/* What code may do with this profile or one that it may choose. */
+struct abilities {
+        bool writes, installs; /* a directory of the host; packages */
+};
+
+static struct abilities abilities_of(const struct config *config, const struct config_profile *own)
 {
+        struct abilities may = {};
+
         for (size_t i = 0; i < config->n_profiles; i++) {
                 const struct config_profile *profile = &config->profiles[i];
                 if (!mcp_profile_is_choice(profile, own))
                         continue;
-                for (size_t k = 0; k < profile->n_mounts; k++) {
-                        if (profile->mounts[k].writable)
-                                return true;
-                }
+                may.installs |= profile->packages.install;
+                for (size_t k = 0; k < profile->n_mounts; k++)
+                        may.writes |= profile->mounts[k].writable;
         }
-        return false;
+        return may;
 }
 
 static struct hints collect_hints(yyjson_val *servers)
@@ -297,17 +302,6 @@ static void put_profile_argument(struct json_out *out, const struct config *conf
         json_out_end(out, ']');
         json_out_text(out, "description", text);
         json_out_end(out, '}');
-}
-
-/* Only where a profile that the agent has or may choose allows it. */
-static bool may_install(const struct config *config, const struct config_profile *own)
-{
-        for (size_t i = 0; i < config->n_profiles; i++) {
-                const struct config_profile *profile = &config->profiles[i];
-                if (profile->packages.install && mcp_profile_is_choice(profile, own))
-                        return true;
-        }
-        return false;
 }
 
 static void put_text(struct json_out *out, const char *key, const char *json)
@@ -367,7 +361,7 @@ static void put_input_schema(struct json_out *out, const struct config *config,
         json_out_begin(out, "properties", '{');
         append_arguments(config, out->to);
         out->more = true;
-        if (may_install(config, own))
+        if (abilities_of(config, own).installs)
                 put_text(out, "dependencies", dependencies);
         put_profile_argument(out, config, own);
         json_out_end(out, '}');
@@ -380,7 +374,7 @@ static void put_annotations(struct json_out *out, const struct config *config,
 {
         struct hints hints = collect_hints(servers);
 
-        if (may_write(config, own))
+        if (abilities_of(config, own).writes)
                 hints = (struct hints){true, true};
         json_out_begin(out, "annotations", '{');
         json_out_text(out, "title", "Run Python");

@@ -366,57 +366,46 @@ static void show_result(const struct login *l)
                 puts(".");
 }
 
-static int refused_client(const char *why, struct error *err)
-{
-        return error_set(err, EKEYREJECTED,
-                         "%s; check client_id and the secret or key in the server's \"oauth\"",
-                         why);
-}
-
 /* An authorization server that has deleted the client's registration returns invalid_client here. */
-static int exchange(struct login *l, const struct oauth_listener *listener, struct error *err)
+static int explain(const struct login *l, const struct error *why, int r, struct error *err)
 {
         char word[2 * OAUTH_NAME_MAX];
-        struct error why = {};
+        bool person = !l->record.credentials;
 
-        int r = oauth_token_exchange(&l->record, l->redirect.code, l->verifier, listener->uri,
-                                     &why);
-        if (r >= 0)
-                return r;
-        if (r == -EKEYREJECTED && l->record.registered && l->had_before)
+        if (r == -EKEYREJECTED && person && l->record.registered && l->had_before)
                 return error_set(
                         err, EKEYREJECTED,
                         "%s; 'cloister logout %s' forgets the registration of earlier logins, then log in again",
-                        why.text, oauth_shell_word(l->target->name, word, sizeof(word)));
-        if (r == -EKEYREJECTED && l->target->config->client_id)
-                return refused_client(why.text, err);
-        *err = why;
+                        why->text, oauth_shell_word(l->target->name, word, sizeof(word)));
+        if (r == -EKEYREJECTED && (!person || l->target->config->client_id))
+                return error_set(
+                        err, EKEYREJECTED,
+                        "%s; check client_id and the secret or key in the server's \"oauth\"",
+                        why->text);
+        *err = *why;
         return r;
 }
 
-/* No browser is needed: the client has its own credentials. */
-static int log_client_in(struct login *l, struct error *err)
+/* Gets the tokens. A client with credentials of its own needs no browser. */
+static int get_tokens(struct login *l, struct oauth_listener *listener, struct error *err)
 {
         struct error why = {};
-        int r = oauth_token_renew(&l->record, &why);
+        int r = l->record.credentials ? 0 : run_browser_step(l, listener, err);
 
-        if (r == -EKEYREJECTED)
-                return refused_client(why.text, err);
         if (r < 0)
-                *err = why;
-        return r;
+                return r;
+        r = l->record.credentials ? oauth_token_renew(&l->record, &why)
+                                  : oauth_token_exchange(&l->record, l->redirect.code, l->verifier,
+                                                         listener->uri, &why);
+        return r < 0 ? explain(l, &why, r, err) : r;
 }
 
 static int run(struct login *l, struct oauth_listener *listener, struct error *err)
 {
         int r = fill_record(l, listener, err);
 
-        if (r >= 0 && l->record.credentials)
-                r = log_client_in(l, err);
-        else if (r >= 0)
-                r = run_browser_step(l, listener, err);
-        if (r >= 0 && !l->record.credentials)
-                r = exchange(l, listener, err);
+        if (r >= 0)
+                r = get_tokens(l, listener, err);
         if (r >= 0)
                 r = oauth_store_lock(&l->store, err);
         if (r >= 0)

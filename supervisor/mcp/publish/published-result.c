@@ -74,17 +74,6 @@ static int put_blocks(struct json_out *out, yyjson_val *list, unsigned kinds)
         return 0;
 }
 
-static int put_printed(struct json_out *out, const struct cell_outcome *o, size_t most)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
-        bool cut;
-
-        int r = capture_render(&o->streams[CELL_STDOUT], most, &text, &cut);
-        if (r >= 0 && text.length > 0)
-                put_text_block(out, buffer_bytes(&text), text.length);
-        return r;
-}
-
 /* Puts the output, the displays, and the returned value or why the code returned none. */
 static int render_tool(struct json_out *out, const struct cell_outcome *o,
                        const struct published_view *view, unsigned kinds, size_t most)
@@ -96,8 +85,13 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
         const struct result_options shown = {
                 .session = "published", .max_output = most * o->n_displays, .kinds = kinds};
 
+        _cleanup_buffer_ struct buffer printed = BUFFER_INIT(TEXT_MAX);
+        bool cut;
+
         json_out_begin(out, "content", '[');
-        int r = put_printed(out, o, most);
+        int r = capture_render(&o->streams[CELL_STDOUT], most, &printed, &cut);
+        if (r >= 0 && printed.length > 0)
+                put_text_block(out, buffer_bytes(&printed), printed.length);
         for (size_t i = 0; i < o->n_displays; i++)
                 result_content_put_display(out, o, i, &shown);
         if (r >= 0 && !failure && put_blocks(out, content, kinds) < 0)

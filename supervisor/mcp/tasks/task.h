@@ -1,8 +1,6 @@
 /*
  * A task: the result of a call, kept for requests that come later, and how clients see it.
- *
- * A task belongs to its principal and is kept until its time to live is over, counted from its creation. tasks.h
- * creates and ends tasks.
+ * tasks.h creates and ends tasks.
  */
 #pragma once
 
