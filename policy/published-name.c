@@ -4,6 +4,7 @@
 
 #include "base/file-path.h"
 #include "base/json-out.h"
+#include "base/percent.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS  "0123456789"
@@ -140,34 +141,17 @@ bool published_mime_type_valid(const char *text)
 
 /* ---- matching ---- */
 
-static int hex(char c)
-{
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'A' && c <= 'F')
-                return c - 'A' + 10;
-        return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Returns the length, or -1. */
 static int decode(const char *text, size_t n, char to[PUBLISHED_VARIABLE_MAX])
 {
         int length = 0;
 
-        for (size_t i = 0; i < n; i++) {
-                char c = text[i];
-
-                if (c == '%') {
-                        int high = i + 2 < n ? hex(text[i + 1]) : -1;
-                        int low = high >= 0 ? hex(text[i + 2]) : -1;
-                        if (low < 0)
-                                return -1;
-                        c = (char)(high * 16 + low);
-                        i += 2;
-                }
-                if (length == PUBLISHED_VARIABLE_MAX)
+        for (size_t i = 0, used; i < n; i += used) {
+                used = length < PUBLISHED_VARIABLE_MAX ? percent_next(text + i, n - i, &to[length])
+                                                       : 0;
+                if (used == 0)
                         return -1;
-                to[length++] = c;
+                length++;
         }
         return length;
 }

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/percent.h"
 
 static const char *const method_names[OAUTH_METHOD_MAX] = {
         [OAUTH_NONE] = "none",
@@ -247,35 +248,24 @@ void oauth_parse_error(const char *data, size_t n, char ret[65])
                 *ret = '\0';
 }
 
-static int digit(char c)
-{
-        return c >= '0' && c <= '9'                 ? c - '0'
-               : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                    : -1;
-}
-
 /* Decodes application/x-www-form-urlencoded. Returns the length, or -1: invalid, too long, or not
  * printable. */
 static int decode(const char *text, size_t n, char *ret, size_t size)
 {
-        size_t used = 0;
+        size_t length = 0, used;
 
-        for (size_t i = 0; i < n; i++) {
-                int c = text[i] == '+' ? ' ' : (unsigned char)text[i];
-                if (text[i] == '%') {
-                        int high = n - i > 2 ? digit(text[i + 1]) : -1;
-                        int low = n - i > 2 ? digit(text[i + 2]) : -1;
-                        if (high < 0 || low < 0)
-                                return -1;
-                        c = high * 16 + low;
-                        i += 2;
-                }
-                if (c < ' ' || c > '~' || used + 1 >= size)
+        for (size_t i = 0; i < n; i += used) {
+                char c;
+
+                used = percent_next(text + i, n - i, &c);
+                if (text[i] == '+')
+                        c = ' ';
+                if (used == 0 || c < ' ' || c > '~' || length + 1 >= size)
                         return -1;
-                ret[used++] = (char)c;
+                ret[length++] = c;
         }
-        ret[used] = '\0';
-        return (int)used;
+        ret[length] = '\0';
+        return (int)length;
 }
 
 struct parameter {

@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/percent.h"
 #include "policy/network-rules.h"
 
 static void cleanup_url(CURLU **u)
@@ -258,28 +259,14 @@ bool oauth_url_below(const char *parent, const char *url)
         return strncmp(x.path, y.path, n) == 0 && (y.path[n] == '\0' || y.path[n] == '/');
 }
 
-/* Writes characters as %XX: those of the set, or all others. */
-static void append_escaped(struct buffer *to, const char *text, const char *set, bool others)
-{
-        for (; *text; text++) {
-                if ((strchr(set, *text) != NULL) == others)
-                        buffer_append(to, text, 1);
-                else
-                        buffer_printf(to, "%%%02X", (unsigned char)*text);
-        }
-}
-
 void oauth_url_append_shown(const char *url, struct buffer *to)
 {
-        append_escaped(to, url, "'$!();*", false);
+        percent_append(to, url, "'$!();*", false);
 }
 
 void form_encode(struct buffer *to, const char *text)
 {
-        static const char plain[] =
-                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-
-        append_escaped(to, text, plain, true);
+        percent_append(to, text, PERCENT_UNRESERVED, true);
 }
 
 void form_add(struct buffer *to, size_t from, const char *name, const char *value)

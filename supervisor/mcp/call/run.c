@@ -278,10 +278,21 @@ static void view_running(const struct mcp_call *call, const char *why, struct ce
         describe(call, why, view->why, sizeof(view->why));
 }
 
+/* The call continues without its request. */
+static void answer_and_leave(struct mcp_call *call, const struct cell_outcome *view,
+                             const struct result_options *options)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+
+        int r = result_render(view, options, &result);
+        live_finish(&call->live);
+        mcp_call_unattend(call);
+        reply_made(&call->reply, r, &result);
+}
+
 static void answer_running(struct mcp_call *call)
 {
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX),
-                                       earlier = BUFFER_INIT(RESULT_MAX);
+        _cleanup_buffer_ struct buffer earlier = BUFFER_INIT(RESULT_MAX);
         char why[SESSION_NAME_MAX + 64];
         struct cell_outcome view;
         struct result_options options = {
@@ -295,22 +306,18 @@ static void answer_running(struct mcp_call *call)
         view_running(call, why, &view);
         take_earlier(call, &earlier);
         wait_options(call, &options);
-        int r = result_render(&view, &options, &result);
         for (int i = 0; i < CELL_STREAMS; i++) {
                 struct capture_mark end = capture_end(&view.streams[i]);
                 call->wait.was_cut[i] |= end.characters - call->wait.shown[i].characters >
                                          options.max_output;
                 call->wait.shown[i] = end;
         }
-        live_finish(&call->live);
-        mcp_call_unattend(call);
-        reply_made(&call->reply, r, &result);
+        answer_and_leave(call, &view, &options);
 }
 
 /* Another request takes the place of the one that waits: it gets the output, and the result. */
 static void answer_replaced(struct mcp_call *call)
 {
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         struct cell_outcome view;
         const struct result_options options = {.session = call->session,
                                                .max_output = CHARACTERS_MAX};
@@ -318,10 +325,7 @@ static void answer_replaced(struct mcp_call *call)
         view_running(call, "another call waits for it now, and gets its output and result", &view);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&view.streams[i]);
-        int r = result_render(&view, &options, &result);
-        live_finish(&call->live);
-        mcp_call_unattend(call);
-        reply_made(&call->reply, r, &result);
+        answer_and_leave(call, &view, &options);
 }
 
 /* Nothing was run. */

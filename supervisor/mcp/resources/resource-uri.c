@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file-path.h"
+#include "base/percent.h"
 #include "supervisor/session/cell/session-name.h"
 
 static const char prefix[] = "cloister://sessions/", tools_prefix[] = RESOURCE_TOOLS_URI;
@@ -60,29 +61,17 @@ static bool take_session(struct rest *rest, char *name)
         return true;
 }
 
-static int hex(char c)
-{
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if (c >= 'A' && c <= 'F')
-                return c - 'A' + 10;
-        return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Up to '?' or the end. */
 static bool take_path(struct rest *rest, char *path)
 {
         size_t n = 0;
 
         while (rest->n > 0 && *rest->at != '?') {
-                size_t used = *rest->at == '%' ? 3 : 1;
-                int high = used == 3 && rest->n >= 3 ? hex(rest->at[1]) : -1;
-                int low = high >= 0 ? hex(rest->at[2]) : -1;
-                char c = used == 3 ? (char)(high * 16 + low) : *rest->at;
+                size_t used = n < RESOURCE_PATH_MAX ? percent_next(rest->at, rest->n, &path[n]) : 0;
 
-                if ((used == 3 && low < 0) || n == RESOURCE_PATH_MAX)
+                if (used == 0)
                         return false;
-                path[n++] = c;
+                n++;
                 rest->at += used;
                 rest->n -= used;
         }
@@ -147,46 +136,30 @@ int resource_uri_parse(const char *text, size_t n, struct resource_uri *ret, str
         return 0;
 }
 
-static int append_path(const char *path, struct buffer *to)
-{
-        static const char plain[] =
-                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
-        int r = 0;
-
-        for (; *path && r >= 0; path++) {
-                if (strchr(plain, *path))
-                        r = buffer_append(to, path, 1);
-                else
-                        r = buffer_printf(to, "%%%02X", (unsigned char)*path);
-        }
-        return r;
-}
-
 int resource_uri_append(const struct resource_uri *uri, struct buffer *to)
 {
-        int r;
+        unsigned long long cell = uri->cell;
 
         if (uri->kind == RESOURCE_PUBLISHED)
                 return buffer_append_text(to, uri->path);
-
         if (uri->kind == RESOURCE_TOOLS)
-                r = buffer_printf(to, "%s%s", tools_prefix, uri->path[0] ? "/" : "");
-        else if (uri->kind == RESOURCE_OUTPUT)
-                r = buffer_printf(to, "%s%s/cells/%llu/%s", prefix, uri->session,
-                                  (unsigned long long)uri->cell, stream_names[uri->stream]);
-        else if (uri->kind == RESOURCE_DISPLAY)
-                r = buffer_printf(to, "%s%s/cells/%llu/displays/%llu", prefix, uri->session,
-                                  (unsigned long long)uri->cell, (unsigned long long)uri->display);
-        else if (uri->kind == RESOURCE_RECEIPT)
-                r = buffer_printf(to, "%s%s/cells/%llu/receipt", prefix, uri->session,
-                                  (unsigned long long)uri->cell);
+                buffer_printf(to, "%s%s", tools_prefix, uri->path[0] ? "/" : "");
         else
-                r = buffer_printf(to, "%s%s/files/", prefix, uri->session);
-        if (r >= 0 && (uri->kind == RESOURCE_TOOLS || uri->kind == RESOURCE_FILE))
-                r = append_path(uri->path, to);
-        if (r >= 0 && uri->offset > 0)
-                r = buffer_printf(to, "?offset=%llu", (unsigned long long)uri->offset);
-        return r;
+                buffer_printf(to, "%s%s/", prefix, uri->session);
+        if (uri->kind == RESOURCE_OUTPUT)
+                buffer_printf(to, "cells/%llu/%s", cell, stream_names[uri->stream]);
+        else if (uri->kind == RESOURCE_DISPLAY)
+                buffer_printf(to, "cells/%llu/displays/%llu", cell,
+                              (unsigned long long)uri->display);
+        else if (uri->kind == RESOURCE_RECEIPT)
+                buffer_printf(to, "cells/%llu/receipt", cell);
+        else if (uri->kind == RESOURCE_FILE)
+                buffer_append_text(to, "files/");
+        if (uri->kind == RESOURCE_TOOLS || uri->kind == RESOURCE_FILE)
+                percent_append(to, uri->path, PERCENT_UNRESERVED "/", true);
+        if (uri->offset > 0)
+                buffer_printf(to, "?offset=%llu", (unsigned long long)uri->offset);
+        return to->error;
 }
 
 void resource_uri_put(struct json_out *out, const char *key, const struct resource_uri *uri)
