@@ -71,8 +71,9 @@ static int answer(struct access *a, const struct access_refusal *refusal)
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "error", err.text);
         json_out_end(&out, '}');
-        r = out.error < 0 ? out.error : buffer_append_text(&line, "\n");
-        return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(&line), line.length);
+        buffer_append_text(&line, "\n");
+        return line.error < 0 ? line.error
+                              : fd_write_all(STDOUT_FILENO, buffer_bytes(&line), line.length);
 }
 
 static int answer_line(struct access *a, const char *text, size_t n)

@@ -217,7 +217,7 @@ static const char *find_malformed(yyjson_val *filter)
         return NULL;
 }
 
-static bool refuse_filter(struct mcp_server *server, yyjson_val *filter, struct reply *reply)
+static bool refuse_filter(yyjson_val *filter, struct reply *reply)
 {
         const char *member = yyjson_is_obj(filter) ? find_malformed(filter) : NULL;
         char why[100];
@@ -275,7 +275,7 @@ void subscriptions_listen(const struct mcp_request *request, struct reply *reply
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
         yyjson_val *filter = yyjson_obj_get(request->params, "notifications");
 
-        if (refuse_filter(server, filter, reply))
+        if (refuse_filter(filter, reply))
                 return;
         if (yyjson_obj_get(filter, "taskIds") && !tasks_declared(request)) {
                 tasks_reply_undeclared(reply);

@@ -14,11 +14,10 @@ static const char resource_suffix[] = "oauth-protected-resource";
 struct found {
         const struct oauth_target *target;
         int status; /* of the server's answer without a token */
-        bool assumed;
         struct challenge challenge;
         struct oauth_resource resource;
         bool has_resource;
-        struct oauth_server server;
+        struct oauth_discovery result;
 };
 
 /* The server's answer to a request without a token. Its body is not read: it may be a stream. */
@@ -175,15 +174,15 @@ static int take_server(struct found *f, const char *url, const char *issuer, str
                 r = error_set(&why, ENOENT, "HTTP status %d", r);
         else
                 r = oauth_parse_server(buffer_bytes(&response.body), response.body.length,
-                                       &f->server, &why);
+                                       &f->result.server, &why);
         if (r < 0) {
                 error_set(err, -r, "%s (%.100s): %s", what, url, why.text);
                 return 0;
         }
-        if (strcmp(f->server.issuer, issuer) != 0)
+        if (strcmp(f->result.server.issuer, issuer) != 0)
                 return error_set(err, EACCES,
                                  "%s (%.100s) is of another issuer (%.100s) than the one asked for",
-                                 what, url, f->server.issuer);
+                                 what, url, f->result.server.issuer);
         return 1;
 }
 
@@ -228,13 +227,13 @@ static int check_asks(const struct found *f, struct error *err)
 /* MCP 2025-03-26: a server without metadata has its endpoints at fixed paths. */
 static int use_defaults(struct found *f, const char *origin, struct error *err)
 {
-        struct oauth_server *s = &f->server;
+        struct oauth_server *s = &f->result.server;
         const int size = OAUTH_URL_MAX + 1;
 
         int r = check_asks(f, err);
         if (r < 0)
                 return r;
-        f->assumed = true;
+        f->result.assumed = f->status;
         *s = (struct oauth_server){.s256 = true, .methods = 1u << OAUTH_NONE | 1u << OAUTH_POST};
         if (strlen(origin) + 16 > OAUTH_URL_MAX)
                 return error_set(err, EINVAL, "the server's url is too long");
@@ -275,7 +274,7 @@ static int check_page(const char *url, const struct oauth_reach *reach, struct e
 /* Checks the endpoints and methods that the step in the browser needs. */
 static int check_browser(const struct found *f, struct error *err)
 {
-        const struct oauth_server *s = &f->server;
+        const struct oauth_server *s = &f->result.server;
 
         if (!*s->authorization_endpoint)
                 return error_set(
@@ -291,7 +290,7 @@ static int check_browser(const struct found *f, struct error *err)
 static int check_server(struct found *f, struct error *err)
 {
         const struct oauth_reach *reach = &f->target->reach;
-        struct oauth_server *s = &f->server;
+        struct oauth_server *s = &f->result.server;
 
         int r = f->target->config->client_credentials ? 0 : check_browser(f, err);
         if (r >= 0)
@@ -315,7 +314,8 @@ static void choose_scope(const struct found *f, char ret[CHALLENGE_SCOPE_MAX + 1
                   wanted                ? wanted
                   : *f->challenge.scope ? f->challenge.scope
                                         : f->resource.scopes);
-        if (!wanted && *ret && f->server.offline_access && !f->target->config->client_credentials)
+        if (!wanted && *ret && f->result.server.offline_access &&
+            !f->target->config->client_credentials)
                 scope_add(ret, size, "offline_access");
 }
 
@@ -354,7 +354,7 @@ int oauth_discover(const struct oauth_target *target, struct oauth_discovery *re
                         *err = why;
                 return r;
         }
-        *ret = (struct oauth_discovery){.server = f->server, .assumed = f->assumed ? f->status : 0};
+        *ret = f->result;
         snprintf(ret->resource, sizeof(ret->resource), "%s",
                  f->has_resource ? f->resource.resource : target->url);
         choose_scope(f, ret->scope);

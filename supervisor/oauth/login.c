@@ -429,8 +429,7 @@ int oauth_login(const struct oauth_target *target, const struct options *options
         int r = oauth_store_open(&l->store, target->name, target->url, true, err);
         if (r < 0)
                 return r;
-        l->had_before = oauth_store_read(&l->store, target->name, target->url, &l->before, NULL) ==
-                        0;
+        l->had_before = oauth_store_read(&l->store, &l->before, NULL) == 0;
         r = oauth_discover(target, &l->found, err);
         if (r >= 0 && !target->config->client_credentials)
                 r = open_listener(l, &listener, err);
@@ -440,15 +439,14 @@ int oauth_login(const struct oauth_target *target, const struct options *options
         return r;
 }
 
-static int remove_login(const struct oauth_target *target, struct oauth_store *store,
-                        struct oauth_record *record, struct error *err)
+static int remove_login(struct oauth_store *store, struct oauth_record *record, struct error *err)
 {
         struct error why = {};
 
         int r = oauth_store_lock(store, err);
         if (r < 0)
                 return r;
-        r = oauth_store_read(store, target->name, target->url, record, &why);
+        r = oauth_store_read(store, record, &why);
         if (r == -ENOENT) {
                 r = oauth_store_remove(store, err);
                 return r < 0 ? r : 1;
@@ -474,7 +472,7 @@ int oauth_logout(const struct oauth_target *target, struct error *err)
                 return error_errno(err, ENOMEM, "logout");
         int r = oauth_store_open(&store, target->name, target->url, false, &why);
         if (r >= 0)
-                r = remove_login(target, &store, record, err);
+                r = remove_login(&store, record, err);
         else if (r != -ENOENT)
                 *err = why;
         bool revoked = r == 0 && *record->revocation_endpoint;

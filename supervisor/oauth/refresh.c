@@ -145,7 +145,7 @@ static int renew_locked(const struct request *q, struct oauth_store *store,
                 return error_errno(err, ENOMEM, "refresh");
         int r = oauth_store_lock(store, err);
         if (r >= 0)
-                r = oauth_store_read(store, q->name, q->url, record, err);
+                r = oauth_store_read(store, record, err);
         if (r == -ENOENT)
                 r = needs_login(q, "", err);
         /* Another one has renewed it meanwhile. */
@@ -164,7 +164,7 @@ static int find_token(const struct request *q, struct oauth_record *record, stru
 
         int r = oauth_store_open(&store, q->name, q->url, false, &why);
         if (r >= 0)
-                r = oauth_store_read(&store, q->name, q->url, record, &why);
+                r = oauth_store_read(&store, record, &why);
         if (r == -ENOENT)
                 return q->status == 0 ? 0 : needs_login(q, "", err);
         if (r < 0) {

@@ -202,7 +202,7 @@ static int open_directory(struct oauth_store *store, bool make, struct error *er
 int oauth_store_open(struct oauth_store *store, const char *name, const char *url, bool make,
                      struct error *err)
 {
-        *store = (struct oauth_store){.directory = -1, .lock = -1};
+        *store = (struct oauth_store){.name = name, .url = url, .directory = -1, .lock = -1};
         int r = make_key(name, url, store->key, err);
         if (r >= 0)
                 r = open_directory(store, make, err);
@@ -261,8 +261,7 @@ static int check_file(int fd, const char *path, struct error *err)
         return check_ours(&st, path, err);
 }
 
-int oauth_store_read(const struct oauth_store *store, const char *name, const char *url,
-                     struct oauth_record *ret, struct error *err)
+int oauth_store_read(const struct oauth_store *store, struct oauth_record *ret, struct error *err)
 {
         char file[64], path[600];
         char *text = NULL;
@@ -286,7 +285,7 @@ int oauth_store_read(const struct oauth_store *store, const char *name, const ch
         free(text);
         if (r < 0)
                 return error_context(err, "tokens: %s", path);
-        if (strcmp(ret->name, name) != 0 || strcmp(ret->url, url) != 0) {
+        if (strcmp(ret->name, store->name) != 0 || strcmp(ret->url, store->url) != 0) {
                 explicit_bzero(ret, sizeof(*ret));
                 return error_set(err, EBADMSG, "tokens: %s is of another server", path);
         }

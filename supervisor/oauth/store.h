@@ -41,6 +41,7 @@ int oauth_record_append(const struct oauth_record *record, struct buffer *to);
 int oauth_record_parse(const char *data, size_t n, struct oauth_record *ret, struct error *err);
 
 struct oauth_store {
+        const char *name, *url; /* borrowed: of the server */
         int directory;
         char path[512];
         char key[OAUTH_KEY_LENGTH + 1];
@@ -60,8 +61,7 @@ int oauth_store_cannot_make(const char *path, int code, struct error *err);
 int oauth_store_lock(struct oauth_store *store, struct error *err);
 
 /* -ENOENT without a message: there is no file. -EPERM, -EBADMSG: it is not one of ours. */
-int oauth_store_read(const struct oauth_store *store, const char *name, const char *url,
-                     struct oauth_record *ret, struct error *err);
+int oauth_store_read(const struct oauth_store *store, struct oauth_record *ret, struct error *err);
 int oauth_store_write(const struct oauth_store *store, const struct oauth_record *record,
                       struct error *err);
 /* With what a writer has left. Returns 0 too if there was none. */

@@ -82,18 +82,9 @@ static void keep_notes(struct mcp_peer *peer, const struct client_ask *ask)
                 keep_note(&peer->notes, NOTE_ROOTS, ask->server);
 }
 
-static void tell_page_done(struct mcp_peer *peer, const char *id)
-{
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * CLIENT_PAGE_MAX + 64);
-        struct json_out out = {.to = &params};
-
-        json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "elicitationId", id);
-        mcp_sink_notify_out(peer->legacy.reply.sink, "notifications/elicitation/complete", &out);
-}
-
 void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n)
 {
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * CLIENT_PAGE_MAX + 64);
         char page[CLIENT_PAGE_MAX + 1];
         struct mcp_peer *peer;
 
@@ -101,11 +92,16 @@ void notified_page_done(struct mcp_server *server, const char *name, const char 
                 return;
         LIST_FOREACH (peer, &server->peers, link) {
                 struct note *note = find_note(&peer->notes, NOTE_PAGE, page);
+                struct json_out out = {.to = &params};
 
                 if (!note)
                         continue;
                 drop_note(&peer->notes, note);
-                tell_page_done(peer, page);
+                buffer_consume(&params, params.length);
+                json_out_begin(&out, NULL, '{');
+                json_out_text(&out, "elicitationId", page);
+                mcp_sink_notify_out(peer->legacy.reply.sink, "notifications/elicitation/complete",
+                                    &out);
         }
 }
 

@@ -312,33 +312,54 @@ static size_t bytes_of(const struct cell_outcome *o, size_t max_output)
         return n;
 }
 
-void mcp_answer_start(struct mcp_answer *a, const struct background_kind *kind,
+static void make_answer(struct background_job *job)
+{
+        struct mcp_answer *a = (void *)job;
+
+        a->r = a->kind->make(a, &a->result);
+}
+
+static void free_answer(struct background_job *job)
+{
+        struct mcp_answer *a = (void *)job;
+
+        if (a->kind->done)
+                a->kind->done(a);
+        cell_outcome_done(&a->outcome);
+        background_free(a->result.data, a->result.allocated);
+        free(a);
+}
+
+static void send_answer(struct background_job *job)
+{
+        struct mcp_answer *a = (void *)job;
+        struct mcp_call *call = a->call;
+
+        call->answer = NULL;
+        reply_made(&call->reply, a->r, &a->result);
+        if (a->kind->sent)
+                a->kind->sent(a);
+        free_answer(job);
+        mcp_call_free(call);
+}
+
+void mcp_answer_start(struct mcp_answer *a, const struct mcp_answer_kind *kind,
                       struct mcp_call *call, struct cell_outcome *outcome)
 {
+        static const struct background_kind jobs = {make_answer, send_answer, free_answer};
         bool large = bytes_of(outcome, call->max_output) > LARGE_MIN;
 
+        a->kind = kind;
         a->call = call;
         cell_outcome_move(&a->outcome, outcome);
         buffer_init(&a->result, RESULT_MAX);
         call->answer = &a->job;
         if (large) {
-                background_start(&a->job, kind, call->server->base);
+                background_start(&a->job, &jobs, call->server->base);
                 return;
         }
-        kind->run(&a->job);
-        kind->done(&a->job);
-}
-
-void mcp_answer_send(struct mcp_answer *a)
-{
-        a->call->answer = NULL;
-        reply_made(&a->call->reply, a->r, &a->result);
-}
-
-void mcp_answer_done(struct mcp_answer *a)
-{
-        cell_outcome_done(&a->outcome);
-        background_free(a->result.data, a->result.allocated);
+        make_answer(&a->job);
+        send_answer(&a->job);
 }
 
 /* ---- by id ---- */

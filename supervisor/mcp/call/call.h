@@ -15,6 +15,7 @@
 #include "supervisor/mcp/call/live.h"
 #include "supervisor/mcp/state.h"
 
+struct mcp_answer;
 struct published_run;
 
 enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
@@ -118,24 +119,24 @@ void mcp_call_drop(struct mcp_peer *peer);
 
 /*
  * The answer of a call, made from the outcome of its cell: at once, or in the background (rpc/background.h) if it is
- * large. The call stays in its list until then.
+ * large. The call stays in its list until then; then it is answered and freed.
  */
+struct mcp_answer_kind {
+        int (*make)(struct mcp_answer *answer, struct buffer *to);
+        void (*sent)(struct mcp_answer *answer); /* the call still exists; NULL: nothing */
+        void (*done)(struct mcp_answer *answer); /* frees what it has besides; NULL: nothing */
+};
 
-/* The first member of what an answer is made of. */
+/* The first member of what an answer is made of; allocated by malloc(). */
 struct mcp_answer {
         struct background_job job;
+        const struct mcp_answer_kind *kind;
         struct mcp_call *call;
         struct cell_outcome outcome;
         struct buffer result;
         int r; /* of what made the result */
 };
 
-/*
- * Takes the outcome. kind: run() sets result and r; done() gets the answer when it is made, answers the call and frees it
- * by mcp_answer_send(), and frees the answer; free() calls mcp_answer_done().
- */
-void mcp_answer_start(struct mcp_answer *answer, const struct background_kind *kind,
+/* Takes the outcome and the answer. */
+void mcp_answer_start(struct mcp_answer *answer, const struct mcp_answer_kind *kind,
                       struct mcp_call *call, struct cell_outcome *outcome);
-/* Answers the request. */
-void mcp_answer_send(struct mcp_answer *answer);
-void mcp_answer_done(struct mcp_answer *answer);

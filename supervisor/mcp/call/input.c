@@ -60,25 +60,18 @@ static void set_due(struct mcp_call *call, uint32_t ms)
         event_add(call->suspension.due, &in);
 }
 
-/* {"inputRequests": {…}, "requestState": "…"} */
-static int append_requests(const struct mcp_call *call, struct buffer *to)
-{
-        struct json_out out = {.to = to};
-
-        json_out_begin(&out, NULL, '{');
-        mcp_ask_put(&out, "inputRequests", &call->asks);
-        json_out_text(&out, "requestState", call->suspension.state);
-        json_out_end(&out, '}');
-        return out.error;
-}
-
 static void suspend(struct mcp_call *call)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(INPUT_MAX);
         struct mcp_suspension *s = &call->suspension;
+        struct json_out out = {.to = &result};
 
         unguessable(s->state);
-        if (++s->rounds > MCP_INPUT_ROUNDS_MAX || append_requests(call, &result) < 0) {
+        json_out_begin(&out, NULL, '{');
+        mcp_ask_put(&out, "inputRequests", &call->asks);
+        json_out_text(&out, "requestState", s->state);
+        json_out_end(&out, '}');
+        if (++s->rounds > MCP_INPUT_ROUNDS_MAX || out.error < 0) {
                 mcp_ask_end(&call->asks, "the client is asked for too much");
                 return;
         }

@@ -486,36 +486,30 @@ struct run_answer {
         char said[sizeof(((struct mcp_wait *)NULL)->said)];
 };
 
-static void make_answer(struct background_job *job)
+static int make_answer(struct mcp_answer *answer, struct buffer *to)
 {
-        struct run_answer *a = (void *)job;
+        struct run_answer *a = (void *)answer;
 
-        a->answer.r = result_render(&a->answer.outcome, &a->options, &a->answer.result);
+        return result_render(&answer->outcome, &a->options, to);
 }
 
-static void free_answer(struct background_job *job)
+static void on_answered(struct mcp_answer *answer)
 {
-        struct run_answer *a = (void *)job;
+        struct run_answer *a = (void *)answer;
 
-        mcp_answer_done(&a->answer);
+        whole_keep(answer->call, &a->options, &answer->outcome);
+}
+
+static void free_earlier(struct mcp_answer *answer)
+{
+        struct run_answer *a = (void *)answer;
+
         buffer_done(&a->earlier);
-        free(a);
-}
-
-static void on_answer(struct background_job *job)
-{
-        struct run_answer *a = (void *)job;
-        struct mcp_call *call = a->answer.call;
-
-        mcp_answer_send(&a->answer);
-        whole_keep(call, &a->options, &a->answer.outcome);
-        free_answer(job);
-        mcp_call_free(call);
 }
 
 static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
 {
-        static const struct background_kind kind = {make_answer, on_answer, free_answer};
+        static const struct mcp_answer_kind kind = {make_answer, on_answered, free_earlier};
 
         if (call->wait.unattended) {
                 wait_keep(call, number, outcome);

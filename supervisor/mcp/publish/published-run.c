@@ -383,35 +383,16 @@ struct run_answer {
         size_t max_output;
 };
 
-static void make_answer(struct background_job *job)
+static int make_answer(struct mcp_answer *answer, struct buffer *to)
 {
-        struct run_answer *a = (void *)job;
+        struct run_answer *a = (void *)answer;
 
-        a->answer.r = published_render(&a->answer.outcome, &a->view, a->kinds, a->max_output,
-                                       &a->answer.result);
-}
-
-static void free_answer(struct background_job *job)
-{
-        struct run_answer *a = (void *)job;
-
-        mcp_answer_done(&a->answer);
-        free(a);
-}
-
-static void on_answer(struct background_job *job)
-{
-        struct run_answer *a = (void *)job;
-        struct mcp_call *call = a->answer.call;
-
-        mcp_answer_send(&a->answer);
-        free_answer(job);
-        mcp_call_free(call);
+        return published_render(&answer->outcome, &a->view, a->kinds, a->max_output, to);
 }
 
 void published_run_answer(struct mcp_call *call, struct cell_outcome *outcome)
 {
-        static const struct background_kind kind = {make_answer, on_answer, free_answer};
+        static const struct mcp_answer_kind kind = {.make = make_answer};
         struct run_answer *a = malloc(sizeof(*a));
 
         mcp_call_finish(call);

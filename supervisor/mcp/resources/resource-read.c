@@ -314,22 +314,15 @@ void resource_read_file(const struct mcp_request *request, const struct resource
         }
 }
 
-static int render_tools(const struct tools_job *job, struct buffer *to)
-{
-        struct resource text = {.head = BUFFER_INIT(CATALOGUE_TEXT_MAX)};
-        int r = append_catalogue(&job->catalogue, job->uri.path, &text.head);
-
-        if (r >= 0)
-                r = resource_append_contents(&text, &job->uri, to);
-        buffer_done(&text.head);
-        return r;
-}
-
 static void run_tools(struct background_job *job)
 {
         struct tools_job *tools = (void *)job;
+        struct resource text = {.head = BUFFER_INIT(CATALOGUE_TEXT_MAX)};
 
-        tools->r = render_tools(tools, &tools->result);
+        tools->r = append_catalogue(&tools->catalogue, tools->uri.path, &text.head);
+        if (tools->r >= 0)
+                tools->r = resource_append_contents(&text, &tools->uri, &tools->result);
+        buffer_done(&text.head);
 }
 
 static void free_tools(struct background_job *job)

@@ -101,13 +101,6 @@ static void read_attestation(const struct mcp_host *host, struct reply *reply)
         reply_made(reply, r, &result);
 }
 
-static bool asks_for_attestation(const struct mcp_server *server, yyjson_val *params)
-{
-        const char *uri = json_string(params, "uri", NULL);
-
-        return server->host.attestation && uri && strcmp(uri, ATTESTATION_URI) == 0;
-}
-
 /* Newest first. The cursor is the serial of the last one of the page before. Entries that do not depend on calls are first. */
 static void put_page(struct json_out *out, const struct mcp_peer *peer, enum mcp_era era,
                      uint64_t below)
@@ -245,7 +238,8 @@ void resources_read(const struct mcp_request *request, struct reply *reply)
 
         if (published_call_read(request, reply))
                 return;
-        if (asks_for_attestation(server, request->params)) {
+        if (server->host.attestation &&
+            yyjson_equals_str(yyjson_obj_get(request->params, "uri"), ATTESTATION_URI)) {
                 read_attestation(&server->host, reply);
                 return;
         }
