@@ -27,6 +27,7 @@ static void test_bound(void)
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(10);
 
         check_eq_int(buffer_append(&b, "12345678", 8), 0);
+        check_eq_int(b.error, 0);
         check_eq_int(buffer_append(&b, "abc", 3), -EMSGSIZE);
         check_eq_bytes(buffer_bytes(&b), b.length, "12345678");
         check_eq_int(buffer_append(&b, "ab", 2), 0);
@@ -35,6 +36,7 @@ static void test_bound(void)
         buffer_consume(&b, 5);
         check_eq_int(buffer_append(&b, "vwxyz", 5), 0);
         check_eq_bytes(buffer_bytes(&b), b.length, "678abvwxyz");
+        check_eq_int(b.error, -EMSGSIZE);
 }
 
 static void test_printf_is_whole_or_nothing(void)

@@ -175,8 +175,8 @@ static void withdraw(struct client_ask *ask)
         ask_free(a);
 }
 
-static int ask_new(struct mcp_ask **ret, struct mcp_asks *asks, struct mcp_server *server,
-                   struct client_ask *ask, struct error *err)
+int mcp_ask_keep(struct mcp_asks *asks, struct mcp_server *server, struct client_ask *ask,
+                 struct error *err)
 {
         if (asks->n >= MCP_ASKS_MAX)
                 return error_set(err, EBUSY, "the client is asked for too much at once");
@@ -190,7 +190,6 @@ static int ask_new(struct mcp_ask **ret, struct mcp_asks *asks, struct mcp_serve
                 cell_hold(*asks->cell);
         ask->taker = a;
         ask->withdraw = withdraw;
-        *ret = a;
         return 0;
 }
 
@@ -206,13 +205,13 @@ int mcp_ask_send(struct mcp_asks *asks, struct mcp_peer *peer, struct mcp_sink *
 {
         _cleanup_buffer_ struct buffer message = BUFFER_INIT(REQUEST_MAX);
         const struct client_request *request = &ask->request;
-        struct mcp_ask *a;
 
         if (!reaches(sink))
                 return error_set(err, ENOTCONN, "the client takes no requests on this stream");
-        int r = ask_new(&a, asks, peer->server, ask, err);
+        int r = mcp_ask_keep(asks, peer->server, ask, err);
         if (r < 0)
                 return r;
+        struct mcp_ask *a = ask->taker;
         r = jsonrpc_append_request(&message, a->id, client_request_method(request),
                                    buffer_bytes(&request->params), request->params.length);
         if (r < 0) {
@@ -233,14 +232,6 @@ int mcp_ask_peer(struct mcp_peer *peer, struct client_ask *ask, struct error *er
         if ((peer->can & needs) != needs || !reaches(sink))
                 return error_set(err, EOPNOTSUPP, "the client does not declare that it can");
         return mcp_ask_send(&peer->asks, peer, sink, ask, err);
-}
-
-int mcp_ask_keep(struct mcp_asks *asks, struct mcp_server *server, struct client_ask *ask,
-                 struct error *err)
-{
-        struct mcp_ask *a;
-
-        return ask_new(&a, asks, server, ask, err);
 }
 
 static void name_of(const struct mcp_ask *a, char name[32])

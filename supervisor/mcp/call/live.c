@@ -290,12 +290,12 @@ int live_start(struct live *live, const struct mcp_request *request, const struc
         *live = (struct live){.cell = cell,
                               .session = session,
                               .level = level,
+                              .logs = !live->published && level <= MCP_LOG_INFO,
                               .published = live->published,
                               .progress = -1};
         for (int i = 0; i < CELL_STREAMS; i++)
                 buffer_init(&live->pending[i], LIVE_OUTPUT_MAX);
         buffer_init(&live->messages, LIVE_LOGS_MAX);
-        live->logs = !live->published && level <= MCP_LOG_INFO;
         if (reply->task && request->era == ERA_LEGACY)
                 snprintf(live->task, sizeof(live->task), "%s", reply->task->id);
         if (!request->token && level == MCP_LOG_OFF)

@@ -194,19 +194,6 @@ bool tasks_are_full(struct tasks *tasks)
         return tasks->n >= TASKS_MAX && !make_room(tasks);
 }
 
-static void put_created(struct json_out *out, const struct mcp_task *task)
-{
-        bool legacy = task->era == ERA_LEGACY;
-
-        json_out_begin(out, NULL, '{');
-        if (legacy)
-                json_out_begin(out, "task", '{');
-        task_put(out, task, task->era, NULL);
-        if (legacy)
-                json_out_end(out, '}');
-        json_out_end(out, '}');
-}
-
 /* The task continues without the request. */
 void task_announce(struct mcp_task *task)
 {
@@ -225,7 +212,13 @@ void task_announce(struct mcp_task *task)
         const struct timeval rest = clock_timeval_ms(task->ttl_ms > age ? task->ttl_ms - age : 0);
         evtimer_add(task->timer, &rest);
         origin.is_task = true;
-        put_created(&out, task);
+        json_out_begin(&out, NULL, '{');
+        if (task->era == ERA_LEGACY)
+                json_out_begin(&out, "task", '{');
+        task_put(&out, task, task->era, NULL);
+        if (task->era == ERA_LEGACY)
+                json_out_end(&out, '}');
+        json_out_end(&out, '}');
         if (task->work)
                 task->work->detach(task->work_data, task->era == ERA_MODERN);
         log_debug("task %.8s… was created", task->id);
