@@ -4,100 +4,75 @@
 #include <string.h>
 #include <yyjson.h>
 
-#include "base/cleanup.h"
+#include "base/json-out.h"
+#include "base/json.h"
 
-static yyjson_mut_val *initialize(yyjson_mut_doc *doc, yyjson_val *params)
+enum { ANSWER_MAX = 1 << 30 };
+
+static const char tools[] =
+        "{\"tools\":[{\"name\":\"echo\",\"description\":\"gives back what it gets\","
+        "\"inputSchema\":{\"type\":\"object\",\"properties\":"
+        "{\"message\":{\"type\":\"string\"}}}}]}";
+static const char server[] = "{\"name\":\"echo\",\"version\":\"1\"}";
+static const char no_method[] = "{\"code\":-32601,\"message\":\"no such method\"}";
+
+static void put_result(struct json_out *out, const char *method, yyjson_val *params)
 {
-        yyjson_mut_val *result = yyjson_mut_obj(doc), *info, *capabilities;
-
-        yyjson_mut_obj_add_val(doc, result, "protocolVersion",
-                               yyjson_val_mut_copy(doc, yyjson_obj_get(params, "protocolVersion")));
-        capabilities = yyjson_mut_obj_add_obj(doc, result, "capabilities");
-        yyjson_mut_obj_add_obj(doc, capabilities, "tools");
-        info = yyjson_mut_obj_add_obj(doc, result, "serverInfo");
-        yyjson_mut_obj_add_str(doc, info, "name", "echo");
-        yyjson_mut_obj_add_str(doc, info, "version", "1");
-        return result;
+        if (strcmp(method, "tools/list") == 0) {
+                json_out_raw(out, "result", tools, sizeof(tools) - 1);
+        } else if (strcmp(method, "initialize") == 0) {
+                json_out_begin(out, "result", '{');
+                json_out_value(out, "protocolVersion", yyjson_obj_get(params, "protocolVersion"));
+                json_out_raw(out, "capabilities", "{\"tools\":{}}", 12);
+                json_out_raw(out, "serverInfo", server, sizeof(server) - 1);
+                json_out_end(out, '}');
+        } else if (strcmp(method, "tools/call") == 0) {
+                json_out_begin(out, "result", '{');
+                json_out_begin(out, "content", '[');
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "type", "text");
+                json_out_value(out, "text", yyjson_ptr_get(params, "/arguments/message"));
+                json_out_end(out, '}');
+                json_out_end(out, ']');
+                json_out_end(out, '}');
+        } else {
+                json_out_raw(out, "error", no_method, sizeof(no_method) - 1);
+        }
 }
 
-static yyjson_mut_val *list(yyjson_mut_doc *doc)
-{
-        yyjson_mut_val *result = yyjson_mut_obj(doc), *tool, *schema, *properties, *message;
-
-        tool = yyjson_mut_arr_add_obj(doc, yyjson_mut_obj_add_arr(doc, result, "tools"));
-        yyjson_mut_obj_add_str(doc, tool, "name", "echo");
-        yyjson_mut_obj_add_str(doc, tool, "description", "gives back what it gets");
-        schema = yyjson_mut_obj_add_obj(doc, tool, "inputSchema");
-        yyjson_mut_obj_add_str(doc, schema, "type", "object");
-        properties = yyjson_mut_obj_add_obj(doc, schema, "properties");
-        message = yyjson_mut_obj_add_obj(doc, properties, "message");
-        yyjson_mut_obj_add_str(doc, message, "type", "string");
-        return result;
-}
-
-static yyjson_mut_val *call(yyjson_mut_doc *doc, yyjson_val *params)
-{
-        yyjson_val *arguments = yyjson_obj_get(params, "arguments");
-        yyjson_mut_val *result = yyjson_mut_obj(doc), *block;
-
-        block = yyjson_mut_arr_add_obj(doc, yyjson_mut_obj_add_arr(doc, result, "content"));
-        yyjson_mut_obj_add_str(doc, block, "type", "text");
-        yyjson_mut_obj_add_val(doc, block, "text",
-                               yyjson_val_mut_copy(doc, yyjson_obj_get(arguments, "message")));
-        return result;
-}
-
-static yyjson_mut_val *result_of(yyjson_mut_doc *doc, const char *method, yyjson_val *params)
-{
-        if (strcmp(method, "initialize") == 0)
-                return initialize(doc, params);
-        if (strcmp(method, "tools/list") == 0)
-                return list(doc);
-        return strcmp(method, "tools/call") == 0 ? call(doc, params) : NULL;
-}
-
-/* The response to one message, or NULL if none is due. */
-static char *answer(yyjson_val *request, size_t *ret_length)
+/* Appends the response to one message, if one is due. */
+static int answer(yyjson_val *request, struct buffer *to)
 {
         yyjson_val *id = yyjson_obj_get(request, "id");
         const char *method = yyjson_get_str(yyjson_obj_get(request, "method"));
-        yyjson_mut_doc *doc;
-        yyjson_mut_val *root, *result, *error;
-        char *text;
+        struct json_out out = {.to = to};
 
         if (!id || !method)
-                return NULL;
-        doc = yyjson_mut_doc_new(NULL);
-        root = yyjson_mut_obj(doc);
-        yyjson_mut_doc_set_root(doc, root);
-        yyjson_mut_obj_add_str(doc, root, "jsonrpc", "2.0");
-        yyjson_mut_obj_add_val(doc, root, "id", yyjson_val_mut_copy(doc, id));
-        result = result_of(doc, method, yyjson_obj_get(request, "params"));
-        if (result) {
-                yyjson_mut_obj_add_val(doc, root, "result", result);
-        } else {
-                error = yyjson_mut_obj_add_obj(doc, root, "error");
-                yyjson_mut_obj_add_int(doc, error, "code", -32601);
-                yyjson_mut_obj_add_str(doc, error, "message", "no such method");
-        }
-        text = yyjson_mut_write(doc, YYJSON_WRITE_NEWLINE_AT_END, ret_length);
-        yyjson_mut_doc_free(doc);
-        return text;
+                return 0;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "jsonrpc", "2.0");
+        json_out_value(&out, "id", id);
+        put_result(&out, method, yyjson_obj_get(request, "params"));
+        json_out_end(&out, '}');
+        return out.error < 0 ? out.error : buffer_append_text(to, "\n");
 }
 
 int main(void)
 {
+        _cleanup_buffer_ struct buffer reply = BUFFER_INIT(ANSWER_MAX);
         _cleanup_free_ char *line = NULL;
-        size_t room = 0, length;
+        size_t room = 0;
         ssize_t n;
 
         while ((n = getline(&line, &room, stdin)) > 0) {
-                yyjson_doc *doc = yyjson_read(line, (size_t)n, 0);
-                _cleanup_free_ char *reply = answer(yyjson_doc_get_root(doc), &length);
+                _cleanup_json_ yyjson_doc *doc = NULL;
 
-                yyjson_doc_free(doc);
-                if (reply && (fwrite(reply, 1, length, stdout) != length || fflush(stdout) != 0))
+                if (json_parse(line, (size_t)n, &doc, NULL) < 0 ||
+                    answer(yyjson_doc_get_root(doc), &reply) < 0 ||
+                    fwrite(buffer_bytes(&reply), 1, reply.length, stdout) != reply.length ||
+                    fflush(stdout) != 0)
                         return 1;
+                buffer_consume(&reply, reply.length);
         }
         return 0;
 }

@@ -22,8 +22,7 @@ def echo_server(bench, *arguments):
 
 def sessions(bench, xs, calls):
     """One server with a growing number of sessions; each is used once."""
-    server, have = Cloister(bench), 0
-    try:
+    with Cloister(bench) as server:
         server.run("1+1")
         have = 1
         for x in xs:
@@ -32,21 +31,15 @@ def sessions(bench, xs, calls):
                 have = x
             time.sleep(0.5)
             warm = server.burst_ok(calls, "1+1")
-            fresh = []
-            for _ in range(5):
-                time.sleep(0.05)
-                fresh += server.burst_ok(1, "1+1", "more-%d")
+            fresh = server.new_sessions(5, 0.05)
             have += 5
             yield {"x": x, "warm call": median(warm), "fresh session": median(fresh)}
-    finally:
-        server.close()
 
 
 def tools(bench, xs, calls):
     """One upstream server with a growing number of tools."""
     for x in xs:
-        server = Cloister(bench, echo_server(bench, str(x)))
-        try:
+        with Cloister(bench, echo_server(bench, str(x))) as server:
             _, age, _ = server.run("await tools['echo0'](message='x')")
             warm = server.burst_ok(calls, "1+1")
             _, _, took = server.run(TOOL_CALLS.format(tool=f"echo{x - 1}", count=calls))
@@ -56,19 +49,14 @@ def tools(bench, xs, calls):
             yield {"x": x, "start to a tool's result": age / 1e6, "warm call": median(warm),
                    "tool call": median(took), "_search": median(search), "fresh session": median(fresh),
                    "fresh session, _search": median(first)}
-        finally:
-            server.close()
 
 
 def session_heap(bench, xs, calls):
     """A session that holds a growing amount of touched memory."""
-    server = Cloister(bench)
-    try:
+    with Cloister(bench) as server:
         for x in xs:
             server.run(f"held = bytearray(b'x') * ({x} << 20); None", f"heap-{x}")
             yield {"x": x, "warm call": median(server.burst_ok(calls, "1+1", f"heap-{x}"))}
-    finally:
-        server.close()
 
 
 def template_heap(bench, xs, calls):
@@ -97,22 +85,17 @@ def template_points(bench, xs, calls, venv):
     if built.returncode != 0:
         raise Failure(f"image build: {built.stderr.strip()[:300]}")
     for x in xs:
-        server = Cloister(bench, {"image": "bench-heap", "profile": "heap", "pool": 0,
-                                  "profiles": {"heap": {"preload": [f"bench_heap_{x}"]}}})
-        try:
+        with Cloister(bench, {"image": "bench-heap", "profile": "heap", "pool": 0,
+                              "profiles": {"heap": {"preload": [f"bench_heap_{x}"]}}}) as server:
             server.run("1+1")
             time.sleep(0.3)
             fresh = [server.burst_ok(1, "1+1", "fresh-%d")[0] for _ in range(max(3, calls // 10))]
             yield {"x": x, "fresh session": median(fresh), "warm call": median(server.burst_ok(calls, "1+1"))}
-        finally:
-            server.close()
 
 
 def results(bench, xs, calls):
     """A tool's result of a growing size, called directly and from the sandbox."""
-    server = Cloister(bench, echo_server(bench))
-    direct = Mcp(bench, [PYTHON, "-I", bench.script("echo.py")])
-    try:
+    with Cloister(bench, echo_server(bench)) as server, Mcp(bench, [PYTHON, "-I", bench.script("echo.py")]) as direct:
         server.run("1+1")
         for x in xs:
             count = max(2, min(calls, 64_000_000 // x // 4))
@@ -120,14 +103,10 @@ def results(bench, xs, calls):
             code = TOOL_CALLS.format(tool="blob", count=count).replace("message='x'", f"bytes={x}")
             _, _, took = server.run(code)
             yield {"x": x, "direct": median(alone), "tool call": median(took)}
-    finally:
-        direct.close()
-        server.close()
 
 
 def parallel(bench, xs, calls):
     """A growing number of parallel calls of one tool from one cell: the total time, and that divided by the number."""
-    server = Cloister(bench, echo_server(bench))
     code = """import asyncio, time
 _call = tools['echo']
 _t = time.perf_counter_ns()
@@ -135,13 +114,11 @@ _all = await asyncio.gather(*(_call(message=str(i)) for i in range({x})))
 _took = time.perf_counter_ns() - _t
 assert _all == [str(i) for i in range({x})] or [str(v) for v in _all] == [str(i) for i in range({x})]
 _took"""
-    try:
+    with Cloister(bench, echo_server(bench)) as server:
         server.run("await tools['echo'](message='x')")
         for x in xs:
             took = [server.run(code.replace("{x}", str(x)))[2] for _ in range(max(2, min(calls, 1000 // x)))]
             yield {"x": x, "a call": median(took) / x, "all of them": median(took)}
-    finally:
-        server.close()
 
 
 # name: (measure, points, points when quick, what x is, title)

@@ -107,6 +107,12 @@ class Ping:
         self.process.stdout.close()
         self.errors.close()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
 
 def request(method, params):
     text = json.dumps({"method": method, "params": params}, separators=(",", ":"))
@@ -155,6 +161,14 @@ class Cloister(Mcp):
             return self.burst(count, cell(code, session, **more))
         finally:
             self.want("")
+
+    def new_sessions(self, count, pause):
+        """The times of `1+1` in new sessions, with a pause before each."""
+        took = []
+        for _ in range(count):
+            rest(pause)
+            took += self.burst_ok(1, "1+1", "new-%d")
+        return took
 
 
 class Served(Ping):

@@ -123,53 +123,34 @@ class Measures:
                                           "-c", "print(1)"], "1")]}
 
     def start(self):
-        server = Ping(self.bench, [self.bench.cloister, "mcp", "--config", self.bench.config({})])
-        try:
+        with Ping(self.bench, [self.bench.cloister, "mcp", "--config", self.bench.config({})]) as server:
             first = server.ask(INITIALIZE)["age_ns"]
             server.send(INITIALIZED)
             server.want('"status":"ok"')
             return {"initialize": [first], "first": [server.ask(cell("1+1"))["age_ns"]]}
-        finally:
-            server.close()
 
     # ---- sessions ----
 
     def fresh(self):
         """Sessions of a server that was started for this round; its template is warm and the server is idle."""
-        server = Cloister(self.bench, {"pool": 0})
-        try:
+        with Cloister(self.bench, {"pool": 0}) as server:
             server.run("1+1")
             rest(0.3)
             server.run("1+1", "first")
-            took = []
-            for _ in range(self.count(10, 2)):
-                rest(0.02)
-                took += server.burst_ok(1, "1+1", "fresh-%d")
+            took = server.new_sessions(self.count(10, 2), 0.02)
             return {"fresh": took, "fresh-floor": took}
-        finally:
-            server.close()
 
     def fresh_cold(self):
         """The second session of a server that was started just now. Its template has run no warm-up cell yet."""
-        server = Cloister(self.bench, {"pool": 0})
-        try:
+        with Cloister(self.bench, {"pool": 0}) as server:
             server.run("1+1")
             return {"fresh-cold": server.burst_ok(1, "1+1", "fresh-%d")}
-        finally:
-            server.close()
 
     def fresh_pool(self):
-        server = Cloister(self.bench)
-        try:
+        with Cloister(self.bench) as server:
             server.run("1+1")
             rest(0.5)
-            took = []
-            for _ in range(self.count(10, 2)):
-                rest(0.1)
-                took += server.burst_ok(1, "1+1", "fresh-%d")
-            return {"fresh-pool": took}
-        finally:
-            server.close()
+            return {"fresh-pool": server.new_sessions(self.count(10, 2), 0.1)}
 
     def floor_session(self):
         return {"floor-session": self.times(self.bench.program("bench-floor-session"), str(self.count(10, 2)))}
@@ -216,14 +197,11 @@ class Measures:
 
     def floor_cell(self):
         """A measure of its own, because some machines have no shared libpython."""
-        server = Ping(self.bench, [self.bench.program(f"bench-floor-{name}") for name in ("relay", "cell")])
-        try:
+        with Ping(self.bench, [self.bench.program(f"bench-floor-{name}") for name in ("relay", "cell")]) as server:
             count = self.count(100, 10)
             server.want('"repr":"2"')
             server.burst(count, cell("1+1"))
             return {"floor-cell": server.burst(count, cell("1+1"))}
-        finally:
-            server.close()
 
     def tool(self, name, command):
         if name not in self.direct:
@@ -265,20 +243,16 @@ class Measures:
     def memory(self):
         """The slope of MemAvailable from ten sessions on. The value is MiB, scaled like the nanoseconds of other rows."""
         more = self.count(100, 10)
-        server = Cloister(self.bench, {"pool": 0})
-        try:
+        with Cloister(self.bench, {"pool": 0}) as server:
             server.burst_ok(10, "1+1", "early-%d")
             rest(0.5)
             before = available()
             server.burst_ok(more, "1+1", "idle-%d")
             rest(self.count(1, 0.2))
             return {"memory": [(before - available()) / more * 1e6]}
-        finally:
-            server.close()
 
     def spin(self):
-        server = Cloister(self.bench)
-        try:
+        with Cloister(self.bench) as server:
             server.run("1+1")
             count, seconds = self.count(1000, 50), self.count(3, 1)
             calm = server.burst(count, PING)
@@ -289,8 +263,6 @@ class Measures:
             time.sleep(0.2)
             busy = server.burst(count // 2, PING)
             return {"calm-p99": [summary(calm)["p99"] * 1e6], "spin-p99": [summary(busy)["p99"] * 1e6]}
-        finally:
-            server.close()
 
 
 def available():

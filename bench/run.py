@@ -184,13 +184,19 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def run(options):
+@contextlib.contextmanager
+def opened(options):
+    """A Bench of the build or the installation that the options name."""
     cloister, programs = places(options)
     for path in (cloister, os.path.join(programs, "bench-ping")):
         if not os.access(path, os.X_OK):
             raise Failure(f"{path} is not there: build first")
     with tempfile.TemporaryDirectory(prefix="cloister-bench-") as work:
-        bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
+        yield Bench(os.path.abspath(cloister), programs, node_modules(), work)
+
+
+def run(options):
+    with opened(options) as bench:
         wanted, curves = chosen(options.rows or ["all"], bench)
         rounds = options.rounds or (1 if options.quick else 10)
         bench.warm_up()

@@ -5,20 +5,18 @@ how soon a session continues after its interpreter has ended.
     bench/state.py [--build DIR] [--rounds N] [--quick]
 """
 import argparse
-import contextlib
 import os
 import statistics
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from measure import Bench, Cloister, Failure, cell, end_as_interrupted, pinned, rest
+from measure import Cloister, Failure, cell, end_as_interrupted, pinned, rest
 from rows import TOOL_CALLS
-from run import node_modules, places
-from where import read
+from run import opened
+from where import family, read
 
 PAUSE_S = 0.2  # the copy is made after 50 ms
 SIZES = (0, 20, 300, 1024)  # MiB
@@ -72,33 +70,23 @@ class Side:
             took.append(self.server.run("1+1")[0])
         return took
 
-    def sessions(self, server, pause):
-        took = []
-        for _ in range(self.count(10)):
-            time.sleep(pause)
-            took += server.burst_ok(1, "1+1", "session-%d")
-        return took
-
     def fresh(self):
-        return self.sessions(self.unready, 0.02)
+        return self.unready.new_sessions(self.count(10), 0.02)
 
     def pool(self):
-        return self.sessions(self.server, 0.1)
+        return self.server.new_sessions(self.count(10), 0.1)
 
     def memory(self):
         """MiB that each session adds while it rests: pages, of which each process has its part, page tables and kernel
         stacks. Only root may read that of all processes."""
         more = self.count(50)
-        server = Cloister(self.bench, {**self.config, "pool": 0})
-        try:
+        with Cloister(self.bench, {**self.config, "pool": 0}) as server:
             server.burst_ok(10, "1+1", "early-%d")
             rest(0.5)
             before = held(server.process.pid)
             server.burst_ok(more, "1+1", "idle-%d")
             rest(1)
             return (held(server.process.pid) - before) / more / 1024
-        finally:
-            server.close()
 
     def cells_a_minute(self):
         count = self.count(2000)
@@ -124,15 +112,8 @@ class Side:
 
 def held(top):
     """KiB of a process and its descendants."""
-    parents, total = {}, 0
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            parents[entry] = read(f"/proc/{entry}/stat").rpartition(")")[2].split()[1]
-    family, front = set(), {str(top)}
-    while front:
-        family |= front
-        front = {pid for pid, parent in parents.items() if parent in front}
-    for pid in family:
+    total = 0
+    for pid in family(top):
         fields = dict(line.split(":", 1) for line in (read(f"/proc/{pid}/status") + read(f"/proc/{pid}/smaps_rollup").partition("\n")[2]).splitlines())
         total += sum(int(fields[name].split()[0]) for name in ("VmPTE", "Pss")) + KERNEL_STACK * int(fields["Threads"])
     return total
@@ -186,10 +167,8 @@ def main():
     parser.set_defaults(cloister=None)
     options = parser.parse_args()
     end_as_interrupted()
-    cloister, programs = places(options)
     try:
-        with tempfile.TemporaryDirectory(prefix="cloister-bench-") as work:
-            bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
+        with opened(options) as bench:
             bench.warm_up()
             tell(*measure(options, bench))
     except Failure as error:

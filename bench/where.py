@@ -8,19 +8,19 @@ for `1+1` without the pool; the first two on one CPU, as the rows of that name a
 waiting: a wake-up, an idle CPU that has to leave its idle state.
 """
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import report
-from measure import Bench, Cloister, Failure, end_as_interrupted, machine, pinned, rest
+from measure import Cloister, Failure, end_as_interrupted, machine, pinned, rest
 from rows import TOOL_CALLS
-from run import node_modules, places
+from run import opened
 
 
 # The comm of each process, and its role. Processes of a sandbox are named after the image's interpreter.
@@ -34,22 +34,23 @@ def read(path):
         return f.read()
 
 
-def processes(top):
-    """{pid: (name, nanoseconds on a CPU, turns)} of a process and its descendants."""
+def family(top):
+    """A process and its descendants."""
     parents = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
+        with contextlib.suppress(OSError):
             parents[int(entry)] = int(read(f"/proc/{entry}/stat").rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    family = {top}
-    while True:
-        more = {pid for pid, parent in parents.items() if parent in family} - family
-        if not more:
-            break
-        family |= more
+    found, front = set(), {top}
+    while front:
+        found |= front
+        front = {pid for pid, parent in parents.items() if parent in front} - found
+    return found
+
+
+def processes(top):
+    """{pid: (name, nanoseconds on a CPU, turns)} of a process and its descendants."""
     found = {}
-    for pid in family:
+    for pid in family(top):
         try:
             took, turns = 0, 0
             for thread in os.listdir(f"/proc/{pid}/task"):
@@ -97,13 +98,10 @@ def fresh(server, calls):
 
 
 def in_server(bench, measure, calls):
-    server = Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}})
-    try:
+    with Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}}) as server:
         server.run("1+1")
         rest(1)  # the template finishes its imports
         return measure(server, calls)
-    finally:
-        server.close()
 
 
 def text(found):
@@ -123,18 +121,16 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--calls", type=int, default=1000)
     options = parser.parse_args()
-    cloister, programs = places(options)
     end_as_interrupted()
-    with tempfile.TemporaryDirectory(prefix="cloister-bench-") as work:
-        bench = Bench(os.path.abspath(cloister), programs, node_modules(), work)
-        try:
+    try:
+        with opened(options) as bench:
             bench.warm_up()
             with pinned():
                 ways = {"warm": in_server(bench, warm, options.calls), "tool": in_server(bench, tool, min(options.calls, 400))}
             ways["fresh"] = in_server(bench, fresh, max(3, min(20, options.calls // 10)))
-        except Failure as error:
-            raise SystemExit(f"where: {error}") from None
-        found = {"machine": machine(bench), "ways": ways}
+            found = {"machine": machine(bench), "ways": ways}
+    except Failure as error:
+        raise SystemExit(f"where: {error}") from None
     print(json.dumps(found, indent=1) if options.json else text(found))
 
 
