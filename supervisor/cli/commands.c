@@ -16,7 +16,6 @@
 #include "supervisor/cli/images/images.h"
 #include "supervisor/cli/publish.h"
 #include "supervisor/cli/run/run.h"
-#include "supervisor/cli/serve/serve-http.h"
 #include "supervisor/cli/serve/serve.h"
 #include "supervisor/cli/sessions/cp.h"
 #include "supervisor/cli/sessions/exec.h"

@@ -70,3 +70,15 @@ int script_read(const char *path, char **ret, size_t *length, struct error *err)
         *length = n;
         return 0;
 }
+
+int script_take(const char *code, const char *path, char **ret, size_t *length, struct error *err)
+{
+        if (!code)
+                return script_read(path, ret, length, err);
+        *length = strlen(code);
+        int r = script_check("-c", code, *length, err);
+        if (r < 0)
+                return r;
+        *ret = strdup(code);
+        return *ret ? 0 : error_errno(err, ENOMEM, "-c");
+}

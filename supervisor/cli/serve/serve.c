@@ -1,12 +1,21 @@
-/* The commands that other executables carry out: mcp and tools (monitor, broker), doctor, login and logout (oauth), bench. */
+/* The commands that other executables carry out: mcp, serve and tools (monitor, broker), doctor, login and logout (oauth), bench. */
 #include "supervisor/cli/serve/serve.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +27,7 @@
 #include "base/program.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/command/process.h"
+#include "supervisor/cli/serve/serve-helper.h"
 
 /* ---- --attest ---- */
 
@@ -95,7 +105,10 @@ static int judge(const char *text, size_t n, int status, struct error *err)
         return judge_report(yyjson_doc_get_root(doc), status != 0, err);
 }
 
-int attest_run(const struct options *options, int *status, struct error *err)
+/* Has the doctor attack a sandbox before anything is served. Returns a sealed memfd with the report of
+ * `cloister doctor --attack --json`; the caller owns it. If anything is open, it is an error that names it; *status is
+ * then the exit status, 1 or EXIT_NO_SANDBOX. */
+static int attest_run(const struct options *options, int *status, struct error *err)
 {
         _cleanup_free_ char *text = NULL;
         size_t n = 0;
@@ -143,7 +156,308 @@ int cli_bench(const struct options *o, const char *const *words, size_t n)
         return cli_fail(1, &error);
 }
 
-/* ---- the commands ---- */
+/* ---- the sockets of serve ---- */
+
+enum { BACKLOG = 1024, FIRST_PASSED = 3 };
+
+struct listener {
+        int fd;         /* owned; not blocking */
+        bool is_unix;   /* the kernel tells who connects */
+        bool guarded;   /* only this machine reaches it (TCP), or it is a unix socket */
+        char text[160]; /* where it listens: "http://127.0.0.1:8808/mcp" */
+};
+
+/* Enough for all kinds. */
+union address {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_un local;
+};
+
+static bool is_loopback(const union address *a)
+{
+        if (a->any.sa_family == AF_INET)
+                return ntohl(a->v4.sin_addr.s_addr) >> 24 == 127;
+        return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
+static int describe(struct listener *l, struct error *err)
+{
+        char host[64], port[16];
+        union address a = {};
+        socklen_t n = sizeof(a);
+
+        if (getsockname(l->fd, &a.any, &n) < 0)
+                return error_errno(err, errno, "listen");
+        if (a.any.sa_family == AF_UNIX) {
+                l->guarded = l->is_unix = true;
+                snprintf(l->text, sizeof(l->text), "unix:%.*s", (int)sizeof(a.local.sun_path),
+                         a.local.sun_path);
+                return 0;
+        }
+        if (getnameinfo(&a.any, n, host, sizeof(host), port, sizeof(port),
+                        NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+                return error_set(err, EAFNOSUPPORT, "listen: neither an IP nor a unix socket");
+        bool v6 = a.any.sa_family == AF_INET6;
+        l->guarded = is_loopback(&a);
+        snprintf(l->text, sizeof(l->text), "http://%s%s%s:%s/mcp", v6 ? "[" : "", host,
+                 v6 ? "]" : "", port);
+        return 0;
+}
+
+/* Removes a socket file that a server has left. */
+static void remove_stale(const struct sockaddr_un *address)
+{
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct stat st;
+
+        if (fd >= 0 && lstat(address->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+            connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+            errno == ECONNREFUSED)
+                unlink(address->sun_path);
+}
+
+static int open_unix(const char *path, struct error *err)
+{
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+        if (path[0] != '/' || strlen(path) >= sizeof(address.sun_path))
+                return error_set(err, EINVAL,
+                                 "an absolute path of at most %zu characters is needed",
+                                 sizeof(address.sun_path) - 1);
+        memcpy(address.sun_path, path, strlen(path) + 1);
+        _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0)
+                return error_errno(err, errno, "socket");
+        remove_stale(&address);
+        mode_t mask = umask(0177);
+        int r = bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
+        umask(mask);
+        return r < 0 ? error_errno(err, -r, "bind") : take_fd(fd);
+}
+
+/* TCP_NODELAY is inherited by connections. */
+static int open_tcp(const char *spec, struct error *err)
+{
+        const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+        struct addrinfo *found = NULL;
+        const char *colon = strrchr(spec, ':'), *begin = spec + (*spec == '[');
+        const int on = 1;
+        char host[256];
+
+        if (!colon || colon == spec || !colon[1] ||
+            strspn(colon + 1, "0123456789") != strlen(colon + 1) || atoi(colon + 1) > 65535)
+                return error_set(err, EINVAL, "HOST:PORT or unix:PATH is needed");
+        snprintf(host, sizeof(host), "%.*s", (int)(colon - begin - (*spec == '[')), begin);
+        int code = getaddrinfo(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, colon + 1,
+                               &hints, &found);
+        if (code != 0)
+                return error_set(err, EINVAL, "%s", gai_strerror(code));
+        _cleanup_close_ int fd = socket(found->ai_family,
+                                        SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd >= 0)
+                setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (fd >= 0)
+                setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        int r = fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 ? -errno : 0;
+        freeaddrinfo(found);
+        if (r == -EADDRINUSE)
+                return error_set(
+                        err, EADDRINUSE,
+                        "the port is in use: end the program that has it, or choose another");
+        return r < 0 ? error_errno(err, -r, "bind") : take_fd(fd);
+}
+
+/* spec: "HOST:PORT", with port 0 for any, or "unix:PATH". A socket file has mode 0600; one without
+ * a listener is replaced. Returns 0 or negative errno. */
+static int listen_open(const char *spec, struct listener *ret, struct error *err)
+{
+        bool local = strncmp(spec, "unix:", 5) == 0;
+        _cleanup_close_ int fd = local ? open_unix(spec + 5, err) : open_tcp(spec, err);
+
+        int r = fd < 0 ? fd : 0;
+        if (r >= 0 && listen(fd, BACKLOG) < 0)
+                r = error_errno(err, errno, "listen");
+        *ret = (struct listener){.fd = fd};
+        if (r >= 0)
+                r = describe(ret, err);
+        if (r < 0)
+                return error_context(err, "--listen %s", spec);
+        ret->fd = take_fd(fd);
+        return 0;
+}
+
+static int take_one(int fd, struct listener *ret, struct error *err)
+{
+        int listening = 0;
+        socklen_t n = sizeof(listening);
+
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) < 0 || !listening)
+                return error_set(err, EINVAL,
+                                 "descriptor %d of LISTEN_FDS is not a listening socket", fd);
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+        *ret = (struct listener){.fd = fd};
+        return describe(ret, err);
+}
+
+/* Takes the sockets that systemd passes (sd_listen_fds(3)). Returns how many, 0 for none. */
+static int listen_inherit(struct listener ret[OPTION_LISTEN_MAX], struct error *err)
+{
+        const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+        int n = fds && pid && atol(pid) == (long)getpid() && atoi(fds) > 0 ? atoi(fds) : 0;
+
+        unsetenv("LISTEN_PID");
+        unsetenv("LISTEN_FDS");
+        unsetenv("LISTEN_FDNAMES");
+        if (n > OPTION_LISTEN_MAX)
+                return error_set(err, E2BIG, "at most %d sockets are taken of LISTEN_FDS",
+                                 OPTION_LISTEN_MAX);
+        for (int i = 0; i < n; i++) {
+                int r = take_one(FIRST_PASSED + i, &ret[i], err);
+                if (r < 0)
+                        return r;
+        }
+        return n;
+}
+
+/* ---- serve: opens the sockets and the file of tokens, which the broker cannot ---- */
+
+struct listeners {
+        struct listener all[OPTION_LISTEN_MAX];
+        size_t n;
+};
+
+static int open_listeners(const struct options *o, struct listeners *l, struct error *err)
+{
+        int r = 0;
+
+        for (size_t i = 0; i < o->n_listen && r >= 0; i++) {
+                r = listen_open(o->listen[i], &l->all[l->n], err);
+                l->n += r >= 0;
+        }
+        if (o->n_listen == 0) {
+                r = listen_inherit(l->all, err);
+                l->n = r > 0 ? (size_t)r : 0;
+        }
+        if (r >= 0 && l->n == 0) {
+                r = listen_open(LISTEN_DEFAULT, &l->all[0], err);
+                l->n = r >= 0;
+        }
+        for (size_t i = 0; i < l->n && r >= 0; i++) {
+                if (!l->all[i].guarded && !o->tokens)
+                        r = error_set(
+                                err, EPERM,
+                                "%s can be reached by others: --tokens FILE is needed (see 'cloister serve --help')",
+                                l->all[i].text);
+        }
+        return r;
+}
+
+/* The descriptors that the broker gets; -1: none. The first ones listen. */
+enum { TOKENS = OPTION_LISTEN_MAX, HELPER, ATTESTATION, FDS };
+
+/* Tokens name the clients. Without tokens, clients of unix sockets are distinguished by their uids, and all
+ * other clients share one name. */
+static int start_helper(const struct options *o, struct listeners *l, int fds[FDS],
+                        struct error *err)
+{
+        int local[OPTION_LISTEN_MAX];
+        struct serve_helper work = {.listeners = local};
+        _cleanup_free_ char *path = NULL;
+
+        for (size_t i = 0; i < l->n; i++) {
+                if (l->all[i].is_unix && !o->tokens)
+                        local[work.n_listeners++] = l->all[i].fd;
+                else
+                        fds[i] = l->all[i].fd;
+        }
+        if (o->tokens && monitor_command_absolute(o->tokens, &path, err) < 0)
+                return error_context(err, "--tokens");
+        work.tokens = path;
+        if (!work.tokens && work.n_listeners == 0)
+                return 0;
+        fds[HELPER] = serve_helper_start(&work, err);
+        return fds[HELPER] < 0 ? fds[HELPER] : 0;
+}
+
+static int pass_fds(struct options *o, int fds[FDS], struct error *err)
+{
+        for (size_t i = 0; i < FDS; i++) {
+                if (fds[i] < 0)
+                        continue;
+                fds[i] = monitor_command_fd(fds[i], err);
+                if (fds[i] < 0)
+                        return fds[i];
+                if (i < OPTION_LISTEN_MAX)
+                        o->listen_fds[o->n_listen_fds++] = fds[i];
+        }
+        o->tokens_fd = fds[TOKENS];
+        o->helper_fd = fds[HELPER];
+        o->attestation_fd = fds[ATTESTATION];
+        return 0;
+}
+
+/* As they are in the headers Host and Origin: what can match nothing is refused. */
+static int check_names(const struct options *o, struct error *err)
+{
+        for (size_t i = 0; i < o->n_hosts; i++) {
+                const char *host = o->hosts[i];
+                if (!*host || strpbrk(host, "/*@, ") || (*host != '[' && strchr(host, ':')) ||
+                    (*host == '[' && host[strlen(host) - 1] != ']'))
+                        return error_set(
+                                err, EINVAL,
+                                "--allow-host %s: a name or an address is needed, without https:// and port: mcp.example.org or [2001:db8::1]",
+                                host);
+        }
+        for (size_t i = 0; i < o->n_origins; i++) {
+                const char *host = strstr(o->origins[i], "://");
+                if (!host || host == o->origins[i] || !host[3] || strpbrk(host + 3, "/*@, "))
+                        return error_set(
+                                err, EINVAL,
+                                "--allow-origin %s: SCHEME://HOST or SCHEME://HOST:PORT is needed, without a path: https://app.example.org",
+                                o->origins[i]);
+        }
+        return 0;
+}
+
+static int open_all(const struct options *o, struct listeners *l, int fds[FDS], int *status,
+                    struct error *err)
+{
+        int r = check_names(o, err);
+
+        for (size_t i = 0; i < FDS; i++)
+                fds[i] = -1;
+        if (r >= 0 && o->tokens)
+                r = fds[TOKENS] = serve_tokens_open(o->tokens, err);
+        if (r >= 0 && o->attest)
+                r = fds[ATTESTATION] = attest_run(o, status, err);
+        if (r >= 0)
+                r = open_listeners(o, l, err);
+        return r < 0 ? r : start_helper(o, l, fds, err);
+}
+
+int cli_serve(const struct options *o, const char *const *words, size_t n)
+{
+        int fds[FDS], status = 1;
+        struct monitor_command command;
+        struct listeners listeners = {};
+        struct error error = {};
+
+        if (open_all(o, &listeners, fds, &status, &error) < 0)
+                return cli_fail(status, &error);
+        if (monitor_command_init(&command, o, &error) < 0)
+                return cli_fail(1, &error);
+        if (pass_fds(&command.options, fds, &error) < 0)
+                return cli_fail(1, &error);
+        for (size_t i = 0; i < listeners.n; i++)
+                fprintf(stderr, "cloister: serving MCP at %s\n", listeners.all[i].text);
+        monitor_command_exec(&command, PROGRAM_MONITOR, "serve", &error);
+        monitor_command_done(&command);
+        return cli_fail(1, &error);
+}
+
+/* ---- the other commands ---- */
 
 static int log_in_or_out(const char *verb, const struct options *o, const char *const *words,
                          size_t n)
