@@ -443,10 +443,8 @@ static int dispatch(const struct options *o)
                 puts(version());
                 return 0;
         }
-        if (o->n_words == 0 && !o->help) {
-                error_set(&error, EINVAL, "which command? (see 'cloister --help')");
-                return cli_fail(2, &error);
-        }
+        if (o->n_words == 0 && !o->help)
+                return cli_fail_text(2, "which command? (see 'cloister --help')");
         if (o->help)
                 return help_print(&cli_commands, o->words, o->n_words);
         const struct cli_command *command = cli_find_command(&cli_commands, o->words, o->n_words,

@@ -6,7 +6,6 @@
  */
 #include "supervisor/cli/completion.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -286,7 +285,6 @@ int completion_print(const struct cli_commands *all, const char *shell)
                 const char *name;
                 void (*print)(const struct cli_commands *all);
         } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
-        struct error error = {};
 
         for (size_t i = 0; i < ARRAY_SIZE(shells); i++) {
                 if (strcmp(shell, shells[i].name) == 0) {
@@ -294,8 +292,7 @@ int completion_print(const struct cli_commands *all, const char *shell)
                         return 0;
                 }
         }
-        error_set(&error, EINVAL, "completion needs the name of a shell: bash, zsh or fish");
-        return cli_fail(2, &error);
+        return cli_fail_text(2, "completion needs the name of a shell: bash, zsh or fish");
 }
 
 int cli_names(const struct options *o, const char *const *words, size_t n)

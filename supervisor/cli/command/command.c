@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,24 @@ int cli_fail(int status, const struct error *err)
         printable_print(stderr, err->text);
         fputc('\n', stderr);
         return status;
+}
+
+int cli_fail_text(int status, const char *format, ...)
+{
+        struct error error = {};
+        va_list args;
+
+        va_start(args, format);
+        vsnprintf(error.text, sizeof(error.text), format, args);
+        va_end(args);
+        return cli_fail(status, &error);
+}
+
+int cli_print_json(const struct json_out *out, const char *what)
+{
+        if (out->error < 0)
+                return cli_fail_text(1, "%s: %s", what, strerror(-out->error));
+        return printf("%.*s\n", (int)out->to->length, buffer_bytes(out->to)) < 0;
 }
 
 enum { TIMEOUT_MAX_MS = 24 * 3600 * 1000, ROUNDS_MAX = 10000 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/json-out.h"
 #include "supervisor/options/options.h"
 
 struct cli_command {
@@ -38,6 +39,10 @@ int cli_check_command(const struct cli_command *command, const struct options *o
 /* Prints one line on standard error, "cloister: …", with control characters made visible. Returns
  * status. */
 int cli_fail(int status, const struct error *err);
+int cli_fail_text(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints JSON that was written, and a line break. what: for the error. Returns the exit status. */
+int cli_print_json(const struct json_out *out, const char *what);
 
 /* argv without the program's name; all strings are borrowed. The error is one line with the correct form. */
 int cli_options_parse(int argc, char **argv, struct options *ret, struct error *err);

@@ -21,7 +21,6 @@
 #include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/did-you-mean.h"
-#include "supervisor/cli/config/config.h"
 #include "supervisor/cli/config/entry-text.h"
 #include "supervisor/cli/config/import.h"
 
@@ -412,7 +411,7 @@ static int say_json(const struct import *import, const char *written)
         if (written)
                 json_out_text(&out, "written", written);
         json_out_end(&out, '}');
-        return config_print(&out);
+        return cli_print_json(&out, "config");
 }
 
 /* ---- the command ---- */

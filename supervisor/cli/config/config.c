@@ -53,16 +53,6 @@ static void checked_config_done(struct checked_config *checked)
         config_free(checked->config);
 }
 
-int config_print(const struct json_out *out)
-{
-        struct error err = {};
-
-        if (out->error == 0)
-                return printf("%.*s\n", (int)out->to->length, buffer_bytes(out->to)) < 0;
-        error_errno(&err, -out->error, "config");
-        return cli_fail(1, &err);
-}
-
 /* ---- path ---- */
 
 struct place {
@@ -151,7 +141,7 @@ int cli_config_path(const struct options *o, const char *const *words, size_t n)
                 add_default(&checked, out);
         if (out) {
                 json_out_end(out, ']');
-                status = config_print(out);
+                status = cli_print_json(out, "config");
         }
         checked_config_done(&checked);
         return status;
@@ -247,7 +237,7 @@ int cli_config_check(const struct options *o, const char *const *words, size_t n
         int status = checked.findings.n_errors > 0 || (strict && checked.findings.n > 0);
         if (o->json) {
                 put_findings(&out, &checked);
-                status |= config_print(&out);
+                status |= cli_print_json(&out, "config");
         } else {
                 print_findings(&checked);
         }
@@ -520,15 +510,12 @@ int cli_config_show(const struct options *o, const char *const *words, size_t n)
 
         if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
-        for (size_t i = 0; i < checked.findings.n; i++) {
-                if (!checked.findings.items[i].is_error)
-                        continue;
-                error_set(&err, EINVAL, "%s", checked.findings.items[i].text);
-                cli_fail(1, &err);
-        }
+        for (size_t i = 0; i < checked.findings.n; i++)
+                if (checked.findings.items[i].is_error)
+                        cli_fail_text(1, "%s", checked.findings.items[i].text);
         if (checked.findings.n_errors == 0) {
                 config_show(&out, checked.config, o->json);
-                status = config_print(&out);
+                status = cli_print_json(&out, "config");
         }
         checked_config_done(&checked);
         return status;
@@ -542,5 +529,5 @@ int cli_config_schema(const struct options *o, const char *const *words, size_t 
         struct json_out out = {.to = &text, .indent = true};
 
         config_schema(&out);
-        return config_print(&out);
+        return cli_print_json(&out, "config");
 }

@@ -315,10 +315,8 @@ int cli_setup(const struct options *o, const char *const *words, size_t n)
 {
         struct error err = {};
 
-        if (n == 0) {
-                error_set(&err, EINVAL,
-                          "setup needs the name of a client (see 'cloister setup --help')");
-                return cli_fail(2, &err);
-        }
+        if (n == 0)
+                return cli_fail_text(
+                        2, "setup needs the name of a client (see 'cloister setup --help')");
         return setup(o, words[0], &err) < 0 ? cli_fail(1, &err) : 0;
 }

@@ -76,8 +76,8 @@ static void used(int store, const char *name, char *ret, size_t size)
 }
 
 /* One image, with its use and whether it is stale. */
-static int append_image(struct json_out *out, int store, const char *path,
-                        const struct image_info *image)
+static void append_image(struct json_out *out, int store, const char *path,
+                         const struct image_info *image)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * MIB);
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -89,7 +89,7 @@ static int append_image(struct json_out *out, int store, const char *path,
         if (r >= 0)
                 r = json_parse(buffer_bytes(&b), b.length, &doc, NULL);
         if (r < 0)
-                return r;
+                json_out_fail(out, r);
         used(store, image->name, when, sizeof(when));
         snprintf(place, sizeof(place), "%s/%s", path, image->name);
         json_out_begin(out, NULL, '{');
@@ -102,27 +102,18 @@ static int append_image(struct json_out *out, int store, const char *path,
                 json_out_value(out, NULL, value);
         }
         json_out_end(out, '}');
-        return out->error;
-}
-
-static int print(struct buffer *b, int r)
-{
-        if (r >= 0)
-                r = buffer_append(b, "\n", 1);
-        return r < 0 ? r : fwrite(buffer_bytes(b), 1, b->length, stdout) == b->length ? 0 : -EIO;
 }
 
 static int print_json(int store, const struct image_info *images, int n, const char *path)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * MIB);
         struct json_out out = {.to = &b, .indent = true};
-        int r = 0;
 
         json_out_begin(&out, NULL, '[');
-        for (int i = 0; i < n && r >= 0; i++)
-                r = append_image(&out, store, path, &images[i]);
+        for (int i = 0; i < n; i++)
+                append_image(&out, store, path, &images[i]);
         json_out_end(&out, ']');
-        return print(&b, r < 0 ? r : out.error);
+        return cli_print_json(&out, "list images");
 }
 
 static void print_table(int store, const struct image_info *images, int n)
@@ -154,17 +145,14 @@ int cli_image_list(const struct options *o, const char *const *words, size_t n)
         int count = store < 0 ? 0 : store_list(store, &images, &error);
         if (count < 0 || (store < 0 && store != -ENOENT))
                 return cli_fail(1, &error);
-        if (o->json) {
-                int r = print_json(store, images, count, path);
-                if (r < 0)
-                        return cli_fail(1, (error_errno(&error, -r, "list images"), &error));
-        } else if (count == 0) {
+        if (o->json)
+                return print_json(store, images, count, path);
+        if (count == 0)
                 fprintf(stderr,
                         "No images in %s yet: 'cloister image build' makes one, and so does the first use.\n",
                         path);
-        } else {
+        else
                 print_table(store, images, count);
-        }
         return 0;
 }
 
@@ -210,8 +198,11 @@ static int show_json(int store, const char *path, struct image_info *info, yyjso
         int r = packages ? json_append(&list, packages) : buffer_append(&list, "[]", 2);
         if (r >= 0)
                 r = buffer_append(&list, "", 1);
+        if (r < 0)
+                json_out_fail(&out, r);
         info->packages = buffer_bytes(&list);
-        return print(&b, r < 0 ? r : append_image(&out, store, path, info));
+        append_image(&out, store, path, info);
+        return cli_print_json(&out, "show image");
 }
 
 int cli_image_show(const struct options *o, const char *const *words, size_t n)
@@ -221,18 +212,14 @@ int cli_image_show(const struct options *o, const char *const *words, size_t n)
         struct error error = {};
         char path[PATH_MAX], when[32];
 
-        if (n == 0) {
-                error_set(&error, EINVAL, "image show needs the NAME of an image");
-                return cli_fail(2, &error);
-        }
+        if (n == 0)
+                return cli_fail_text(2, "image show needs the NAME of an image");
         _cleanup_close_ int store = images_open(o, path, &error);
         if (store < 0 || read_whole(store, words[0], &info, &doc, &error) < 0)
                 return cli_fail(1, &error);
         snprintf(info.name, sizeof(info.name), "%s", words[0]);
-        if (o->json) {
-                int r = show_json(store, path, &info, doc);
-                return r < 0 ? cli_fail(1, (error_errno(&error, -r, "show image"), &error)) : 0;
-        }
+        if (o->json)
+                return show_json(store, path, &info, doc);
         used(store, info.name, when, sizeof(when));
         printf("%s: Python %s of %s, %" PRIu64 " files, %" PRIu64 " MiB\n"
                "created %s, used last %s%s\n%s/%s\n%" PRIu64 " package%s\n",
@@ -269,10 +256,8 @@ int cli_image_path(const struct options *o, const char *const *words, size_t n)
                 puts(path);
                 return 0;
         }
-        if (!image_name_valid(words[0])) {
-                error_set(&error, EINVAL, "'%s' is not a valid image name", words[0]);
-                return cli_fail(2, &error);
-        }
+        if (!image_name_valid(words[0]))
+                return cli_fail_text(2, "'%s' is not a valid image name", words[0]);
         _cleanup_close_ int store = store_open(path, false, &error);
         if (store < 0)
                 return cli_fail(1, &error);
@@ -293,14 +278,12 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
         struct monitor_command command;
         struct error error = {};
 
-        if (o->rootfs && (!o->name || !package_set_empty(&o->set))) {
-                error_set(
-                        &error, EINVAL,
+        if (o->rootfs && (!o->name || !package_set_empty(&o->set)))
+                return cli_fail_text(
+                        2,
                         !o->name
                                 ? "--rootfs needs --name: what the image is to be called"
                                 : "--rootfs and packages do not go together: install them in the directory");
-                return cli_fail(2, &error);
-        }
 
         if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
@@ -323,10 +306,8 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
         struct image_info info = {};
         struct error error = {};
 
-        if (!o->store) {
-                error_set(&error, EINVAL, "image-builder needs --store");
-                return cli_fail(2, &error);
-        }
+        if (!o->store)
+                return cli_fail_text(2, "image-builder needs --store");
         int r = o->rootfs ? image_import(&options, &info, &error)
                           : image_build(&options, &info, &error);
         if (r < 0)
@@ -354,10 +335,8 @@ int cli_image_remove(const struct options *o, const char *const *words, size_t n
         char path[PATH_MAX];
         int status = 0;
 
-        if (n == 0) {
-                error_set(&error, EINVAL, "image remove needs the NAME of an image");
-                return cli_fail(2, &error);
-        }
+        if (n == 0)
+                return cli_fail_text(2, "image remove needs the NAME of an image");
         _cleanup_close_ int store = images_open(o, path, &error);
         if (store < 0 || images_become_owner(store, &error) < 0)
                 return cli_fail(1, &error);

@@ -274,13 +274,11 @@ static int find_modules(const char *path, const char *text, size_t n, struct scr
 static void note_left_out(const char *module, const char *script)
 {
         const char *slash = strrchr(script, '/');
-        struct error note = {};
 
-        error_set(
-                &note, E2BIG,
+        cli_fail_text(
+                0,
                 "%.100s beside %.100s is not given to the code: more than %d files or %d MiB; --in copies it",
                 module, slash ? slash + 1 : script, MODULES_MAX, MODULES_BYTES_MAX >> 20);
-        cli_fail(0, &note);
 }
 
 enum { PATH_SIZE = 4096 };

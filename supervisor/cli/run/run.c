@@ -340,10 +340,9 @@ static int collect(struct talk *t, int status)
         snprintf(copy.path, sizeof(copy.path), "out");
         int r = copy_out_all(&copy, t->cells.out, &err);
         t->link = copy.link;
-        if (r == -ENOENT) {
-                error_set(&err, ENOENT, "the files in /workspace/out are lost with the sandbox");
-                return cli_fail(status, &err);
-        }
+        if (r == -ENOENT)
+                return cli_fail_text(status,
+                                     "the files in /workspace/out are lost with the sandbox");
         if (r < 0)
                 error_context(&err, "--out");
         if (r < 0 && r != -ECANCELED)

@@ -465,11 +465,9 @@ static int log_in_or_out(const char *verb, const struct options *o, const char *
         struct monitor_command command;
         struct error error = {};
 
-        if (n == 0) {
-                error_set(&error, EINVAL, "%s needs the NAME of a server (see 'cloister tools')",
-                          verb);
-                return cli_fail(2, &error);
-        }
+        if (n == 0)
+                return cli_fail_text(2, "%s needs the NAME of a server (see 'cloister tools')",
+                                     verb);
         if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
         command.options.name = words[0];
@@ -521,11 +519,9 @@ int cli_doctor(const struct options *o, const char *const *words, size_t n)
         struct error error = {};
 
         uint64_t only = o->given & (CLI_PROFILE | CLI_IMAGE | CLI_PYTHON | CLI_STORE);
-        if (only && !o->attack) {
-                error_set(&error, EINVAL, "%s needs --attack (see 'cloister doctor --help')",
-                          cli_option_name(only & -only));
-                return cli_fail(2, &error);
-        }
+        if (only && !o->attack)
+                return cli_fail_text(2, "%s needs --attack (see 'cloister doctor --help')",
+                                     cli_option_name(only & -only));
         if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
         return monitor_command_leave(&command, PROGRAM_DOCTOR, NULL, 1);

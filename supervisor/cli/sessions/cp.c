@@ -106,12 +106,9 @@ static void end_progress(struct copy *copy)
 /* One file was left out. */
 static void skip(struct copy *copy, const char *path, const char *why)
 {
-        struct error err = {};
-
         end_progress(copy);
         copy->failed++;
-        error_set(&err, EIO, "%s: %s", path, why);
-        cli_fail(1, &err);
+        cli_fail_text(1, "%s: %s", path, why);
 }
 
 /* directory/name, or name. Returns 0 or -ENAMETOOLONG. */
@@ -712,12 +709,10 @@ int cli_cp(const struct options *o, const char *const *words, size_t n)
                             .quiet = o->quiet || isatty(STDERR_FILENO) != 1};
         struct error error = {};
 
-        if (n != 2 || is_remote(words[0]) == is_remote(words[1])) {
-                error_set(
-                        &error, EINVAL,
+        if (n != 2 || is_remote(words[0]) == is_remote(words[1]))
+                return cli_fail_text(
+                        2,
                         "cp takes two paths, and one of them is SESSION:PATH (see 'cloister cp --help')");
-                return cli_fail(2, &error);
-        }
         bool out = is_remote(words[0]);
         int r = find(words[!out], o->server, &copy, &error);
         if (r < 0)

@@ -550,8 +550,7 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
         servers_find(o->server, &servers);
         servers_ask(&servers);
         if (o->server && servers.n == 0) {
-                error_set(&err, ENOENT, "no server of yours has the process id %s", o->server);
-                status = cli_fail(1, &err);
+                status = cli_fail_text(1, "no server of yours has the process id %s", o->server);
         } else if (o->json) {
                 int r = session_list_print_json(&servers);
                 if (r < 0)
@@ -591,15 +590,11 @@ static int command(const struct options *o, const char *const *words, size_t n, 
         yyjson_val *result;
         struct error err = {};
 
-        if (n == 0 || !session_name_is_plain(words[0])) {
-                error_set(&err, EINVAL,
-                          "the NAME of a session is needed (see 'cloister sessions')");
-                return cli_fail(2, &err);
-        }
-        if (n > 1 && !session_name_is_plain(words[1])) {
-                error_set(&err, EINVAL, "no checkpoint can be called that");
-                return cli_fail(2, &err);
-        }
+        if (n == 0 || !session_name_is_plain(words[0]))
+                return cli_fail_text(2,
+                                     "the NAME of a session is needed (see 'cloister sessions')");
+        if (n > 1 && !session_name_is_plain(words[1]))
+                return cli_fail_text(2, "no checkpoint can be called that");
         int r = server_link_open_session(&link, words[0], o->server, &err);
         if (r < 0)
                 return cli_fail(1, &err);
