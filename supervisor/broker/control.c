@@ -270,7 +270,7 @@ static void on_event(struct bufferevent *stream, short what, void *data)
         client_free(data);
 }
 
-static int client_new(struct control *control, int fd)
+static void client_new(struct control *control, int fd)
 {
         struct control_client *client = calloc(1, sizeof(*client));
         struct bufferevent *stream = client ? bufferevent_socket_new(control->context.base, fd,
@@ -280,7 +280,7 @@ static int client_new(struct control *control, int fd)
         if (!stream) {
                 free(client);
                 close(fd);
-                return -ENOMEM;
+                return;
         }
         *client = (struct control_client){.control = control, .stream = stream};
         LIST_INSERT_HEAD(&control->clients, client, link);
@@ -289,7 +289,6 @@ static int client_new(struct control *control, int fd)
         bufferevent_setcb(stream, on_readable, on_written, on_event, client);
         bufferevent_set_timeouts(stream, &idle, &idle);
         bufferevent_enable(stream, EV_READ | EV_WRITE);
-        return 0;
 }
 
 static void on_connection(evutil_socket_t listener, short what, void *data)

@@ -222,6 +222,11 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
         return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+int config_files_scan(const char *path, struct dirent ***ret)
+{
+        return scandir(path, ret, is_json_name, by_bytes);
+}
+
 /* A file that was valid before and is broken now is an error: skipping it would remove its
  * servers. */
 static int add_from_directory(struct config_files *files, const char *directory, const char *name,
@@ -244,7 +249,7 @@ static int add_directory(struct config_files *files, const char *path, struct co
                          struct error *err)
 {
         struct dirent **entries;
-        int n = scandir(path, &entries, is_json_name, by_bytes), r = 0;
+        int n = config_files_scan(path, &entries), r = 0;
 
         if (n < 0)
                 return error_errno(err, errno, "%s", path);

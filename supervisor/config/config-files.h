@@ -10,9 +10,8 @@
 #include "base/error.h"
 #include "policy/config/config.h"
 
-/* How many paths --config may name. A directory counts once. */
-
 struct config_files;
+struct dirent;
 
 /*
  * Opens what --config named: files, or directories whose *.json are taken sorted by name. With
@@ -37,6 +36,9 @@ struct config_files *config_files_free(struct config_files *files);
 bool config_files_same(const struct config_files *a, const struct config_files *b);
 
 #define CONFIG_SYSTEM_PATH "/etc/cloister/config.json"
+
+/* Lists the *.json of a directory, sorted by bytes, as scandir(3). */
+int config_files_scan(const char *path, struct dirent ***ret);
 
 /* The path of the user's own file. False: neither XDG_CONFIG_HOME nor HOME is set. */
 bool config_files_user_path(char *ret, size_t size);

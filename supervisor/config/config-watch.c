@@ -177,7 +177,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
         bool any = false;
         ssize_t n = read(fd, events, sizeof(events));
 
-        (void)what;
         for (ssize_t at = 0; at < n;) {
                 const struct inotify_event *event = (const void *)(events + at);
                 any = any || concerns(w, event);
@@ -191,8 +190,6 @@ static void on_settled(evutil_socket_t fd, short what, void *data)
 {
         struct config_watch *w = data;
 
-        (void)fd;
-        (void)what;
         w->delays = 0;
         w->changed(w->data);
 }

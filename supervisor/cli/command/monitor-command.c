@@ -145,13 +145,16 @@ int monitor_command_exec(const struct monitor_command *command, enum option_prog
         return error_errno(err, errno, "start %s", path);
 }
 
-int monitor_command_leave(struct monitor_command *command, enum option_program program,
+int monitor_command_leave(const struct options *options, enum option_program program,
                           const char *verb, int status)
 {
+        struct monitor_command command;
         struct error error = {};
 
-        monitor_command_exec(command, program, verb, &error);
-        monitor_command_done(command);
+        if (monitor_command_init(&command, options, &error) < 0)
+                return cli_fail(status, &error);
+        monitor_command_exec(&command, program, verb, &error);
+        monitor_command_done(&command);
         /* A filter around Cloister refuses a call: the program itself would name it. */
         if (error.code == EPERM || error.code == ENOSYS || error.code == EINVAL)
                 status = EXIT_NO_SANDBOX;

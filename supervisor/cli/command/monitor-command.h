@@ -26,9 +26,9 @@ int monitor_command_fd(int fd, struct error *err);
 int monitor_command_exec(const struct monitor_command *command, enum option_program program,
                          const char *verb, struct error *err);
 
-/* Ends a command with monitor_command_exec(): prints the error, and returns the exit status: EXIT_NO_SANDBOX if a
- * filter around Cloister refuses the call, otherwise this one. */
-int monitor_command_leave(struct monitor_command *command, enum option_program program,
+/* All of these steps, as the end of a command: prints the error, and returns the exit status: EXIT_NO_SANDBOX if a filter
+ * around Cloister refuses the call, otherwise this one. */
+int monitor_command_leave(const struct options *options, enum option_program program,
                           const char *verb, int status);
 
 /* Resolves the directory of a path, but not the file: that may be a symbolic link that is changed later, or

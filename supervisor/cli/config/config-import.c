@@ -23,6 +23,7 @@
 #include "policy/did-you-mean.h"
 #include "supervisor/cli/config/entry-text.h"
 #include "supervisor/cli/config/import.h"
+#include "supervisor/config/config-files.h"
 
 enum { FILE_MAX = 32 * 1024 * 1024, FILES_IN_DIRECTORY = 64 };
 
@@ -187,18 +188,6 @@ static bool was_read(const struct source *source, const char *path)
         return false;
 }
 
-static int is_json(const struct dirent *entry)
-{
-        size_t n = strlen(entry->d_name);
-
-        return entry->d_name[0] != '.' && n > 5 && strcmp(entry->d_name + n - 5, ".json") == 0;
-}
-
-static int by_bytes(const struct dirent **a, const struct dirent **b)
-{
-        return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 /* A client's broken file is reported, not an error. */
 static int read_found(struct import *import, const struct source *source, const char *path,
                       struct error *err)
@@ -218,7 +207,7 @@ static int read_directory(struct import *import, const struct source *source, co
                           struct error *err)
 {
         struct dirent **entries;
-        int n = scandir(path, &entries, is_json, by_bytes), r = 0;
+        int n = config_files_scan(path, &entries), r = 0;
 
         for (int i = 0; i < n; i++) {
                 _cleanup_free_ char *file = NULL;

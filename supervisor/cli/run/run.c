@@ -279,16 +279,14 @@ static int greet(const struct child *child)
 
 static int open_link(const struct child *child, struct server_link *ret, struct error *err)
 {
-        _cleanup_free_ struct servers *servers = calloc(1, sizeof(*servers));
+        struct servers servers = {};
         char pid[16];
 
-        if (!servers)
-                return error_errno(err, ENOMEM, "find the server");
         snprintf(pid, sizeof(pid), "%d", (int)child->pid);
-        servers_find(pid, servers);
-        if (servers->n == 0)
+        servers_find(pid, &servers);
+        if (servers.n == 0)
                 return error_set(err, ENOENT, "the server has no control socket: XDG_RUNTIME_DIR");
-        return server_link_open(ret, servers->list[0].path, err);
+        return server_link_open(ret, servers.list[0].path, err);
 }
 
 /* ---- the conversation ---- */
@@ -529,12 +527,8 @@ static int prepare(struct run *run, struct error *err)
 
 static int start(const struct run *run)
 {
-        struct monitor_command command;
-        struct error error = {};
+        struct options *o = run->options;
 
-        if (monitor_command_init(&command, run->options, &error) < 0)
-                return cli_fail(EXIT_CLOISTER, &error);
-        struct options *o = &command.options;
         o->code_fd = run->code;
         o->code_name = run->name;
         o->script_fd = run->script;
@@ -542,7 +536,7 @@ static int start(const struct run *run)
         o->out_fd = run->out;
         o->stdin_fd = run->standard_input;
         o->mounts_text = run->mounts;
-        return monitor_command_leave(&command, PROGRAM_MONITOR, "run", EXIT_CLOISTER);
+        return monitor_command_leave(o, PROGRAM_MONITOR, "run", EXIT_CLOISTER);
 }
 
 static int check_prompt(const struct options *o, const char *path, struct error *err)

@@ -488,41 +488,29 @@ int cli_logout(const struct options *o, const char *const *words, size_t n)
 
 int cli_mcp(const struct options *o, const char *const *words, size_t n)
 {
-        struct monitor_command command;
+        struct options own = *o;
         struct error error = {};
-        int status = 1, report = -1;
+        int status = 1;
 
         if (o->attest) {
-                report = monitor_command_fd(attest_run(o, &status, &error), &error);
-                if (report < 0)
+                own.attestation_fd = monitor_command_fd(attest_run(o, &status, &error), &error);
+                if (own.attestation_fd < 0)
                         return cli_fail(status, &error);
         }
-        if (monitor_command_init(&command, o, &error) < 0)
-                return cli_fail(1, &error);
-        command.options.attestation_fd = report;
-        return monitor_command_leave(&command, PROGRAM_MONITOR, "mcp", 1);
+        return monitor_command_leave(&own, PROGRAM_MONITOR, "mcp", 1);
 }
 
 int cli_tools(const struct options *o, const char *const *words, size_t n)
 {
-        struct monitor_command command;
-        struct error error = {};
-
-        if (monitor_command_init(&command, o, &error) < 0)
-                return cli_fail(1, &error);
-        return monitor_command_leave(&command, PROGRAM_MONITOR, "tools", 1);
+        return monitor_command_leave(o, PROGRAM_MONITOR, "tools", 1);
 }
 
 int cli_doctor(const struct options *o, const char *const *words, size_t n)
 {
-        struct monitor_command command;
-        struct error error = {};
-
         uint64_t only = o->given & (CLI_PROFILE | CLI_IMAGE | CLI_PYTHON | CLI_STORE);
+
         if (only && !o->attack)
                 return cli_fail_text(2, "%s needs --attack (see 'cloister doctor --help')",
                                      cli_option_name(only & -only));
-        if (monitor_command_init(&command, o, &error) < 0)
-                return cli_fail(1, &error);
-        return monitor_command_leave(&command, PROGRAM_DOCTOR, NULL, 1);
+        return monitor_command_leave(o, PROGRAM_DOCTOR, NULL, 1);
 }

@@ -691,14 +691,12 @@ static int split(const char *word, const struct servers *servers, struct copy *r
 
 static int find(const char *word, const char *only, struct copy *ret, struct error *err)
 {
-        _cleanup_free_ struct servers *servers = calloc(1, sizeof(*servers));
+        struct servers servers = {};
 
-        if (!servers)
-                return error_errno(err, ENOMEM, "find the session");
-        servers_find(only, servers);
-        servers_ask(servers);
-        int r = split(word, servers, ret, err);
-        servers_done(servers);
+        servers_find(only, &servers);
+        servers_ask(&servers);
+        int r = split(word, &servers, ret, err);
+        servers_done(&servers);
         return r;
 }
 

@@ -183,19 +183,17 @@ void server_link_close(struct server_link *link)
 int server_link_open_session(struct server_link *ret, const char *name, const char *only,
                              struct error *err)
 {
-        _cleanup_free_ struct servers *servers = calloc(1, sizeof(*servers));
+        struct servers servers = {};
         const struct server *server;
 
-        if (!servers)
-                return error_errno(err, ENOMEM, "find the session");
-        servers_find(only, servers);
-        if (only && servers->n == 0)
+        servers_find(only, &servers);
+        if (only && servers.n == 0)
                 return error_set(err, ENOENT, "no server of yours has the process id %s", only);
-        servers_ask(servers);
-        int r = servers_find_session(servers, name, &server, err);
+        servers_ask(&servers);
+        int r = servers_find_session(&servers, name, &server, err);
         if (r >= 0)
                 r = server_link_open(ret, server->path, err);
-        servers_done(servers);
+        servers_done(&servers);
         return r;
 }
 
@@ -204,8 +202,9 @@ int server_link_send(struct server_link *link, const char *method, const struct 
 {
         _cleanup_buffer_ struct buffer line = BUFFER_INIT(REQUEST_MAX);
 
-        int r = jsonrpc_append_request(&line, ++link->id, method, buffer_bytes(params),
-                                       params->length);
+        int r = jsonrpc_append_request(&line, ++link->id, method,
+                                       params ? buffer_bytes(params) : "{}",
+                                       params ? params->length : 2);
         if (r == -EMSGSIZE)
                 return error_set(err, EMSGSIZE,
                                  "more than %d MiB: 'cloister cp' copies large files",
@@ -288,7 +287,6 @@ void servers_ask(struct servers *servers)
 
         for (size_t i = 0; i < servers->n; i++) {
                 struct server *server = &servers->list[i];
-                _cleanup_buffer_ struct buffer params = BUFFER_INIT(16);
                 struct server_link link;
                 struct error err = {};
                 yyjson_val *result;
@@ -296,10 +294,8 @@ void servers_ask(struct servers *servers)
                 int r = open_link(&link, server->path, (struct timeval){.tv_sec = PATIENCE_SECONDS},
                                   &err);
                 if (r >= 0)
-                        r = buffer_append_text(&params, "{}");
-                if (r >= 0)
-                        r = server_link_ask(&link, "sessions/list", &params, &server->answer,
-                                            &result, &err);
+                        r = server_link_ask(&link, "sessions/list", NULL, &server->answer, &result,
+                                            &err);
                 server_link_close(&link);
                 if (r == -ECONNREFUSED)
                         unlink(server->path);

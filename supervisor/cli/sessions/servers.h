@@ -64,7 +64,7 @@ int server_link_open_session(struct server_link *ret, const char *name, const ch
                              struct error *err);
 void server_link_close(struct server_link *link);
 
-/* params: an object as text. */
+/* params: an object as text; NULL: an empty one. */
 int server_link_send(struct server_link *link, const char *method, const struct buffer *params,
                      struct error *err);
 int server_link_notify(struct server_link *link, const char *method);

@@ -265,11 +265,9 @@ static void ask(struct watch *w)
         w->servers = (struct servers){};
         servers_find(w->only, &w->servers);
         for (size_t i = 0; i < w->servers.n; i++) {
-                _cleanup_buffer_ struct buffer params = BUFFER_INIT(16);
                 struct error ignored = {};
-                if (buffer_append_text(&params, "{}") < 0 ||
-                    server_link_open_quickly(&w->links[i], w->servers.list[i].path, &ignored) < 0 ||
-                    server_link_send(&w->links[i], "sessions/list", &params, &ignored) < 0)
+                if (server_link_open_quickly(&w->links[i], w->servers.list[i].path, &ignored) < 0 ||
+                    server_link_send(&w->links[i], "sessions/list", NULL, &ignored) < 0)
                         server_link_close(&w->links[i]);
         }
 }
