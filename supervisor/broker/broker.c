@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -52,6 +51,166 @@ static void on_network_lost(void *data)
 
         if (broker->sessions)
                 sessions_network_lost(broker->sessions);
+}
+
+/* ---- the hub behind the table of supervisor/session/machine/tool-provider.h ---- */
+
+static void start_servers(void *data, const struct config_profile *profile, enum tool_servers which)
+{
+        hub_start(data, profile, which == TOOL_SERVERS_ALL ? HUB_ALL : HUB_UNKNOWN);
+}
+
+static const struct buffer *catalogue(void *data, const struct config_profile *profile,
+                                      uint64_t *version)
+{
+        return hub_catalogue(data, profile, version);
+}
+
+static void on_result(void *data, const struct hub_result *result)
+{
+        const struct tool_result tool_result = {
+                .error_kind = result->outcome == HUB_OK ? NULL : hub_outcome_kind(result->outcome),
+                .result = result->result,
+                .text = result->text,
+                .text_length = result->text_length,
+                .memfd = result->memfd,
+                .memfd_length = result->memfd_length,
+                .message = result->message,
+                .rpc_code = result->rpc_code,
+                .rpc_data = result->rpc_data,
+                .duration_us = result->duration_us,
+                .sent = result->sent,
+        };
+        tool_call_done(data, &tool_result);
+}
+
+static bool client(void *data, struct hub_client *ret)
+{
+        struct cell_client of_cell = {};
+
+        if (!tool_call_client(data, &of_cell, &ret->id))
+                return false;
+        ret->can = of_cell.can;
+        ret->log_level = of_cell.log_level;
+        return true;
+}
+
+static int ask(void *data, struct client_ask *client_ask, struct error *err)
+{
+        return tool_call_ask(data, client_ask, err);
+}
+
+static void progress(void *data, const struct hub_progress *p)
+{
+        const struct cell_progress of_cell = {p->value, p->total, p->message, p->length};
+
+        tool_call_progress(data, &of_cell);
+}
+
+static void log_message(void *data, yyjson_val *params)
+{
+        tool_call_log(data, params);
+}
+
+static int call(void *data, const struct tool_request *request, void **handle, struct error *err)
+{
+        static const struct hub_caller caller = {
+                .done = on_result,
+                .client = client,
+                .ask = ask,
+                .progress = progress,
+                .log = log_message,
+        };
+        const struct hub_request hub_request = {
+                .profile = request->profile,
+                .server = request->server,
+                .method = request->method ? hub_method_find(request->method) : NULL,
+                .tool = request->tool,
+                .arguments = request->arguments,
+                .text = request->text,
+                .timeout_ms = request->timeout_ms,
+                .caller = &caller,
+                .data = request->call,
+        };
+        struct hub_call *hub_call_handle;
+
+        if (!request->tool && !hub_request.method)
+                return error_set(err, EINVAL, "%.60s is no method that code can call",
+                                 request->method);
+        int r = hub_call(data, &hub_request, &hub_call_handle, err);
+        if (r >= 0)
+                *handle = hub_call_handle;
+        return r;
+}
+
+static void add_client(void *data, unsigned can)
+{
+        hub_add_client(data, can);
+}
+
+static void roots_changed(void *data, const char *server)
+{
+        hub_roots_changed(data, server);
+}
+
+static void drop(void *handle)
+{
+        hub_call_drop(handle);
+}
+
+static bool is_sent(void *handle)
+{
+        return hub_call_is_sent(handle);
+}
+
+static void on_waited(void *data)
+{
+        tool_wait_done(data);
+}
+
+static void *wait_for_servers(void *data, const struct config_profile *profile, uint32_t timeout_ms,
+                              struct tool_call *tool_call)
+{
+        return hub_wait(data, profile, timeout_ms, on_waited, tool_call);
+}
+
+static void cancel_wait(void *handle)
+{
+        hub_wait_cancel(handle);
+}
+
+static void on_found(void *data, const char *found, size_t n)
+{
+        tool_search_done(data, found, n);
+}
+
+static int search(void *data, const struct config_profile *profile, const char *query, size_t n,
+                  size_t limit, struct tool_call *tool_call, void **handle)
+{
+        return hub_search(data, profile, query, n, limit, on_found, tool_call, handle);
+}
+
+static void cancel_search(void *handle)
+{
+        hub_search_cancel(handle);
+}
+
+struct tool_provider broker_tool_provider(struct hub *hub)
+{
+        return (struct tool_provider){
+                .data = hub,
+                .start = start_servers,
+                .catalogue = catalogue,
+                .call = call,
+                .add_client = add_client,
+                .roots_changed = roots_changed,
+                .drop = drop,
+                .is_sent = is_sent,
+                .wait = wait_for_servers,
+                .cancel_wait = cancel_wait,
+                .search = search,
+                .cancel_search = cancel_search,
+        };
 }
 
 /* ---- config files: their bytes are read first, and parsed after the isolation ---- */
@@ -257,19 +416,15 @@ static void on_catalogue_changed(void *data)
                 broker->mode->catalogue_changed(broker);
 }
 
-static bool is_server(const struct broker *broker)
-{
-        return broker->options.mode == MODE_MCP || broker->options.mode == MODE_SERVE;
-}
-
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct broker *broker = data;
+        enum mode mode = broker->options.mode;
 
         if (number == SIGINT && broker->mode->interrupted)
                 broker->mode->interrupted(broker);
         else
-                broker_end(broker, is_server(broker) ? 0 : 128 + (int)number);
+                broker_end(broker, mode == MODE_MCP || mode == MODE_SERVE ? 0 : 128 + (int)number);
 }
 
 static sigset_t ending_set(void)

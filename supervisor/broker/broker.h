@@ -15,9 +15,9 @@
 #include "supervisor/broker/control.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/network.h"
-#include "supervisor/broker/tool-provider.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/options/options.h"
+#include "supervisor/session/machine/tool-provider.h"
 #include "supervisor/session/sessions.h"
 
 struct broker;
@@ -63,3 +63,6 @@ void broker_end(struct broker *broker, int status);
 
 /* modes: by enum mode; NULL: not a mode of the broker. Returns the exit status. */
 int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv);
+
+/* The hub as sessions and the MCP server use it. hub is borrowed. */
+struct tool_provider broker_tool_provider(struct hub *hub);

@@ -28,9 +28,21 @@ enum {
         SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE | CLI_PROFILE,
 };
 
-static int run_completion(const struct options *o, const char *const *words, size_t n);
-static int run_manual(const struct options *o, const char *const *words, size_t n);
-static int run_help(const struct options *o, const char *const *words, size_t n);
+/* The commands that print the table. */
+static int run_completion(const struct options *o, const char *const *words, size_t n)
+{
+        return completion_print(&cli_commands, n > 0 ? words[0] : "");
+}
+
+static int run_manual(const struct options *o, const char *const *words, size_t n)
+{
+        return manual_print(&cli_commands, words, n);
+}
+
+static int run_help(const struct options *o, const char *const *words, size_t n)
+{
+        return help_print(&cli_commands, words, n);
+}
 
 static const struct cli_command rows[] = {
         {"run", "{FILE | -c CODE | -} [ARGUMENT]...",
@@ -409,22 +421,6 @@ static const struct cli_command rows[] = {
          "Installs packages for a session of the server that starts it.\n"},
 };
 const struct cli_commands cli_commands = {rows, ARRAY_SIZE(rows)};
-
-/* The commands that print the table. */
-static int run_completion(const struct options *o, const char *const *words, size_t n)
-{
-        return completion_print(&cli_commands, n > 0 ? words[0] : "");
-}
-
-static int run_manual(const struct options *o, const char *const *words, size_t n)
-{
-        return manual_print(&cli_commands, words, n);
-}
-
-static int run_help(const struct options *o, const char *const *words, size_t n)
-{
-        return help_print(&cli_commands, words, n);
-}
 
 /* "cloister 0.1.0 (0123abcdef)", with "-dirty" where files differ from the commit; "cloister 0.1.0" when it
  * was built outside a git repository. */

@@ -63,7 +63,7 @@ static bool is_first_with(const struct cli_commands *all, size_t at, size_t leng
 }
 
 /* Prints the first word of each visible command, without repetitions. */
-static void print_first_words(const struct cli_commands *all, const char *between)
+static void print_first_words(const struct cli_commands *all)
 {
         bool begun = false;
 
@@ -71,13 +71,12 @@ static void print_first_words(const struct cli_commands *all, const char *betwee
                 size_t n = strcspn(all->rows[i].name, " ");
                 if (!all->rows[i].summary || !is_first_with(all, i, n))
                         continue;
-                printf("%s%.*s", begun ? between : "", (int)n, all->rows[i].name);
+                printf("%s%.*s", begun ? " " : "", (int)n, all->rows[i].name);
                 begun = true;
         }
 }
 
-static void print_second_words(const struct cli_commands *all, const char *first,
-                               const char *between)
+static void print_second_words(const struct cli_commands *all, const char *first)
 {
         size_t n = strlen(first);
         bool begun = false;
@@ -86,7 +85,7 @@ static void print_second_words(const struct cli_commands *all, const char *first
                 const char *name = all->rows[i].name;
                 if (strncmp(name, first, n) != 0 || name[n] != ' ' || !all->rows[i].summary)
                         continue;
-                printf("%s%s", begun ? between : "", name + n + 1);
+                printf("%s%s", begun ? " " : "", name + n + 1);
                 begun = true;
         }
 }
@@ -117,7 +116,7 @@ static void bash_groups(const struct cli_commands *all)
                         continue;
                 snprintf(first, sizeof(first), "%.*s", (int)n, all->rows[i].name);
                 printf("        '%s') seconds='", first);
-                print_second_words(all, first, " ");
+                print_second_words(all, first);
                 puts("' ;;");
         }
 }
@@ -164,7 +163,7 @@ static void print_bash(const struct cli_commands *all)
               "        seconds) COMPREPLY=($(compgen -W \"$seconds\" -- \"$word\")) ;;\n"
               "        commands) COMPREPLY=($(compgen -W '",
               stdout);
-        print_first_words(all, " ");
+        print_first_words(all);
         fputs("' -- \"$word\")) ;;\n"
               "    esac\n"
               "}\n"

@@ -26,11 +26,6 @@ struct mode_tools {
         bool done;
 };
 
-static int append_line(struct buffer *to, const char *text, size_t n)
-{
-        return terminal_escape_line(text, n, to);
-}
-
 /* The first line of a description, shortened. */
 static int append_summary(struct buffer *to, yyjson_val *tool)
 {
@@ -44,7 +39,7 @@ static int append_summary(struct buffer *to, yyjson_val *tool)
         size_t shown = utf8_skip(text, line, DESCRIPTION_SHOWN);
         int r = buffer_append(to, "      ", 6);
         if (r >= 0)
-                r = append_line(to, text, shown);
+                r = terminal_escape_line(text, shown, to);
         return r < 0 ? r : buffer_printf(to, shown < line ? " ...\n" : "\n");
 }
 
@@ -56,7 +51,7 @@ static int append_tool(struct buffer *to, yyjson_val *tool)
         if (r >= 0)
                 r = buffer_append(to, "  ", 2);
         if (r >= 0)
-                r = append_line(to, buffer_bytes(&signature), signature.length);
+                r = terminal_escape_line(buffer_bytes(&signature), signature.length, to);
         if (r >= 0)
                 r = buffer_append(to, "\n", 1);
         return r < 0 ? r : append_summary(to, tool);
@@ -70,11 +65,11 @@ static int append_server(struct buffer *to, yyjson_val *server)
         yyjson_val *tools = yyjson_obj_get(server, "tools"), *tool;
         size_t i, n;
 
-        int r = append_line(to, name ? name : "?", name ? strlen(name) : 1);
+        int r = terminal_escape_line(name ? name : "?", name ? strlen(name) : 1, to);
         if (r >= 0 && error) {
                 r = buffer_printf(to, ": %s: ", state ? state : "failed");
                 if (r >= 0)
-                        r = append_line(to, error, strlen(error));
+                        r = terminal_escape_line(error, strlen(error), to);
         } else if (r >= 0) {
                 r = buffer_printf(to, ": %s, %zu tools", state ? state : "?",
                                   yyjson_arr_size(tools));

@@ -39,18 +39,13 @@ struct helper {
         uid_t unknown; /* what the kernel shows for a uid that our user namespace does not have */
 };
 
-static _Noreturn void leave(void)
-{
-        _exit(0);
-}
-
 /* Blocks while the broker takes no more. */
 static void tell(const struct helper *h, const struct serve_message *message, const int *fd)
 {
         int r = fd_send(h->broker, message, sizeof(*message), fd, fd ? 1 : 0, MSG_NOSIGNAL);
 
         if (r == -EPIPE || r == -ECONNRESET)
-                leave();
+                _exit(0);
 }
 
 /* ---- connections ---- */
@@ -151,7 +146,7 @@ static void on_changed(void *data)
 
 static void on_end(evutil_socket_t fd, short what, void *data)
 {
-        leave();
+        _exit(0);
 }
 
 static int watch(struct helper *h, size_t n_listeners, struct error *err)

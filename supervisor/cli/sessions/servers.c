@@ -99,7 +99,7 @@ yyjson_val *server_sessions(const struct server *server)
                               "sessions");
 }
 
-bool server_has_session(const struct server *server, const char *name)
+static bool server_has_session(const struct server *server, const char *name)
 {
         size_t i, n;
         yyjson_val *session;

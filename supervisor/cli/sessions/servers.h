@@ -34,7 +34,6 @@ void servers_done(struct servers *servers);
 
 /* The array of sessions in an answer, or NULL. */
 yyjson_val *server_sessions(const struct server *server);
-bool server_has_session(const struct server *server, const char *name);
 
 /* The one server that has the session. */
 int servers_find_session(const struct servers *servers, const char *name, const struct server **ret,
