@@ -156,10 +156,10 @@ int egress_processes_start(const struct isolation *how, int log_fd,
                 return 0;
         while (*n > 0)
                 egress_process_end(&ret[--*n]);
-        return error_is_set(&hint)
-                       ? error_set(err, ECHILD, "%s", hint.text)
-                       : error_set(err, ECHILD,
-                                   "the process that has the network of sessions did not start");
+        return error_set(err, ECHILD, "%s",
+                         error_is_set(&hint)
+                                 ? hint.text
+                                 : "the process that has the network of sessions did not start");
 }
 
 /* ---- listeners ---- */

@@ -461,13 +461,6 @@ static void put_findings(struct json_out *out, const struct checked_config *chec
         json_out_end(out, '}');
 }
 
-/* Names and texts come from the file: escapes control characters. */
-static void print_line(const char *text)
-{
-        printable_print(stdout, text);
-        putchar('\n');
-}
-
 static void print_findings(const struct checked_config *checked)
 {
         size_t n = checked->files ? config_files_count(checked->files) : 0;
@@ -475,7 +468,9 @@ static void print_findings(const struct checked_config *checked)
 
         for (size_t i = 0; i < checked->findings.n; i++) {
                 fputs(checked->findings.items[i].is_error ? "error: " : "warning: ", stdout);
-                print_line(checked->findings.items[i].text);
+                /* Names and texts come from the file: escapes control characters. */
+                printable_print(stdout, checked->findings.items[i].text);
+                putchar('\n');
         }
         if (checked->files && n == 0)
                 puts("no config file is there ('cloister config path' says where it would be)");
@@ -497,8 +492,7 @@ int cli_config_check(const struct options *o, const char *const *words, size_t n
                 return cli_fail(1, &err);
         if (checked.findings.n_errors == 0)
                 config_check_present(o, checked.config);
-        bool strict = o->strict;
-        int status = checked.findings.n_errors > 0 || (strict && checked.findings.n > 0);
+        int status = checked.findings.n_errors > 0 || (o->strict && checked.findings.n > 0);
         if (o->json) {
                 put_findings(&out, &checked);
                 status |= cli_print_json(&out, "config");

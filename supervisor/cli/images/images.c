@@ -378,11 +378,10 @@ int cli_image_prune(const struct options *o, const char *const *words, size_t n)
                 return 0;
         if (store < 0 || images_become_owner(store, &error) < 0)
                 return cli_fail(1, &error);
-        bool quiet = o->quiet;
-        int removed = housekeeping_prune(store, quiet ? tell_nothing : tell, &bytes, &error);
+        int removed = housekeeping_prune(store, o->quiet ? tell_nothing : tell, &bytes, &error);
         if (removed < 0)
                 return cli_fail(1, &error);
-        if (!quiet)
+        if (!o->quiet)
                 printf("%d image%s and %" PRIu64 " KiB of wheels removed\n", removed,
                        removed == 1 ? "" : "s", bytes / 1024);
         return 0;
