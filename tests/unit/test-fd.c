@@ -2,9 +2,12 @@
 #include "base/fd.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
@@ -157,6 +160,32 @@ static void test_messages(void)
         fd_close_many(pipes, 2);
 }
 
+/* Descriptors that have each other's numbers are swapped, and no other one is left. */
+static void test_arranges(void)
+{
+        int status = 0;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+                int a[2], b[2];
+                char byte = 0;
+                if (pipe(a) < 0 || pipe(b) < 0 || dup2(a[0], 1) < 0 || dup2(b[1], 0) < 0)
+                        _exit(1);
+                bool sent = write(a[1], "a", 1) == 1;
+                int fds[] = {1, 0};
+                if (!sent || fd_arrange(fds, 2) < 0 || read(0, &byte, 1) != 1 || byte != 'a' ||
+                    (fcntl(1, F_GETFL) & O_ACCMODE) != O_WRONLY)
+                        _exit(2);
+                for (int fd = 2; fd < 200; fd++)
+                        if (fcntl(fd, F_GETFD) >= 0)
+                                _exit(3);
+                int none[] = {0, -1};
+                _exit(fd_arrange(none, 2) == -EBADF ? 0 : 4);
+        }
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        check_eq_int(status, 0);
+}
+
 int main(void)
 {
         run(test_whole);
@@ -164,5 +193,6 @@ int main(void)
         run(test_sealed);
         run(test_flags);
         run(test_messages);
+        run(test_arranges);
         return 0;
 }
