@@ -135,7 +135,7 @@ static void warn_of_fixed_settings(const struct config *now, const struct config
                         "config: changes of sessions, user and id_range take effect at the next start");
 }
 
-/* The processes that have it are made at the start (supervisor/broker/egress-process.h). */
+/* The processes that have it are made at the start (supervisor/broker/network.h). */
 static void warn_of_network(const struct monitor *m, const struct config *config)
 {
         for (size_t i = 0; i < config->n_profiles && !m->has_network; i++) {
