@@ -25,7 +25,7 @@
 #include "policy/limits.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
-#include "supervisor/monitor/ids/userns.h"
+#include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 
 enum { TRIAL_TIMEOUT_S = 5 };

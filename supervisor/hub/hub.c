@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "policy/config/rules.h"
+#include "policy/config/config.h"
 #include "rpc/background.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/hub/call/call.h"

@@ -28,7 +28,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/log-file.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "rpc/monitor-messages.h"

@@ -16,7 +16,6 @@
 #include "base/fd.h"
 #include "base/json.h"
 #include "base/mask.h"
-#include "base/owner.h"
 #include "base/path.h"
 #include "base/printable.h"
 #include "policy/config/add.h"

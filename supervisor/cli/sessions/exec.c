@@ -24,10 +24,9 @@
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "base/mime.h"
+#include "base/file-path.h"
 #include "base/path.h"
 #include "base/printable.h"
-#include "base/terminal.h"
 #include "supervisor/cli/command/script.h"
 #include "supervisor/cli/sessions/line-editor.h"
 
