@@ -22,3 +22,11 @@ static inline void loop_event_free(struct event **event)
 int loop_run(struct event_base *base);
 /* One turn: 1 when there is to be another. */
 int loop_turn(struct event_base *base);
+
+/* NULL among them is allowed. */
+static inline void loop_free_events(struct event *const *events, size_t n)
+{
+        for (size_t i = 0; i < n; i++)
+                if (events[i])
+                        event_free(events[i]);
+}

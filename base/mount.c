@@ -239,3 +239,24 @@ int mount_tmpfs_at(int root, const char *path, uint64_t size, uint32_t inodes, u
         int r = mount < 0 ? mount : mount_attach(mount, root, path, err);
         return r < 0 ? error_context(err, "tmpfs /%s", path) : 0;
 }
+
+static bool is_escape(const char *text)
+{
+        return text[0] == '\\' && text[1] >= '0' && text[1] <= '3' && text[2] >= '0' &&
+               text[2] <= '7' && text[3] >= '0' && text[3] <= '7';
+}
+
+void mount_unescape(char *path)
+{
+        char *to = path;
+
+        for (const char *from = path; *from; to++) {
+                if (is_escape(from)) {
+                        *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
+                        from += 4;
+                } else {
+                        *to = *from++;
+                }
+        }
+        *to = '\0';
+}

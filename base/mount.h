@@ -46,3 +46,6 @@ int mount_become_root(int mount, struct error *err);
 /* A tmpfs, made and attached. */
 int mount_tmpfs_at(int root, const char *path, uint64_t size, uint32_t inodes, uint32_t mode,
                    struct error *err);
+
+/* mountinfo (proc_pid_mountinfo(5)) writes the space, tab, newline and backslash in paths as three octal digits. */
+void mount_unescape(char *path);

@@ -372,7 +372,7 @@ class Session:
         described = payload = None
         try:
             if self._published.run is not None:
-                described = self._published.describe(outcome, self._interrupts.arrived)
+                described = self._published.run.describe(outcome, self._interrupts.arrived)
             else:
                 payload = describe_plainly(outcome)
             if payload is None and described is None:

@@ -222,36 +222,38 @@ bool channel_full(void)
         return channel.in.length > BUFFERED_MAX / 2 || channel.n_memfds == MEMFDS_MAX;
 }
 
-/* The kernel returns the descriptors of one message at a time. If the descriptor table is full or
- * the limit is reached, it drops them and sets MSG_CTRUNC. */
-static void keep_memfd(struct msghdr *message)
-{
-        int fd = message->msg_flags & MSG_CTRUNC ? -EMFILE : -1;
-
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
-                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-                        __builtin_memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-        if (fd != -1)
-                channel.memfds[channel.n_memfds++] = fd;
-}
-
-/* With room for SCM_CREDENTIALS, because code may set SO_PASSCRED on the socket. */
-static long receive(int fd, size_t most)
+long channel_receive(int socket, void *data, size_t n, int *ret)
 {
         union {
                 char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(3 * sizeof(int))];
                 struct cmsghdr align;
         } control;
-        struct iovec part = {.iov_base = buffer_tail(&channel.in), .iov_len = most};
+        struct iovec part = {.iov_base = data, .iov_len = n};
         struct msghdr message = {.msg_iov = &part,
                                  .msg_iovlen = 1,
                                  .msg_control = control.bytes,
                                  .msg_controllen = sizeof(control.bytes)};
 
-        long n = raw_call(SYS_recvmsg, fd, raw_pointer(&message), MSG_DONTWAIT | MSG_CMSG_CLOEXEC,
-                          0, 0, 0);
-        if (n > 0 && (message.msg_controllen > 0 || message.msg_flags & MSG_CTRUNC))
-                keep_memfd(&message);
+        *ret = -1;
+        long got = raw_call(SYS_recvmsg, socket, raw_pointer(&message),
+                            MSG_DONTWAIT | MSG_CMSG_CLOEXEC, 0, 0, 0);
+        if (got <= 0)
+                return got;
+        if (message.msg_flags & MSG_CTRUNC)
+                *ret = -EMFILE;
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+                        __builtin_memcpy(ret, CMSG_DATA(c), sizeof(*ret));
+        return got;
+}
+
+static long receive(int fd, size_t most)
+{
+        int passed;
+
+        long n = channel_receive(fd, buffer_tail(&channel.in), most, &passed);
+        if (passed != -1)
+                channel.memfds[channel.n_memfds++] = passed;
         return n;
 }
 

@@ -33,7 +33,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -339,29 +338,13 @@ static void close_both(struct writer_socket *socket)
 /* Returns a descriptor, -EPIPE at the end, -EAGAIN: nothing has come, or its descriptor was lost. */
 static int take_request(const struct writer_socket *socket)
 {
-        union {
-                char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(3 * sizeof(int))];
-                struct cmsghdr align;
-        } control;
         char byte;
-        struct iovec part = {.iov_base = &byte, .iov_len = 1};
-        struct msghdr message = {.msg_iov = &part,
-                                 .msg_iovlen = 1,
-                                 .msg_control = control.bytes,
-                                 .msg_controllen = sizeof(control.bytes)};
-        int fd = -EAGAIN;
+        int fd;
 
-        long n = raw_call(SYS_recvmsg, socket->fd, raw_pointer(&message),
-                          MSG_DONTWAIT | MSG_CMSG_CLOEXEC, 0, 0, 0);
+        long n = channel_receive(socket->fd, &byte, 1, &fd);
         if (n == 0 || (n < 0 && n != -EAGAIN && n != -EINTR))
                 return -EPIPE;
-        if (n < 0)
-                return -EAGAIN;
-        for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-                if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-                        __builtin_memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-        }
-        return fd;
+        return fd >= 0 ? fd : -EAGAIN;
 }
 
 static void close_writer(struct writer_socket *socket)

@@ -11,6 +11,8 @@
 #define Py_LIMITED_API 0x03090000
 #include <Python.h>
 
+#include "base/error.h"
+
 #define PYTHON_API(X)                                                                              \
         X(PyBytes_AsStringAndSize)                                                                 \
         X(PyBytes_FromStringAndSize)                                                               \
@@ -59,3 +61,7 @@ struct python_api {
 };
 
 extern struct python_api py;
+
+/* Loads libpython with its symbols open to extension modules and fills `py`. Returns 0 or negative
+ * errno. */
+int python_api_load(const char *libpython, struct error *err);

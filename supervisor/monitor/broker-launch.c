@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/path.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/monitor/ids/ids.h"
@@ -134,10 +135,7 @@ struct log_relay *log_relay_free(struct log_relay *relay)
         for (int i = 0; i < RELAY_READS_MAX && relay_once(relay) > 0; i++)
                 ;
         log_file_append(relay->bytes, relay->n);
-        if (relay->readable)
-                event_free(relay->readable);
-        if (relay->again)
-                event_free(relay->again);
+        loop_free_events((struct event *[]){relay->readable, relay->again}, 2);
         close(relay->fd);
         free(relay);
         return NULL;

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
+#include "base/loop.h"
 #include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "policy/package-set.h"
@@ -100,10 +101,7 @@ static struct monitor_upstream *by_instance(struct monitor *m, uint32_t instance
 
 static void release(struct monitor_upstream *u)
 {
-        if (u->exec)
-                event_free(u->exec);
-        if (u->end)
-                event_free(u->end);
+        loop_free_events((struct event *[]){u->exec, u->end}, 2);
         fd_close_many(u->fds, ARRAY_SIZE(u->fds));
         children_remove(u->monitor->children, u->pid);
         upstream_free(u->upstream);

@@ -360,10 +360,7 @@ static void done(struct monitor *m)
                 monitor_sessions_done(m);
         }
         m->log_relay = log_relay_free(m->log_relay);
-        for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
-                if (events[i])
-                        event_free(events[i]);
-        }
+        loop_free_events(events, ARRAY_SIZE(events));
         int fds[] = {m->link, m->broker_pidfd};
         child_tasks_free(m->tasks);
         monitor_limits_done(m);

@@ -72,6 +72,17 @@ def _may_surprise(source):
     return "import" in source and ("*" in source or "__future__" in source)
 
 
+def _uncollected(function, source, filename):
+    """A collection would traverse the growing tree again and again."""
+    enabled = _is_enabled()
+    _disable()
+    try:
+        return function(source, filename)
+    finally:
+        if enabled:
+            _enable()
+
+
 class Compiler:
     """Compiles cells. `from __future__ import …` also applies to later cells, as at the interactive prompt."""
 
@@ -94,13 +105,7 @@ class Compiler:
         found = self._compile_quickly(source, filename)
         if found is not None:
             return found
-        enabled = _is_enabled()
-        _disable()  # a collection would traverse the growing tree again and again
-        try:
-            return (self._compile_large if len(source) > LARGE else self._compile)(source, filename)
-        finally:
-            if enabled:
-                _enable()
+        return _uncollected(self._compile_large if len(source) > LARGE else self._compile, source, filename)
 
     def _compile_quickly(self, source, filename):
         """Finds the last statement by its first line, without the syntax tree, which takes longer to build than all
@@ -144,13 +149,7 @@ class Compiler:
         tree, self.tree = self.tree, None
         if tree is not None or len(source) > LARGE:
             return tree
-        enabled = _is_enabled()
-        _disable()
-        try:
-            return self._tree(source, filename)
-        finally:
-            if enabled:
-                _enable()
+        return _uncollected(self._tree, source, filename)
 
     def _tree(self, source, filename):
         return compile(source, filename, "exec", self._flags | _ONLY_AST, True)

@@ -15,12 +15,12 @@ from cloister.files import mime_type_of
 from cloister.frames import DISPLAY
 from cloister.interrupts import calls_guest
 from cloister.json_codec import encode_own, printable
+from cloister.resources import MAX_BYTES
 from cloister.results import Blob
 from cloister.tables import is_table, text_of
 
 LARGEST = 5 * 1024 * 1024 // 4 * 3  # bytes of an image: 5 MiB as base64, the limit of the largest model providers
 MAX_HELD = 32  # displays of background tasks and threads that are held until the next cell
-MAX_BYTES = 17 * 1024 * 1024  # FRAME_CALL_MAX
 PRINTED = ("text/plain", "text/markdown", "application/json")
 
 # In the order of preference for a model.

@@ -75,18 +75,17 @@ class Files:
             return [], 0  # the usual case: nothing has to be opened
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}
-        new = sorted(path for path, key in self._known.items() if before.get(path) != key)
-        named = [path for path in new if is_shown(path)][:MAX_NAMED]
-        return [self._describe(path, found[path][1]) for path in named], len(new) + cut
+        new = [path for path, key in self._known.items() if before.get(path) != key]
+        return self._named(new, found, MAX_NAMED), len(new) + cut
 
     def all(self, limit):
         found, cut = self._walk()
-        named = sorted(path for path in found if is_shown(path))[:limit]
-        return [self._describe(path, found[path][1]) for path in named], len(found) + cut
+        return self._named(found, found, limit), len(found) + cut
 
     @staticmethod
-    def _describe(path, size):
-        return {"path": path, "size": size, "mime": mime_type_of(path)}
+    def _named(paths, found, limit):
+        named = sorted(path for path in paths if is_shown(path))[:limit]
+        return [{"path": path, "size": found[path][1], "mime": mime_type_of(path)} for path in named]
 
     def _walk(self):
         """Returns ({path: (key, size)}, 1 if the walk reached a limit, else 0)."""
@@ -224,8 +223,7 @@ class Files:
                 whole = self._walk_into(fd, "", 0, found, [MAX_ENTRIES])
             finally:
                 close(fd)
-        named = sorted(path for path in found if is_shown(path))[:limit]
-        files = [self._describe(path, found[path][1]) for path in named]
+        files = self._named(found, found, limit)
         return encode_own({"ok": True, "kind": kind, "files": files, "files_total": len(found) + (not whole)})
 
     def _fetch(self, request):

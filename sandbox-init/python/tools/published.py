@@ -353,9 +353,6 @@ class Published:
             return cells.call(function, given) if callable(function) else Outcome([])
         return cells.call(function, run.arguments) if callable(function) else outcome
 
-    def describe(self, outcome, interrupted):
-        return self.run.describe(outcome, interrupted)
-
     def end(self):
         self.run = None
 

@@ -60,10 +60,8 @@ struct scratch {
         uint64_t entries[ENTRIES];
 };
 
-static uint64_t scratch_size(void)
-{
-        return (sizeof(struct scratch) + MAPPING_PAGE - 1) & ~(uint64_t)(MAPPING_PAGE - 1);
-}
+static const uint64_t scratch_size = (sizeof(struct scratch) + MAPPING_PAGE - 1) &
+                                     ~(uint64_t)(MAPPING_PAGE - 1);
 
 /* ---- what is to be done with a mapping ---- */
 
@@ -198,10 +196,10 @@ long dump_write(long fd, struct dump_header *header)
         struct scratch *s = (struct scratch *)(uintptr_t)SCRATCH_START;
         uint64_t all[MAPPINGS_MAX / 64];
 
-        long r = scratch_map(scratch_size());
+        long r = scratch_map(scratch_size);
         if (r < 0)
                 return r;
-        long n = mappings_read(s->list, scratch_size());
+        long n = mappings_read(s->list, scratch_size);
         struct writer w = {.fd = fd, .page = mapping_page_size(), .entries = s->entries};
         w.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
                              O_RDONLY | O_CLOEXEC, 0, 0, 0);

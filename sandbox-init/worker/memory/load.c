@@ -37,14 +37,12 @@ struct scratch {
         uint8_t stack[STACK_SIZE];
 };
 
-static uint64_t scratch_size(void)
-{
-        return (sizeof(struct scratch) + MAPPING_PAGE - 1) & ~(uint64_t)(MAPPING_PAGE - 1);
-}
+static const uint64_t scratch_size = (sizeof(struct scratch) + MAPPING_PAGE - 1) &
+                                     ~(uint64_t)(MAPPING_PAGE - 1);
 
 void load_done(void)
 {
-        scratch_unmap(scratch_size());
+        scratch_unmap(scratch_size);
 }
 
 static _Noreturn void fail(void)
@@ -186,7 +184,7 @@ static void replace(void *data)
         const struct dump_header *h = &s->header;
 
         raw_call(SYS_brk, (long)h->brk, 0, 0, 0, 0, 0);
-        s->n_own = mappings_read(s->own, scratch_size());
+        s->n_own = mappings_read(s->own, scratch_size);
         if (s->n_own < 0)
                 fail();
         drop_own(s);
@@ -206,22 +204,22 @@ long load_replace(long fd, const uint8_t template_id[16], uint64_t channel, int6
         const raw_signals all = ~0ULL;
         struct scratch *s = (struct scratch *)(uintptr_t)SCRATCH_START;
 
-        long r = scratch_map(scratch_size());
+        long r = scratch_map(scratch_size);
         if (r < 0)
                 return r;
         s->fd = fd;
         s->argument = argument;
         r = read_header(s, template_id, channel);
         if (r >= 0)
-                r = s->n_own = mappings_read(s->own, scratch_size());
+                r = s->n_own = mappings_read(s->own, scratch_size);
         if (r >= 0)
                 r = dump_check_mappings(s->list, s->header.n_mappings, s->own, s->n_own,
-                                        scratch_size()) &&
+                                        scratch_size) &&
                                     has_files(s)
                             ? 0
                             : -EBADMSG;
         if (r < 0) {
-                scratch_unmap(scratch_size());
+                scratch_unmap(scratch_size);
                 return r;
         }
         raw_signal_mask(SIG_SETMASK, &all, NULL);

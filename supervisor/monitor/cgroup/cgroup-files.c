@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/mount.h"
 
 /*
  * Where this process is in each cgroup hierarchy.
@@ -68,22 +69,6 @@ static bool has_option(const char *options, const char *name)
                 at += length;
         }
         return false;
-}
-
-/* mountinfo writes space, tab, newline and backslash as three octal digits. */
-static void unescape(char *text)
-{
-        char *to = text;
-
-        for (const char *from = text; *from; to++) {
-                if (from[0] == '\\' && strspn(from + 1, "01234567") >= 3) {
-                        *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-                        from += 4;
-                } else {
-                        *to = *from++;
-                }
-        }
-        *to = '\0';
 }
 
 /* The path of "N:controllers:path" for a hierarchy (bits; CGROUP_UNIFIED: the line "0::"). Not
@@ -147,8 +132,8 @@ static bool parse_mount(const char *line, struct mount_line *ret)
         const char *rest = strstr(text, " - ");
         if (!rest || sscanf(rest, " - %31s %*s %1023s", ret->type, ret->options) != 2)
                 return false;
-        unescape(ret->root);
-        unescape(ret->point);
+        mount_unescape(ret->root);
+        mount_unescape(ret->point);
         return true;
 }
 

@@ -33,12 +33,7 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
 
-/* ---- removes the control groups and sockets of monitors that were killed ---- */
-
-/*
- * Control groups and control sockets of monitors that were killed together with their janitors. The
- * janitor of the next monitor removes them.
- */
+/* ---- control groups and sockets of monitors that were killed together with their janitors ---- */
 
 /* Processes of a monitor that was killed just now take a moment to end, longer on a busy machine. */
 enum { REMOVE_MS = 3000 };

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/loop.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
 /* The builder's own steps have deadlines that are shorter in all. This one covers a file system that
@@ -234,14 +235,7 @@ struct image_job *image_job_free(struct image_job *job)
 {
         if (!job)
                 return NULL;
-        if (job->output)
-                event_free(job->output);
-        if (job->exec)
-                event_free(job->exec);
-        if (job->end)
-                event_free(job->end);
-        if (job->deadline)
-                event_free(job->deadline);
+        loop_free_events((struct event *[]){job->output, job->exec, job->end, job->deadline}, 4);
         if (job->pid > 0)
                 children_remove(job->children, job->pid);
         upstream_free(job->upstream);

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/loop.h"
 #include "supervisor/monitor/process/child.h"
 
 enum { END_MS = 100, ALARM_EXTRA_SECONDS = 2 };
@@ -109,10 +110,7 @@ static void task_free(struct child_task *t)
                         break;
                 }
         }
-        for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
-                if (events[i])
-                        event_free(events[i]);
-        }
+        loop_free_events(events, ARRAY_SIZE(events));
         fd_close_many(fds, ARRAY_SIZE(fds));
         free(t);
 }

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/mount.h"
 #include "base/path.h"
 
 enum { MOUNTINFO_MAX = 16 * 1024 * 1024 };
@@ -183,22 +184,6 @@ static int check_ours(int fd, const char *path, bool writable, const struct moun
         return 0;
 }
 
-/* The space, tab, newline and backslash in paths of mountinfo are \040 and so on. */
-static void unescape(char *path)
-{
-        char *to = path;
-
-        for (const char *from = path; *from; to++) {
-                if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] && from[3]) {
-                        *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-                        from += 4;
-                } else {
-                        *to = *from++;
-                }
-        }
-        *to = '\0';
-}
-
 /* One line of mountinfo (proc_pid_mountinfo(5)): the fifth field is the mount point, the field after
  * " - " the file system. */
 static int check_mount_line(char *line, const char *path, struct error *err)
@@ -216,7 +201,7 @@ static int check_mount_line(char *line, const char *path, struct error *err)
         if (!is_kernel_name(kind, strcspn(kind, " ")))
                 return 0;
         *strchr(where, ' ') = '\0';
-        unescape(where);
+        mount_unescape(where);
         if (!is_within(where, path))
                 return 0;
         return error_set(err, EPERM, "%.*s is mounted below it, on %s", (int)strcspn(kind, " "),

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/loop.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/process-memory.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
@@ -194,10 +195,7 @@ struct sandbox *sandbox_free(struct sandbox *s)
 {
         if (!s)
                 return NULL;
-        if (s->end)
-                event_free(s->end);
-        if (s->reports)
-                event_free(s->reports);
+        loop_free_events((struct event *[]){s->end, s->reports}, 2);
         if (s->pidfd >= 0) {
                 sandbox_kill(s);
                 waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);

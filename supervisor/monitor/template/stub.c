@@ -277,15 +277,12 @@ static int open_namespace(pid_t pid, const char *name, struct error *err)
 /* The filter is loaded within microseconds of the last step. A stub without it is not used. */
 static int await_filter(pid_t pid, struct error *err)
 {
-        char path[64], text[4096];
+        char text[4096];
 
-        snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
         for (int tries = 0; tries < 2000; tries++) {
-                _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-                ssize_t n = fd < 0 ? -errno : fd_read_full(fd, text, sizeof(text) - 1);
+                ssize_t n = read_file(pid, "status", text, sizeof(text));
                 if (n < 0)
-                        return error_errno(err, (int)-n, "read %s", path);
-                text[n] = '\0';
+                        return error_errno(err, (int)-n, "read /proc/%d/status", (int)pid);
                 if (strstr(text, "\nSeccomp:\t2"))
                         return 0;
                 usleep(50);

@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "base/mount.h"
 #include "policy/package-set.h"
 #include "rpc/monitor-messages.h"
@@ -128,10 +129,7 @@ static struct template_messages *template_messages_free(struct template_messages
         if (!m)
                 return NULL;
         report_dropped(m);
-        if (m->readable)
-                event_free(m->readable);
-        if (m->pause)
-                event_free(m->pause);
+        loop_free_events((struct event *[]){m->readable, m->pause}, 2);
         fd_close_many(&m->fd, 1);
         free(m);
         return NULL;
@@ -820,12 +818,7 @@ struct template *template_free(struct template *t)
 {
         if (!t)
                 return NULL;
-        if (t->readable)
-                event_free(t->readable);
-        if (t->measure)
-                event_free(t->measure);
-        if (t->deadline)
-                event_free(t->deadline);
+        loop_free_events((struct event *[]){t->readable, t->measure, t->deadline}, 3);
         template_messages_free(t->messages);
         fd_close_many(&t->control, 1);
         family_close(&t->family);
