@@ -644,7 +644,7 @@ static void put_profile(struct json_out *out, const struct config_profile *p)
 /* JSON without null, true and false is also an expression of Python. */
 static int append_expected(struct buffer *b, const struct battery *battery)
 {
-        struct json_out out = {.to = b};
+        struct json_out out = {.to = b, .indent = true};
         char host[256] = "";
         struct utsname kernel;
 
