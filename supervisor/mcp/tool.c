@@ -236,7 +236,7 @@ static bool hint(yyjson_val *tool, const char *name, bool otherwise)
         return yyjson_is_bool(value) ? yyjson_get_bool(value) : otherwise;
 }
 
-/* What code may do with this profile or one that it may choose. */
+/* The rights of code with this profile or one that it may choose. */
 struct abilities {
         bool writes, installs; /* a directory of the host; packages */
 };

@@ -67,7 +67,7 @@ void form_encode(struct buffer *to, const char *text);
 /* Appends "name=value" with an "&" before it unless it is the first after `from` bytes. A value of ""
  * is left out. */
 void form_add(struct buffer *to, size_t from, const char *name, const char *value);
-/* The same for pairs of name and value; the last name is NULL. */
+/* Appends pairs of name and value in this way; the last name is NULL. */
 void form_add_all(struct buffer *to, size_t from, const char *const (*pairs)[2]);
 
 /* A name as a word of a shell's command line. */

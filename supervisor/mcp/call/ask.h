@@ -37,14 +37,14 @@ void mcp_ask_end(struct mcp_asks *asks, const char *why);
 void mcp_ask_drop(struct mcp_asks *asks);
 
 /*
- * Requests to a legacy client that matter after their answer: pages that a person was to open,
+ * Requests to a legacy client that matter after their answer: pages that a person must open,
  * whose servers tell when that is done (2025-11-25, "Elicitation", "Completion Notifications"), and servers
  * that asked for its roots, which are notified when they change.
  *
  * The revision 2026-07-28 has neither notification: a client calls again, and a server asks again.
  */
 
-/* A server says that a page is done: notifies the client that was to open it, once. id: the server's. */
+/* A server says that a page is done: notifies the client that must open it, once. id: the server's. */
 void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n);
 /* The client's roots have changed: notifies the servers that asked for them. */
 void notified_roots_changed(struct mcp_peer *peer);

@@ -489,7 +489,7 @@ static void put_count(struct json_out *out, const char *key, uint64_t n)
                 json_out_int(out, key, (int64_t)n);
 }
 
-/* What the cell has used and moved, by the kernel and the broker. Nothing in it is the word of the code. cell: 0: it has no
+/* The resources that the cell has used and the bytes that it has moved, by the kernel and the broker. Nothing in it is the word of the code. cell: 0: it has no
  * number; shown: bytes of the result's text. */
 static void put_receipt(struct json_out *out, const struct cell_outcome *o, uint64_t cell,
                         size_t shown)
