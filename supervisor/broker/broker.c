@@ -121,10 +121,11 @@ static int call(void *data, const struct tool_request *request, void **handle, s
                 .progress = progress,
                 .log = log_message,
         };
+        const struct hub_method *method = request->method ? hub_method_find(request->method) : NULL;
         const struct hub_request hub_request = {
                 .profile = request->profile,
                 .server = request->server,
-                .method = request->method ? hub_method_find(request->method) : NULL,
+                .method = method ? method->name : NULL,
                 .tool = request->tool,
                 .arguments = request->arguments,
                 .text = request->text,

@@ -239,7 +239,6 @@ const struct broker_mode broker_mode_mcp = {
 #if HAVE_SERVE
 
 static_assert((int)OPTION_LISTEN_MAX == (int)HTTP_LISTENERS_MAX, "one limit");
-static_assert((int)OPTION_NAMES_MAX <= (int)ACCESS_NAMES_MAX, "all names have room");
 
 static void on_failed(void *data)
 {

@@ -8,6 +8,7 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/sink.h"
 #include "supervisor/session/cell/cell.h"
+#include "supervisor/session/session.h"
 
 /* JSON Schema of structuredContent; the output of result_render() always conforms to it. */
 extern const char result_schema[];

@@ -29,6 +29,7 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/task.h"
 #include "supervisor/session/machine/queue.h"
+#include "supervisor/session/session.h"
 
 enum {
         KEPT_MS = 3600 * 1000,             /* a result, until it is fetched */
