@@ -13,15 +13,24 @@
 
 enum { ROUNDS = 20, OTHERS = 150 };
 
+static void end_with(pid_t parent)
+{
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+                _exit(0);
+}
+
 static pid_t sleeper(void)
 {
-        pid_t pid = fork();
+        pid_t parent = getpid(), pid = fork();
 
         if (pid == 0) {
-                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                end_with(parent);
                 for (;;)
                         pause();
         }
+        if (pid < 0)
+                _exit(1);
         return pid;
 }
 
@@ -34,7 +43,6 @@ static void end(pid_t pid)
 /* Stands for init: reports its youngest child, and ends all others while the test searches for that child. */
 static void end_children(int report, int next)
 {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;) {
                 pid_t others[OTHERS];
                 char byte;
@@ -60,8 +68,9 @@ static void test_children_that_end(void)
         pid_t child, done;
 
         check(pipe(report) == 0 && pipe(next) == 0);
-        pid_t init = fork();
+        pid_t test = getpid(), init = fork();
         if (init == 0) {
+                end_with(test);
                 close(next[1]);
                 end_children(report[1], next[0]);
         }

@@ -25,7 +25,7 @@
 enum {
         CHILDREN_TEXT = 64 * 1024,
         CHILDREN_LOOKED_AT = 32, /* of init, the youngest: the copy has just become one */
-        FIND_ATTEMPTS = 4,
+        FIND_ATTEMPTS = 16,
         STATUS_TEXT = 4096,
         SCORE_TIMEOUT_MS = 5000,
         EXACT_TIMEOUT_MS = 2000,
@@ -209,8 +209,23 @@ static int look_at(long host_pid, pid_t pid, struct sandbox_copy *ret)
         return 1;
 }
 
+/* Host pids of children that have another pid in the sandbox. */
+struct others {
+        long pids[2 * CHILDREN_LOOKED_AT];
+        size_t n;
+};
+
+static bool is_known(const struct others *others, long host_pid)
+{
+        for (size_t i = 0; i < others->n; i++) {
+                if (others->pids[i] == host_pid)
+                        return true;
+        }
+        return false;
+}
+
 /* The youngest child is the last in the list. */
-static int find_in_list(pid_t init, pid_t pid, struct sandbox_copy *ret)
+static int find_in_list(pid_t init, pid_t pid, struct others *others, struct sandbox_copy *ret)
 {
         _cleanup_free_ char *list = NULL;
         char path[64];
@@ -225,20 +240,26 @@ static int find_in_list(pid_t init, pid_t pid, struct sandbox_copy *ret)
                         list[--n] = '\0';
                 while (n > 0 && list[n - 1] != ' ')
                         n--;
-                if (look_at(strtol(list + n, NULL, 10), pid, ret))
+                long host_pid = strtol(list + n, NULL, 10);
+                if (is_known(others, host_pid))
+                        continue;
+                if (look_at(host_pid, pid, ret))
                         return 0;
+                if (others->n < ARRAY_SIZE(others->pids))
+                        others->pids[others->n++] = host_pid;
         }
         return -ESRCH;
 }
 
-/* The kernel omits a child from the list when another child is reaped while it writes the list (get_children_pid() in
- * fs/proc/array.c): one of 1,800 lists where children end all the time. */
+/* The kernel omits children from the list when others are reaped while it writes the list (get_children_pid() in
+ * fs/proc/array.c). */
 int sandbox_find_child(pid_t init, pid_t pid, struct sandbox_copy *ret)
 {
+        struct others others = {};
         int r = -ESRCH;
 
         for (int i = 0; i < FIND_ATTEMPTS && r < 0; i++)
-                r = find_in_list(init, pid, ret);
+                r = find_in_list(init, pid, &others, ret);
         return r;
 }
 
