@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "policy/image.h"
 
 static const char *const loopback[] = {"localhost", "127.0.0.1", "[::1]"};
 
@@ -55,7 +56,7 @@ static int take_setting(struct access_token *t, const char *word, unsigned line,
 {
         int r = -EINVAL;
 
-        if (strncmp(word, "profile=", 8) == 0 && session_name_valid(word + 8, strlen(word + 8))) {
+        if (strncmp(word, "profile=", 8) == 0 && image_name_valid(word + 8)) {
                 memcpy(t->profile, word + 8, strlen(word + 8) + 1);
                 return 0;
         }
@@ -74,9 +75,7 @@ static int check_new(const struct access *access, const char *name, const char *
                      unsigned line, struct error *err)
 {
         if (!session_name_valid(name, strlen(name)))
-                return error_set(err, EINVAL,
-                                 "line %u: a name has letters, digits, _ . and -, 64 at most",
-                                 line);
+                return error_set(err, EINVAL, "line %u: a name is " SESSION_NAME_RULE, line);
         if (!token || !is_token(token))
                 return error_set(err, EINVAL,
                                  "line %u: a token has %d to %d letters, digits, - . _ ~ + or /",

@@ -434,10 +434,15 @@ static void test_names(void)
         memset(longest, 'a', sizeof(longest));
         check(session_name_valid("default", 7));
         check(session_name_valid("A.b_c-9", 7));
+        check(session_name_valid("_", 1));
         check(session_name_valid(longest, 64));
         check(!session_name_valid(longest, 65));
         check(!session_name_valid("", 0));
         check(!session_name_valid("a/b", 3));
+        check(!session_name_valid(".", 1));
+        check(!session_name_valid("..", 2));
+        check(!session_name_valid("-", 1));
+        check(!session_name_valid("--help", 6));
         check(!session_name_valid("a\0b", 3));
         check(!session_name_valid("\xc3\xa9", 2));
 }

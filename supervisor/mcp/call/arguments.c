@@ -80,8 +80,7 @@ static int check_name(const struct taking *t)
 {
         if (session_name_valid(yyjson_get_str(t->value), yyjson_get_len(t->value)))
                 return 0;
-        return error_set(t->err, EINVAL, "%s must be 1 to %d of the characters A-Z a-z 0-9 _ . -",
-                         t->argument->name, SESSION_NAME_MAX);
+        return error_set(t->err, EINVAL, "%s must be " SESSION_NAME_RULE, t->argument->name);
 }
 
 static int take_name(const struct taking *t)

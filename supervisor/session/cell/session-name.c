@@ -5,7 +5,7 @@
 
 bool session_name_valid(const char *name, size_t n)
 {
-        if (n == 0 || n > SESSION_NAME_MAX)
+        if (n == 0 || n > SESSION_NAME_MAX || name[0] == '.' || name[0] == '-')
                 return false;
         for (size_t i = 0; i < n; i++) {
                 char c = name[i];

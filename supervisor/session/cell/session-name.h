@@ -11,7 +11,10 @@
 
 enum { SESSION_NAME_MAX = 64, SESSION_KEY_MAX = 2 * SESSION_NAME_MAX + 1 };
 
-/* Whether name matches [A-Za-z0-9_.-]{1,64}. */
+/* "." and ".." would be resolved in a URI, "-" and "--help" are options of commands. */
+#define SESSION_NAME_RULE "1 to 64 of the characters A-Z a-z 0-9 _ . -, the first a letter, a digit or _"
+
+/* Whether name matches [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}. */
 bool session_name_valid(const char *name, size_t n);
 /* Whether it is such a name, or two with a colon between. */
 bool session_key_valid(const char *key, size_t n);
