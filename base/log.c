@@ -336,33 +336,50 @@ static void open_folder(const char *path)
         snprintf(file.old, sizeof(file.old), "%s.1", name);
 }
 
-static void remember(const char *path)
+/* Opens only a regular file of this user that has no other name: a link or a FIFO may be another user's. */
+static int open_own(const char *path, struct error *err)
 {
-        struct stat named, opened;
+        struct stat st;
 
-        file.is_bounded = false;
-        file.folder = -1;
-        if (fstat(place, &opened) < 0 || !S_ISREG(opened.st_mode))
-                return;
-        file.is_bounded = true;
-        file.owner = getpid();
-        if (lstat(path, &named) == 0 && is_same(&named, &opened))
-                open_folder(path);
+        _cleanup_close_ int fd = open(path,
+                                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY |
+                                              O_NOFOLLOW | O_NONBLOCK,
+                                      0600);
+        if (fd < 0 && errno == ELOOP)
+                return error_set(err, ELOOP, "--log-file %s: it is a link; name the file itself",
+                                 path);
+        if (fd < 0 && errno != ENXIO)
+                return error_errno(err, errno, "--log-file %s", path);
+        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return error_set(err, EINVAL, "--log-file %s: it is not a regular file", path);
+        if (st.st_uid != geteuid())
+                return error_set(err, EPERM, "--log-file %s: it belongs to user %u", path,
+                                 st.st_uid);
+        if (st.st_nlink != 1)
+                return error_set(err, EPERM, "--log-file %s: the file has other names (hard links)",
+                                 path);
+        if ((st.st_mode & 077) && fchmod(fd, 0600) < 0)
+                return error_errno(err, errno, "--log-file %s: set mode 0600", path);
+        return take_fd(fd);
 }
 
 int log_file_open(const char *path, enum log_format format, struct error *err)
 {
+        file.is_bounded = false;
+        file.folder = -1;
         if (!path) {
                 log_to(STDERR_FILENO, format);
-                file.is_bounded = false;
                 return 0;
         }
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY,
-                                      0600);
-        int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
+        _cleanup_close_ int fd = open_own(path, err);
+        if (fd < 0)
+                return fd;
+        int high = fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
         if (high < 0)
                 return error_errno(err, errno, "--log-file %s", path);
         log_to(high, format);
-        remember(path);
+        file.is_bounded = true;
+        file.owner = getpid();
+        open_folder(path);
         return 0;
 }

@@ -66,16 +66,16 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
  * The log in a file, for the process that opened it.
  *
  * A file of LOG_FILE_MAX bytes becomes FILE.1, which replaces the previous FILE.1, and FILE begins anew. A file that
- * was named by a link (as /dev/stderr is one) is not renamed but emptied; so is one that cannot be
- * renamed.
+ * cannot be renamed is emptied.
  */
 enum { LOG_FILE_MAX = 16 * 1024 * 1024 };
 
-/* Appends to the file at path (made with mode 0600); NULL: to standard error. The descriptor gets a
- * high number, out of the way of those that a child expects its own descriptors at. */
+/* Appends to the file at path, which gets mode 0600; NULL: to standard error. Fails without waiting for a link, and for
+ * anything that is not a regular file of this user with one name. The descriptor gets a high number, out of the way of
+ * those that a child expects its own descriptors at. */
 int log_file_open(const char *path, enum log_format format, struct error *err);
 
-/* Whether the log is a regular file, which has a bound. */
+/* Whether the log is a file, which has a bound. */
 bool log_file_is_bounded(void);
 
 /* Appends lines that another process wrote. */

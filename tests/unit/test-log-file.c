@@ -1,6 +1,7 @@
 /* A log file: its bound, and what is not renamed. */
 #include "base/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -94,7 +95,25 @@ static void test_child(void)
         check_eq_int(size_of("log.1"), -ENOENT);
 }
 
-static void test_link(void)
+static void refuse(const char *name, const char *why)
+{
+        struct error err = {};
+
+        check(log_file_open(in_folder(name), LOG_FORMAT_TEXT, &err) < 0);
+        check_has(err.text, why);
+        check(!log_file_is_bounded());
+}
+
+static unsigned mode_of(const char *name)
+{
+        struct stat st = {};
+
+        check_eq_int(stat(in_folder(name), &st), 0);
+        return st.st_mode & 0777;
+}
+
+/* Nothing is written behind a link, and a FIFO is not waited for. */
+static void test_refused(void)
 {
         struct error err = {};
         char target[PATH_MAX];
@@ -102,26 +121,46 @@ static void test_link(void)
         snprintf(target, sizeof(target), "%s", in_folder("target"));
         close(open(target, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
         check_eq_int(symlink(target, in_folder("link")), 0);
-        check_ok(log_file_open(in_folder("link"), LOG_FORMAT_TEXT, &err));
-        write_mib(20);
-        check_eq_int(size_of("target"), 4 * 1024 * 1024);
-        check_eq_int(size_of("target.1"), -ENOENT);
-        check_eq_int(size_of("link.1"), -ENOENT);
-}
-
-static void test_no_file(void)
-{
-        struct error err = {};
-
+        refuse("link", "it is a link; name the file itself");
+        check_eq_int(symlink("nowhere", in_folder("dangling")), 0);
+        refuse("dangling", "it is a link");
+        check_eq_int(size_of("nowhere"), -ENOENT);
         check_eq_int(mkfifo(in_folder("fifo"), 0600), 0);
+        refuse("fifo", "it is not a regular file");
         int reader = open(in_folder("fifo"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-        check_ok(log_file_open(in_folder("fifo"), LOG_FORMAT_TEXT, &err));
-        check(!log_file_is_bounded());
-        check_ok(log_file_open(in_folder("other"), LOG_FORMAT_TEXT, &err));
+        refuse("fifo", "it is not a regular file");
+        close(reader);
+        check_eq_int(link(target, in_folder("second")), 0);
+        refuse("second", "the file has other names");
+        refuse("no/such", "No such file");
+        refuse(".", "Is a directory");
+        if (geteuid() == 0) {
+                check_eq_int(unlink(in_folder("second")), 0);
+                check_eq_int(chown(target, 65534, 65534), 0);
+                refuse("target", "it belongs to user 65534");
+                check_eq_int(chown(target, 0, 0), 0);
+        }
+        check_eq_int(unlink(in_folder("second")) == 0 || errno == ENOENT, 1);
+        check_eq_int(size_of("target"), 0);
+        check_ok(log_file_open(in_folder("target"), LOG_FORMAT_TEXT, &err));
         check(log_file_is_bounded());
         check_ok(log_file_open(NULL, LOG_FORMAT_TEXT, &err));
         check(!log_file_is_bounded());
-        close(reader);
+}
+
+/* Only the owner reads the log, also in a file that existed. */
+static void test_mode(void)
+{
+        struct error err = {};
+
+        close(open(in_folder("old"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        check_eq_int(chmod(in_folder("old"), 0666), 0);
+        check_ok(log_file_open(in_folder("old"), LOG_FORMAT_TEXT, &err));
+        check_eq_int(mode_of("old"), 0600);
+        write_mib(20);
+        check_eq_int(mode_of("old"), 0600);
+        check_eq_int(mode_of("old.1"), 0600);
+        check_ok(log_file_open(NULL, LOG_FORMAT_TEXT, &err));
 }
 
 int main(void)
@@ -137,9 +176,10 @@ int main(void)
         run(test_renamed);
         run(test_shared);
         run(test_child);
-        run(test_link);
-        run(test_no_file);
-        static const char *const names[] = {"log", "moved", "link", "target", "fifo", "other", ""};
+        run(test_refused);
+        run(test_mode);
+        static const char *const names[] = {"log",  "moved", "link",  "dangling", "target",
+                                            "fifo", "old",   "old.1", ""};
         for (size_t i = 0; i < ARRAY_SIZE(names); i++)
                 check_eq_int(remove(in_folder(names[i])), 0);
         return 0;
