@@ -61,6 +61,9 @@
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
 #endif
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80
+#endif
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
@@ -78,7 +81,7 @@
  */
 static const struct filter_rule filter_guest_calls[] = {
         /* memory */
-        {"brk munmap mremap mprotect madvise msync mincore mlock mlock2 munlock membarrier "
+        {"brk munmap mremap mprotect madvise mlock mlock2 munlock membarrier "
          "pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack",
          ALLOW},
         /* threads and processes */
@@ -102,15 +105,13 @@ static const struct filter_rule filter_guest_calls[] = {
          "timerfd_create timerfd_gettime timerfd_settime",
          ALLOW},
         /* descriptors */
-        {"read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close "
-         "close_range dup dup2 dup3 flock fsync fdatasync sync_file_range fadvise64 "
-         "readahead "
-         "ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
+        {"read write readv writev pread64 pwrite64 preadv pwritev lseek close close_range dup "
+         "dup2 dup3 flock ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
          "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 inotify_init "
          "inotify_init1 inotify_add_watch inotify_rm_watch",
          ALLOW},
         /* files */
-        {"open openat openat2 creat access faccessat faccessat2 stat fstat lstat newfstatat statx "
+        {"creat access faccessat faccessat2 stat fstat lstat newfstatat statx "
          "statfs fstatfs readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat "
          "rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat chmod "
          "fchmod "
@@ -137,6 +138,8 @@ static const struct filter_rule filter_guest_calls[] = {
         {"iopl ioperm modify_ldt uselib personality", FAIL(EPERM)},
         {"name_to_handle_at open_by_handle_at", FAIL(EPERM)},
         {"settimeofday clock_settime clock_adjtime adjtimex stime", FAIL(EPERM)},
+        /* It tells which pages of the image other sessions have read, and a filter cannot see what a range maps. */
+        {"mincore", FAIL(EPERM)},
         {"setuid setgid setreuid setregid setfsuid setfsgid", FAIL(EPERM)},
         {"sched_setparam sched_setattr ioprio_set mlockall", FAIL(EPERM)},
         END_OF_RULES,
@@ -164,17 +167,41 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"ioctl", FAIL(ENOTTY), {EQUAL(1, FS_IOC_GETFLAGS)}},
 
         /* No leases and no F_NOTIFY: a session could delay by the one, and observe by the other, what
-         * other sessions read of the image that they share. No F_SETPIPE_SZ: the pipes of output count for
-         * the monitor's user. */
-        {"fcntl", ALLOW, {MASKED(1, ~63u, 0)}},
+         * other sessions read of the image that they share. No hints about writing (F_SET_RW_HINT): the inode
+         * of a shared file keeps the value. No F_SETPIPE_SZ: the pipes of output count for the monitor's
+         * user. The first six rules are the commands below 64 except F_SETFL. */
+        {"fcntl", ALLOW, {MASKED(1, ~59u, 0)}},
+        {"fcntl", ALLOW, {MASKED(1, ~58u, F_SETFL | 1)}},
+        {"fcntl", ALLOW, {MASKED(1, ~57u, F_SETFL | 2)}},
+        {"fcntl", ALLOW, {MASKED(1, ~51u, F_SETFL | 8)}},
+        {"fcntl", ALLOW, {MASKED(1, ~43u, F_SETFL | 16)}},
+        {"fcntl", ALLOW, {MASKED(1, ~27u, F_SETFL | 32)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_SETFL), CLEAR(2, O_DIRECT)}},
+        {"fcntl", FAIL(EINVAL), {EQUAL(1, F_SETFL), SET(2, O_DIRECT)}},
         {"fcntl", ALLOW, {EQUAL(1, F_GETLEASE)}},
         {"fcntl", ALLOW, {EQUAL(1, F_SETLEASE + 3)}}, /* F_DUPFD_QUERY */
         {"fcntl", ALLOW, {MASKED(1, ~1u, F_SETLEASE + 4)}},
         {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
-        {"fcntl", ALLOW, {MASKED(1, ~7u, F_SETLEASE + 8)}},
-        {"fcntl", FAIL(EINVAL), {EQUAL(1, F_SETLEASE)}},
-        {"fcntl", FAIL(EINVAL), {EQUAL(1, F_NOTIFY)}},
+        {"fcntl", ALLOW, {EQUAL(1, 0)}, VALUES(F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS)},
+        {"fcntl",
+         FAIL(EINVAL),
+         {EQUAL(1, 0)},
+         VALUES(F_SETLEASE, F_NOTIFY, F_GET_RW_HINT, F_SET_RW_HINT, F_GET_FILE_RW_HINT,
+                F_SET_FILE_RW_HINT)},
         {"fcntl", FAIL(EPERM), {EQUAL(1, F_SETPIPE_SZ)}},
+
+        /* Reads past the page cache load the disk of the host. openat2 has its flags in memory, where a filter cannot
+         * read them: it fails with ENOSYS. */
+        {"open", ALLOW, {CLEAR(1, O_DIRECT)}},
+        {"open", FAIL(EINVAL), {SET(1, O_DIRECT)}},
+        {"openat", ALLOW, {CLEAR(2, O_DIRECT)}},
+        {"openat", FAIL(EINVAL), {SET(2, O_DIRECT)}},
+        /* RWF_NOWAIT tells whether a page of a shared file is in the page cache, RWF_DONTCACHE drops it. */
+        {"preadv2 pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE)}},
+        {"preadv2 pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_NOWAIT)}},
+        {"preadv2 pwritev2",
+         FAIL(EOPNOTSUPP),
+         {MASKED(5, RWF_NOWAIT | RWF_DONTCACHE, RWF_DONTCACHE)}},
 
         {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
         {"sendto recvfrom sendmmsg recvmmsg", FAIL(EOPNOTSUPP), {SET(3, MSG_OOB)}},
@@ -195,6 +222,24 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), IS_NULL(2)}},
         {"setrlimit", FAIL(0), {EQUAL(0, RLIMIT_CORE)}},
         {"prlimit64", FAIL(0), {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), NOT_NULL(2)}},
+        END_OF_RULES,
+};
+
+/* Calls that write to the disk, or move pages between it and the page cache. */
+#define SYNC_CALLS "fsync fdatasync sync_file_range fadvise64 readahead"
+
+/* No file that code can write to is on a disk: there is nothing to write, and it would only make the host's file
+ * system work, or drop pages that other sessions need. */
+static const struct filter_rule filter_sync_none[] = {
+        {SYNC_CALLS, FAIL(0)},
+        {"msync", ALLOW, {CLEAR(2, MS_SYNC)}},
+        {"msync", FAIL(0), {SET(2, MS_SYNC)}},
+        END_OF_RULES,
+};
+
+/* With host directories. */
+static const struct filter_rule filter_sync_host[] = {
+        {SYNC_CALLS " msync", ALLOW},
         END_OF_RULES,
 };
 
@@ -524,20 +569,21 @@ static const struct filter_rule filter_egress_calls[] = {
 
 #define GUEST    filter_guest_calls, filter_guest_arguments, filter_socket_options
 #define WORKER   GUEST, filter_memory_all, filter_worker_only
-#define TEMPLATE GUEST, filter_template_only
+#define TEMPLATE GUEST, filter_template_only, filter_sync_host
 #define BROKER   filter_broker_calls, filter_broker_arguments, filter_socket_options
 
 static const struct filter_table tables[] = {
-        [FILTER_WORKER] = {"worker", FAIL(ENOSYS), {WORKER, filter_sockets_unix}},
+        [FILTER_WORKER] = {"worker", FAIL(ENOSYS), {WORKER, filter_sync_none, filter_sockets_unix}},
         [FILTER_WORKER_LOOPBACK] = {"worker with loopback",
                                     FAIL(ENOSYS),
-                                    {WORKER, filter_sockets_loopback}},
+                                    {WORKER, filter_sync_none, filter_sockets_loopback}},
         [FILTER_WORKER_MOUNTS] = {"worker with mounts",
                                   FAIL(ENOSYS),
-                                  {WORKER, filter_sockets_pairs}},
+                                  {WORKER, filter_sync_host, filter_sockets_pairs}},
         [FILTER_WORKER_LOOPBACK_MOUNTS] = {"worker with loopback and mounts",
                                            FAIL(ENOSYS),
-                                           {WORKER, filter_sockets_loopback_pairs}},
+                                           {WORKER, filter_sync_host,
+                                            filter_sockets_loopback_pairs}},
         [FILTER_TEMPLATE] = {"template",
                              FAIL(ENOSYS),
                              {TEMPLATE, filter_memory_all, filter_sockets_unix}},

@@ -61,7 +61,7 @@ enum filter_kind {
 const char *filter_kind_name(enum filter_kind kind);
 
 enum {
-        FILTER_PARTS_MAX = 7,
+        FILTER_PARTS_MAX = 8,
         FILTER_NAME_MAX = 32,
 };
 

@@ -32,6 +32,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -61,9 +62,7 @@ static unsigned n_ids;
 
 static bool is_mapped(uintptr_t page, uint64_t size)
 {
-        uint8_t resident;
-
-        return raw_call(SYS_mincore, (long)page, (long)size, raw_pointer(&resident), 0, 0, 0) == 0;
+        return raw_call(SYS_msync, (long)page, (long)size, MS_ASYNC, 0, 0, 0) == 0;
 }
 
 /* Before the fork. From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,

@@ -3,6 +3,7 @@
 A program is run for one call number; where it never reads an argument, one run answers for all arguments.
 """
 
+import os
 import re
 import struct
 
@@ -104,7 +105,7 @@ def read_table(path):
     sections, current = {}, None
     with open(path, encoding="utf-8") as f:
         for text in f:
-            text = text.strip()
+            text = text.strip().replace("O_DIRECT", hex(os.O_DIRECT))
             match = re.fullmatch(r"\[(.*)\]|(\(.*\))", text)
             if match:
                 current = sections.setdefault(match.group(1) or match.group(2), [])

@@ -396,6 +396,55 @@ static void test_worker_arguments(void)
         free(p.code);
 }
 
+/* What tells about, or changes, what sessions share: the page cache, inodes of the image and the disk. */
+static void test_shared_files(void)
+{
+        struct program p = compile(FILTER_WORKER), m = compile(FILTER_WORKER_MOUNTS),
+                       t = compile(FILTER_TEMPLATE);
+        static const int syncs[] = {SYS_fsync, SYS_fdatasync, SYS_sync_file_range, SYS_fadvise64,
+                                    SYS_readahead};
+
+        for (uint64_t high = 0; high <= BIT32; high += BIT32) {
+                check_eq_int(ask(&p, SYS_open, 0, O_RDONLY | high, 0, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_open, 0, O_DIRECT | high, 0, 0), FAIL(EINVAL));
+                check_eq_int(ask(&p, SYS_openat, 0, 0, O_RDWR | O_CREAT | high, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_openat, 0, 0, O_DIRECT | high, 0), FAIL(EINVAL));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_SETFL | high, O_NONBLOCK | high, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_SETFL | high, O_DIRECT | high, 0),
+                             FAIL(EINVAL));
+                for (uint64_t hint = F_GET_RW_HINT; hint <= F_SET_FILE_RW_HINT; hint++)
+                        check_eq_int(ask(&p, SYS_fcntl, 0, hint | high, 0, 0), FAIL(EINVAL));
+                for (uint64_t command = 0; command < 64; command++) {
+                        if (command != F_SETFL)
+                                check_eq_int(ask(&p, SYS_fcntl, 0, command | high, O_DIRECT, 0),
+                                             ALLOW);
+                }
+                check_eq_int(ask(&p, SYS_msync, 0, 0, MS_ASYNC | high, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_msync, 0, 0, MS_SYNC | MS_INVALIDATE | high, 0), FAIL(0));
+                check_eq_int(ask(&m, SYS_msync, 0, 0, MS_SYNC | high, 0), ALLOW);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(syncs); i++) {
+                check_eq_int(ask(&p, syncs[i], 0, 0, 0, 0), FAIL(0));
+                check_eq_int(ask(&m, syncs[i], 0, 0, 0, 0), ALLOW);
+                check_eq_int(ask(&t, syncs[i], 0, 0, 0, 0), ALLOW);
+        }
+        check_eq_int(ask(&p, SYS_mincore, 0, 0, 0, 0), FAIL(EPERM));
+        check_eq_int(ask(&p, SYS_openat2, 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&t, SYS_openat2, 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&t, SYS_openat, 0, 0, O_DIRECT, 0), FAIL(EINVAL));
+        /* The flags are the sixth argument. */
+        for (unsigned flags = 0; flags < 256; flags++) {
+                struct seccomp_data data = {
+                        .nr = SYS_preadv2, .arch = seccomp_arch_native(), .args = {[5] = flags}};
+                uint32_t ret = 0;
+                check_eq_int(bpf_eval(p.code, p.n, &data, &ret), 0);
+                check_eq_int(ret, flags & (RWF_NOWAIT | 0x80) ? FAIL(EOPNOTSUPP) : ALLOW);
+        }
+        free(p.code);
+        free(m.code);
+        free(t.code);
+}
+
 static void test_worker_limits(void)
 {
         struct program p = compile(FILTER_WORKER);
@@ -501,6 +550,7 @@ int main(void)
         run(test_template_mounts);
         run(test_worker_clone);
         run(test_worker_arguments);
+        run(test_shared_files);
         run(test_worker_limits);
         run(test_other_policies);
         return 0;

@@ -13,14 +13,14 @@ enum { CHUNK = 4096, PAGE_MAX = 65536 };
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-/* mincore() of no bytes checks only that the address is a page's. */
+/* msync() of no bytes checks only that the address is a page's. */
 uint64_t mapping_page_size(void)
 {
         uint64_t size = MAPPING_PAGE;
 
 #if defined(__aarch64__)
         while (size < PAGE_MAX &&
-               raw_call(SYS_mincore, (long)(SCRATCH_START + size), 0, 0, 0, 0, 0) == -EINVAL)
+               raw_call(SYS_msync, (long)(SCRATCH_START + size), 0, MS_ASYNC, 0, 0, 0) == -EINVAL)
                 size *= 2;
 #endif
         return size;
