@@ -9,6 +9,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/printable.h"
 #include "rootfs/contents.h"
 
 enum {
@@ -152,6 +155,8 @@ struct tree {
         struct error *err;
         char *chunk;
         int depth;
+        bool with_private;
+        char path[PATH_MAX]; /* of the directory that is copied, "" or ending in a slash */
 };
 
 /* Directories that a sandbox mounts over, and caches of package managers. */
@@ -190,10 +195,32 @@ static int copy_file(struct tree *t, int from, int to, const char *name)
         return t->totals.files > FILES_MAX ? -E2BIG : 0;
 }
 
+/* The image is readable for all users of the machine: what they may not read in the source must not be in it. */
+static bool is_private(const struct tree *t, const struct stat *st)
+{
+        mode_t others = S_ISDIR(st->st_mode) ? S_IROTH | S_IXOTH : S_IROTH;
+
+        return !t->with_private && (S_ISDIR(st->st_mode) || S_ISREG(st->st_mode)) &&
+               (st->st_mode & others) != others;
+}
+
+static void note_private(struct tree *t, const char *name)
+{
+        char path[PATH_MAX];
+
+        if (t->totals.n_private < TREE_NAMED_MAX) {
+                snprintf(path, sizeof(path), "/%s%s", t->path, name);
+                printable_escape(t->totals.named[t->totals.n_private], TREE_NAME_SIZE, path);
+        }
+        t->totals.n_private++;
+}
+
 static int copy_directory(struct tree *t, int from, int to);
 
 static int copy_below(struct tree *t, int from, int to, const char *name)
 {
+        size_t length = strlen(t->path);
+
         _cleanup_close_ int source = openat(from, name, DIRECTORY);
 
         if (source < 0)
@@ -206,7 +233,9 @@ static int copy_below(struct tree *t, int from, int to, const char *name)
         if (target < 0)
                 return -errno;
         t->depth++;
+        snprintf(t->path + length, sizeof(t->path) - length, "%s/", name);
         int r = copy_directory(t, source, target);
+        t->path[length] = '\0';
         t->depth--;
         return r;
 }
@@ -217,6 +246,10 @@ static int copy_entry(struct tree *t, int from, int to, const char *name)
 
         if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
+        if (is_private(t, &st)) {
+                note_private(t, name);
+                return 0;
+        }
         if (S_ISDIR(st.st_mode))
                 return copy_below(t, from, to, name);
         if (S_ISLNK(st.st_mode))
@@ -281,11 +314,12 @@ static int put_ours(int root, struct progress *progress, struct error *err)
         return r < 0 ? r : copy_plan(root, plan, progress, err);
 }
 
-int tree_copy(const char *from, int to, struct progress *progress, struct tree_totals *ret,
-              struct error *err)
+int tree_copy(const char *from, int to, bool with_private, struct progress *progress,
+              struct tree_totals *ret, struct error *err)
 {
         _cleanup_free_ char *chunk = malloc(CHUNK);
-        struct tree t = {.progress = progress, .err = err, .chunk = chunk};
+        struct tree t = {
+                .progress = progress, .err = err, .chunk = chunk, .with_private = with_private};
         _cleanup_close_ int source = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (!chunk)

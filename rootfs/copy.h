@@ -1,6 +1,7 @@
 /* Copies what a plan lists, or an imported root file system, to a directory. Each file gets its own inode. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -14,16 +15,20 @@
  */
 int copy_plan(int root, const struct plan *plan, struct progress *progress, struct error *err);
 
+enum { TREE_NAMED_MAX = 5, TREE_NAME_SIZE = 128 };
+
 struct tree_totals {
         uint64_t bytes, files, left_out;
+        uint64_t n_private; /* left out because other users may not read them */
+        char named[TREE_NAMED_MAX][TREE_NAME_SIZE]; /* the first of these, printable */
 };
 
 /*
  * Copies a directory into an empty one: files get inodes of their own, modes become 0755 and 0644,
  * links stay as they are (they are followed inside the root only); devices, sockets, what cannot be
- * read, and what lies below /proc, /sys, /dev, /tmp, /run and /workspace are left out. Then the
+ * read, files and directories that other users of the machine may not read (unless with_private), and what lies below /proc, /sys, /dev, /tmp, /run and /workspace are left out. Then the
  * mount points and Cloister's own files (passwd, hosts, ...) are written.
  * -ENOSPC and -EDQUOT set no error text.
  */
-int tree_copy(const char *from, int to, struct progress *progress, struct tree_totals *ret,
-              struct error *err);
+int tree_copy(const char *from, int to, bool with_private, struct progress *progress,
+              struct tree_totals *ret, struct error *err);

@@ -724,10 +724,9 @@ static int no_room(const struct image_build_options *options, int r, struct erro
 }
 
 static int fill_root(const struct image_build_options *options, int store, int directory,
-                     struct progress *progress, struct image_info *info, uint64_t *left_out,
+                     struct progress *progress, struct image_info *info, struct tree_totals *totals,
                      struct error *err)
 {
-        struct tree_totals totals = {};
         char path[PATH_MAX];
 
         snprintf(path, sizeof(path), "%s/.tmp-%s/root", options->store, options->name);
@@ -735,24 +734,38 @@ static int fill_root(const struct image_build_options *options, int store, int d
         if (root < 0)
                 return root;
         progress_stage(progress, "copying %s", options->rootfs);
-        int r = tree_copy(options->rootfs, root, progress, &totals, err);
+        int r = tree_copy(options->rootfs, root, options->with_private, progress, totals, err);
         if (r < 0)
                 return no_room(options, r, err);
         progress_stage(progress, "inspecting its Python, confined");
         r = describe_root(options, root, path, info, err);
         if (r < 0)
                 return r;
-        info->bytes = totals.bytes;
-        info->files = totals.files;
-        *left_out = totals.left_out;
+        info->bytes = totals->bytes;
+        info->files = totals->files;
         progress_stage(progress, "writing to disk");
         return no_room(options, store_commit(store, options->name, info, err), err);
+}
+
+static void print_private(const struct tree_totals *totals)
+{
+        size_t named = totals->n_private < TREE_NAMED_MAX ? totals->n_private : TREE_NAMED_MAX;
+
+        if (totals->n_private == 0)
+                return;
+        fprintf(stderr,
+                "cloister: left out %" PRIu64
+                " files and directories that other users may not read (--private takes them):",
+                totals->n_private);
+        for (size_t i = 0; i < named; i++)
+                fprintf(stderr, " %s", totals->named[i]);
+        fputs(totals->n_private > named ? " …\n" : "\n", stderr);
 }
 
 static int import_locked(const struct image_build_options *options, int store,
                          struct progress *progress, struct image_info *info, struct error *err)
 {
-        uint64_t left_out = 0;
+        struct tree_totals totals = {};
 
         int r = store_find(store, options->name, info, err);
         if (r > 0)
@@ -763,7 +776,7 @@ static int import_locked(const struct image_build_options *options, int store,
         _cleanup_close_ int directory = store_begin(store, options->name, err);
         if (directory < 0)
                 return directory;
-        r = fill_root(options, store, directory, progress, info, &left_out, err);
+        r = fill_root(options, store, directory, progress, info, &totals, err);
         progress_clear(progress);
         if (r < 0) {
                 store_abandon(store, options->name);
@@ -773,9 +786,27 @@ static int import_locked(const struct image_build_options *options, int store,
                 fprintf(stderr,
                         "cloister: image %s: Python %s, %" PRIu64 " files, %" PRIu64
                         " MiB, %" PRIu64 " left out, in %.1f s\n",
-                        info->name, info->version, info->files, info->bytes / MIB, left_out,
+                        info->name, info->version, info->files, info->bytes / MIB, totals.left_out,
                         progress_seconds(progress));
+        print_private(&totals);
         return 1;
+}
+
+/* With --private, only the owner of the store may enter it. */
+static int check_store(const struct image_build_options *options, int store, struct error *err)
+{
+        struct stat st;
+
+        if (!options->with_private)
+                return 0;
+        if (fstat(store, &st) < 0)
+                return error_errno(err, errno, "image store %s", options->store);
+        return (st.st_mode & 077) == 0
+                       ? 0
+                       : error_set(
+                                 err, EPERM,
+                                 "--private: other users can enter the image store %s: chmod 700 it, or set CLOISTER_IMAGE_STORE to a directory that only you can enter",
+                                 options->store);
 }
 
 int image_import(const struct image_build_options *options, struct image_info *ret,
@@ -790,6 +821,8 @@ int image_import(const struct image_build_options *options, struct image_info *r
         _cleanup_close_ int store = store_open(options->store, true, err);
         if (store < 0)
                 return store;
+        if (check_store(options, store, err) < 0)
+                return -EPERM;
         progress_begin(&progress, options->name, options->quiet);
         _cleanup_close_ int lock = store_lock(store, options->name, true, err);
         if (lock < 0)

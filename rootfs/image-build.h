@@ -22,6 +22,7 @@ struct image_build_options {
         const char *name;              /* NULL: image_default_name(), or a hash of the packages */
         const struct package_set *set; /* NULL or empty: none */
         int link;                      /* INTERPRETER_LINK_ANY or one of enum template_link */
+        bool with_private;             /* for image_import(): also what other users may not read */
         bool quiet;                    /* no progress on standard error */
 };
 

@@ -289,7 +289,7 @@ static const struct cli_command rows[] = {
          "  cloister config import ./team/mcp.json --config ~/mcp.json\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
          COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK |
-                 CLI_ROOTFS | PACKAGES,
+                 CLI_ROOTFS | CLI_PRIVATE | PACKAGES,
          0, cli_image_build,
          "Copies a CPython (3.9 or later), its standard library, its packages and the shared\n"
          "libraries that they need. This needs no download and no privilege, and takes a second or\n"
@@ -310,7 +310,8 @@ static const struct cli_command rows[] = {
          "\n"
          "--rootfs DIRECTORY is a root file system that contains a CPython 3.9 or later, such as\n"
          "mmdebstrap makes; --python is then the interpreter's path inside it. It is copied without\n"
-         "setuid bits and devices. Its Python runs confined, to find its standard library.\n"
+         "setuid bits and devices, and without what other users of the machine may not read there\n"
+         "(--private takes it too). Its Python runs confined, to find its standard library.\n"
          "\n"
          "Examples:\n"
          "  cloister image build\n"
@@ -413,7 +414,7 @@ static const struct cli_command rows[] = {
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,
          COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_ROOTFS |
-                 CLI_FILES_KEY | PACKAGES,
+                 CLI_PRIVATE | CLI_FILES_KEY | PACKAGES,
          0, cli_image_builder,
          "Builds one image. 'cloister image build' is the command for users.\n"},
         {"package-installer", "--store DIRECTORY --python PATH", NULL,

@@ -83,6 +83,7 @@ static int choose_image(struct monitor *m, struct error *err)
         if (r < 0)
                 return r;
         m->image.rootfs = m->options->rootfs;
+        m->image.with_private = m->options->with_private;
         m->image.set = set;
         return image_choice_check(&m->image, err);
 }
@@ -132,7 +133,7 @@ static void choose_control(struct monitor *m)
         struct error why = {};
 
         if (monitor_is_server(m->options) && control_socket_choose(&m->control, &why) < 0)
-                log_info("'cloister sessions' will not see this server: %s", why.text);
+                log_warning("'cloister sessions' will not see this server: %s", why.text);
 }
 
 static void open_control(struct monitor *m)
@@ -140,7 +141,7 @@ static void open_control(struct monitor *m)
         struct error why = {};
 
         if (*m->control.path && control_socket_open(&m->control, &why) < 0)
-                log_info("'cloister sessions' will not see this server: %s", why.text);
+                log_warning("'cloister sessions' will not see this server: %s", why.text);
 }
 
 static bool has_http_servers(const struct config *config)

@@ -299,6 +299,7 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
                 .python = o->python,
                 .name = o->name,
                 .rootfs = o->rootfs,
+                .with_private = o->with_private,
                 .link = o->link ? image_link_parse(o->link) : INTERPRETER_LINK_ANY,
                 .set = &o->set,
                 .quiet = o->quiet,

@@ -169,6 +169,8 @@ static size_t describe_job(const struct image_choice *choice, bool quiet, const 
         add_argument(arguments, &n, "--name", choice->is_default ? NULL : choice->name);
         add_argument(arguments, &n, "--link", choice->link);
         add_argument(arguments, &n, "--rootfs", choice->rootfs);
+        if (choice->with_private)
+                arguments[n++] = "--private";
         for (size_t i = 0; set && i < set->n_with; i++)
                 add_argument(arguments, &n, "--with", set->with[i]);
         for (size_t i = 0; set && i < set->n_files; i++)
