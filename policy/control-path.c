@@ -3,13 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/path.h"
 
 static size_t fits(int n)
 {
         return n > 0 && n < CONTROL_DIRECTORY_SIZE;
 }
 
-size_t control_directories(uid_t euid, const char *runtime_dir,
+size_t control_directories(uid_t euid, const char *runtime_dir, const char *state_dir,
                            char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE])
 {
         enum { SIZE = CONTROL_DIRECTORY_SIZE };
@@ -21,8 +24,19 @@ size_t control_directories(uid_t euid, const char *runtime_dir,
                 n += fits(snprintf(ret[n], SIZE, "%s/cloister", runtime_dir));
         if (euid != 0)
                 n += fits(snprintf(ret[n], SIZE, "/run/user/%u/cloister", euid));
+        if (state_dir && *state_dir == '/')
+                n += fits(snprintf(ret[n], SIZE, "%s/run", state_dir));
         n += fits(snprintf(ret[n], SIZE, "/tmp/cloister-%u", euid));
         return n;
+}
+
+size_t control_directories_here(char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE])
+{
+        char state[CONTROL_DIRECTORY_SIZE];
+        /* Without XDG_STATE_HOME, which a client may not pass on to its server: `cloister sessions` must find the same place. */
+        int r = path_in_base(NULL, path_home(), ".local/state", "cloister", state, sizeof(state));
+
+        return control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), r < 0 ? NULL : state, ret);
 }
 
 void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE])

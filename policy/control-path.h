@@ -8,15 +8,19 @@
 #include <sys/types.h>
 
 enum {
-        CONTROL_DIRECTORIES_MAX = 3,
+        CONTROL_DIRECTORIES_MAX = 4,
         CONTROL_DIRECTORY_SIZE = 80, /* with ".sock" and a pid it fits sockaddr_un (unix(7)) */
         CONTROL_PATH_SIZE = 108,
 };
 
-/* Candidates in order of preference. runtime_dir: XDG_RUNTIME_DIR, or NULL; it may be another
- * user's, so that the user of a directory checks its owner. Returns how many. */
-size_t control_directories(uid_t euid, const char *runtime_dir,
+/* Candidates in order of preference. runtime_dir: XDG_RUNTIME_DIR, state_dir: Cloister's directory below
+ * HOME/.local/state, or NULL. Each may be another user's, so the user of a directory checks its owner; /tmp is the last, because
+ * there any user can be the first to create the name. Returns how many. */
+size_t control_directories(uid_t euid, const char *runtime_dir, const char *state_dir,
                            char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE]);
+
+/* The same for this process and its environment. */
+size_t control_directories_here(char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE]);
 
 /* The path of a server's socket. */
 void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE]);

@@ -150,12 +150,14 @@ static int own_directory(const char *path, struct error *err)
 {
         struct stat st;
 
+        (void)path_make_parents(path, 0700);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return error_errno(err, errno, "create %s", path);
         if (lstat(path, &st) < 0)
                 return error_errno(err, errno, "%s", path);
         if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-                return error_set(err, EPERM, "%s can be accessed by other users", path);
+                return error_set(err, EPERM,
+                                 "%s belongs to another user or has another mode than 0700", path);
         return 0;
 }
 
@@ -180,7 +182,7 @@ static int listen_at(const char *path, struct error *err)
 int control_socket_choose(struct control_socket *s, struct error *err)
 {
         char directories[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
-        size_t n = control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), directories);
+        size_t n = control_directories_here(directories);
         int r = -ENOENT;
 
         *s = (struct control_socket){.fd = -1};

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
@@ -92,47 +93,73 @@ static void on_memory(void *data, struct sandbox *sandbox, uint64_t bytes)
 
 /* ---- The paths that no sandbox may mount: they belong to Cloister ---- */
 
-static int guard_config_files(const struct monitor *m, struct mount_guards *guards,
-                              struct error *err)
+struct guarded {
+        const char *path, *what;
+        enum mount_guard_kind kind;
+};
+
+static int guard(struct mount_guards *guards, const struct guarded *list, size_t n,
+                 struct error *err)
 {
         int r = 0;
 
-        for (size_t i = 0; i < config_files_count(m->files) && r >= 0; i++)
-                r = mount_guards_add(guards, config_files_path(m->files, i), "the config", true,
-                                     err);
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                if (list[i].path && *list[i].path)
+                        r = mount_guards_add(guards, list[i].path, list[i].what, list[i].kind, err);
+        }
         return r;
 }
 
-static int guard_config_directory(struct mount_guards *guards, struct error *err)
+/* The directory of a file; "" of "". */
+static void cut_name(const char *path, char *ret, size_t size)
 {
-        char path[PATH_MAX];
+        const char *slash = strrchr(path, '/');
 
-        int r = path_in_user_directory("XDG_CONFIG_HOME", ".config", "cloister", path,
-                                       sizeof(path));
-        if (r < 0)
-                return r == -ENOENT ? 0 : error_errno(err, -r, "Cloister's config");
-        return mount_guards_add(guards, path, "Cloister's config", false, err);
+        snprintf(ret, size, "%.*s", slash ? (int)(slash - path) : 0, path);
+}
+
+/* The path of an open file; "" of -1. */
+static void path_of(int fd, char *ret, size_t size)
+{
+        char link[64];
+
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        ssize_t n = fd < 0 ? 0 : readlink(link, ret, size - 1);
+        ret[n < 0 ? 0 : n] = '\0';
 }
 
 static int add_guards(void *data, struct mount_guards *guards, struct error *err)
 {
         const struct monitor *m = data;
-        char programs[sizeof(m->program)];
+        char programs[sizeof(m->program)], control[sizeof(m->control.path)];
+        char config[PATH_MAX], state[PATH_MAX], tokens[PATH_MAX], log[PATH_MAX];
 
-        snprintf(programs, sizeof(programs), "%s", m->program);
-        char *slash = strrchr(programs, '/');
-        if (slash)
-                *slash = '\0';
-        int r = mount_guards_add(guards, m->image.store, "the image store", false, err);
-        if (r >= 0 && *m->state_path)
-                r = mount_guards_add(guards, m->state_path, "Cloister's state", false, err);
-        if (r >= 0)
-                r = mount_guards_add(guards, "/etc/cloister", "Cloister's config", false, err);
-        if (r >= 0)
-                r = guard_config_directory(guards, err);
-        if (r >= 0 && slash)
-                r = mount_guards_add(guards, programs, "where Cloister's programs are", true, err);
-        return r < 0 ? r : guard_config_files(m, guards, err);
+        cut_name(m->program, programs, sizeof(programs));
+        cut_name(m->control.path, control, sizeof(control));
+        path_of(m->options->tokens_fd, tokens, sizeof(tokens));
+        path_of(log_file_is_bounded() ? log_get_fd() : -1, log, sizeof(log));
+        if (path_in_user_directory("XDG_CONFIG_HOME", ".config", "cloister", config,
+                                   sizeof(config)) < 0)
+                *config = '\0';
+        if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister", state,
+                                   sizeof(state)) < 0)
+                *state = '\0';
+        const struct guarded list[] = {
+                {m->image.store, "the image store", MOUNT_GUARD_DIRECTORY},
+                {m->state_path, "Cloister's state", MOUNT_GUARD_PRIVATE},
+                {state, "Cloister's state", MOUNT_GUARD_PRIVATE},
+                {control, "the control socket", MOUNT_GUARD_PRIVATE},
+                {log, "the log", MOUNT_GUARD_PRIVATE},
+                {tokens, "the tokens", MOUNT_GUARD_PRIVATE},
+                {"/etc/cloister", "Cloister's config", MOUNT_GUARD_DIRECTORY},
+                {config, "Cloister's config", MOUNT_GUARD_DIRECTORY},
+                {programs, "where Cloister's programs are", MOUNT_GUARD_FILE},
+        };
+        int r = guard(guards, list, ARRAY_SIZE(list), err);
+        for (size_t i = 0; i < config_files_count(m->files) && r >= 0; i++)
+                r = mount_guards_add(guards, config_files_path(m->files, i), "the config",
+                                     MOUNT_GUARD_FILE, err);
+        return r;
 }
 
 /* ---- What profiles need (profiles.h) ---- */

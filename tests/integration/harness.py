@@ -242,7 +242,7 @@ def cgroups():
     return found
 
 
-CONTROL = ["/run/cloister", f"/run/user/{os.getuid()}/cloister", f"/tmp/cloister-{os.getuid()}"]
+CONTROL = ["/run/cloister", f"/run/user/{os.getuid()}/cloister", f"{environment()['HOME']}/.local/state/cloister/run", f"/tmp/cloister-{os.getuid()}"]
 
 
 def control_sockets(pid=None):

@@ -80,8 +80,8 @@ static void test_ours(void)
         snprintf(inner, sizeof(inner), "%s", make("store"));
         snprintf(other, sizeof(other), "%s", make("other"));
         snprintf(file, sizeof(file), "%s/config.json", other);
-        check_ok(mount_guards_add(&guards, inner, "the store", false, &err));
-        check_ok(mount_guards_add(&guards, file, "the config", true, &err));
+        check_ok(mount_guards_add(&guards, inner, "the store", MOUNT_GUARD_DIRECTORY, &err));
+        check_ok(mount_guards_add(&guards, file, "the config", MOUNT_GUARD_FILE, &err));
 
         check_eq_int(open_source(inner, false), -EPERM);
         check_has(err.text, "(the store), which no sandbox may access");
@@ -95,6 +95,15 @@ static void test_ours(void)
         check_ok(open_source(make("beside"), true));
         guards.n = 0;
         check_ok(open_source(inner, true));
+        /* A private path: no mount of it, in it or above it, in either mode. */
+        check_ok(mount_guards_add(&guards, file, "the log", MOUNT_GUARD_PRIVATE, &err));
+        check_eq_int(open_source(other, false), -EPERM);
+        check_has(err.text, "(the log) is below it, which no sandbox may access");
+        check_eq_int(open_source(place, false), -EPERM);
+        check_eq_int(open_source(place, true), -EPERM);
+        check_ok(open_source(make("beside"), true));
+        guards.n = 0;
+        check_ok(open_source(other, false));
 }
 
 static void test_ids(void)

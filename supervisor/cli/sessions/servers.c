@@ -32,7 +32,7 @@ void servers_done(struct servers *servers)
 }
 
 /* Accepts only a directory of mode 0700 that we own: no other user can have put a socket there. */
-static DIR *open_own(const char *path)
+static DIR *open_own(const char *path, struct servers *servers)
 {
         struct stat st;
         int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -40,6 +40,7 @@ static DIR *open_own(const char *path)
         if (fd < 0)
                 return NULL;
         if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077)) {
+                snprintf(servers->refused, sizeof(servers->refused), "%s", path);
                 close(fd);
                 return NULL;
         }
@@ -48,7 +49,7 @@ static DIR *open_own(const char *path)
 
 static void find_in(const char *directory, const char *only, struct servers *ret)
 {
-        DIR *dir = open_own(directory);
+        DIR *dir = open_own(directory, ret);
         struct dirent *entry;
 
         while (dir && ret->n < SERVERS_MAX && (entry = readdir(dir))) {
@@ -66,7 +67,7 @@ static void find_in(const char *directory, const char *only, struct servers *ret
 void servers_find(const char *only, struct servers *ret)
 {
         char directories[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
-        size_t n = control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), directories);
+        size_t n = control_directories_here(directories);
 
         for (size_t i = 0; i < n; i++) {
                 bool twice = false;

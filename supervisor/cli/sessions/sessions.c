@@ -558,6 +558,10 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
         } else {
                 fprintf(stderr, "No live sessions (%zu %s running).\n", servers.n,
                         servers.n == 1 ? "server is" : "servers are");
+                if (*servers.refused)
+                        fprintf(stderr,
+                                "%s belongs to another user or has another mode than 0700: a server that had no other place for its socket is not listed.\n",
+                                servers.refused);
         }
         servers_done(&servers);
         return status;

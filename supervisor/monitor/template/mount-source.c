@@ -61,8 +61,8 @@ static bool is_kernel_name(const char *name, size_t n)
         return false;
 }
 
-int mount_guards_add(struct mount_guards *guards, const char *path, const char *what, bool is_file,
-                     struct error *err)
+int mount_guards_add(struct mount_guards *guards, const char *path, const char *what,
+                     enum mount_guard_kind kind, struct error *err)
 {
         char real[PATH_MAX];
         struct mount_guard *guard = &guards->items[guards->n];
@@ -75,7 +75,7 @@ int mount_guards_add(struct mount_guards *guards, const char *path, const char *
         if ((size_t)snprintf(guard->path, sizeof(guard->path), "%s", real) >= sizeof(guard->path))
                 return error_errno(err, ENAMETOOLONG, "%.100s…", real);
         guard->what = what;
-        guard->is_file = is_file;
+        guard->kind = kind;
         guards->n++;
         return 0;
 }
@@ -171,11 +171,19 @@ static int check_ours(int fd, const char *path, bool writable, const struct moun
                 return error_errno(err, errno, "stat");
         for (size_t i = 0; i < guards->n; i++) {
                 const struct mount_guard *guard = &guards->items[i];
-                if (!guard->is_file && stat(guard->path, &st) == 0 && lies_in(path, &st))
+                if (guard->kind != MOUNT_GUARD_FILE && stat(guard->path, &st) == 0 &&
+                    lies_in(path, &st))
                         return error_set(err, EPERM,
                                          "it is in %s (%s), which no sandbox may access",
                                          guard->path, guard->what);
-                if (writable && lies_in(guard->path, &source))
+                if (!lies_in(guard->path, &source))
+                        continue;
+                if (guard->kind == MOUNT_GUARD_PRIVATE)
+                        return error_set(
+                                err, EPERM,
+                                "%s (%s) is below it, which no sandbox may access (mount another directory)",
+                                guard->path, guard->what);
+                if (writable)
                         return error_set(
                                 err, EPERM,
                                 "%s (%s) is below it and must not be writable in a sandbox (mount another directory, or use \"ro\")",

@@ -11,11 +11,17 @@
 #include "policy/config/config.h"
 #include "supervisor/monitor/ids/ids.h"
 
+enum mount_guard_kind {
+        MOUNT_GUARD_DIRECTORY, /* no mount of what is in it, and no read-write mount that holds it */
+        MOUNT_GUARD_FILE,      /* no read-write mount that holds it */
+        MOUNT_GUARD_PRIVATE,   /* no mount of what is in it, and none that holds it */
+};
+
 /* A path of Cloister that no sandbox may mount. */
 struct mount_guard {
         char path[512];
         const char *what; /* "the image store" */
-        bool is_file;     /* refused only below a directory that is mounted read-write */
+        enum mount_guard_kind kind;
 };
 
 enum { MOUNT_GUARDS_MAX = 128 };
@@ -26,13 +32,13 @@ struct mount_guards {
 };
 
 /* -E2BIG when there are too many: then nothing may be mounted. */
-int mount_guards_add(struct mount_guards *guards, const char *path, const char *what, bool is_file,
-                     struct error *err);
+int mount_guards_add(struct mount_guards *guards, const char *path, const char *what,
+                     enum mount_guard_kind kind, struct error *err);
 
 /*
  * Returns an O_PATH descriptor of the directory. Refused (-EPERM) are: the root directory; /proc,
  * /sys, /dev and every kernel file system, also where it is mounted below the directory; a guarded
- * path, and, read-write, a directory above one; read-write where sandboxes do not have our own id.
+ * path, and a directory above one, as its kind tells; read-write where sandboxes do not have our own id.
  */
 int mount_source_open(const struct config_mount *mount, const struct ids *ids,
                       const struct mount_guards *guards, struct error *err);
