@@ -10,6 +10,7 @@
 #include "supervisor/broker/broker.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,7 @@
 #include "supervisor/broker/isolate.h"
 #include "supervisor/hub/cache/cache.h"
 
-enum { LONG_TURN_US = 5000 };
+enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
@@ -316,8 +317,17 @@ static void to_broker(struct broker *broker, const struct monitor_message *messa
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
 
+/* The allocator keeps what large results have freed, until it is told to give the pages back. */
+static void on_trim(evutil_socket_t fd, short what, void *data)
+{
+        if (mallinfo2().fordblks > FREE_MEMORY_MAX)
+                malloc_trim(0);
+}
+
 static void on_event(void *data, const struct monitor_message *message)
 {
+        static const struct timeval later = {.tv_sec = TRIM_S};
+        struct broker *broker = data;
         static void (*const owners[])(struct broker *, const struct monitor_message *) = {
                 [MONITOR_FOR_SESSIONS] = to_sessions,
                 [MONITOR_FOR_SERVERS] = to_servers,
@@ -326,7 +336,10 @@ static void on_event(void *data, const struct monitor_message *message)
         };
         static_assert(ARRAY_SIZE(owners) == MONITOR_OWNER_MAX, "the link keeps what is its own");
 
-        owners[monitor_message_owner(message)](data, message);
+        owners[monitor_message_owner(message)](broker, message);
+        /* Each session that ends, and each copy after a cell, is an event. */
+        if (!evtimer_pending(broker->trim, NULL))
+                evtimer_add(broker->trim, &later);
 }
 
 static int on_owner_asked(void *data, struct client_ask *ask, struct error *err)
@@ -532,6 +545,9 @@ static int make_parts(struct broker *broker, struct error *err)
         broker->base = loop_new();
         if (!broker->base)
                 return error_set(err, ENOMEM, "event loop");
+        broker->trim = evtimer_new(broker->base, on_trim, NULL);
+        if (!broker->trim)
+                return error_set(err, ENOMEM, "event");
         int r = take_signals(broker, err);
         if (r >= 0)
                 r = link_new(&broker->link, broker->base, MONITOR_FD, broker->hello.generation,
@@ -570,6 +586,8 @@ static void broker_done(struct broker *broker)
                 if (broker->signals[i])
                         event_free(broker->signals[i]);
         }
+        if (broker->trim)
+                event_free(broker->trim);
         if (broker->base)
                 event_base_free(broker->base);
         config_free(broker->config);
