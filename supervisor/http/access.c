@@ -108,6 +108,7 @@ static int take_line(struct access *access, char *text, unsigned line, struct er
         access->tokens[access->n_tokens++] = t;
         t->principal.calls_max = ACCESS_CALLS;
         memcpy(t->principal.name, name, strlen(name) + 1);
+        memcpy(t->principal.key, name, strlen(name) + 1);
         memcpy(t->token, token, strlen(token) + 1);
         for (char *word; r >= 0 && (word = strtok_r(NULL, " \t\r", &rest)) && *word != '#';)
                 r = take_setting(t, word, line, err);
@@ -139,28 +140,49 @@ int access_read_tokens(struct access *access, const char *text, size_t n, struct
                                              : error_set(err, EINVAL, "there is no token in it");
 }
 
+/* The principal that has this name now. */
 static struct access_token *find_name(const struct access *access, const char *name)
 {
         for (size_t i = 0; i < access->n_tokens; i++) {
-                if (strcmp(access->tokens[i]->principal.name, name) == 0)
+                if (!access->tokens[i]->removed &&
+                    strcmp(access->tokens[i]->principal.name, name) == 0)
                         return access->tokens[i];
         }
         return NULL;
 }
 
-/* Takes what the line says now. Returns whether the token is another one. */
-static bool take_changes(const struct access *access, struct access_token *t,
-                         const struct access_token *now)
+static bool has_key(const struct access *access, const char *key)
 {
-        bool other = t->removed || strcmp(t->token, now->token) != 0;
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                if (strcmp(access->tokens[i]->principal.key, key) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* What an earlier principal of this name has left stays under the earlier key. */
+static void make_key(const struct access *access, struct mcp_principal *principal)
+{
+        snprintf(principal->key, sizeof(principal->key), "%s", principal->name);
+        for (unsigned i = 2; has_key(access, principal->key); i++)
+                snprintf(principal->key, sizeof(principal->key), "%.*s.%u",
+                         (int)sizeof(principal->key) - 8, principal->name, i);
+}
+
+/* Takes what the line says now. Returns an enum access_change, or -1: nothing that changed() is called for. */
+static int take_changes(const struct access *access, struct access_token *t,
+                        const struct access_token *now)
+{
+        int change = strcmp(t->token, now->token) != 0       ? ACCESS_TOKEN
+                     : strcmp(t->profile, now->profile) != 0 ? ACCESS_PROFILE
+                                                             : -1;
 
         memcpy(t->token, now->token, sizeof(t->token));
         memcpy(t->profile, now->profile, sizeof(t->profile));
-        t->removed = false;
         t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
         t->principal.calls_max = now->principal.calls_max;
         t->principal.sessions_max = now->principal.sessions_max;
-        return other;
+        return change;
 }
 
 /* Moves the tokens of new names to the others. */
@@ -175,6 +197,7 @@ static void take_new(struct access *access, struct access *now)
                         continue;
                 }
                 t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
+                make_key(access, &t->principal);
                 access->tokens[access->n_tokens++] = t;
         }
         now->n_tokens = kept;
@@ -182,7 +205,7 @@ static void take_new(struct access *access, struct access *now)
 
 int access_replace_tokens(struct access *access, const char *text, size_t n,
                           void (*changed)(void *data, struct mcp_principal *principal,
-                                          bool removed),
+                                          enum access_change change),
                           void *data, struct error *err)
 {
         struct access now;
@@ -193,13 +216,13 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
                 r = error_set(err, E2BIG, "too many names were there since the start: restart");
         for (size_t i = 0; i < access->n_tokens && r >= 0; i++) {
                 struct access_token *t = access->tokens[i];
-                const struct access_token *line = find_name(&now, t->principal.name);
-                bool was_there = !t->removed;
-                if (line ? !take_changes(access, t, line) : !was_there)
+                if (t->removed)
                         continue;
+                const struct access_token *line = find_name(&now, t->principal.name);
+                int change = line ? take_changes(access, t, line) : ACCESS_REMOVED;
                 t->removed = !line;
-                if (was_there)
-                        changed(data, &t->principal, t->removed);
+                if (change >= 0)
+                        changed(data, &t->principal, change);
         }
         if (r >= 0)
                 take_new(access, &now);
@@ -221,6 +244,7 @@ struct mcp_principal *access_user(struct access *access, uint32_t uid)
         user->principal.profile = access->everybody.profile;
         user->principal.calls_max = ACCESS_CALLS;
         snprintf(user->principal.name, sizeof(user->principal.name), "uid-%u", uid);
+        memcpy(user->principal.key, user->principal.name, sizeof(user->principal.key));
         access->users[access->n_users++] = user;
         return &user->principal;
 }

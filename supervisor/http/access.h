@@ -27,6 +27,12 @@ enum {
         ACCESS_USERS_MAX = 64,
 };
 
+enum access_change {
+        ACCESS_REMOVED, /* it has no token any more */
+        ACCESS_TOKEN,   /* it has another token, and maybe another profile */
+        ACCESS_PROFILE, /* it has another profile */
+};
+
 struct access_token {
         struct mcp_principal principal;
         char token[ACCESS_TOKEN_MAX + 1];
@@ -57,11 +63,11 @@ void access_done(struct access *access);
 /* Adds the tokens of a file's text. The error names the line, never the token. */
 int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err);
 
-/* Replaces the tokens by those of a text, which may have none: then no request is accepted. Calls changed() for
- * each principal whose token was removed (removed) or replaced. On failure nothing changes. */
+/* Replaces the tokens by those of a text, which may have none: then no request is accepted. A name that comes back is another
+ * principal. Calls changed() for each principal that has changed. On failure nothing changes. */
 int access_replace_tokens(struct access *access, const char *text, size_t n,
                           void (*changed)(void *data, struct mcp_principal *principal,
-                                          bool removed),
+                                          enum access_change change),
                           void *data, struct error *err);
 
 /* The user of a unix socket: "uid-N". NULL: there are too many. */

@@ -108,9 +108,10 @@ static void end_connections_of(struct http_server *server, const struct mcp_prin
 }
 
 /* The sessions and connections of a token end with the token. */
-static void on_token_changed(void *data, struct mcp_principal *principal, bool removed)
+static void on_token_changed(void *data, struct mcp_principal *principal, enum access_change change)
 {
         struct http_server *server = data;
+        bool removed = change == ACCESS_REMOVED;
         struct http_session *session = TAILQ_FIRST(&server->sessions), *next;
 
         for (; session && removed; session = next) {
@@ -118,10 +119,16 @@ static void on_token_changed(void *data, struct mcp_principal *principal, bool r
                 if (session->principal == principal)
                         http_session_free(session);
         }
-        end_connections_of(server, principal);
+        if (change != ACCESS_PROFILE)
+                end_connections_of(server, principal);
         if (removed)
                 mcp_server_forget(server->mcp, principal);
-        log_info("%s: the token %s", principal->name, removed ? "is gone" : "is another one");
+        else
+                mcp_server_restrict(server->mcp, principal);
+        log_info("%s: %s", principal->name,
+                 removed                    ? "the token is gone"
+                 : change == ACCESS_PROFILE ? "the profile is another one"
+                                            : "the token is another one");
 }
 
 /* The first token whose profile the config does not have, or NULL: it would have the default's rights. */

@@ -12,8 +12,8 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/http/state.h"
 #include "supervisor/mcp/peer.h"
-#include "supervisor/mcp/state.h"
 #include "supervisor/mcp/request.h"
+#include "supervisor/mcp/state.h"
 
 enum { NUMBER_SIZE = 48 };
 

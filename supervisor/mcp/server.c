@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "supervisor/mcp/call/call.h"
+#include "supervisor/mcp/call/run.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
@@ -28,9 +29,28 @@ void mcp_principal_done(struct mcp_principal *principal)
 
 void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal)
 {
-        sessions_end_of(server->sessions, principal->name);
+        principal->is_gone = true;
+        sessions_end_of(server->sessions, principal->key);
+        run_drop_kept(server, principal);
         mcp_principal_done(principal);
         principal->store = (struct resource_store){};
+}
+
+static bool may_use(const void *data, const char *profile)
+{
+        const struct mcp_principal *principal = data;
+        const struct config *config = principal->server->config;
+        int i = config_find_profile(config, profile, NULL);
+        int own = config_find_profile(config, principal->profile, NULL);
+
+        return i >= 0 && mcp_profile_is_choice(&config->profiles[i],
+                                               own >= 0 ? &config->profiles[own] : NULL);
+}
+
+void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *principal)
+{
+        if (principal->server && principal->profile && server->config->n_profiles > 0)
+                sessions_restrict(server->sessions, principal->key, may_use, principal);
 }
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)

@@ -30,6 +30,10 @@ struct mcp_server *mcp_server_free(struct mcp_server *server);
 /* Ends the sandboxes of a principal without peers, and drops its outputs. */
 void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal);
 
+/* Its profile, or the config, has changed: ends its sessions under profiles that it may not use any more, and lets the others
+ * forget such a profile. */
+void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *principal);
+
 /* Uses another config, borrowed, from now on. Running calls keep theirs. */
 void mcp_server_set_config(struct mcp_server *server, const struct config *config);
 

@@ -30,9 +30,13 @@ struct tool_list;
  */
 struct mcp_principal {
         char name[SESSION_NAME_MAX + 1]; /* "" or a valid session name */
-        struct mcp_server *server;       /* of its clients */
-        const char *profile;             /* borrowed: that of its clients; NULL: by their names */
-        size_t calls_max, sessions_max;  /* pending at once; 0: no limit of its own */
+        /* The principal in the keys of its sessions: its name, or, if another principal has had that name, a name that none
+         * has had. */
+        char key[SESSION_NAME_MAX + 1];
+        bool is_gone;                   /* nothing is kept for it any more */
+        struct mcp_server *server;      /* of its clients */
+        const char *profile;            /* borrowed: that of its clients; NULL: by their names */
+        size_t calls_max, sessions_max; /* pending at once; 0: no limit of its own */
         size_t n_calls;
         size_t n_kept;    /* results of calls that no request waits for */
         size_t n_clients; /* HTTP sessions */

@@ -83,6 +83,16 @@ void session_end_by_owner(struct session *s, bool restart)
         session_dispatch(s, EVENT_OWNER_END, NULL);
 }
 
+void session_leave_forbidden_profile(struct session *s)
+{
+        struct error why = {};
+
+        error_set(&why, EPERM, "the profile \"%s\" is not allowed any more", s->last_profile);
+        s->last_profile[0] = '\0';
+        s->restart = false;
+        session_dispatch(s, EVENT_OWNER_END, &(struct session_details){.error = &why});
+}
+
 void session_pause_output(struct session *s, bool paused)
 {
         streams_pause(&s->streams, paused);

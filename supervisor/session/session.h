@@ -24,6 +24,8 @@ struct session *session_free(struct session *session);
 
 /* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. */
 void session_end_by_owner(struct session *session, bool restart);
+/* Its principal may not use its profile any more: ends it, and the next sandbox is of the call's profile. */
+void session_leave_forbidden_profile(struct session *session);
 
 /* Stops or resumes reading the session's output, for a reader that is slower than the code. */
 void session_pause_output(struct session *session, bool paused);

@@ -519,6 +519,19 @@ int sessions_end(struct sessions *sessions, const char *name, bool restart, stru
         return session ? 0 : -ENOENT;
 }
 
+void sessions_restrict(struct sessions *sessions, const char *principal,
+                       bool (*may_use)(const void *data, const char *profile), const void *data)
+{
+        struct session *s, *next;
+
+        for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
+                next = TAILQ_NEXT(s, link);
+                if (session_key_is_of(s->name, principal) && *s->last_profile &&
+                    !may_use(data, s->last_profile))
+                        session_leave_forbidden_profile(s);
+        }
+}
+
 void sessions_end_of(struct sessions *sessions, const char *principal)
 {
         struct session *s, *next;

@@ -3,6 +3,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -321,6 +322,51 @@ class Tokens(Serve):
         self.assertEqual(value(self.call(self.LATER, "x", session="work").response())["status"], "error")
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         self.assertEqual(self.connect().post(ping, Mcp_Session_Id=session, Authorization=f"Bearer {self.LATER}").response().status, 404)
+
+    def test_what_is_kept_for_a_name(self):
+        """A name that comes back is another principal: nothing that the first has left is found, also what ends later."""
+        self.assertIn("kept", value(self.call(self.BOB, "print('first ' + 'x' * 40000)\n'kept'", session="work").response())["value"]["repr"])
+        uri = "cloister://sessions/work/cells/1/stdout"
+        self.assertEqual(value(self.call(self.BOB, "print('late')", session="kept", wait=0).response())["status"], "running")
+        self.assertEqual(value(self.call(self.BOB, "import time\nprint('later', flush=True)\ntime.sleep(60)", session="long", wait=0).response())["status"], "running")
+        # The control: it is found as long as the name has its token.
+        read = {"uri": uri}
+        self.assertIn("first", json.dumps(self.connect().modern("resources/read", read, Authorization=f"Bearer {self.BOB}").response().json()))
+        self.put(f"alice {self.ALICE}\n")
+        self.logged("bob: the token is gone")
+        self.put(f"alice {self.ALICE}\nbob {self.LATER}\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.LATER) == 200))
+        answers = [self.connect().modern("resources/read", read, Authorization=f"Bearer {self.LATER}").response().json()]
+        for name in ("kept", "long", "work"):
+            answers.append(self.connect().modern("tools/call", {"name": "run_python", "arguments": {"session": name, "wait": 2}},
+                                                  Authorization=f"Bearer {self.LATER}").response().json())
+            answers.append(self.call(self.LATER, "1", session=name).response().json())
+        for answer in answers:
+            for word in ("first", "late"):
+                self.assertNotIn(f"{word}", json.dumps(answer).replace("later-", ""))
+        self.assertTrue(harness.wait_until(lambda: [n for n in sessions(self) if n.startswith("bob:")] == []), sessions(self))
+        self.assertIn("bob.2:work", sessions(self))
+
+    def test_a_profile_that_is_taken_away(self):
+        """The sessions under it end; the next call, a reset and a branch get the new one."""
+        self.server.terminate()
+        self.server.wait(harness.PATIENCE)
+        self.put(f"alice {self.ALICE} profile=wide\nbob {self.BOB}\n")
+        config = self.config(name="profiles.json", profiles={"narrow": {}, "wide": {"network": "loopback"}, "free": {"agent": True}})
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--log-file", self.log, "--log-level", "info", "--config", config)
+        probe = "import socket\ntry: kind = bool(socket.socket(socket.AF_INET))\nexcept OSError: kind = False\nkind"
+        for name in ("live", "again", "other"):
+            self.assertEqual(self.value(self.call(self.ALICE, probe, session=name)), True)
+        self.assertEqual(self.value(self.call(self.ALICE, "1", session="free", profile="free")), 1)
+        self.put(f"alice {self.ALICE} profile=narrow\nbob {self.BOB}\n")
+        self.logged("alice: the profile is another one")
+        answer = value(self.call(self.ALICE, probe, session="live").response())
+        self.assertEqual((answer["value"]["json"], answer["state"]), (False, "new"), answer)
+        self.assertIn('the profile "wide" is not allowed any more', answer["notice"])
+        self.assertEqual(self.value(self.call(self.ALICE, probe, session="again", reset=True)), False)
+        self.assertEqual(value(self.call(self.ALICE, probe, **{"from": "other", "session": "copy"}).response())["status"], "error")
+        # What an agent may choose stays.
+        self.assertIn("alice:free", sessions(self))
 
     def test_another_token_for_a_name(self):
         self.assertEqual(self.value(self.call(self.BOB, "x = 1\nx", session="work")), 1)

@@ -252,15 +252,17 @@ static void test_many_tokens(void)
         access_done(&access);
 }
 
-/* Changes that access_replace_tokens() reported: "+" for a new token, "-" for a removed name. */
+/* Changes that access_replace_tokens() reported: "+" for a new token, "-" for a removed name, "~" for another profile. */
 static char told[256];
 
-static void on_changed(void *data, struct mcp_principal *principal, bool removed)
+static void on_changed(void *data, struct mcp_principal *principal, enum access_change change)
 {
+        static const char marks[] = {
+                [ACCESS_REMOVED] = '-', [ACCESS_TOKEN] = '+', [ACCESS_PROFILE] = '~'};
         size_t n = strlen(told);
 
         check(data == told);
-        snprintf(told + n, sizeof(told) - n, "%s%s ", removed ? "-" : "+", principal->name);
+        snprintf(told + n, sizeof(told) - n, "%c%s ", marks[change], principal->name);
 }
 
 static int replace(struct access *access, const char *text, struct error *err)
@@ -284,7 +286,7 @@ static void test_replaced_tokens(void)
         check_eq_str(told, "");
         /* The quota and the profile only. */
         check_ok(replace(&access, "alice " A " calls=5 profile=big\nbob " B "\n", &err));
-        check_eq_str(told, "");
+        check_eq_str(told, "~alice ");
         check(who(&access, "Bearer " A) == alice);
         check_eq_int(alice->calls_max, 5);
         check_eq_str(alice->profile, "big");
@@ -300,14 +302,23 @@ static void test_replaced_tokens(void)
         check_ok(replace(&access, "alice " B "\nbob " C "\n", &err));
         check_eq_str(told, "+alice +bob ");
         check(who(&access, "Bearer " B) == alice && who(&access, "Bearer " C) == bob);
-        /* A name is removed, another is added; a name that returns is the same principal. */
+        /* A name is removed, another is added; a name that returns is another principal, with other keys. */
         check_ok(replace(&access, "carol " A "\nalice " B "\n", &err));
         check_eq_str(told, "-bob ");
         check(!who(&access, "Bearer " C));
         check_eq_str(who(&access, "Bearer " A)->name, "carol");
         check_ok(replace(&access, "bob " C "\n", &err));
         check_eq_str(told, "-alice -carol ");
-        check(who(&access, "Bearer " C) == bob);
+        struct mcp_principal *later = who(&access, "Bearer " C);
+        check(later && later != bob);
+        check_eq_str(later->name, "bob");
+        check_eq_str(bob->key, "bob");
+        check_eq_str(later->key, "bob.2");
+        /* Also with the token that it had, and where another name is the key. */
+        check_ok(replace(&access, "bob.3 " A "\n", &err));
+        check_ok(replace(&access, "bob.3 " A "\nbob " C "\n", &err));
+        check_eq_str(who(&access, "Bearer " A)->key, "bob.3");
+        check_eq_str(who(&access, "Bearer " C)->key, "bob.4");
         access_done(&access);
 }
 

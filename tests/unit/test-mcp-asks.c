@@ -133,7 +133,7 @@ static void test_in_time(void)
 static void test_forged(void)
 {
         static char large[1024 * 1024 + 3];
-        struct mcp_principal other = {.name = "other"};
+        struct mcp_principal other = {.name = "other", .key = "other"};
         struct mcp_peer *own = peer;
         struct error err = {};
         char forged[64];

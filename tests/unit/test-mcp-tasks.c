@@ -249,7 +249,7 @@ static void test_request_cancelled(void)
 /* A task outlives its peer; another one of the same principal sees it, another principal does not. */
 static void test_whose_it_is(void)
 {
-        struct mcp_principal other = {.name = "other"};
+        struct mcp_principal other = {.name = "other", .key = "other"};
         struct mcp_peer *again, *stranger;
         struct error err = {};
 

@@ -6,7 +6,7 @@
 /* A session belongs to its principal. */
 static void test_principals(void)
 {
-        static struct mcp_principal other = {.name = "other"};
+        static struct mcp_principal other = {.name = "other", .key = "other"};
         static const char *const lines[] = {
                 CALL("7", "{\"session\":\"default\",\"wait\":1}"),
                 CALL("7", "{\"session\":\"default\",\"interrupt\":true}"),

@@ -232,9 +232,9 @@ const char *mcp_call_quota(const struct mcp_peer *peer, const char *session)
         if (peer->server->n_calls >= MCP_CALLS_MAX ||
             (principal->calls_max > 0 && principal->n_calls >= principal->calls_max))
                 return "too many calls are under way: wait for some to end";
-        session_key_make(principal->name, session, key);
+        session_key_make(principal->key, session, key);
         if (principal->sessions_max > 0 && !sessions_is_live(sessions, key) &&
-            sessions_live_of(sessions, principal->name) >= principal->sessions_max)
+            sessions_live_of(sessions, principal->key) >= principal->sessions_max)
                 return "you have as many live sessions as your quota allows: use one of them";
         return NULL;
 }

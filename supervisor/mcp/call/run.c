@@ -188,7 +188,15 @@ static void wait_keep(struct mcp_call *call, uint64_t number, struct cell_outcom
         call->wait.kept_us = clock_us();
         call->principal->n_kept++;
         make_room(call);
-        set_due(call, KEPT_MS);
+        set_due(call, call->principal->is_gone ? 0 : KEPT_MS);
+}
+
+void run_drop_kept(struct mcp_server *server, const struct mcp_principal *principal)
+{
+        for (struct mcp_call *call = server->calls; call; call = call->next) {
+                if (call->principal == principal && call->wait.is_kept)
+                        set_due(call, 0);
+        }
 }
 
 /* A call of the session that has begun, of which a result is kept, or whose code runs. */
@@ -336,7 +344,7 @@ static void answer_busy(struct mcp_call *call)
         char key[SESSION_KEY_MAX + 1], why[200];
         struct session_running running = {};
 
-        session_key_make(call->principal->name, call->session, key);
+        session_key_make(call->principal->key, call->session, key);
         const struct session *session = sessions_find(call->server->sessions, key);
         if (session)
                 session_describe_running(session, &running);
@@ -425,7 +433,7 @@ static void refuse(const struct mcp_request *request, const struct run_arguments
         struct mcp_server *server = request->peer->server;
         char key[SESSION_KEY_MAX + 1], why[CELL_WHY_MAX + 200];
 
-        session_key_make(request->peer->principal->name, arguments->session, key);
+        session_key_make(request->peer->principal->key, arguments->session, key);
         const struct session *session = sessions_find(server->sessions, key);
         const char *lost = session ? session_lost(session) : "";
         snprintf(why, sizeof(why),
@@ -575,10 +583,10 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .client = &mcp_input_client,
                 .data = call,
         };
-        session_key_make(call->principal->name, arguments->from, from);
+        session_key_make(call->principal->key, arguments->from, from);
         if (call->modern && call->can)
                 call->suspension.digest = mcp_input_digest(arguments);
-        session_key_make(call->principal->name, arguments->session, key);
+        session_key_make(call->principal->key, arguments->session, key);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
         if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
                 answer_refusal(&call->reply, "SandboxError", err.text, arguments->session);

@@ -168,7 +168,7 @@ int published_run_start(struct mcp_call *call, struct error *err)
         snprintf(filename, sizeof(filename), "<%s %s>",
                  config_published_kind_name(run->entry->kind), run->entry->name);
         mcp_call_name_session(call->session);
-        session_key_make(call->principal->name, call->session, key);
+        session_key_make(call->principal->key, call->session, key);
         const struct cell_request cell = {
                 .code = run->entry->code,
                 .code_length = strlen(run->entry->code),

@@ -214,7 +214,7 @@ static void read_receipt(const struct mcp_request *request, const struct resourc
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
         char key[SESSION_KEY_MAX + 1], why[100];
 
-        session_key_make(request->peer->principal->name, uri->session, key);
+        session_key_make(request->peer->principal->key, uri->session, key);
         const struct session *session = sessions_find(server->sessions, key);
         int r = session ? session_append_receipt(session, uri->cell, &text.head) : -ENOENT;
         if (r == -ENOENT) {

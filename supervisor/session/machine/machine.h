@@ -68,7 +68,7 @@ struct session_details {
         uint32_t target;                   /* STARTED */
         const int *fds;                    /* STARTED, CLEARED */
         const struct monitor_ended *ended; /* ENDED, CLEARED */
-        const struct error *error;         /* FAILED, CLOSED */
+        const struct error *error;         /* FAILED, CLOSED; OWNER_END: or NULL */
 };
 
 /* The action for each event in each state, and the time in a state before EVENT_TIMER, in ms; 0: none comes. */
