@@ -81,7 +81,7 @@
  */
 static const struct filter_rule filter_guest_calls[] = {
         /* memory */
-        {"brk munmap mremap mprotect madvise mlock mlock2 munlock membarrier "
+        {"brk munmap mremap mprotect mlock mlock2 munlock membarrier "
          "pkey_alloc pkey_free pkey_mprotect mseal map_shadow_stack",
          ALLOW},
         /* threads and processes */
@@ -196,6 +196,12 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"open", FAIL(EINVAL), {SET(1, O_DIRECT)}},
         {"openat", ALLOW, {CLEAR(2, O_DIRECT)}},
         {"openat", FAIL(EINVAL), {SET(2, O_DIRECT)}},
+        /* MADV_COLD (20) and MADV_PAGEOUT (21) drop pages of shared files that belong to the sandbox's id. */
+        {"madvise", ALLOW, {SET(2, 2)}},
+        {"madvise", ALLOW, {CLEAR(2, 4)}},
+        {"madvise", ALLOW, {SET(2, 8)}},
+        {"madvise", ALLOW, {CLEAR(2, 16)}},
+        {"madvise", FAIL(EINVAL), {MASKED(2, 30, MADV_COLD)}},
         /* RWF_NOWAIT tells whether a page of a shared file is in the page cache, RWF_DONTCACHE drops it. */
         {"preadv2 pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE)}},
         {"preadv2 pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_NOWAIT)}},
@@ -319,7 +325,7 @@ static const struct filter_rule filter_template_only[] = {
         {"sched_setscheduler", ALLOW},
         /* mounts: can be added and copied; existing ones cannot be moved, changed or removed, so
          * that a hostile image cannot write to a directory that is mounted read-only */
-        {"fsopen fsconfig fsmount move_mount open_tree", ALLOW},
+        {"fsopen fsconfig fsmount move_mount open_tree openat2", ALLOW},
         {"mount", ALLOW, {EQUAL(3, MS_REC | MS_PRIVATE)}},
         {"mount", FAIL(EPERM), {CLEAR(3, MS_REC)}},
         {"mount", FAIL(EPERM), {CLEAR(3, MS_PRIVATE)}},
