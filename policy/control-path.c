@@ -33,8 +33,8 @@ size_t control_directories(uid_t euid, const char *runtime_dir, const char *stat
 size_t control_directories_here(char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE])
 {
         char state[CONTROL_DIRECTORY_SIZE];
-        /* Without XDG_STATE_HOME, which a client may not pass on to its server: `cloister sessions` must find the same place. */
-        int r = path_in_base(NULL, path_home(), ".local/state", "cloister", state, sizeof(state));
+        int r = path_in_base(NULL, path_home(), CONTROL_STATE_BELOW, "cloister", state,
+                             sizeof(state));
 
         return control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), r < 0 ? NULL : state, ret);
 }

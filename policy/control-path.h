@@ -13,6 +13,10 @@ enum {
         CONTROL_PATH_SIZE = 108,
 };
 
+/* In the user's home, whatever XDG_STATE_HOME says: a client may not pass that on to its server, and 'cloister sessions' must find
+ * the same place. */
+#define CONTROL_STATE_BELOW ".local/state"
+
 /* Candidates in order of preference. runtime_dir: XDG_RUNTIME_DIR, state_dir: Cloister's directory below
  * HOME/.local/state, or NULL. Each may be another user's, so the user of a directory checks its owner; /tmp is the last, because
  * there any user can be the first to create the name. Returns how many. */

@@ -150,7 +150,9 @@ static int own_directory(const char *path, struct error *err)
 {
         struct stat st;
 
-        (void)path_make_parents(path, 0700);
+        /* The directories above the other candidates exist, or these cannot be used. */
+        if (strstr(path, "/" CONTROL_STATE_BELOW "/"))
+                (void)path_make_parents(path, 0700);
         if (mkdir(path, 0700) < 0 && errno != EEXIST)
                 return error_errno(err, errno, "create %s", path);
         if (lstat(path, &st) < 0)
@@ -189,10 +191,18 @@ int control_socket_choose(struct control_socket *s, struct error *err)
         for (size_t i = 0; i < n && r < 0; i++) {
                 *err = (struct error){};
                 r = own_directory(directories[i], err);
-                if (r >= 0)
-                        control_path(directories[i], getpid(), s->path);
+                if (r < 0)
+                        continue;
+                control_path(directories[i], getpid(), s->path);
+                /* Some file systems have no sockets. */
+                int fd = r = listen_at(s->path, err);
+                if (fd >= 0)
+                        close(fd);
+                path_remove_with_directory(s->path);
+                if (r < 0)
+                        s->path[0] = '\0';
         }
-        return r;
+        return r < 0 ? r : 0;
 }
 
 int control_socket_open(struct control_socket *s, struct error *err)

@@ -128,34 +128,45 @@ static void path_of(int fd, char *ret, size_t size)
         ret[n < 0 ? 0 : n] = '\0';
 }
 
+/* Cloister's directory there; "": the user has none. */
+static int user_directory(const char *variable, const char *fallback, char ret[PATH_MAX],
+                          struct error *err)
+{
+        int r = path_in_user_directory(variable, fallback, "cloister", ret, PATH_MAX);
+
+        if (r == -ENOENT)
+                *ret = '\0';
+        return r < 0 && r != -ENOENT ? error_errno(err, -r, "%s", variable) : 0;
+}
+
 static int add_guards(void *data, struct mount_guards *guards, struct error *err)
 {
         const struct monitor *m = data;
-        char programs[sizeof(m->program)], control[sizeof(m->control.path)];
-        char config[PATH_MAX], state[PATH_MAX], tokens[PATH_MAX], log[PATH_MAX];
+        char programs[sizeof(m->program)], config[PATH_MAX], state[PATH_MAX], log[PATH_MAX];
+        char sockets[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
+        size_t n_sockets = control_directories_here(sockets);
 
         cut_name(m->program, programs, sizeof(programs));
-        cut_name(m->control.path, control, sizeof(control));
-        path_of(m->options->tokens_fd, tokens, sizeof(tokens));
         path_of(log_file_is_bounded() ? log_get_fd() : -1, log, sizeof(log));
-        if (path_in_user_directory("XDG_CONFIG_HOME", ".config", "cloister", config,
-                                   sizeof(config)) < 0)
-                *config = '\0';
-        if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister", state,
-                                   sizeof(state)) < 0)
-                *state = '\0';
+        int r = user_directory("XDG_CONFIG_HOME", ".config", config, err);
+        if (r >= 0)
+                r = user_directory("XDG_STATE_HOME", ".local/state", state, err);
+        if (r < 0)
+                return r;
         const struct guarded list[] = {
                 {m->image.store, "the image store", MOUNT_GUARD_DIRECTORY},
                 {m->state_path, "Cloister's state", MOUNT_GUARD_PRIVATE},
                 {state, "Cloister's state", MOUNT_GUARD_PRIVATE},
-                {control, "the control socket", MOUNT_GUARD_PRIVATE},
                 {log, "the log", MOUNT_GUARD_PRIVATE},
-                {tokens, "the tokens", MOUNT_GUARD_PRIVATE},
+                {m->tokens_path, "the tokens", MOUNT_GUARD_PRIVATE},
                 {"/etc/cloister", "Cloister's config", MOUNT_GUARD_DIRECTORY},
                 {config, "Cloister's config", MOUNT_GUARD_DIRECTORY},
                 {programs, "where Cloister's programs are", MOUNT_GUARD_FILE},
         };
-        int r = guard(guards, list, ARRAY_SIZE(list), err);
+        r = guard(guards, list, ARRAY_SIZE(list), err);
+        for (size_t i = 0; i < n_sockets && r >= 0; i++)
+                r = mount_guards_add(guards, sockets[i], "control sockets", MOUNT_GUARD_PRIVATE,
+                                     err);
         for (size_t i = 0; i < config_files_count(m->files) && r >= 0; i++)
                 r = mount_guards_add(guards, config_files_path(m->files, i), "the config",
                                      MOUNT_GUARD_FILE, err);
@@ -311,6 +322,8 @@ int monitor_sessions_load(struct monitor *m, struct config *config, struct error
 
 int monitor_sessions_init(struct monitor *m, struct error *err)
 {
+        /* The broker gets the descriptor, and the monitor closes it. */
+        path_of(m->options->tokens_fd, m->tokens_path, sizeof(m->tokens_path));
         m->sandbox_host = (struct sandbox_host){.base = m->base,
                                                 .children = m->children,
                                                 .cgroups = m->cgroups,

@@ -70,6 +70,7 @@ struct monitor {
         char broker_program[512]; /* path of `cloister-broker` */
         char access_program[512]; /* path of `cloister-access` */
         char state_path[512];     /* "": none */
+        char tokens_path[512];    /* of --tokens, as it was opened; "": none */
         bool has_http;            /* the broker may reach servers by HTTP */
         bool has_network;         /* it has started the process that has the network of sessions */
 

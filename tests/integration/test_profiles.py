@@ -297,6 +297,22 @@ print(json.dumps([attempt(open, "/workspace/in/x", "w"), os.path.exists("/usr/sh
         # The control: beside it.
         self.assertEqual(self.value("print(1)", settings=mount(self.share(), mode="rw")), 1)
 
+    def test_private_files_are_not_mounted(self):
+        """Neither by a directory that holds them, nor to read: the log, the control socket, Cloister's state."""
+        home = harness.environment()["HOME"]
+        place = self.path("private")
+        os.makedirs(place)
+        for source, arguments, why in ((place, ("--log-file", f"{place}/log"), "(the log) is below it"), (home, (), "Cloister's state"),
+                                       (next(d for d in harness.CONTROL if os.path.isdir(os.path.dirname(d))), (), "control sockets")):
+            with self.subTest(source):
+                os.makedirs(source, mode=0o700, exist_ok=True)
+                done = self.run_cloister("run", *arguments, "--config", self.config(**mount(source)), "-c", "1")
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(why, done.stderr.decode())
+                self.assertIn("no sandbox may access", done.stderr.decode())
+        # The control: beside the log.
+        self.assertEqual(self.run_cloister("run", "--log-file", f"{place}/log", "--config", self.config(**mount(self.share())), "-c", "1").returncode, 0)
+
     def test_hints_say_that_code_may_change_files(self):
         share = self.share()
         for mode, honest in (("ro", False), ("rw", True)):
