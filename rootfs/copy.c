@@ -75,9 +75,9 @@ static int create(int root, const char *path, bool executable)
         return fd < 0 ? -errno : fd;
 }
 
-/* *size (may be NULL) is that of the file. */
-static int copy_regular(int source_root, const char *source, int root, const char *path,
-                        char *chunk, uint64_t *size)
+/* needed: permissions that the file must have. *size (may be NULL) is that of the file. */
+static int copy_regular(int source_root, const char *source, mode_t needed, int root,
+                        const char *path, char *chunk, uint64_t *size)
 {
         struct stat st;
         _cleanup_close_ int from = openat(
@@ -87,6 +87,8 @@ static int copy_regular(int source_root, const char *source, int root, const cha
                 return -errno;
         if (!S_ISREG(st.st_mode))
                 return -EINVAL;
+        if ((st.st_mode & needed) != needed)
+                return -EACCES;
         _cleanup_close_ int to = create(root, path, st.st_mode & 0111);
         if (to < 0)
                 return to;
@@ -117,7 +119,7 @@ static int copy_planned(int root, const struct plan_entry *entry, char *chunk)
         case PLAN_TEXT:
                 return write_text(root, entry);
         case PLAN_FILE:
-                return copy_regular(AT_FDCWD, entry->path, root, entry->path + 1, chunk, NULL);
+                return copy_regular(AT_FDCWD, entry->path, 0, root, entry->path + 1, chunk, NULL);
         }
         return -EINVAL;
 }
@@ -186,7 +188,7 @@ static int copy_file(struct tree *t, int from, int to, const char *name)
 {
         uint64_t size = 0;
 
-        int r = copy_regular(from, name, to, name, t->chunk, &size);
+        int r = copy_regular(from, name, t->with_private ? 0 : S_IROTH, to, name, t->chunk, &size);
         if (r < 0)
                 return r;
         t->totals.bytes += size;

@@ -778,6 +778,8 @@ static int import_locked(const struct image_build_options *options, int store,
                 return directory;
         r = fill_root(options, store, directory, progress, info, &totals, err);
         progress_clear(progress);
+        if (r < 0 || !options->quiet)
+                print_private(&totals);
         if (r < 0) {
                 store_abandon(store, options->name);
                 return r;
@@ -788,7 +790,6 @@ static int import_locked(const struct image_build_options *options, int store,
                         " MiB, %" PRIu64 " left out, in %.1f s\n",
                         info->name, info->version, info->files, info->bytes / MIB, totals.left_out,
                         progress_seconds(progress));
-        print_private(&totals);
         return 1;
 }
 

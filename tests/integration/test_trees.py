@@ -131,6 +131,36 @@ class Trees(harness.Case):
         done = self.cloister("image", "build", "--rootfs", f"{self.work}/nothing", "--name", "x")
         self.assertIn("No such file", done.stderr.decode())
 
+    def test_files_that_others_may_not_read(self):
+        """Files of mode 0600 and 0640, and what is below a directory that others may not enter, would be 0644 in the store."""
+        os.makedirs(f"{self.tree}/etc/private")
+        modes = {"open": 0o644, "shadow": 0o600, "group-only": 0o640, "private/key": 0o644}
+        for name, mode in modes.items():
+            with open(f"{self.tree}/etc/{name}", "w", encoding="ascii") as f:
+                f.write(name)
+            os.chmod(f"{self.tree}/etc/{name}", mode)
+        os.chmod(f"{self.tree}/etc/private", 0o700)
+        for i in range(6):
+            with open(f"{self.tree}/opt-{i}", "w", encoding="ascii") as f:
+                os.fchmod(f.fileno(), 0o600)
+        done = self.build()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([os.path.exists(f"{self.store}/tree/root/etc/{name}") for name in modes], [True, False, False, False])
+        line = next(x for x in done.stderr.decode().splitlines() if "other users may not read" in x)
+        self.assertIn("left out 9 files and directories that other users may not read (--private takes them): ", line)
+        self.assertEqual(len(line.split("): ")[1].split()), 6, line)  # five names and the sign for more
+        # --private needs a store that others cannot enter.
+        os.chmod(self.store, 0o755)
+        again = self.cloister("image", "build", "--rootfs", self.tree, "--name", "whole", "--private")
+        self.assertEqual(again.returncode, 1)
+        self.assertIn("other users can enter the image store", again.stderr.decode())
+        os.chmod(self.store, 0o700)
+        whole = self.cloister("image", "build", "--rootfs", self.tree, "--name", "whole", "--private")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertEqual([os.path.exists(f"{self.store}/whole/root/etc/{name}") for name in modes], [True] * 4)
+        self.assertNotIn("may not read", whole.stderr.decode())
+        self.assertEqual(self.cloister("image", "build", "--private").returncode, 2)
+
     def test_a_name_that_is_taken(self):
         self.assertEqual(self.build().returncode, 0)
         again = self.build()

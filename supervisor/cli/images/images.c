@@ -285,6 +285,8 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
                                 ? "--rootfs needs --name: what the image is to be called"
                                 : "--rootfs and packages do not go together: install them in the directory");
 
+        if (o->with_private && !o->rootfs)
+                return cli_fail_text(2, "--private goes with --rootfs");
         if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
         monitor_command_exec(&command, PROGRAM_MONITOR, "image-build", &error);
