@@ -248,7 +248,8 @@ static bool follow(const struct stat *ours)
         _cleanup_close_ int fd = openat(file.folder, file.name,
                                         O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == ours->st_uid &&
-               st.st_size < LOG_FILE_MAX && dup3(fd, place, O_CLOEXEC) >= 0;
+               st.st_nlink == 1 && st.st_size < LOG_FILE_MAX && fchmod(fd, 0600) == 0 &&
+               dup3(fd, place, O_CLOEXEC) >= 0;
 }
 
 /* Renames the open log file to its old name and opens a new one. */
