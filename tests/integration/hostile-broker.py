@@ -277,8 +277,9 @@ def close_link():
 
 
 def flood_log():
-    """Writes to its log as fast as possible for two seconds, 256 MiB at most, and tries operations other than append on it."""
-    fd = int(sys.argv[sys.argv.index("--log-fd") + 1])
+    """Writes to its log, or to standard error, as fast as possible for two seconds, 256 MiB at most, and tries operations other than
+    append on it."""
+    fd = int(sys.argv[sys.argv.index("--log-fd") + 1]) if "--log-fd" in sys.argv else 2
     try:
         os.ftruncate(fd, 0)
         truncated = True

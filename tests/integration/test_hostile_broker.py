@@ -132,7 +132,7 @@ class HostileBroker(harness.Case):
         self.assertNotIn(b"\x1b", text)
         # The control: without a log file the broker writes to standard error itself.
         process = self.start("flood-log")
-        self.assertTrue(harness.wait_until(lambda: "\x1b" in self.said()))
+        self.assertTrue(harness.wait_until(lambda: b"\x1b" in os.pread(self.log.fileno(), 4096, 0)))
         harness.end(process)
 
     # ---- killed ----
