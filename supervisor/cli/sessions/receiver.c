@@ -197,7 +197,6 @@ static _Noreturn void run(int socket, const void *data)
             prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
             capabilities_keep(UINT64_C(1) << CAP_DAC_OVERRIDE) < 0)
                 _exit(1);
-        setsid();
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", DIRECTORY_FD);
         const struct landlock_rule rule = {path,

@@ -126,6 +126,8 @@ static void fail(struct hub_server *s, const struct error *err)
 
 /* The same with a message, to which the last line of stderr is appended. */
 static void failf(struct hub_server *s, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
+static void failf(struct hub_server *s, const char *format, ...)
 {
         struct error err = {};
         char what[sizeof(err.text)], last_line[320];

@@ -572,9 +572,9 @@ void calls_drop_all(struct session *session)
         struct calls *calls = session->calls;
 
         for (size_t i = 0; calls->buckets && i < CALLS_BUCKETS; i++) {
-                while (calls->buckets[i]) {
-                        drop(calls->buckets[i]);
-                        remove_call(calls->buckets[i]);
+                for (struct tool_call *call; (call = calls->buckets[i]);) {
+                        drop(call);
+                        remove_call(call);
                 }
         }
         free(calls->buckets);
