@@ -54,9 +54,9 @@ struct broker {
         struct control *control;
         struct event *signals[3];
         struct event *trim; /* pending: the allocator's free memory is looked at soon */
-        int status;      /* the exit status */
-        bool no_sandbox; /* the last request for one failed: this machine refuses a step */
-        void *data;      /* of the mode */
+        int status;         /* the exit status */
+        bool no_sandbox;    /* the last request for one failed: this machine refuses a step */
+        void *data;         /* of the mode */
 };
 
 /* Ends the loop with this exit status. */

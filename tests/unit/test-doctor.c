@@ -11,10 +11,10 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json.h"
+#include "supervisor/doctor/attack-rows.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/doctor/report.h"
-#include "supervisor/doctor/attack-rows.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "tests/unit/test.h"
 

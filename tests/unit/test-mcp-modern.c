@@ -1,6 +1,6 @@
 /* Revision 2026-07-28: self-contained requests, streams of notifications, both eras at once. */
-#include "tests/unit/fake-mcp.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "tests/unit/fake-mcp.h"
 
 #define META_EXTRA(extra)                                                                          \
         "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                   \

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rootfs/copy.h"
 #include "rootfs/contents.h"
+#include "rootfs/copy.h"
 
 #include "tests/unit/test.h"
 

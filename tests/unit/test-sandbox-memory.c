@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "supervisor/monitor/template/sandbox.h"
 #include "supervisor/monitor/template/sandbox-internal.h"
+#include "supervisor/monitor/template/sandbox.h"
 #include "tests/unit/test.h"
 
 /* INIT and what follows it are in one pid namespace, STRANGER is not. STANDS_FOR_INIT gets the signal

@@ -24,7 +24,8 @@ struct server {
 struct servers {
         struct server list[SERVERS_MAX];
         size_t n;
-        char refused[CONTROL_DIRECTORY_SIZE]; /* a directory for sockets that is not ours alone; "": none */
+        char refused
+                [CONTROL_DIRECTORY_SIZE]; /* a directory for sockets that is not ours alone; "": none */
 };
 
 /* only: a process id as text, or NULL. */

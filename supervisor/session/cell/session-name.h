@@ -12,7 +12,8 @@
 enum { SESSION_NAME_MAX = 64, SESSION_KEY_MAX = 2 * SESSION_NAME_MAX + 1 };
 
 /* "." and ".." would be resolved in a URI, "-" and "--help" are options of commands. */
-#define SESSION_NAME_RULE "1 to 64 of the characters A-Z a-z 0-9 _ . -, the first a letter, a digit or _"
+#define SESSION_NAME_RULE                                                                          \
+        "1 to 64 of the characters A-Z a-z 0-9 _ . -, the first a letter, a digit or _"
 
 /* Whether name matches [A-Za-z0-9_][A-Za-z0-9_.-]{0,63}. */
 bool session_name_valid(const char *name, size_t n);
