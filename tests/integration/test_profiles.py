@@ -303,7 +303,7 @@ print(json.dumps([attempt(open, "/workspace/in/x", "w"), os.path.exists("/usr/sh
         place = self.path("private")
         os.makedirs(place)
         for source, arguments, why in ((place, ("--log-file", f"{place}/log"), "(the log) is below it"), (home, (), "Cloister's state"),
-                                       (next(d for d in harness.CONTROL if os.path.isdir(os.path.dirname(d))), (), "control sockets")):
+                                       (harness.CONTROL[0 if harness.ROOT else -1], (), "control sockets")):
             with self.subTest(source):
                 os.makedirs(source, mode=0o700, exist_ok=True)
                 done = self.run_cloister("run", *arguments, "--config", self.config(**mount(source)), "-c", "1")
