@@ -1,3 +1,4 @@
+/* Base64, strict. */
 #include "base/base64.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A growable, bounded run of bytes. */
 #include "base/buffer.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Giving up capabilities. */
 #include "base/capabilities.h"
 
 #include <errno.h>

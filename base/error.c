@@ -1,3 +1,4 @@
+/* Errors of fixed size that carry context. */
 #include "base/error.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Descriptors: whole reads and writes, sealed memfds, messages that carry descriptors. */
 #include "base/fd.h"
 
 #include <errno.h>

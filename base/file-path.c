@@ -1,3 +1,4 @@
+/* Checks untrusted relative paths. */
 #include "base/file-path.h"
 
 #include <string.h>

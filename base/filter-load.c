@@ -1,3 +1,4 @@
+/* Loads a compiled system call filter. */
 #include "base/filter-load.h"
 
 #include <errno.h>

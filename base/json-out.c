@@ -1,3 +1,4 @@
+/* Writes JSON in order. */
 #include "base/json-out.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* yyjson with limits, raw numbers and error messages. */
 #include "base/json.h"
 
 #include <errno.h>

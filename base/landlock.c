@@ -1,3 +1,4 @@
+/* Landlock by raw system calls. */
 #include "base/landlock.h"
 
 #include <errno.h>

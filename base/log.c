@@ -1,3 +1,4 @@
+/* One line for each event, and the file of the log. */
 #include "base/log.h"
 
 #include <assert.h>
@@ -237,6 +238,19 @@ static bool is_same(const struct stat *a, const struct stat *b)
         return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+/* Checks that an open file is a regular file of this user with one name, and sets its mode to 0600. Returns what is wrong, or NULL. */
+static const char *fault_of(int fd, uid_t user, struct stat *ret)
+{
+        if (fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode))
+                return "it is not a regular file";
+        if (ret->st_uid != user)
+                return "it belongs to another user";
+        if (ret->st_nlink != 1)
+                return "the file has other names (hard links)";
+        return (ret->st_mode & 077) && fchmod(fd, 0600) < 0 ? "its mode cannot be set to 0600"
+                                                            : NULL;
+}
+
 /* Another process with this log has renamed it, or its owner did. Returns whether there is a new one to
  * write to. */
 static bool follow(const struct stat *ours)
@@ -247,8 +261,7 @@ static bool follow(const struct stat *ours)
                 return false;
         _cleanup_close_ int fd = openat(file.folder, file.name,
                                         O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == ours->st_uid &&
-               st.st_nlink == 1 && st.st_size < LOG_FILE_MAX && fchmod(fd, 0600) == 0 &&
+        return fd >= 0 && !fault_of(fd, ours->st_uid, &st) && st.st_size < LOG_FILE_MAX &&
                dup3(fd, place, O_CLOEXEC) >= 0;
 }
 
@@ -351,16 +364,10 @@ static int open_own(const char *path, struct error *err)
                                  path);
         if (fd < 0 && errno != ENXIO)
                 return error_errno(err, errno, "--log-file %s", path);
-        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-                return error_set(err, EINVAL, "--log-file %s: it is not a regular file", path);
-        if (st.st_uid != geteuid())
-                return error_set(err, EPERM, "--log-file %s: it belongs to user %u", path,
-                                 st.st_uid);
-        if (st.st_nlink != 1)
-                return error_set(err, EPERM, "--log-file %s: the file has other names (hard links)",
-                                 path);
-        if ((st.st_mode & 077) && fchmod(fd, 0600) < 0)
-                return error_errno(err, errno, "--log-file %s: set mode 0600", path);
+        /* -1: a FIFO without a reader */
+        const char *fault = fault_of(fd, geteuid(), &st);
+        if (fault)
+                return error_set(err, EPERM, "--log-file %s: %s", path, fault);
         return take_fd(fd);
 }
 

@@ -1,3 +1,4 @@
+/* Finds secrets in text. */
 #include "base/mask.h"
 
 #include <ctype.h>

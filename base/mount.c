@@ -1,3 +1,4 @@
+/* Mounts by descriptor. */
 #include "base/mount.h"
 
 #include <fcntl.h>

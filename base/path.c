@@ -1,3 +1,4 @@
+/* Files and directories by path. */
 #include "base/path.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* Finds the executables of Cloister. */
 #include "base/program.h"
 
 #include <errno.h>

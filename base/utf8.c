@@ -1,3 +1,4 @@
+/* Checks UTF-8 piece by piece. */
 #include "base/utf8.h"
 
 #include <string.h>

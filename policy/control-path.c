@@ -1,3 +1,4 @@
+/* Where servers listen for their owner. */
 #include "policy/control-path.h"
 
 #include <stdio.h>
@@ -37,6 +38,11 @@ size_t control_directories_here(char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECT
                              sizeof(state));
 
         return control_directories(geteuid(), getenv("XDG_RUNTIME_DIR"), r < 0 ? NULL : state, ret);
+}
+
+bool control_directory_is_private(const struct stat *st, uid_t euid)
+{
+        return S_ISDIR(st->st_mode) && st->st_uid == euid && (st->st_mode & 077) == 0;
 }
 
 void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE])

@@ -4,7 +4,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 enum {
@@ -23,8 +25,12 @@ enum {
 size_t control_directories(uid_t euid, const char *runtime_dir, const char *state_dir,
                            char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE]);
 
-/* The same for this process and its environment. */
+/* Calls control_directories() with the user and the environment of this process. */
 size_t control_directories_here(char ret[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE]);
+
+/* Whether it is a directory that only this user can enter. Otherwise it CONTROL_DIRECTORY_FAULT. */
+bool control_directory_is_private(const struct stat *st, uid_t euid);
+#define CONTROL_DIRECTORY_FAULT "belongs to another user or has another mode than 0700"
 
 /* The path of a server's socket. */
 void control_path(const char *directory, pid_t pid, char ret[CONTROL_PATH_SIZE]);

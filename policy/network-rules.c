@@ -1,3 +1,4 @@
+/* Rules of a network that is allowed. */
 #include "policy/network-rules.h"
 
 #include <arpa/inet.h>

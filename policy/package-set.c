@@ -1,3 +1,4 @@
+/* The packages that an image must have. */
 #include "policy/package-set.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* Names and URI templates of what is published. */
 #include "policy/published-name.h"
 
 #include <string.h>

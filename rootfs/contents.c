@@ -1,3 +1,4 @@
+/* Lists the contents of an image made from a host's CPython. */
 #include "rootfs/contents.h"
 
 #include <dirent.h>

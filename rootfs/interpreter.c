@@ -1,3 +1,4 @@
+/* Runs the host's interpreter to find its parts. */
 #include "rootfs/interpreter.h"
 
 #include <elf.h>

@@ -1,3 +1,4 @@
+/* Third-party packages of an image. */
 #include "rootfs/packages.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* The planned content of an image. */
 #include "rootfs/plan.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Helper programs with bounded output and a deadline. */
 #include "rootfs/process.h"
 
 #include <errno.h>

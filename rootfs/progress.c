@@ -1,3 +1,4 @@
+/* Progress of a build on standard error. */
 #include "rootfs/progress.h"
 
 #include <inttypes.h>

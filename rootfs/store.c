@@ -1,3 +1,4 @@
+/* The store of images. */
 #include "rootfs/store.h"
 
 #include <dirent.h>

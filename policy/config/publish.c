@@ -1,3 +1,4 @@
+/* "publish": tools, prompts, resources and templates that Python in a sandbox implements. */
 #include "policy/config/publish.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* A server of a config. */
 #include "policy/config/server.h"
 
 #include <errno.h>

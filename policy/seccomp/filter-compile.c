@@ -1,3 +1,4 @@
+/* Compiles a table of policy/seccomp/rules.h to BPF with libseccomp. */
 #include "policy/seccomp/filter-compile.h"
 
 #include <errno.h>

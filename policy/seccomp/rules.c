@@ -119,7 +119,7 @@ static const struct filter_rule filter_guest_calls[] = {
          "truncate "
          "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
          ALLOW},
-        /* sockets, of the families in policy/seccomp/rules-sockets.c */
+        /* sockets, of the families in filter_sockets_… */
         {"bind connect listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
         {"getrandom", ALLOW},
 

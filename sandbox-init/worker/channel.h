@@ -38,7 +38,7 @@ void channel_adopt(void);
 int channel_divert(int fd);
 void channel_restore(void);
 
-/* recvmsg() of what is there. *ret: the descriptor that came with it, -1, or -EMFILE: if the descriptor table is full
+/* Receives the bytes that have arrived, as recvmsg() does. *ret: the descriptor that came with it, -1, or -EMFILE: if the descriptor table is full
  * or the limit is reached, the kernel drops it and sets MSG_CTRUNC. It returns those of one message at a time.
  * With room for SCM_CREDENTIALS, because code may set SO_PASSCRED on the socket. */
 long channel_receive(int socket, void *data, size_t n, int *ret);

@@ -137,7 +137,7 @@ static int call(void *data, const struct tool_request *request, void **handle, s
         struct hub_call *hub_call_handle;
 
         if (!request->tool && !hub_request.method)
-                return error_set(err, EINVAL, "%.60s is no method that code can call",
+                return error_set(err, EINVAL, "%.60s is not a method that code can call",
                                  request->method);
         int r = hub_call(data, &hub_request, &hub_call_handle, err);
         if (r >= 0)
@@ -317,7 +317,7 @@ static void to_broker(struct broker *broker, const struct monitor_message *messa
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
 
-/* The allocator keeps what large results have freed, until it is told to give the pages back. */
+/* The allocator keeps memory that was freed. malloc_trim() returns the pages to the kernel. */
 static void on_trim(evutil_socket_t fd, short what, void *data)
 {
         if (mallinfo2().fordblks > FREE_MEMORY_MAX)

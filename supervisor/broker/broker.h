@@ -53,7 +53,7 @@ struct broker {
         size_t n_egress;
         struct control *control;
         struct event *signals[3];
-        struct event *trim; /* pending: the allocator's free memory is looked at soon */
+        struct event *trim; /* pending: on_trim() runs within TRIM_S */
         int status;         /* the exit status */
         bool no_sandbox;    /* the last request for one failed: this machine refuses a step */
         void *data;         /* of the mode */

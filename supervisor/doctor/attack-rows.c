@@ -1,3 +1,4 @@
+/* The rows of the battery: taken from the probe's lines, printed as a table or as JSON. */
 #include "supervisor/doctor/attack-rows.h"
 
 #include <assert.h>

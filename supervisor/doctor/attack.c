@@ -1,3 +1,4 @@
+/* Runs the probe in a sandbox, by `cloister run`, and reports. */
 #include "supervisor/doctor/attack.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* The report of the doctor, as a table or as JSON. */
 #include "supervisor/doctor/report.h"
 
 #include <assert.h>

@@ -160,7 +160,7 @@ static bool has_key(const struct access *access, const char *key)
         return false;
 }
 
-/* What an earlier principal of this name has left stays under the earlier key. */
+/* Data of an earlier principal of this name stays under the earlier key. */
 static void make_key(const struct access *access, struct mcp_principal *principal)
 {
         snprintf(principal->key, sizeof(principal->key), "%s", principal->name);
@@ -169,7 +169,7 @@ static void make_key(const struct access *access, struct mcp_principal *principa
                          (int)sizeof(principal->key) - 8, principal->name, i);
 }
 
-/* Takes what the line says now. Returns an enum access_change, or -1: nothing that changed() is called for. */
+/* Copies the values of the new line. Returns an enum access_change, or -1: nothing that changed() is called for. */
 static int take_changes(const struct access *access, struct access_token *t,
                         const struct access_token *now)
 {

@@ -126,7 +126,7 @@ static void on_token_changed(void *data, struct mcp_principal *principal, enum a
         else
                 mcp_server_restrict(server->mcp, principal);
         log_info("%s: %s", principal->name,
-                 removed                    ? "the token is gone"
+                 removed                    ? "the token was removed"
                  : change == ACCESS_PROFILE ? "the profile is another one"
                                             : "the token is another one");
 }

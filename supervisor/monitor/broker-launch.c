@@ -157,9 +157,8 @@ static int own_directory(const char *path, struct error *err)
                 return error_errno(err, errno, "create %s", path);
         if (lstat(path, &st) < 0)
                 return error_errno(err, errno, "%s", path);
-        if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-                return error_set(err, EPERM,
-                                 "%s belongs to another user or has another mode than 0700", path);
+        if (!control_directory_is_private(&st, geteuid()))
+                return error_set(err, EPERM, "%s " CONTROL_DIRECTORY_FAULT, path);
         return 0;
 }
 

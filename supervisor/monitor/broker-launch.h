@@ -29,7 +29,7 @@ pid_t broker_launch(const struct broker_launch *how, struct children *children, 
 
 /*
  * The broker's log, where it goes to a regular file: a pipe, from which the monitor appends to the file
- * (base/log-file.h). So the broker, which parses hostile input, can neither change what is written nor
+ * (base/log.h). So the broker, which parses hostile input, can neither change what is written nor
  * fill the disk. Other logs (a terminal, a pipe) are bounded by who reads them; the broker has their
  * descriptor.
  */

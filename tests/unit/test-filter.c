@@ -396,7 +396,7 @@ static void test_worker_arguments(void)
         free(p.code);
 }
 
-/* What tells about, or changes, what sessions share: the page cache, inodes of the image and the disk. */
+/* Calls that read or change state that sessions share: the page cache, inodes of the image, the disk. */
 static void test_shared_files(void)
 {
         struct program p = compile(FILTER_WORKER), m = compile(FILTER_WORKER_MOUNTS),

@@ -39,7 +39,7 @@ static DIR *open_own(const char *path, struct servers *servers)
 
         if (fd < 0)
                 return NULL;
-        if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077)) {
+        if (fstat(fd, &st) < 0 || !control_directory_is_private(&st, geteuid())) {
                 snprintf(servers->refused, sizeof(servers->refused), "%s", path);
                 close(fd);
                 return NULL;

@@ -560,7 +560,8 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
                         servers.n == 1 ? "server is" : "servers are");
                 if (*servers.refused)
                         fprintf(stderr,
-                                "%s belongs to another user or has another mode than 0700: a server that had no other place for its socket is not listed.\n",
+                                "%s " CONTROL_DIRECTORY_FAULT
+                                ": a server that had no other place for its socket is not listed.\n",
                                 servers.refused);
         }
         servers_done(&servers);

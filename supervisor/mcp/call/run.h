@@ -13,5 +13,5 @@ enum { MCP_KEPT_MAX = 256 }; /* results of a principal that no request waits for
  * the reply. */
 void mcp_run_python(const struct mcp_request *request, struct reply *reply);
 
-/* The principal is gone: frees the results that are kept for it, from the event loop. */
+/* Frees the results that are kept for a principal that was removed, from the event loop. */
 void run_drop_kept(struct mcp_server *server, const struct mcp_principal *principal);

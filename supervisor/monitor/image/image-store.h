@@ -3,7 +3,7 @@
  *
  * The store of root is given to a user that the config names, once. That is done while root alone can
  * change the store, and only if no other Cloister uses or builds an image in it. A store that belongs
- * to somebody else is an error (base/path.h): images that another user can change are not used by
+ * to another user is an error (base/path.h): images that another user can change are not used by
  * root, nor given to a third user.
  */
 #pragma once
