@@ -367,6 +367,24 @@ class Tokens(Serve):
         # A session under a profile that an agent may choose continues.
         self.assertIn("alice:free", sessions(self))
 
+    def test_the_file_is_not_mounted(self):
+        """Not by the first config, and not by one that is read later, when the monitor has closed the file."""
+        place = self.path("place")
+        os.makedirs(place)
+        with open(f"{place}/tokens", "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+            f.write(f"alice {self.ALICE}\n")
+        mounted = {"mounts": [{"source": place, "target": "/data", "mode": "ro"}]}
+        config = self.config(name="mounts.json", **mounted)
+        self.start("--listen", "127.0.0.1:0", "--tokens", f"{place}/tokens", "--config", config)
+        for name in ("first", "reloaded"):
+            self.assertIn("(the tokens) is below it", value(self.call(self.ALICE, "1", session=name).response())["error"]["message"])
+            # The control: it works without the mount; then the mount comes again.
+            self.config(name="mounts.json")
+            self.assertTrue(harness.wait_until(lambda: value(self.call(self.ALICE, "1", session="control").response())["status"] == "ok"))
+            self.config(name="mounts.json", **mounted)
+            refused = lambda: value(self.call(self.ALICE, "1", session="new", reset=True).response())["status"] == "error"
+            self.assertTrue(harness.wait_until(refused))
+
     def test_another_token_for_a_name(self):
         self.assertEqual(self.value(self.call(self.BOB, "x = 1\nx", session="work")), 1)
         _, bob = self.listen(self.BOB)
