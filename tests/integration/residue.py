@@ -98,11 +98,11 @@ def keys():
 
 
 def state_files(home):
-    """Returns the files in the state directory, except the cache of tools, which is kept intentionally."""
+    """Returns the files in the state directory, except two directories that are kept: the cache of tools and the place of control sockets."""
     found = set()
     for place in (os.path.join(home, ".local", "state", "cloister"), "/var/lib/cloister/state"):
         with contextlib.suppress(OSError):
-            found.update(os.path.join(place, name) for name in os.listdir(place) if name != "catalogue")
+            found.update(os.path.join(place, name) for name in os.listdir(place) if name not in ("catalogue", "run"))
     return found
 
 

@@ -277,7 +277,7 @@ from cloister.frames import CALL
 import cloister.calls
 channel = tools._channel
 str(channel.call(CALL, b'{"server":"faulty","method":"logging/setLevel","arguments":{"level":"debug"}}'))"""
-        self.assertIn("no method that code can call", self.value(code))
+        self.assertIn("logging/setLevel is not a method that code can call", self.value(code))
 
 
 class Nobody(Legacy):
