@@ -120,8 +120,27 @@ static const struct filter_rule filter_guest_calls[] = {
          "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
          ALLOW},
         /* sockets, of the families in filter_sockets_… */
-        {"bind connect listen accept accept4 getsockname getpeername getsockopt shutdown", ALLOW},
+        {"bind connect listen accept accept4 getsockname getpeername shutdown", ALLOW},
         {"getrandom", ALLOW},
+
+        /* All options but SO_COOKIE (57) and SO_NETNS_COOKIE (71): counters of the machine, which tell how
+         * many sockets and namespaces others have made. SOL_SOCKET is 1. */
+        {"getsockopt", ALLOW, {CLEAR(1, 1)}},
+        {"getsockopt", ALLOW, {EQUAL(1, 0)}, VALUES(IPPROTO_UDP, IPPROTO_IPV6)},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~31u, 0)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~15u, 32)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~7u, 48)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), EQUAL(2, 56)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~1u, 58)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~3u, 60)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~3u, 64)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~1u, 68)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), EQUAL(2, 70)}},
+        {"getsockopt", ALLOW, {EQUAL(1, SOL_SOCKET), MASKED(2, ~7u, 72)}},
+        {"getsockopt",
+         FAIL(ENOPROTOOPT),
+         {EQUAL(1, SOL_SOCKET), EQUAL(2, 0)},
+         VALUES(SO_COOKIE, SO_NETNS_COOKIE)},
 
         /* As on file systems that lack them: programs fall back. */
         {"sendfile", FAIL(EINVAL)},

@@ -428,8 +428,11 @@ static int make_detached(struct template_root *t, struct error *err)
         for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
                 char path[32];
                 snprintf(path, sizeof(path), "/dev/%s", host_device(t, devices[i]));
-                t->devices[i] = mount_clone(AT_FDCWD, path, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
-                                            err);
+                /* Read-only keeps the times of the host's node as they are; what is written goes to the
+                 * driver all the same. */
+                t->devices[i] = mount_clone(
+                        AT_FDCWD, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+                        err);
                 if (t->devices[i] < 0)
                         return t->devices[i];
         }

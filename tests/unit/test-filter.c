@@ -387,6 +387,12 @@ static void test_worker_arguments(void)
                         FAIL(ENOSYS));
                 check_eq_int(ask(&p, SYS_setsockopt, 3, 6 | high, 31 | high, 0),
                              FAIL(ENOSYS)); /* TCP_ULP */
+                for (uint64_t option = 1; option < 80; option++)
+                        check_eq_int(
+                                ask(&p, SYS_getsockopt, 3, SOL_SOCKET | high, option | high, 0),
+                                option == SO_COOKIE || option == SO_NETNS_COOKIE ? FAIL(ENOPROTOOPT)
+                                                                                 : ALLOW);
+                check_eq_int(ask(&p, SYS_getsockopt, 3, 6 | high, SO_COOKIE, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_prctl, PR_SET_NAME | high, 0, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_prctl, PR_SET_DUMPABLE | high, 0, 0, 0), FAIL(EPERM));
                 check_eq_int(ask(&p, SYS_mknodat, 0, 0, S_IFIFO | 0600 | high, 0), ALLOW);

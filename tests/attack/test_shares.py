@@ -1,0 +1,175 @@
+"""Class 135: what two sessions share. A sender changes each thing, or leaves it, by random bits; a receiver looks. Through an exact channel no
+bit may arrive. What the kernel does not let Cloister close is in docs/threat-model.md with the bits a second that arrive here.
+
+The control is the same two programs outside of any sandbox, where the bits arrive.
+"""
+
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+import uuid
+
+import harness
+import rawmcp
+
+BITS = 200
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "threat-model.md")
+NAME = f"shares-{uuid.uuid4().hex}"
+
+# {what is shared: (what both begin with, body of send(bit), body of look(), which returns a number)}
+CLOSED = {
+    "times of a device node": (
+        "last = [0]",
+        "if bit: os.utime('/dev/null')",
+        "n = os.stat('/dev/null').st_mtime_ns; d, last[0] = n - last[0], n; return d > 0",
+    ),
+    "number of sockets that were made": (
+        # The kernel counts on each processor.
+        "import socket, struct\nlast = [0]\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+        "for _ in range(40 * bit): socket.socket(socket.AF_UNIX).getsockopt(1, 57, 8)",
+        "n = struct.unpack('Q', socket.socket(socket.AF_UNIX).getsockopt(1, 57, 8))[0]; d, last[0] = n - last[0], n; return d",
+    ),
+    "files of /tmp, /dev/shm and /workspace": (
+        f"places = [p for p in ('/tmp', '/dev/shm', '/workspace') if os.path.isdir(p)]\ndef names(): return [p + '/{NAME}' for p in places]",
+        "for name in names():\n        if bit: open(name, 'w').close()\n        elif os.path.exists(name): os.unlink(name)",
+        "return sum(map(os.path.exists, names()))",
+    ),
+    "abstract names of sockets": (
+        "import socket\nkept = []",
+        f"kept.clear()\n    if bit: kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)); kept[0].bind('\\0{NAME}')",
+        f"return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).connect_ex('\\0{NAME}')",
+    ),
+}
+
+# The name of each is that of its row in docs/threat-model.md.
+STAYS = {
+    "sysinfo: processes and threads of the machine": (
+        "import struct, threading\ngo = []",
+        "for go_on in go: go_on.set()\n    go.clear()\n    for _ in range(8 * bit): go.append(threading.Event()); threading.Thread(target=go[-1].wait, daemon=True).start()",
+        "b = ctypes.create_string_buffer(112); libc.sysinfo(b); return struct.unpack_from('H', b, 80)[0]",
+    ),
+    "numbers of eventfds (/proc/PID/fdinfo)": (
+        "kept = []",
+        "[os.close(fd) for fd in kept]; kept.clear(); kept.extend(os.eventfd(0) for _ in range(8 * bit))",
+        "fd = os.eventfd(0); n = int(open(f'/proc/self/fdinfo/{fd}').read().split('eventfd-id:')[1].split()[0]); os.close(fd); return n",
+    ),
+    "inodes of pipes and sockets": (
+        "last = [0]\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+        "for _ in range(60 * bit): [os.close(fd) for fd in os.pipe()]",
+        "r, w = os.pipe(); n = os.fstat(r).st_ino; os.close(r); os.close(w); d, last[0] = n - last[0], n; return d",
+    ),
+    "inodes of pidfds": (
+        "last = [0]",
+        "for _ in range(4 * bit):\n        pid = os.fork()\n        if pid == 0: os._exit(0)\n        os.waitpid(pid, 0)",
+        "pid = os.fork()\n    if pid == 0: os._exit(0)\n    fd = os.pidfd_open(pid); n = os.fstat(fd).st_ino; os.close(fd); os.waitpid(pid, 0); d, last[0] = n - last[0], n; return d",
+    ),
+    "numbers of groups of processes (/proc/PID/autogroup)": (
+        "last = [0]",
+        "for _ in range(4 * bit):\n        pid = os.fork()\n        if pid == 0: os.setsid(); os._exit(0)\n        os.waitpid(pid, 0)",
+        "r, w = os.pipe(); pid = os.fork()\n    if pid == 0:\n        os.setsid(); os.write(w, open('/proc/self/autogroup', 'rb').read()); os._exit(0)\n"
+        "    n = int(os.read(r, 99).split(b'-')[1].split()[0]); os.close(r); os.close(w); os.waitpid(pid, 0); d, last[0] = n - last[0], n; return d",
+    ),
+    "mappings of a page of the image (smaps, numa_maps)": (
+        "import mmap\nf = open(os.__file__, 'rb')\nkept = []",
+        "[m.close() for m in kept]; kept.clear()\n    for _ in range(bit): kept.append(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)); kept[0][0]",
+        "m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); m[0]; t = open('/proc/self/smaps').read().split(f.name)[-1].split('Pss:')[1].split()[0]; m.close(); return int(t)",
+    ),
+}
+
+HEAD = """
+import ctypes, json, os, random, time
+libc = ctypes.CDLL(None, use_errno=True)
+{begin}
+def send(bit):
+    {send}
+def look():
+    {look}
+bits = random.Random({seed}).choices((0, 1), k={count})
+def wait(at):
+    time.sleep(max(0, at - time.time()))
+def safely(f, *args):
+    try:
+        return f(*args)
+    except OSError:
+        return -1
+"""
+SENDER = HEAD + """
+for i, bit in enumerate(bits):
+    wait({start} + i * {slot})
+    safely(send, bit)
+wait({start} + {count} * {slot})
+safely(send, 0)
+"""
+RECEIVER = HEAD + """
+seen = []
+for i in range(len(bits)):
+    wait({start} + (i + 0.7) * {slot})
+    seen.append(safely(look))
+print(json.dumps(seen))
+"""
+
+
+def agreement(bits, seen):
+    """Which part of the bits a receiver gets right that knows both kinds of sight; 0.5 is guessing."""
+    kinds = [[value for bit, value in zip(bits, seen) if bit == kind] for kind in (0, 1)]
+    low, high = map(statistics.median, kinds)
+    if low == high:  # rare differences: whether a sight is unusual
+        usual = [value == low for value in seen]
+        right = sum(u == (not bit) for u, bit in zip(usual, bits)) / len(bits)
+        return max(right, 1 - right)
+    return sum((abs(value - high) < abs(value - low)) == bool(bit) for value, bit in zip(seen, bits)) / len(bits)
+
+
+def capacity(part, slot):
+    """Bits a second of a binary symmetric channel."""
+    wrong = min(max(1 - part, 1e-9), 0.5)
+    return (1 + wrong * math.log2(wrong) + (1 - wrong) * math.log2(1 - wrong)) / slot if wrong < 0.5 else 0
+
+
+class Shares(rawmcp.ServerCase):
+    def codes(self, channel, slot):
+        begin, send, look = channel
+        seed = random.randrange(1 << 30)
+        values = {"begin": begin, "send": send, "look": look, "seed": seed, "slot": slot, "count": BITS, "start": time.time() + 0.5 * harness.SLOW}
+        return random.Random(seed).choices((0, 1), k=BITS), SENDER.format(**values), RECEIVER.format(**values)
+
+    def between_sessions(self, channel, slot):
+        for name in ("sender", "receiver"):
+            self.ok("import ctypes, json, os, random, time, socket, mmap, threading, fcntl, struct", session=name)
+        bits, sender, receiver = self.codes(channel, slot)
+        calls = [self.server.start_call(code, session=name, timeout=60) for code, name in ((sender, "sender"), (receiver, "receiver"))]
+        cells = [call.result(90)["structuredContent"] for call in calls]
+        self.assertEqual([cell["status"] for cell in cells], ["ok", "ok"], cells)
+        return agreement(bits, json.loads(cells[1]["stdout"]))
+
+    def outside(self, channel, slot):
+        bits, sender, receiver = self.codes(channel, slot)
+        with subprocess.Popen([sys.executable, "-c", sender]) as process:
+            seen = subprocess.run([sys.executable, "-c", receiver], stdout=subprocess.PIPE, check=True, timeout=90).stdout
+            self.assertEqual(process.wait(90), 0)
+        return agreement(bits, json.loads(seen))
+
+    def test_what_is_closed(self):
+        """A receiver that guesses has half of the bits, and more than 65 % of 200 in one of 50,000 runs."""
+        for name, channel in CLOSED.items():
+            with self.subTest(name):
+                self.assertLess(self.between_sessions(channel, 0.004), 0.65)
+                self.assertTrue(harness.wait_until(lambda c=channel: self.outside(c, 0.02 * harness.SLOW) > 0.8, 60), "control")
+
+    def test_what_stays_is_written_down(self):
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        for name, channel in STAYS.items():
+            with self.subTest(name):
+                self.assertIn(f"| {name} |", page)
+                rates = {slot: capacity(self.between_sessions(channel, slot), slot) for slot in (0.02, 0.005, 0.001)}
+                print(f"{name}: {max(rates.values()):.0f} bit/s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
