@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int filter_load(int fd, struct error *err)
+int filter_load_listening(int fd, int *listener, struct error *err)
 {
         /* Not on the stack, which is small between clone and exec; a process loads one filter at a
          * time. */
@@ -21,7 +21,16 @@ int filter_load(int fd, struct error *err)
 
         struct sock_fprog program = {.len = (unsigned short)((size_t)n / sizeof(code[0])),
                                      .filter = code};
-        if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
+        if (listener)
+                *listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                         SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+        if ((!listener || *listener < 0) &&
+            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
                 return error_errno(err, errno, "load the system call filter");
         return 0;
+}
+
+int filter_load(int fd, struct error *err)
+{
+        return filter_load_listening(fd, NULL, err);
 }

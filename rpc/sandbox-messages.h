@@ -42,7 +42,9 @@ enum {
 
         /* Where PID 1 finds its own. */
         INIT_REPORT_FD = 3,
-        INIT_RELEASE_FD = 4, /* init writes one byte: the worker may read its channel */
+        /* A socket. The worker sends struct init_hello, with the listener of its filter if it has one. init writes
+         * one byte: the worker may read its channel. */
+        INIT_RELEASE_FD = 4,
         INIT_CONTROL_FD = 5,
         INIT_FILTER_FD = 6,
         INIT_CHANGES_FD = 7,
@@ -73,6 +75,12 @@ enum init_report_kind {
         INIT_REPORT_NONE,
 #define INIT_REPORT(name, ...) INIT_##name,
 #include "rpc/sandbox-messages.def"
+};
+
+enum { INIT_DEVICES = 3 };
+
+struct init_hello {
+        uint64_t devices[INIT_DEVICES]; /* of the session's own file systems */
 };
 
 enum {

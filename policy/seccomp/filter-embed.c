@@ -39,9 +39,9 @@ int main(void)
         struct error err = {};
 
         /* The filters are for another kernel than that of the build, whose own seccomp(2) libseccomp would ask whether
-         * it knows SECCOMP_RET_KILL_PROCESS: QEMU's user emulation has none. Level 3 is Linux 4.14. */
-        if (seccomp_api_set(3) < 0) {
-                fprintf(stderr, "filter-embed: libseccomp has no level 3\n");
+         * it knows SECCOMP_RET_KILL_PROCESS: QEMU's user emulation has none. Level 5 is Linux 5.0. */
+        if (seccomp_api_set(5) < 0) {
+                fprintf(stderr, "filter-embed: libseccomp has no level 5\n");
                 return 1;
         }
         printf("#include \"policy/seccomp/filter.h\"\n\n");

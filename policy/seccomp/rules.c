@@ -24,6 +24,7 @@
 /* clang-format off */
 #define ALLOW      SECCOMP_RET_ALLOW
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
+#define ASK_INIT   SECCOMP_RET_USER_NOTIF /* ENOSYS where no init listens */
 
 #define RULE(names, what, ...) {.calls = (names), .action = (what), .compares = {__VA_ARGS__}}
 #define END_OF_RULES           {.calls = NULL}
@@ -67,6 +68,12 @@
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#endif
+#define LISTENER_REQUESTS                                                                          \
+        SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,          \
+                SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define TERMIOS2        44 /* sizeof(struct termios2), part of the four requests' numbers */
 #define GET_TERMIOS2    _IOC(_IOC_READ, 'T', 0x2a, TERMIOS2) /* TCGETS2 */
 #define SET_TERMIOS2(n) _IOC(_IOC_WRITE, 'T', (n), TERMIOS2) /* 0x2b: TCSETS2; TCSETSW2, TCSETSF2 */
@@ -106,7 +113,7 @@ static const struct filter_rule filter_guest_calls[] = {
          ALLOW},
         /* descriptors */
         {"read write readv writev pread64 pwrite64 preadv pwritev lseek close close_range dup "
-         "dup2 dup3 flock ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
+         "dup2 dup3 ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
          "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 inotify_init "
          "inotify_init1 inotify_add_watch inotify_rm_watch",
          ALLOW},
@@ -148,7 +155,7 @@ static const struct filter_rule filter_guest_calls[] = {
         {"setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr", FAIL(EOPNOTSUPP)},
 
         /* Old calls, of which programs expect EPERM rather than ENOSYS. */
-        {"ptrace process_vm_readv process_vm_writev kcmp", FAIL(EPERM)},
+        {"ptrace kcmp", FAIL(EPERM)},
         {"keyctl add_key request_key", FAIL(EPERM)},
         {"bpf perf_event_open fanotify_init fanotify_mark", FAIL(EPERM)},
         {"init_module finit_module delete_module kexec_load kexec_file_load", FAIL(EPERM)},
@@ -188,13 +195,12 @@ static const struct filter_rule filter_guest_arguments[] = {
         /* No leases and no F_NOTIFY: a session could delay by the one, and observe by the other, what
          * other sessions read of the image that they share. No hints about writing (F_SET_RW_HINT): the inode
          * of a shared file keeps the value. No F_SETPIPE_SZ: the pipes of output count for the monitor's
-         * user. The first six rules are the commands below 64 except F_SETFL. */
+         * user. The first three rules are the commands below 64 except 4 to 7 and 36 to 39. Locks are memory that no control group counts, and reach others who use the same file: init takes them
+         * (sandbox-init/init/locks.h). */
         {"fcntl", ALLOW, {MASKED(1, ~59u, 0)}},
-        {"fcntl", ALLOW, {MASKED(1, ~58u, F_SETFL | 1)}},
-        {"fcntl", ALLOW, {MASKED(1, ~57u, F_SETFL | 2)}},
         {"fcntl", ALLOW, {MASKED(1, ~51u, F_SETFL | 8)}},
         {"fcntl", ALLOW, {MASKED(1, ~43u, F_SETFL | 16)}},
-        {"fcntl", ALLOW, {MASKED(1, ~27u, F_SETFL | 32)}},
+        {"fcntl", ASK_INIT, {EQUAL(1, 0)}, VALUES(F_GETLK, F_SETLK, F_SETLKW)},
         {"fcntl", ALLOW, {EQUAL(1, F_SETFL), CLEAR(2, O_DIRECT)}},
         {"fcntl", FAIL(EINVAL), {EQUAL(1, F_SETFL), SET(2, O_DIRECT)}},
         {"fcntl", ALLOW, {EQUAL(1, F_GETLEASE)}},
@@ -205,8 +211,8 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"fcntl",
          FAIL(EINVAL),
          {EQUAL(1, 0)},
-         VALUES(F_SETLEASE, F_NOTIFY, F_GET_RW_HINT, F_SET_RW_HINT, F_GET_FILE_RW_HINT,
-                F_SET_FILE_RW_HINT)},
+         VALUES(F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_OFD_SETLKW + 1, F_SETLEASE, F_NOTIFY,
+                F_GET_RW_HINT, F_SET_RW_HINT, F_GET_FILE_RW_HINT, F_SET_FILE_RW_HINT)},
         {"fcntl", FAIL(EPERM), {EQUAL(1, F_SETPIPE_SZ)}},
 
         /* Reads past the page cache load the disk of the host. openat2 has its flags in memory, where a filter cannot
@@ -295,7 +301,10 @@ static const struct filter_rule filter_memory_counted[] = {
 static const struct filter_rule filter_worker_only[] = {
         /* No new namespaces. A filter cannot read the flags of clone3, which are in memory: it fails
          * with ENOSYS, and libc uses clone. */
-        {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES)}},
+        {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES | CLONE_THREAD)}},
+        {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_FILES, CLONE_FILES)}},
+        /* A thread with descriptors of its own, which /proc/PID/fdinfo does not show. */
+        {"clone", FAIL(EPERM), {MASKED(0, CLONE_THREAD | CLONE_FILES, CLONE_THREAD)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNS)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWCGROUP)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWUTS)}},
@@ -303,7 +312,8 @@ static const struct filter_rule filter_worker_only[] = {
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWUSER)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWPID)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNET)}},
-        {"unshare setns", FAIL(EPERM)},
+        {"unshare setns process_vm_readv process_vm_writev", FAIL(EPERM)},
+        {"flock", ASK_INIT},
         {"mount umount2 pivot_root chroot", FAIL(EPERM)},
         {"setresuid setresgid setgroups capset", FAIL(EPERM)},
         {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
@@ -352,10 +362,14 @@ static const struct filter_rule filter_template_only[] = {
         {"sethostname setdomainname", ALLOW},
         {"mknod", ALLOW, {MASKED(1, S_IFMT, S_IFIFO)}},
         {"mknodat", ALLOW, {MASKED(2, S_IFMT, S_IFIFO)}},
-        /* confinement; no listener, no SECCOMP_FILTER_FLAG_SPEC_ALLOW */
+        /* confinement; no SECCOMP_FILTER_FLAG_SPEC_ALLOW */
         {"seccomp",
          ALLOW,
-         {EQUAL(0, SECCOMP_SET_MODE_FILTER), CLEAR(1, ~SECCOMP_FILTER_FLAG_TSYNC)}},
+         {EQUAL(0, SECCOMP_SET_MODE_FILTER),
+          CLEAR(1, ~(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER))}},
+        /* init, which has this filter too, takes the locks of its session */
+        {"flock pidfd_getfd process_vm_readv process_vm_writev", ALLOW},
+        IOCTL(LISTENER_REQUESTS),
         {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
         PRCTL(PR_SET_SECCOMP, PR_GET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,
               PR_SET_DUMPABLE, PR_GET_DUMPABLE, PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_NAME,
@@ -459,7 +473,13 @@ static const struct filter_rule filter_init_all[] = {
         {"exit exit_group", ALLOW},
         {"lseek getdents64", ALLOW}, /* of a proc, ns_last_pid, and directories in /workspace */
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
-        {"newfstatat clock_gettime", ALLOW},
+        {"newfstatat fstat clock_gettime", ALLOW},
+        /* locks (sandbox-init/init/locks.h) */
+        {"flock pidfd_open pidfd_getfd pidfd_send_signal tgkill", ALLOW},
+        {"process_vm_readv process_vm_writev", ALLOW},
+        {"getrlimit prlimit64", ALLOW},
+        {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
+        IOCTL(LISTENER_REQUESTS),
         END_OF_RULES,
 };
 

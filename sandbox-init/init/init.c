@@ -26,6 +26,7 @@
 #include "base/filter-load.h"
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/init/changes.h"
+#include "sandbox-init/init/locks.h"
 
 enum {
         FIRST_WORKER = 2, /* the first process forked in a pid namespace. A pid is not reused before
@@ -471,9 +472,39 @@ static int disable_speculation(unsigned long which)
         return errno == ENODEV || errno == ENXIO || errno == EPERM ? 0 : -errno;
 }
 
+/* The worker sends it before the image's code runs in it. */
+static int greet(void)
+{
+        struct init_hello hello;
+        int listener = -1;
+        size_t count = 1;
+
+        ssize_t n = fd_receive(INIT_RELEASE_FD, &hello, sizeof(hello), &listener, &count, NULL, 0);
+        if (n != sizeof(hello))
+                return -EPROTO;
+        locks_open(count == 1 ? listener : -1, &hello);
+        return 0;
+}
+
+/* Until something happens, or a time of init's own has come. Returns 1 if init must end. */
+static int wait_and_serve(bool locks_wait, const sigset_t *while_waiting)
+{
+        const struct timespec tick_time = {.tv_nsec = TICK_US * 1000},
+                              retry_time = {.tv_nsec = LOCKS_RETRY_MS * 1000000};
+        struct pollfd list[] = {{.fd = INIT_CONTROL_FD, .events = POLLIN},
+                                {.fd = locks_fd(), .events = POLLIN}};
+        bool ticks = init.state == STOPPING || init.state == CLEARING;
+
+        int n = ppoll(list, 2, ticks ? &tick_time : locks_wait ? &retry_time : NULL, while_waiting);
+        if (n < 0)
+                return errno != EINTR;
+        if (list[1].revents & POLLIN)
+                locks_serve();
+        return list[0].revents != 0 && obey();
+}
+
 int init_main(void)
 {
-        const struct timespec tick_time = {.tv_nsec = TICK_US * 1000};
         struct error error = {};
         sigset_t while_waiting;
 
@@ -483,6 +514,8 @@ int init_main(void)
             disable_speculation(PR_SPEC_INDIRECT_BRANCH) < 0)
                 return 1;
         changes_open();
+        if (greet() < 0)
+                return 1;
         if (filter_load(INIT_FILTER_FD, &error) < 0)
                 return 1;
         close(INIT_FILTER_FD);
@@ -491,17 +524,9 @@ int init_main(void)
         close(INIT_RELEASE_FD);
 
         for (;;) {
-                struct pollfd control = {.fd = INIT_CONTROL_FD, .events = POLLIN};
+                bool locks_wait = locks_retry();
 
-                if (reap())
-                        return 0;
-                bool ticks = init.state == STOPPING || init.state == CLEARING;
-                int n = ppoll(&control, 1, ticks ? &tick_time : NULL, &while_waiting);
-                if (n > 0 && obey())
-                        return 0;
-                if (n < 0 && errno != EINTR)
-                        return 1;
-                if (tick())
+                if (reap() || wait_and_serve(locks_wait, &while_waiting) || tick())
                         return 0;
         }
 }

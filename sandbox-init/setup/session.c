@@ -261,14 +261,23 @@ static int cover_proc(struct session *s, int root, struct error *err)
         return r < 0 ? error_context(err, "proc") : take_fd(limit);
 }
 
-static int mount_own(const struct limits *l, int root, struct error *err)
+static int mount_own(const struct limits *l, int root, struct init_hello *ret, struct error *err)
 {
+        const char *const paths[INIT_DEVICES] = {"tmp", "workspace", "dev/shm"};
+        struct stat st;
+
         int r = mount_tmpfs_at(root, "tmp", l->tmp, l->tmp_inodes, 01777, err);
         if (r >= 0)
                 r = mount_tmpfs_at(root, "workspace", l->workspace, l->workspace_inodes, 01777,
                                    err);
         if (r >= 0)
                 r = mount_tmpfs_at(root, "dev/shm", l->shm, l->shm_inodes, 01777, err);
+        for (size_t i = 0; r >= 0 && i < INIT_DEVICES; i++) {
+                r = fstatat(root, paths[i], &st, 0);
+                if (r < 0)
+                        return error_errno(err, errno, "stat %s", paths[i]);
+                ret->devices[i] = st.st_dev;
+        }
         return r;
 }
 
@@ -293,7 +302,7 @@ static int mount_writable(struct session *s, int root, struct error *err)
                         error_context(err, "mount on %s", target);
         }
         if (r >= 0)
-                r = mount_own(&s->plan.limits, root, err);
+                r = mount_own(&s->plan.limits, root, &s->hello, err);
         /* Only for init, as it is before anything is mounted in it; the worker closes it. */
         if (r >= 0)
                 r = s->workspace_fd = mount_clone(root, "workspace", 0, err);
@@ -340,6 +349,8 @@ static int confine(const struct template_plan *plan, struct error *err)
  * first victim of the OOM killer; raising the score needs no privilege. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
+        int listener = -1;
+
         int r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r < 0)
                 return r;
@@ -361,10 +372,15 @@ static int enter_worker(struct session *s, int release, struct error *err)
                 return error_errno(err, errno, "close the template's descriptors");
         r = confine(s->template, err);
         if (r >= 0)
-                r = filter_load(filter, err);
-        if (r >= 0)
-                r = fd_close_range((unsigned int)s->release_fd + 1, ~0U);
-        return r;
+                r = filter_load_listening(filter, &listener, err);
+        if (r < 0)
+                return r;
+        r = fd_send(s->release_fd, &s->hello, sizeof(s->hello), &listener, listener >= 0, 0);
+        if (r < 0)
+                return error_errno(err, -r, "send the filter's listener to init");
+        if (listener >= 0)
+                close(listener);
+        return fd_close_range((unsigned int)s->release_fd + 1, ~0U);
 }
 
 static void complain_and_exit(const struct error *err)
@@ -469,8 +485,8 @@ static void first_process(void *data)
 
         if (enter(s, &s->error) < 0 || build(s, &s->error) < 0)
                 _exit(1);
-        if (pipe2(release, O_CLOEXEC) < 0) {
-                error_errno(&s->error, errno, "pipe");
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, release) < 0) {
+                error_errno(&s->error, errno, "a pair of sockets");
                 _exit(1);
         }
         /* The fork() of an interpreter with its own libc sets the errno of that libc: report the

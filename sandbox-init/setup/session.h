@@ -14,6 +14,7 @@ struct session {
         const struct template_plan *template; /* its mounts, its network */
         int fds[SESSION_FD_MAX];
         struct error error; /* set by PID 1 when it could not become init */
+        struct init_hello hello;
         int rpc_fd;         /* in the worker: its channel */
         int release_fd;     /* in the worker: init writes one byte, non-dumpable and filtered */
         int proc_fd;        /* for init: lists all processes */

@@ -35,8 +35,7 @@ REFUSED = {
         "move": ("mount", BAD, BAD, BAD, 0x2000, BAD), "new": ("mount", BAD, BAD, BAD, 0, BAD),
         "shared": ("mount", BAD, BAD, BAD, 0x104000, BAD), "umount2": ("umount2", BAD, 2),
         "mount_setattr": ("mount_setattr", NO, BAD, 0, BAD, 32), "pivot_root": ("pivot_root", BAD, BAD), "chroot": ("chroot", BAD),
-        "ptrace": ("ptrace", 1, 999999999, 0, 0), "process_vm_readv": ("process_vm_readv", 999999999, 0, 0, 0, 0, 0),
-        "process_vm_writev": ("process_vm_writev", 999999999, 0, 0, 0, 0, 0), "kcmp": ("kcmp", 999999999, 999999998, 0, 0, 0),
+        "ptrace": ("ptrace", 1, 999999999, 0, 0), "kcmp": ("kcmp", 999999999, 999999998, 0, 0, 0),
         "keyctl": ("keyctl", 1, BAD), "add_key": ("add_key", BAD, BAD, 0, 0, 0), "request_key": ("request_key", BAD, BAD, 0, 0),
         "perf_event_open": ("perf_event_open", 0, 0, 0, 0, 0xFFFF), "fanotify_mark": ("fanotify_mark", NO, 0xFFFF, 0, NO, 0),
         "personality": ("personality", 0xFFFFFFFF), "name_to_handle_at": ("name_to_handle_at", NO, BAD, BAD, BAD, NO),
@@ -49,16 +48,16 @@ REFUSED = {
     errno.ENOSYS: {
         **{f"unshare {kind}": ("unshare", flag) for kind, flag in NEW.items()}, "unshare nothing": ("unshare", 0),
         "unshare net and user": ("unshare", 0x50000000), "setns": ("setns", NO, 0),
-        # No filter with a listener, without the mitigations, and no strict mode.
-        "bind and private": ("mount", BAD, BAD, BAD, 0x45000, BAD), "listener": ("seccomp", 1, 8, BAD), "SPEC_ALLOW": ("seccomp", 1, 4, BAD), "strict": ("seccomp", 0, 1, BAD), "actions": ("seccomp", 2, 0, BAD),
+        # No filter without the mitigations, and no strict mode. Locks of fcntl() are for sessions, where init makes the call.
+        "bind and private": ("mount", BAD, BAD, BAD, 0x45000, BAD), "F_SETLK": ("fcntl", NO, 6, BAD), "SPEC_ALLOW": ("seccomp", 1, 4, BAD), "strict": ("seccomp", 0, 1, BAD), "actions": ("seccomp", 2, 0, BAD),
         "a device": ("mknodat", NO, BAD, CHARACTER, 0x103), "a file": ("mknodat", NO, BAD, 0o100600, 0),
         "io_uring": ("io_uring_register", NO, 0, 0, 0), "userfaultfd": ("userfaultfd", 0xFF), "splice": ("splice", NO, 0, NO, 0, 1, 0),
         "tee": ("tee", NO, NO, 1, 0), "vmsplice": ("vmsplice", NO, BAD, 1, 0), "process_madvise": ("process_madvise", NO, BAD, 1, 99, 0xFF),
-        "pidfd_getfd": ("pidfd_getfd", NO, 0, 0), "fspick": ("fspick", NO, BAD, 0xFFFF), "limits of another": ("prlimit64", 1, 7, 0, BAD),
+        "fspick": ("fspick", NO, BAD, 0xFFFF), "limits of another": ("prlimit64", 1, 7, 0, BAD),
         "PR_SET_MM": ("prctl", 35, 1, 0, 0, 1), "PR_SET_SYSCALL_USER_DISPATCH": ("prctl", 59, 99, 0, 0, 0), "PR_MCE_KILL": ("prctl", 33, 99, 0, 0, 0),
         "SIOCSIFFLAGS": ("ioctl", NO, 0x8914, BAD),
     },
-    errno.EINVAL: {"sendfile": ("sendfile", NO, NO, 0, 1), "F_SETLEASE": ("fcntl", NO, 1024, 0), "F_NOTIFY": ("fcntl", NO, 1026, 0)},
+    errno.EINVAL: {"sendfile": ("sendfile", NO, NO, 0, 1), "F_SETLEASE": ("fcntl", NO, 1024, 0), "F_NOTIFY": ("fcntl", NO, 1026, 0), "F_OFD_SETLK": ("fcntl", NO, 37, BAD)},
     errno.EXDEV: {"copy_file_range": ("copy_file_range", NO, 0, NO, 0, 1, 0)},
     errno.EOPNOTSUPP: {"MSG_OOB": ("sendto", NO, BAD, 1, 1, 0, 0), "setxattr": ("setxattr", BAD, BAD, BAD, 1, 0), "FICLONE": ("ioctl", NO, 0x40049409, NO)},
 }
@@ -72,6 +71,9 @@ ALLOWED = {
     "move_mount": ("move_mount", NO, BAD, NO, BAD, 0xFFFF), "AF_UNIX": ("socket", 1, 1, 0), "write": ("write", NO, BAD, 1),
     "PR_SET_SECUREBITS": ("prctl", 28, 0xFFFF, 0, 0, 0), "PR_CAP_AMBIENT": ("prctl", 47, 99, 0, 0, 0), "landlock": ("landlock_create_ruleset", 0, 0, 1),
     "own limits": ("prlimit64", 0, 7, 0, 0), "F_GETFL": ("fcntl", NO, 3, 0), "sendto": ("sendto", NO, BAD, 1, 0, 0, 0), "keep": ("read", NO, BAD, 1),
+    # Of init, which has the template's filter too: it takes the locks of its session.
+    "listener": ("seccomp", 1, 8, BAD), "pidfd_getfd": ("pidfd_getfd", NO, 0, 0), "flock": ("flock", NO, 6),
+    "process_vm_readv": ("process_vm_readv", 999999999, 0, 0, 0, 0, 0), "process_vm_writev": ("process_vm_writev", 999999999, 0, 0, 0, 0, 0),
 }
 # uretprobe and uprobe of x86-64: kernels since 6.13 do not pass them to filters, and kill a process that makes them itself (SIGILL).
 UNFILTERED = (335, 336)

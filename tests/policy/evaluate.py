@@ -7,7 +7,7 @@ import os
 import re
 import struct
 
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+ALLOW, KILL, ERRNO, INIT = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "i386": 0x40000003, "arm": 0x40000028, "other": 0xC0000016}
 DATA = struct.Struct("=iIQ6Q")
 WORD = struct.Struct("=I")

@@ -355,8 +355,9 @@ static void test_worker_clone(void)
                                  (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                   CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET);
                 check_eq_int(ask(&p, SYS_clone, flag | BIT32, 0, 0, 0),
-                             namespace ? FAIL(EPERM) : ALLOW);
+                             namespace || flag == CLONE_THREAD ? FAIL(EPERM) : ALLOW);
         }
+        check_eq_int(ask(&p, SYS_clone, CLONE_THREAD | CLONE_FILES, 0, 0, 0), ALLOW);
         free(p.code);
 }
 
@@ -374,7 +375,8 @@ static void test_worker_arguments(void)
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_SETPIPE_SZ | high, 0, 0), FAIL(EPERM));
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_GETPIPE_SZ | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_DUPFD_CLOEXEC | high, 0, 0), ALLOW);
-                check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_SETLKW | high, 0, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_SETLKW | high, 0, 0), FAIL(EINVAL));
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_SETLKW | high, 0, 0), SECCOMP_RET_USER_NOTIF);
                 check_eq_int(ask(&p, SYS_fcntl, 0, F_ADD_SEALS | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_sendto, 3, 0, 0, MSG_NOSIGNAL | high), ALLOW);
                 check_eq_int(ask(&p, SYS_sendto, 3, 0, 0, MSG_OOB | high), FAIL(EOPNOTSUPP));
@@ -421,9 +423,14 @@ static void test_shared_files(void)
                 for (uint64_t hint = F_GET_RW_HINT; hint <= F_SET_FILE_RW_HINT; hint++)
                         check_eq_int(ask(&p, SYS_fcntl, 0, hint | high, 0, 0), FAIL(EINVAL));
                 for (uint64_t command = 0; command < 64; command++) {
+                        uint32_t want = ALLOW;
+                        if (command >= F_GETLK && command <= F_SETLKW)
+                                want = SECCOMP_RET_USER_NOTIF;
+                        else if (command >= F_OFD_GETLK && command <= F_OFD_SETLKW + 1)
+                                want = FAIL(EINVAL);
                         if (command != F_SETFL)
                                 check_eq_int(ask(&p, SYS_fcntl, 0, command | high, O_DIRECT, 0),
-                                             ALLOW);
+                                             want);
                 }
                 check_eq_int(ask(&p, SYS_msync, 0, 0, MS_ASYNC | high, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_msync, 0, 0, MS_SYNC | MS_INVALIDATE | high, 0), FAIL(0));
@@ -495,6 +502,9 @@ static void test_other_policies(void)
         check_eq_int(ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0, 0), ALLOW);
         check_eq_int(ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
                          0, 0),
+                     ALLOW);
+        check_eq_int(ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                         SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0, 0),
                      FAIL(ENOSYS));
         check_eq_int(
                 ask(&t, SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0, 0),

@@ -1,0 +1,469 @@
+/* File locks: which file, whose, and whether another process has one. */
+#include "sandbox-init/init/locks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
+#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP 1UL
+#endif
+
+enum {
+        CALLERS_MAX = 64,         /* threads whose process is known; others are looked up again */
+        CLEAN_AFTER_CALLS = 1024, /* stale locks are looked for after so many calls, */
+        CLEAN_AFTER_MS = 200,     /* or after this time */
+        WAITS = 1,                /* result of a call: not answered yet */
+};
+
+struct lock {
+        uint64_t device, inode;
+        int64_t start, end; /* inclusive */
+        pid_t process;
+        int fd;   /* of the process, by which it took the lock */
+        int type; /* F_RDLCK, F_WRLCK */
+};
+
+struct caller {
+        pid_t thread, process;
+        int pidfd; /* of the process */
+};
+
+static struct {
+        int listener;
+        uint64_t devices[INIT_DEVICES];
+        struct lock locks[LOCKS_MAX];
+        size_t n;       /* POSIX locks */
+        size_t n_flock; /* at most so many files have a lock of flock() */
+        size_t calls;   /* since the last clean() */
+        int64_t cleaned_ms;
+        struct caller callers[CALLERS_MAX];
+        size_t next_caller;
+        struct seccomp_notif waiting[LOCKS_WAITERS_MAX];
+        size_t n_waiting;
+} all = {.listener = -1};
+
+/* ---- the caller and its file ---- */
+
+/* The name of a process, which code chooses, is in the first line of its status with its line ends escaped. */
+static pid_t process_of(pid_t thread)
+{
+        char path[32] = "", text[512];
+
+        snprintf(path, sizeof(path), "%d/status", thread);
+        int fd = openat(INIT_PROC_FD, path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+        if (fd >= 0)
+                close(fd);
+        text[n > 0 ? n : 0] = '\0';
+        const char *at = strstr(text, "\nTgid:");
+        return at ? (pid_t)strtol(at + 6, NULL, 10) : 0;
+}
+
+static struct caller *caller_new(pid_t thread)
+{
+        pid_t process = process_of(thread);
+        int pidfd = process > 0 ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
+        struct caller *c = &all.callers[all.next_caller];
+
+        if (pidfd < 0)
+                return NULL;
+        all.next_caller = (all.next_caller + 1) % CALLERS_MAX;
+        if (c->thread != 0)
+                close(c->pidfd);
+        *c = (struct caller){thread, process, pidfd};
+        return c;
+}
+
+static bool is_current(const struct caller *c)
+{
+        return syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) == 0 &&
+               syscall(SYS_tgkill, c->process, c->thread, 0) == 0;
+}
+
+static struct caller *caller_of(pid_t thread)
+{
+        for (size_t i = 0; i < CALLERS_MAX; i++) {
+                struct caller *c = &all.callers[i];
+                if (c->thread != thread)
+                        continue;
+                if (is_current(c))
+                        return c;
+                close(c->pidfd);
+                c->thread = 0;
+        }
+        return caller_new(thread);
+}
+
+/* Returns a descriptor of the caller's open file, or negative errno. */
+static int take_file(const struct caller *c, int fd, struct stat *st)
+{
+        int own = (int)syscall(SYS_pidfd_getfd, c->pidfd, fd, 0);
+
+        if (own < 0)
+                return errno == EBADF || errno == ESRCH ? -EBADF : -ENOLCK;
+        if (fstat(own, st) == 0)
+                return own;
+        close(own);
+        return -ENOLCK;
+}
+
+static bool is_own(const struct stat *st)
+{
+        for (size_t i = 0; i < INIT_DEVICES; i++)
+                if (st->st_dev == all.devices[i])
+                        return true;
+        return false;
+}
+
+/* ---- the table ---- */
+
+static bool is_of(const struct lock *l, const struct lock *file)
+{
+        return l->inode == file->inode && l->device == file->device;
+}
+
+static void drop(size_t i)
+{
+        all.locks[i] = all.locks[--all.n];
+}
+
+/* Whether the process has ended, or has closed the file: the kernel reports neither. */
+static bool is_stale(const struct lock *l)
+{
+        const struct caller *c = caller_of(l->process);
+        struct stat st;
+
+        if (!c || c->process != l->process)
+                return true;
+        int fd = take_file(c, l->fd, &st);
+        if (fd < 0)
+                return fd == -EBADF;
+        close(fd);
+        return st.st_dev != l->device || st.st_ino != l->inode;
+}
+
+/* Returns a lock of another process that excludes this one; NULL: none. */
+static const struct lock *find_conflict(const struct lock *wanted)
+{
+        for (size_t i = 0; i < all.n; i++) {
+                const struct lock *l = &all.locks[i];
+                if (!is_of(l, wanted) || l->process == wanted->process || l->start > wanted->end ||
+                    l->end < wanted->start || (l->type == F_RDLCK && wanted->type == F_RDLCK))
+                        continue;
+                if (!is_stale(l))
+                        return l;
+                drop(i--);
+        }
+        return NULL;
+}
+
+/* Takes the range from the locks of this process, one of which may become two. Joins
+ * those of the same type that touch it. Returns -ENOLCK if there is no room for the second half of one. */
+static int set(struct lock wanted)
+{
+        for (size_t i = 0; i < all.n; i++) {
+                struct lock *l = &all.locks[i], after = *l;
+                bool joins = l->type == wanted.type;
+                if (!is_of(l, &wanted) || l->process != wanted.process ||
+                    l->start - joins > wanted.end || l->end < wanted.start - joins)
+                        continue;
+                if (joins) {
+                        wanted.start = l->start < wanted.start ? l->start : wanted.start;
+                        wanted.end = l->end > wanted.end ? l->end : wanted.end;
+                        drop(i--);
+                        continue;
+                }
+                after.start = wanted.end + 1;
+                bool has_after = l->end > wanted.end;
+                if (l->start < wanted.start) {
+                        if (has_after && all.n == LOCKS_MAX)
+                                return -ENOLCK;
+                        if (has_after)
+                                all.locks[all.n++] = after;
+                        l->end = wanted.start - 1;
+                } else if (has_after) {
+                        *l = after;
+                } else {
+                        drop(i--);
+                }
+        }
+        if (wanted.type != F_UNLCK)
+                all.locks[all.n++] = wanted;
+        return 0;
+}
+
+/* ---- the bound ---- */
+
+/* How many locks of flock() are in this directory of descriptions. A process that may not be inspected counts as full. */
+static size_t count_in(const char *path)
+{
+        _Alignas(struct dirent64) char list[4096];
+        struct rlimit limit = {};
+        size_t found = 0;
+        long size = -1;
+        char text[512];
+
+        int dir = openat(INIT_PROC_FD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        while (dir >= 0 && (size = syscall(SYS_getdents64, dir, list, sizeof(list))) > 0) {
+                for (long at = 0; at < size;) {
+                        const struct dirent64 *entry = (const void *)(list + at);
+
+                        at += entry->d_reclen;
+                        int fd = openat(dir, entry->d_name, O_RDONLY | O_CLOEXEC);
+                        ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+                        if (fd >= 0)
+                                close(fd);
+                        text[n > 0 ? n : 0] = '\0';
+                        found += strstr(text, " FLOCK ") != NULL;
+                }
+        }
+        if (size < 0 && (dir >= 0 || (errno != ENOENT && errno != ESRCH))) {
+                getrlimit(RLIMIT_NOFILE, &limit);
+                found += limit.rlim_max;
+        }
+        if (dir >= 0)
+                close(dir);
+        return found;
+}
+
+static size_t count_flocks(void)
+{
+        _Alignas(struct dirent64) char list[4096];
+        char path[32];
+        size_t found = 0;
+        long size;
+
+        if (lseek(INIT_PROC_FD, 0, SEEK_SET) < 0)
+                return LOCKS_MAX;
+        while ((size = syscall(SYS_getdents64, INIT_PROC_FD, list, sizeof(list))) > 0) {
+                for (long at = 0; at < size;) {
+                        const struct dirent64 *entry = (const void *)(list + at);
+                        long pid = strtol(entry->d_name, NULL, 10);
+
+                        at += entry->d_reclen;
+                        if (pid <= 1)
+                                continue;
+                        snprintf(path, sizeof(path), "%ld/fdinfo", pid);
+                        found += count_in(path);
+                }
+        }
+        return size < 0 ? LOCKS_MAX : found;
+}
+
+static int64_t now_ms(void)
+{
+        struct timespec t;
+
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* Whether two more locks fit. Looks for those that have ended unseen, but not at each call of a session that has many. */
+static bool has_room(void)
+{
+        all.calls++;
+        if (all.n + all.n_flock + 2 <= LOCKS_MAX)
+                return true;
+        if (all.calls < CLEAN_AFTER_CALLS && now_ms() - all.cleaned_ms < CLEAN_AFTER_MS)
+                return false;
+        for (size_t i = all.n; i-- > 0;)
+                if (is_stale(&all.locks[i]))
+                        drop(i);
+        all.n_flock = count_flocks();
+        all.calls = 0;
+        all.cleaned_ms = now_ms();
+        return all.n + all.n_flock + 2 <= LOCKS_MAX;
+}
+
+/* ---- the calls ---- */
+
+/* As flock(2). A file that others use too gets no lock: a shared one would exclude nobody in the session, because nobody
+ * in it gets an exclusive one. */
+static int call_flock(int fd, const struct stat *st, int operation)
+{
+        int what = operation & ~LOCK_NB;
+
+        if (what != LOCK_SH && what != LOCK_EX && what != LOCK_UN)
+                return -EINVAL;
+        if (!is_own(st))
+                return what == LOCK_EX ? -ENOLCK : 0;
+        if (what != LOCK_UN && !has_room())
+                return -ENOLCK;
+        if (flock(fd, operation | LOCK_NB) < 0)
+                return errno == EWOULDBLOCK && !(operation & LOCK_NB) ? WAITS : -errno;
+        all.n_flock += what != LOCK_UN;
+        return 0;
+}
+
+/* The range in bytes of the file: 0, or negative errno. */
+static int set_range(struct lock *l, const struct flock *k, int fd, const struct stat *st)
+{
+        int64_t from = 0;
+
+        if (k->l_whence == SEEK_CUR)
+                from = lseek(fd, 0, SEEK_CUR);
+        else if (k->l_whence == SEEK_END)
+                from = st->st_size;
+        else if (k->l_whence != SEEK_SET)
+                return -EINVAL;
+        if (from < 0)
+                from = 0;
+        if (__builtin_add_overflow(from, k->l_start, &l->start))
+                return -EOVERFLOW;
+        l->end = INT64_MAX;
+        if (k->l_len > 0 && __builtin_add_overflow(l->start, k->l_len - 1, &l->end))
+                return -EOVERFLOW;
+        if (k->l_len < 0) {
+                l->end = l->start - 1;
+                l->start += k->l_len;
+        }
+        return l->start < 0 ? -EINVAL : 0;
+}
+
+static int copy_flock(pid_t process, uint64_t at, struct flock *k, bool writes)
+{
+        struct iovec here = {k, sizeof(*k)}, there = {(void *)at, sizeof(*k)}; // NOLINT
+        ssize_t n = writes ? process_vm_writev(process, &here, 1, &there, 1, 0)
+                           : process_vm_readv(process, &here, 1, &there, 1, 0);
+
+        return n == sizeof(*k) ? 0 : n < 0 && errno == EPERM ? -ENOLCK : -EFAULT;
+}
+
+static int get_lock(const struct lock *wanted, const struct caller *c, uint64_t at, struct flock *k)
+{
+        const struct lock *l = find_conflict(wanted);
+
+        k->l_type = F_UNLCK;
+        if (l)
+                *k = (struct flock){
+                        .l_type = (short)l->type,
+                        .l_whence = SEEK_SET,
+                        .l_start = l->start,
+                        .l_len = l->end == INT64_MAX ? 0 : l->end - l->start + 1,
+                        .l_pid = l->process,
+                };
+        return copy_flock(c->process, at, k, true);
+}
+
+static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
+                      const struct seccomp_data *call)
+{
+        int command = (int)call->args[1], mode = fcntl(fd, F_GETFL);
+        struct lock wanted = {.device = st->st_dev,
+                              .inode = st->st_ino,
+                              .process = c->process,
+                              .fd = (int)call->args[0]};
+        struct flock k;
+
+        int r = copy_flock(c->process, call->args[2], &k, false);
+        if (r >= 0)
+                r = set_range(&wanted, &k, fd, st);
+        if (r < 0)
+                return r;
+        wanted.type = k.l_type;
+        if (k.l_type != F_RDLCK && k.l_type != F_WRLCK &&
+            (k.l_type != F_UNLCK || command == F_GETLK))
+                return -EINVAL;
+        if (command == F_GETLK)
+                return get_lock(&wanted, c, call->args[2], &k);
+        if ((k.l_type == F_RDLCK && (mode & O_ACCMODE) == O_WRONLY) ||
+            (k.l_type == F_WRLCK && (mode & O_ACCMODE) == O_RDONLY))
+                return -EBADF;
+        if (k.l_type != F_UNLCK && !is_own(st) && (mode & O_ACCMODE) != O_RDONLY)
+                return -ENOLCK;
+        if (k.l_type != F_UNLCK && find_conflict(&wanted))
+                return command == F_SETLKW ? WAITS : -EAGAIN;
+        if (k.l_type != F_UNLCK && !has_room())
+                return -ENOLCK;
+        return set(wanted);
+}
+
+/* Returns what the call returns, or WAITS. */
+static int call(const struct seccomp_notif *request)
+{
+        const struct seccomp_data *data = &request->data;
+        const struct caller *found = caller_of((pid_t)request->pid);
+        struct stat st;
+        int r;
+
+        if (!found)
+                return -ENOLCK;
+        const struct caller c = *found; /* its place may be given to another one */
+        int fd = take_file(&c, (int)data->args[0], &st);
+        if (fd < 0)
+                return fd;
+        if (fcntl(fd, F_GETFL) & O_PATH)
+                r = -EBADF;
+        else if (data->nr == SYS_flock)
+                r = call_flock(fd, &st, (int)data->args[1]);
+        else
+                r = call_fcntl(&c, fd, &st, data);
+        close(fd);
+        return r;
+}
+
+static void answer(uint64_t id, int r)
+{
+        struct seccomp_notif_resp response = {.id = id, .error = r};
+
+        /* Fails if a signal has interrupted the call, which is then made again. */
+        ioctl(all.listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+}
+
+bool locks_retry(void)
+{
+        for (size_t i = 0; i < all.n_waiting; i++) {
+                const struct seccomp_notif *w = &all.waiting[i];
+                int r = ioctl(all.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &w->id) < 0 ? -EINTR
+                                                                                      : call(w);
+                if (r == WAITS)
+                        continue;
+                answer(w->id, r);
+                all.waiting[i--] = all.waiting[--all.n_waiting];
+        }
+        return all.n_waiting > 0;
+}
+
+void locks_serve(void)
+{
+        struct seccomp_notif request = {};
+
+        if (ioctl(all.listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0)
+                return;
+        int r = call(&request);
+        if (r == WAITS && all.n_waiting == LOCKS_WAITERS_MAX)
+                r = -ENOLCK;
+        if (r == WAITS)
+                all.waiting[all.n_waiting++] = request;
+        else
+                answer(request.id, r);
+}
+
+int locks_fd(void)
+{
+        return all.listener;
+}
+
+void locks_open(int listener, const struct init_hello *hello)
+{
+        all.listener = listener;
+        memcpy(all.devices, hello->devices, sizeof(all.devices));
+        /* The caller waits for the answer: it continues on this processor. Since Linux 6.6. */
+        if (listener >= 0)
+                ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+}

@@ -1,0 +1,32 @@
+/*
+ * File locks of a session. The worker's filter sends fcntl() with F_GETLK, F_SETLK and F_SETLKW, and
+ * flock(), to init (SECCOMP_RET_USER_NOTIF). init makes the call itself, with the descriptor that it takes from
+ * the caller, so that code that exchanges the descriptor or the arguments meanwhile gains nothing.
+ *
+ * POSIX locks belong to a table of processes, which is here: the kernel makes no object for them, and
+ * nobody outside the session meets them. flock() belongs to the open file, and init calls it. Only files of the session's own
+ * file systems can be locked: elsewhere, shared locks have no effect, and others get ENOLCK. Both kinds together are at most LOCKS_MAX.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "rpc/sandbox-messages.h"
+
+enum {
+        LOCKS_MAX = 4096,
+        LOCKS_WAITERS_MAX = 256, /* calls that wait for a lock */
+        LOCKS_RETRY_MS = 10,     /* a lock also ends when a file is closed, which nobody reports */
+};
+
+/* listener: owned; negative: the kernel gave none, and each call for a lock fails with ENOSYS. */
+void locks_open(int listener, const struct init_hello *hello);
+
+/* The descriptor to poll for POLLIN; negative: none. */
+int locks_fd(void);
+
+/* Answers one call. */
+void locks_serve(void);
+
+/* Tries the calls that wait again. Returns whether some still wait. */
+bool locks_retry(void);

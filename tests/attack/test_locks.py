@@ -1,0 +1,354 @@
+"""Class 41 for locks of files: how many there can be, on which files, and that they do what they do outside."""
+
+import fcntl
+import os
+import subprocess
+import tempfile
+import threading
+import time
+
+import harness
+import rawmcp
+
+TOOLS = r"""
+import ctypes, errno, fcntl, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def lock(fd, kind, start, length=1, command=fcntl.F_SETLK):
+    "Returns 0, or the name of the error."
+    buffer = ctypes.create_string_buffer(struct.pack("hhqqi4x", kind, 0, start, length, 0))
+    return 0 if libc.fcntl(fd, command, buffer) == 0 else errno.errorcode[ctypes.get_errno()]
+def own(name):
+    return os.open(folder + "/" + name, os.O_RDWR | os.O_CREAT, 0o600)
+def children(count, function):
+    "Runs function(n) in each; all hold what they have until each has ended its own. Returns the sum."
+    total, ends, stay = 0, os.pipe(), os.pipe()
+    pids = []
+    for n in range(count):
+        pid = os.fork()
+        if pid == 0:
+            os.close(stay[1])
+            try:
+                os.write(ends[1], b"%8d" % function(n))
+                os.read(stay[0], 1)
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    for _ in pids:
+        total += int(os.read(ends[0], 8))
+    os.close(stay[1])
+    for pid in pids:
+        os.waitpid(pid, 0)
+    for fd in (*ends, stay[0]):
+        os.close(fd)
+    return total
+"""
+
+# More locks than a session may have, in one process and in many.
+RECORDS = r"""
+def take(n, files=20, each=75):
+    taken = 0
+    for j in range(files):
+        fd = own(f"r{n}-{j}")
+        for i in range(each, 0, -1):
+            taken += lock(fd, fcntl.F_WRLCK, 2 * i) == 0
+    return taken
+"""
+FLOCKS = r"""
+def take(n, files=400):
+    taken = 0
+    for j in range(files):
+        fd = own(f"f{n}-{j}")
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken += 1
+        except OSError:
+            pass
+    return taken
+"""
+
+# Prints what locks do. The same program runs outside.
+MEANING = r"""
+import dbm, multiprocessing, signal, sqlite3, subprocess, threading, time
+result = {}
+def in_child(function):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(function())
+        except BaseException as e:
+            os.write(2, repr(e).encode())
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+R, W, U = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
+a = own("a")
+free = lambda start, length=1, kind=W: in_child(lambda: 1 if lock(own("a"), kind, start, length) == 0 else 2)
+result["one"] = [lock(a, W, 10, 10), free(9), free(10), free(19), free(20), free(0, 0), free(15, 1, R)]
+result["split"] = [lock(a, U, 14, 2), free(13), free(14), free(15), free(16)]
+result["shared"] = [lock(a, R, 10, 4), free(10, 1, R), free(10)]
+result["joined"] = [lock(a, R, 10, 10), free(14, 1, R), free(14), lock(a, U, 0, 0), free(0, 0)]
+result["bad"] = [lock(a, 7, 0), lock(a, W, -5), lock(a, W, 5, -9), lock(a, W, 9, -9), lock(a, U, 0, 0), lock(999, W, 0),
+                 lock(os.open(folder + "/a", os.O_RDONLY), W, 0), lock(os.open(folder + "/a", os.O_PATH), R, 0),
+                 errno.errorcode[ctypes.get_errno()] if libc.fcntl(a, fcntl.F_SETLK, ctypes.c_void_p(8)) else 0]
+b = own("b")
+result["closed"] = [lock(b, W, 0), in_child(lambda: lock(own("b"), W, 0) == 0), os.close(b), in_child(lambda: lock(own("b"), W, 0) == 0)]
+b = own("b")
+def two():
+    c, d = own("b"), own("b")
+    return (lock(c, W, 0), lock(d, W, 0), lock(d, R, 0), lock(c, W, 0)) == (0, 0, 0, 0)
+result["one owner"] = in_child(two)
+result["ended"] = [in_child(lambda: lock(own("b"), W, 0) == 0), lock(b, W, 0)]
+result["fork"] = [in_child(lambda: lock(b, W, 0) == 0), lock(b, U, 0)]
+def get(start):
+    buffer = ctypes.create_string_buffer(struct.pack("hhqqi4x", W, 0, start, 5, 0))
+    libc.fcntl(own("a"), fcntl.F_GETLK, buffer)
+    kind, whence, start, length, pid = struct.unpack("hhqqi4x", buffer.raw[:32])
+    return [kind, whence, start, length, pid == os.getppid()]
+lock(a, W, 100, 50)
+result["F_GETLK"] = in_child(lambda: get(120) == [W, 0, 100, 50, True]), in_child(lambda: get(20)[0] == U)
+lock(a, U, 0, 0)
+ready = os.pipe()
+def hold(seconds, name="a"):
+    pid = os.fork()
+    if pid == 0:
+        fd = own(name)
+        lock(fd, W, 0)
+        os.write(ready[1], b"r")
+        time.sleep(seconds)
+        os._exit(0)
+    os.read(ready[0], 1)
+    return pid
+pid = hold(0.3)
+began = time.monotonic()
+result["waits"] = [lock(a, W, 0), lock(a, W, 0, 1, fcntl.F_SETLKW), 0.1 < time.monotonic() - began < 10]
+os.waitpid(pid, 0); lock(a, U, 0, 0)
+pid = hold(20)
+signal.signal(signal.SIGALRM, lambda *_: None); signal.siginterrupt(signal.SIGALRM, True); signal.alarm(1)
+result["interrupted"] = lock(a, W, 0, 1, fcntl.F_SETLKW)
+os.kill(pid, 9); os.waitpid(pid, 0)
+done = []
+t = threading.Thread(target=lambda: done.append(lock(own("t"), W, 0))); t.start(); t.join()
+result["thread"] = [done, in_child(lambda: lock(own("t"), W, 0) == 0), lock(own("t"), W, 0)]
+def flock(fd, what):
+    try:
+        fcntl.flock(fd, what | fcntl.LOCK_NB)
+        return 0
+    except OSError as e:
+        return errno.errorcode[e.errno]
+f, g = own("f"), own("f")
+copy = os.dup(g)
+E, S, N = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_UN
+result["flock"] = [flock(f, E), flock(g, E), flock(g, S), flock(f, S), flock(g, S), flock(g, E), flock(f, N), flock(g, E), flock(copy, N), flock(f, E), os.close(f), flock(g, E), os.close(copy), flock(g, 64)]
+# The usual way of shell scripts: the program ends, and the shell keeps the lock.
+take = sys.executable + " -c 'import fcntl, sys; fcntl.flock(int(sys.argv[1]) if sys.argv[1] > \"0\" else open(\"f\"), 6)' "
+script = f"exec 9>f; {take} 9 && echo one; {take} 0 2>&- || echo held; exec 9>&-; {take} 0 && echo free"
+result["shell"] = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=folder, close_fds=True).stdout if not os.close(g) else 0
+g = own("f")
+flock(g, E)
+pid = os.fork()
+if pid == 0:
+    time.sleep(0.3); os._exit(0)
+os.close(g)
+began = time.monotonic()
+fcntl.flock(own("f"), E)
+result["flock waits"] = 0.1 < time.monotonic() - began < 10
+os.waitpid(pid, 0)
+def add(n):
+    with sqlite3.connect(folder + "/d", timeout=60) as c:
+        for i in range(25):
+            c.execute("insert into t values(?)", (i,)); c.commit()
+for mode in ("delete", "wal"):
+    with sqlite3.connect(folder + "/d") as c:
+        c.execute("pragma journal_mode=" + mode); c.execute("create table if not exists t(a)"); c.execute("delete from t"); c.commit()
+    c.close()
+    workers = [multiprocessing.get_context("fork").Process(target=add, args=(n,)) for n in range(4)]
+    for w in workers: w.start()
+    threads = [threading.Thread(target=add, args=(n,)) for n in range(2)]
+    for t in threads: t.start()
+    for w in workers + threads: w.join()
+    c = sqlite3.connect(folder + "/d")
+    result["sqlite " + mode] = c.execute("select count(*) from t").fetchone(), c.execute("pragma integrity_check").fetchone()
+    c.execute("begin exclusive")
+    other = "import sqlite3, sys\ntry: sqlite3.connect(sys.argv[1], timeout=0).execute('begin immediate'); print('free')\nexcept sqlite3.OperationalError as e: print(e)"
+    result["sqlite busy " + mode] = [subprocess.run([sys.executable, "-c", other, folder + "/d"], capture_output=True, text=True).stdout]
+    c.rollback()
+    result["sqlite busy " + mode] += [subprocess.run([sys.executable, "-c", other, folder + "/d"], capture_output=True, text=True).stdout]
+    c.close()
+with dbm.open(folder + "/dbm", "c") as d:
+    d["a"] = "b"
+with dbm.open(folder + "/dbm", "w") as d:
+    result["dbm"] = d["a"]
+import json
+value = json.dumps(result, default=str)
+"""
+
+# A lock of a file that is exchanged for another one, by another thread, in each place between the look and the call.
+EXCHANGE = r"""
+import threading, time
+a, b = own("x"), os.open(target, os.O_RDONLY)
+place, ends = os.dup(a), time.monotonic() + seconds
+def exchange():
+    while time.monotonic() < ends:
+        os.dup2(b, place); os.dup2(a, place)
+threads = [threading.Thread(target=exchange) for _ in range(2)]
+for t in threads: t.start()
+sys.setswitchinterval(1e-5)
+taken = 0
+while time.monotonic() < ends:
+    taken += lock(place, fcntl.F_RDLCK, 0) == 0
+    try:
+        fcntl.flock(place, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pass
+for t in threads: t.join()
+value = taken
+"""
+
+NOT_OWN = r"""
+import select
+files = {"image": os.open(os.__file__, os.O_RDONLY), "directory of the image": os.open("/usr", os.O_RDONLY), "null": os.open("/dev/null", os.O_RDWR),
+         "random": os.open("/dev/urandom", os.O_RDONLY), "mount": os.open(target, os.O_RDONLY), "proc": os.open("/proc/self/status", os.O_RDONLY)}
+poll = select.epoll(); files["anonymous inode"] = poll.fileno()
+def attempt(fd):
+    found = []
+    for what in (fcntl.LOCK_SH, fcntl.LOCK_EX):
+        try: fcntl.flock(fd, what | fcntl.LOCK_NB); found.append(0)
+        except OSError as e: found.append(errno.errorcode[e.errno])
+    return [*found, lock(fd, fcntl.F_RDLCK, 0), lock(fd, fcntl.F_WRLCK, 0), lock(fd, fcntl.F_RDLCK, 0, 1, 37), lock(fd, 0, 0, 1, 1024), lock(fd, 0, 1 << 31 | 1, 1, 1026)]
+value = {name: attempt(fd) for name, fd in files.items()}
+identities = {name: [os.fstat(fd).st_dev, os.fstat(fd).st_ino] for name, fd in files.items()}
+"""
+
+
+def held_by_the_kernel(device, inode=None):
+    """How many locks the kernel has on this file, or on all files of the device."""
+    file = f" {os.major(device):02x}:{os.minor(device):02x}:" + ("" if inode is None else f"{inode} ")
+    with open("/proc/locks", encoding="ascii") as f:
+        return f.read().count(file)
+
+
+class Locks(rawmcp.ServerCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory(prefix="cloister-test-")
+        cls.addClassCleanup(cls.place.cleanup)
+        os.chmod(cls.place.name, 0o755)
+        cls.file = os.path.join(cls.place.name, "file")
+        with open(cls.file, "w", encoding="ascii") as f:
+            f.write("x")
+        os.mkdir(cls.place.name + "/own")
+        cls.CONFIG = {"mounts": [{"source": cls.place.name, "target": "/data"}]}
+        super().setUpClass()
+
+    def inside(self, code, timeout=120, **arguments):
+        return self.value(f"target, folder = '/data/file', '/workspace'\n{TOOLS}{code}\nvalue", timeout=timeout, **arguments)
+
+    def outside(self, code):
+        code = f"target, folder = {self.file!r}, {self.place.name!r} + '/own'\n{TOOLS}{code}\nprint(repr(value))"
+        out = subprocess.run([harness.PYTHON, "-c", code], capture_output=True, text=True, check=False, timeout=harness.PATIENCE * 2)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return eval(out.stdout)  # pylint: disable=eval-used
+
+    def host_can_lock(self):
+        with open(self.file, "r+", encoding="ascii") as f, open(self.file, "r+", encoding="ascii") as g:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(g, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        return True
+
+    def test_their_number(self):
+        """41. A session has 4,096 at most, of both kinds, over all its processes. A session may have 1,500. The control: outside there are all."""
+        for name, code in ("fcntl", RECORDS), ("flock", FLOCKS):
+            with self.subTest(name):
+                self.assertEqual(self.outside(code + "\nvalue = children(4, take)"), 4 * (1500 if code is RECORDS else 400))
+                self.assertEqual(self.inside(code + "\nvalue = take(0, 20)" if code is RECORDS else code + "\nvalue = take(0, 200)", session=f"few-{name}"),
+                                 1500 if code is RECORDS else 200)
+                total = self.inside(code + "\nvalue = children(16, take)", session=f"many-{name}")
+                self.assertLessEqual(total, 4096)
+                self.assertGreater(total, 3000)
+        both = self.inside(RECORDS + "\nrecords = take\n" + FLOCKS + "\nvalue = [children(8, lambda n: take(n) + records(n))]", session="both")
+        self.assertLessEqual(both[0], 4096)
+
+    def test_the_kernel_has_none(self):
+        """41. The kernel has no object for a lock of fcntl(), and at most 4,096 for flock(), also where processes may not be inspected."""
+        hidden = FLOCKS + r"""
+import shutil
+shutil.copy(shutil.which("sleep"), folder + "/hidden")
+os.chmod(folder + "/hidden", 0o111)
+def hide(n):
+    pid = os.fork()
+    if pid == 0:
+        taken = take(n)
+        for name in os.listdir("/proc/self/fd"):
+            try: os.set_inheritable(int(name), True)
+            except OSError: pass
+        os.execv(folder + "/hidden", ["hidden", "20"])
+    return 0
+for n in range(16):
+    hide(n)
+import time
+time.sleep(2)
+value = 0
+"""
+        device = self.inside(RECORDS + "\nheld = take(1)\nvalue = os.stat(folder).st_dev")
+        self.assertEqual(held_by_the_kernel(device), 0)
+        device = self.inside("value = os.stat(folder).st_dev", session="hidden")
+        self.server.start_call(f"target, folder = '/data/file', '/workspace'\n{TOOLS}{hidden}", session="hidden", timeout=60).result(120)
+        self.assertIn(held_by_the_kernel(device), range(3000, 4097))
+
+    def test_files_that_others_use(self):
+        """41. Nothing but a file of the session's own gets a lock that anybody else meets. The control: outside, all are taken."""
+        outside = self.outside(NOT_OWN)
+        self.assertEqual(outside["mount"][:3], [0, 0, 0])
+        inside = self.inside(NOT_OWN)
+        identities = self.value("identities")
+        for name, found in inside.items():
+            with self.subTest(name):
+                self.assertEqual(found[0], 0)  # a shared one has no effect
+                self.assertEqual(found[1], "ENOLCK")
+                self.assertIn(found[2:4], ([0, "EBADF"], ["ENOLCK", "ENOLCK"]))
+                self.assertEqual(found[4:], ["EINVAL"] * 3)
+        self.assertTrue(self.host_can_lock())
+        self.assertEqual([name for name, identity in identities.items() if held_by_the_kernel(*identity)], [])
+        self.assertEqual(self.inside(NOT_OWN, session="another"), inside)
+
+    def test_an_exchanged_descriptor(self):
+        """41. init makes the call with the file that it has looked at. The control: outside, the same program takes the lock of the host's file."""
+        code = f"seconds = 3{EXCHANGE}"
+        stop, met = threading.Event(), []
+
+        def watch():
+            while not stop.wait(0.001):
+                if not self.host_can_lock():
+                    met.append(time.monotonic())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            self.outside(code)
+            outside = len(met)
+            del met[:]
+            self.assertGreater(self.inside(code), 0)
+        finally:
+            stop.set()
+            watcher.join()
+        self.assertGreater(outside, 0)
+        self.assertEqual(met, [])
+
+    def test_they_do_what_they_do_outside(self):
+        """Ranges, owners, waiting, signals, threads, forks, shells, SQLite and dbm. The control is the same program outside."""
+        self.maxDiff = None
+        outside, inside = self.outside(MEANING), self.inside(MEANING)
+        self.assertEqual(inside, outside)
+
+    def test_an_end_of_the_worker(self):
+        """Locks of a process that has ended do not stop the next one."""
+        self.inside("value = lock(own('e'), fcntl.F_WRLCK, 0)")
+        self.cell("import os; os._exit(3)")
+        self.assertEqual(self.inside("value = lock(own('e'), fcntl.F_WRLCK, 0)"), 0)
+
+
+if __name__ == "__main__":
+    harness.main()
