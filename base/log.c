@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/host-file.h"
 #include "base/mask.h"
 #include "base/printable.h"
 #include "base/utf8.h"
@@ -238,19 +239,6 @@ static bool is_same(const struct stat *a, const struct stat *b)
         return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Checks that an open file is a regular file of this user with one name, and sets its mode to 0600. Returns what is wrong, or NULL. */
-static const char *fault_of(int fd, uid_t user, struct stat *ret)
-{
-        if (fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode))
-                return "it is not a regular file";
-        if (ret->st_uid != user)
-                return "it belongs to another user";
-        if (ret->st_nlink != 1)
-                return "the file has other names (hard links)";
-        return (ret->st_mode & 077) && fchmod(fd, 0600) < 0 ? "its mode cannot be set to 0600"
-                                                            : NULL;
-}
-
 /* Another process with this log has renamed it, or its owner did. Returns whether there is a new one to
  * write to. */
 static bool follow(const struct stat *ours)
@@ -261,8 +249,8 @@ static bool follow(const struct stat *ours)
                 return false;
         _cleanup_close_ int fd = openat(file.folder, file.name,
                                         O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        return fd >= 0 && !fault_of(fd, ours->st_uid, &st) && st.st_size < LOG_FILE_MAX &&
-               dup3(fd, place, O_CLOEXEC) >= 0;
+        return fd >= 0 && host_file_check(HOST_FILE_LOG, fd, ours->st_uid, &st, NULL) >= 0 &&
+               st.st_size < LOG_FILE_MAX && dup3(fd, place, O_CLOEXEC) >= 0;
 }
 
 /* Renames the open log file to its old name and opens a new one. */
@@ -270,8 +258,7 @@ static bool replace(void)
 {
         if (renameat(file.folder, file.name, file.folder, file.old) < 0 && errno != ENOENT)
                 return false;
-        _cleanup_close_ int fd = openat(file.folder, file.name,
-                                        O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_LOG, file.folder, file.name, NULL);
         return fd >= 0 && dup3(fd, place, O_CLOEXEC) >= 0;
 }
 
@@ -350,27 +337,6 @@ static void open_folder(const char *path)
         snprintf(file.old, sizeof(file.old), "%s.1", name);
 }
 
-/* Opens only a regular file of this user that has no other name: a link or a FIFO may be another user's. */
-static int open_own(const char *path, struct error *err)
-{
-        struct stat st;
-
-        _cleanup_close_ int fd = open(path,
-                                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY |
-                                              O_NOFOLLOW | O_NONBLOCK,
-                                      0600);
-        if (fd < 0 && errno == ELOOP)
-                return error_set(err, ELOOP, "--log-file %s: it is a link; name the file itself",
-                                 path);
-        if (fd < 0 && errno != ENXIO)
-                return error_errno(err, errno, "--log-file %s", path);
-        /* -1: a FIFO without a reader */
-        const char *fault = fault_of(fd, geteuid(), &st);
-        if (fault)
-                return error_set(err, EPERM, "--log-file %s: %s", path, fault);
-        return take_fd(fd);
-}
-
 int log_file_open(const char *path, enum log_format format, struct error *err)
 {
         file.is_bounded = false;
@@ -379,9 +345,12 @@ int log_file_open(const char *path, enum log_format format, struct error *err)
                 log_to(STDERR_FILENO, format);
                 return 0;
         }
-        _cleanup_close_ int fd = open_own(path, err);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_LOG, AT_FDCWD, path, err);
+        if (fd == -ELOOP)
+                return error_set(err, ELOOP, "--log-file %s: it is a link; name the file itself",
+                                 path);
         if (fd < 0)
-                return fd;
+                return error_context(err, "--log-file %s", path);
         int high = fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD_FIRST);
         if (high < 0)
                 return error_errno(err, errno, "--log-file %s", path);

@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/host-file.h"
 #include "base/printable.h"
 #include "rootfs/contents.h"
 
@@ -70,9 +71,8 @@ static int copy_bytes(int from, int to, uint64_t size, char *chunk)
 
 static int create(int root, const char *path, bool executable)
 {
-        int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                        executable ? 0755 : 0644);
-        return fd < 0 ? -errno : fd;
+        return host_file_open(executable ? HOST_FILE_IMAGE_PROGRAM : HOST_FILE_IMAGE_FILE, root,
+                              path, NULL);
 }
 
 /* needed: permissions that the file must have. *size (may be NULL) is that of the file. */

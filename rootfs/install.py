@@ -6,7 +6,6 @@ import datetime
 import fcntl
 import resource
 import signal
-import stat
 import threading
 import time
 import warnings
@@ -261,7 +260,7 @@ class Place:
 
     def lock(self, name):
         """Held until this process ends."""
-        fd = os.open(os.path.join(self.top, "lock-" + name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = create_fd(os.path.join(self.top, "lock-" + name), 0)
         fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
 
@@ -338,7 +337,7 @@ def remove_tree(path):
 
 
 def write_lines(path, lines):
-    with open(path, "w", encoding="utf-8") as f:
+    with create(path, "w") as f:
         f.write("".join(line + "\n" for line in lines))
 
 

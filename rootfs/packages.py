@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -172,7 +173,7 @@ class Cache:
         name, version = file.split("-")[:2]
         folder = os.path.join(self.wheels, digest)
         os.makedirs(folder, exist_ok=True)
-        (shutil.move if guard else shutil.copyfile)(path, os.path.join(folder, file + ".part"))
+        (shutil.move if guard else copy)(path, os.path.join(folder, file + ".part"))
         os.replace(os.path.join(folder, file + ".part"), os.path.join(folder, file))
         return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": digest, "file": file}
 
@@ -409,7 +410,7 @@ class Uv(Installer):
 
     def fetch(self, words, files, hashes, temporary):
         lock, own = os.path.join(temporary, "pylock.toml"), os.path.join(temporary, "with.in")
-        with open(own, "w", encoding="utf-8") as f:
+        with create(own, "w") as f:
             f.write("".join(word + "\n" for word in words))
         args = [self.program, "pip", "compile", "--format", "pylock.toml", "--no-build", "--no-config", "--quiet", "-o", lock,
                 *self.target(), own, *files]
@@ -447,7 +448,7 @@ class Uv(Installer):
         say("downloading %s %s" % (name.group(1), version.group(1) if version else ""))
         path = os.path.join(temporary, file)
         if kind == "path":
-            shutil.copyfile(os.path.join(temporary, place), path)
+            copy(os.path.join(temporary, place), path)
         else:
             download(place, path)
         package = self.cache.take(path)
@@ -486,9 +487,28 @@ def read_json(path):
         return None
 
 
+def create_fd(path, flags):
+    """The one function of this program that creates files: readable for the user only, and never through a link."""
+    fd = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise Failure("%s is not a regular file" % path)
+    return fd
+
+
+def create(path, mode):
+    fd = create_fd(path, os.O_EXCL if "x" in mode else 0)
+    os.ftruncate(fd, 0)
+    return open(fd, mode, encoding=None if "b" in mode else "utf-8")
+
+
+def copy(path, to):
+    with open(path, "rb") as source, create(to, "wb") as target:
+        shutil.copyfileobj(source, target)
+
+
 def write_json(path, value):
     part = "%s.%d" % (path, os.getpid())
-    with open(part, "w", encoding="utf-8") as f:
+    with create(part, "w") as f:
         json.dump(value, f)
     os.replace(part, path)
 
@@ -496,7 +516,7 @@ def write_json(path, value):
 def download(url, path):
     try:
         request = guard.request(url) if guard else url
-        with (guard.open(request) if guard else urllib.request.urlopen(request, timeout=60)) as source, open(path, "wb") as target:
+        with (guard.open(request) if guard else urllib.request.urlopen(request, timeout=60)) as source, create(path, "wb") as target:
             left = guard.left() if guard else DOWNLOAD_MAX
             for chunk in iter(lambda: source.read(1 << 20), b""):
                 left -= len(chunk)

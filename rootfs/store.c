@@ -16,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/host-file.h"
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/package-set.h"
@@ -89,12 +90,10 @@ int store_lock(int store, const char *name, bool wait, struct error *err)
         char path[IMAGE_NAME_SIZE + 16];
 
         snprintf(path, sizeof(path), LOCK "%s", name);
-        _cleanup_close_ int fd = openat(store, path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-                                        0600);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_STORE_LOCK, store, path, err);
         if (fd < 0)
-                return errno == EACCES
-                               ? refused(store, path, err)
-                               : error_errno(err, errno, "lock %s in the image store", path);
+                return fd == -EACCES ? refused(store, path, err)
+                                     : error_context(err, "lock %s in the image store", path);
         while (flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) < 0) {
                 if (errno == EWOULDBLOCK && !wait)
                         return -EWOULDBLOCK;
@@ -225,24 +224,17 @@ int store_begin(int store, const char *name, struct error *err)
 /* Creates the lock of an image that has none. */
 static int open_lock(int directory)
 {
-        struct stat st;
-
-        _cleanup_close_ int fd = openat(directory, IMAGE_LOCK,
-                                        O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-                                        0644);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return -errno;
-        return S_ISREG(st.st_mode) ? take_fd(fd) : -EINVAL;
+        return host_file_open(HOST_FILE_IMAGE_LOCK, directory, IMAGE_LOCK, NULL);
 }
 
 static int write_info(int directory, const struct image_info *info)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
-        _cleanup_close_ int fd = openat(directory, "image.json",
-                                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_IMAGE_INFO, directory, "image.json",
+                                                NULL);
 
         if (fd < 0)
-                return -errno;
+                return fd;
         int r = image_info_append(&b, info);
         if (r >= 0)
                 r = fd_write_all(fd, buffer_bytes(&b), b.length);
@@ -330,8 +322,8 @@ int store_write_note(int store, const char *kind, const char *key, const char *t
         snprintf(path, sizeof(path), ".%s-%s", kind, key);
         snprintf(part, sizeof(part), ".%s-%s.%d", kind, key, (int)getpid());
         unlinkat(store, part, 0);
-        _cleanup_close_ int fd = openat(store, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-        int r = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_STORE_NOTE, store, part, NULL);
+        int r = fd < 0 ? fd : fd_write_all(fd, text, strlen(text));
         if (r >= 0 && renameat(store, part, store, path) < 0)
                 r = -errno;
         return r < 0 ? error_errno(err, -r, "write %s in the image store", path) : 0;

@@ -1,7 +1,6 @@
 # Continues packages.py, in the same program: unpacks wheels of strangers into a directory that sandboxes see, as data.
 import resource
 import signal
-import stat
 import zipfile
 
 ENTRIES_MAX, DEPTH_MAX, PATH_MAX = 100_000, 64, 1000  # of a wheel
@@ -74,8 +73,7 @@ def write_member(z, member, target, total, left):
         raise Failure(TOO_LARGE)
     if os.path.lexists(target):
         os.unlink(target)
-    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as f, z.open(member) as source:
+    with create(target, "xb") as f, z.open(member) as source:
         for chunk in iter(lambda: source.read(1 << 20), b""):
             total += len(chunk)
             if total > left:

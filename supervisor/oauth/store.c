@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/host-file.h"
 #include "base/json-out.h"
 #include "base/json.h"
 #include "base/path.h"
@@ -231,11 +232,9 @@ int oauth_store_lock(struct oauth_store *store, struct error *err)
         char name[64];
 
         file_name(store, "lock", name);
-        _cleanup_close_ int fd = openat(store->directory, name,
-                                        O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-                                        0600);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_TOKENS_LOCK, store->directory, name, err);
         if (fd < 0)
-                return error_errno(err, errno, "tokens: open %s/%s", store->path, name);
+                return error_context(err, "tokens: open %s/%s", store->path, name);
         while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
                 if (errno != EWOULDBLOCK && errno != EINTR)
                         return error_errno(err, errno, "tokens: lock");
@@ -295,10 +294,9 @@ int oauth_store_read(const struct oauth_store *store, struct oauth_record *ret, 
 static int write_file(const struct oauth_store *store, const char *name, const struct buffer *text,
                       struct error *err)
 {
-        _cleanup_close_ int fd = openat(store->directory, name,
-                                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_TOKENS, store->directory, name, err);
         if (fd < 0)
-                return error_errno(err, errno, "tokens: create a file in %s", store->path);
+                return error_context(err, "tokens: create a file in %s", store->path);
         int r = fchmod(fd, 0600) < 0 ? -errno : fd_write_all(fd, buffer_bytes(text), text->length);
         if (r >= 0 && fsync(fd) < 0)
                 r = -errno;

@@ -1,9 +1,11 @@
 """`cloister setup`: it changes only its entry in the config of a client."""
 
+import glob
 import json
 import os
 import pty
 import shutil
+import struct
 import subprocess
 import tomllib
 import unittest
@@ -184,6 +186,28 @@ class Setup(harness.Case):
         self.assertTrue(os.path.islink(path))
         self.assertEqual(os.stat(real).st_mode & 0o777, 0o640)
         self.assertIn("cloister", self.read(real))
+
+    def test_a_private_file_gets_no_readers(self):
+        """The group stays, and the bits that an access control list shows as the group's do not become the group's."""
+        path = self.file("claude")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("{}")
+        group = 54321 if os.geteuid() == 0 else os.getegid()
+        os.chown(path, -1, group)
+        os.chmod(path, 0o640)
+        self.assertEqual(self.setup("claude", "--yes").returncode, 0)
+        self.assertEqual((os.stat(path).st_gid, os.stat(path).st_mode & 0o777), (group, 0o640))
+        self.assertEqual(glob.glob(path + ".*"), [])
+        entries = ((1, 6, 0xFFFFFFFF), (2, 4, 65534), (4, 0, 0xFFFFFFFF), (16, 4, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF))
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("{}")
+        try:
+            os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries))
+        except OSError:
+            return  # the file system has no lists
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o640)
+        self.assertEqual(self.setup("claude", "--yes").returncode, 0)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
 
     def test_wrong_words(self):
         for arguments, status, reason in (((), 2, "needs the name of a client"), (("cursr",), 1, "did you mean cursor?"),

@@ -141,6 +141,86 @@ class Shape(unittest.TestCase):
                 self.assertIn(found, self.findings({name: text for name, text in files.items() if text is not None}))
 
 
+class HostFiles(unittest.TestCase):
+    """One function of each language creates files on the host, and their table is the documented one."""
+
+    def lint(self, root):
+        return subprocess.run([sys.executable, "-B", os.path.join(HERE, "host-files.py"), root], capture_output=True, text=True, check=False)
+
+    def test_no_other_code_creates_files(self):
+        done = self.lint(ROOT)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def findings(self, more):
+        files = {
+            "base/host-files.def": "HOST_FILE(LOG, O_WRONLY | O_APPEND, 0600)\n",
+            "base/host-file.c": "int host_file_open(int x)\n{\n        return openat(x, O_CREAT);\n}\n",
+            "rootfs/packages.py": "def create_fd(path):\n    return os.open(path, os.O_CREAT)\n\n\nx = 1\n",
+            "base/log.c": "int x = HOST_FILE_LOG;\n",
+            "docs/isolation.md": "| LOG | FILE | any | WRONLY, APPEND | 0600 | 16 MiB |\n",
+            "sandbox-init/a.c": "openat(O_CREAT);\n",
+            **more,
+        }
+        with tempfile.TemporaryDirectory() as root:
+            subprocess.run(["git", "init", "-q", root], check=True)
+            for name, text in files.items():
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+            return self.lint(root).stdout
+
+    def test_other_ways_are_found(self):
+        self.assertEqual(self.findings({}), "")
+        for text in (
+            "int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);",
+            "enum { FLAGS = O_RDWR | O_CREAT };",
+            "int fd = open(path, O_TMPFILE | O_RDWR, 0600);",
+            "int fd = mkostemp(name, O_CLOEXEC);",
+            "int fd = mkstemp(name);",
+            "int fd = creat(path, 0600);",
+            'FILE *f = fopen(path, "we");',
+            'FILE *f = fopen(name_of(a, b),\n                "a");',
+            'FILE *f = fopen(path, "r+");',
+            "FILE *f = fopen(path, mode);",
+            "mknodat(to, name, S_IFREG | 0444, 0);",
+        ):
+            with self.subTest(text):
+                self.assertIn("supervisor/x.c:2: creates a file", self.findings({"supervisor/x.c": "\n" + text + "\n"}))
+                self.assertIn("base/host-file.c:5: creates a file", self.findings({"base/host-file.c": "int host_file_open(int x)\n{\n        return x;\n}\n" + text}))
+        for text in (
+            "fd = os.open(path, os.O_WRONLY | os.O_CREAT)",
+            "with open(path, 'w') as f:",
+            'with open(os.path.join(a, b), "wb") as f:',
+            'with open(path, mode="x") as f:',
+            "pathlib.Path(path).write_text(text)",
+            "shutil.copyfile(a, b)",
+            "tempfile.NamedTemporaryFile()",
+        ):
+            with self.subTest(text):
+                self.assertIn("rootfs/x.py:2: creates a file", self.findings({"rootfs/x.py": "\n" + text + "\n"}))
+                self.assertIn("rootfs/packages.py:4: creates a file", self.findings({"rootfs/packages.py": "def create_fd(path):\n    return 1\n\n" + text + "\n"}))
+
+    def test_reading_and_comments_are_not_found(self):
+        for path, text in (
+            ("supervisor/x.c", '/* O_CREAT */ int fd = open(path, O_WRONLY); FILE *f = fopen(path, "re"); // creat(x)'),
+            ("rootfs/x.py", 'open(path, encoding="utf-8").read(); open(path, "rb")'),
+            ("tests/x.c", "openat(x, O_CREAT);"),
+        ):
+            with self.subTest(path):
+                self.assertEqual(self.findings({path: text}), "")
+
+    def test_a_row_has_its_line_and_its_user(self):
+        for more, found in (
+            ({"docs/isolation.md": "| LOG | FILE | any | WRONLY | 0600 | 16 MiB |\n"}, "docs/isolation.md: has no row LOG WRONLY, APPEND 0600"),
+            ({"docs/isolation.md": "| LOG | FILE | any | WRONLY, APPEND | 0644 | 16 MiB |\n"}, "docs/isolation.md: has no row"),
+            ({"docs/isolation.md": "| LOG | F | any | WRONLY, APPEND | 0600 | 1 |\n| OLD | F | any | RDWR | 0600 | 1 |\n"}, "OLD is not a row"),
+            ({"base/log.c": ""}, "nothing uses LOG"),
+        ):
+            with self.subTest(found):
+                self.assertIn(found, self.findings(more))
+
+
 @unittest.skipUnless(os.environ.get("CLOISTER_BUILD"), "needs a build: meson sets CLOISTER_BUILD")
 class SymbolCircles(unittest.TestCase):
     """No two files need each other at link time."""

@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/host-file.h"
 #include "base/path.h"
+#include "base/unguessable.h"
 #include "policy/config/reader.h"
 #include "supervisor/cli/command/process.h"
 #include "supervisor/config/config-files.h"
@@ -389,14 +392,30 @@ int entry_text_remove(const struct entry_text *file, const char *name, struct bu
 
 /* ---- writing ---- */
 
-static int write_temporary(char *name, const struct buffer *text, mode_t mode, struct error *err)
+/* Gives the new file the readers and writers of the old one. A group that cannot be kept, or that an access
+ * control list made out of several users, would be another set of them. */
+static int keep_mode(int fd, const char *target)
 {
-        _cleanup_close_ int fd = mkostemp(name, O_CLOEXEC);
+        struct stat st;
+
+        if (stat(target, &st) < 0)
+                return 0;
+        bool other = fchown(fd, (uid_t)-1, st.st_gid) < 0 ||
+                     getxattr(target, "system.posix_acl_access", NULL, 0) > 0;
+        return fchmod(fd, st.st_mode & (other ? 0707 : 0777)) < 0 ? -errno : 0;
+}
+
+static int write_temporary(const char *name, const struct buffer *text, const char *like,
+                           struct error *err)
+{
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_CONFIG, AT_FDCWD, name, err);
 
         if (fd < 0)
-                return error_errno(err, errno, "%s", name);
+                return error_context(err, "%s", name);
         int r = fd_write_all(fd, buffer_bytes(text), text->length);
-        if (r >= 0 && (fchmod(fd, mode) < 0 || fsync(fd) < 0))
+        if (r >= 0 && like)
+                r = keep_mode(fd, like);
+        if (r >= 0 && fsync(fd) < 0)
                 r = -errno;
         return r < 0 ? error_errno(err, -r, "%s", name) : 0;
 }
@@ -406,17 +425,17 @@ int entry_text_write(const char *path, const struct buffer *text, bool private, 
         /* Writes to the target of a symbolic link, so that the link stays. */
         _cleanup_free_ char *real = realpath(path, NULL), *name = NULL;
         _cleanup_free_ char *target = strdup(real ? real : path);
-        struct stat st;
+        char suffix[UNGUESSABLE_LENGTH + 1];
 
-        if (!target || asprintf(&name, "%s.XXXXXX", target) < 0) {
+        unguessable(suffix);
+        if (!target || asprintf(&name, "%s.%.8s", target, suffix) < 0) {
                 name = NULL;
                 return error_errno(err, ENOMEM, "%s", path);
         }
         int r = path_make_parents(target, 0700);
         if (r < 0)
                 return error_errno(err, -r, "make the directory of %s", target);
-        mode_t mode = !private && stat(target, &st) == 0 ? st.st_mode & 0777 : 0600;
-        r = write_temporary(name, text, mode, err);
+        r = write_temporary(name, text, private ? NULL : target, err);
         if (r >= 0 && rename(name, target) < 0)
                 r = error_errno(err, errno, "%s", target);
         if (r < 0)

@@ -16,6 +16,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/host-file.h"
 #include "base/path.h"
 
 /* The interface of libedit.so.2, histedit.h. */
@@ -371,8 +372,8 @@ static void save_history(struct line_editor *editor)
 
         if (!editor->path || path_make_parents(editor->path, 0700) < 0)
                 return;
-        int fd = open(editor->path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-        FILE *file = fd >= 0 && fchmod(fd, 0600) == 0 ? fdopen(fd, "w") : NULL;
+        int fd = host_file_open(HOST_FILE_HISTORY, AT_FDCWD, editor->path, NULL);
+        FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
         if (file) {
                 editor->lib.history(editor->history, &event, H_SAVE_FP, file);
                 fclose(file);

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/file-path.h"
+#include "base/host-file.h"
 #include "base/landlock.h"
 #include "supervisor/cli/command/process.h"
 
@@ -87,8 +88,8 @@ static int begin_file(struct receiver *r, const struct file_record *record, stru
         if (code < 0)
                 return code;
         snprintf(r->temporary, sizeof(r->temporary), ".cloister-%d-%u.part", getpid(), r->written);
-        r->fd = open_below(r->parent, r->temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
-        return r->fd < 0 ? error_errno(err, errno, "%s", r->path) : 0;
+        r->fd = host_file_open(HOST_FILE_RECEIVED, r->parent, r->temporary, err);
+        return r->fd < 0 ? error_context(err, "%s", r->path) : 0;
 }
 
 static void leave_file(struct receiver *r, bool remove)

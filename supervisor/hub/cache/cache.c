@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/host-file.h"
 #include "base/json-out.h"
 #include "base/log.h"
 
@@ -221,11 +222,9 @@ static int compose(struct buffer *b, uint64_t key, const struct hub_cache_entry 
 
 static int write_file(int dir, const char *name, const char *content, size_t n)
 {
-        _cleanup_close_ int fd = openat(dir, name,
-                                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd < 0)
-                return -errno;
-        return fd_write_all(fd, content, n);
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_CATALOGUE, dir, name, NULL);
+
+        return fd < 0 ? fd : fd_write_all(fd, content, n);
 }
 
 /* Bytes and number of the files other than this one. */

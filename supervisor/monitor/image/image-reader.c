@@ -34,6 +34,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/filter-load.h"
+#include "base/host-file.h"
 #include "policy/package-set.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/ids/ids.h"
@@ -84,14 +85,10 @@ static int lock_use(int own, struct error *err)
                                .l_whence = SEEK_SET,
                                .l_start = time(NULL) - START_DOUBT_SECONDS,
                                .l_len = 1};
-        struct stat st;
 
-        _cleanup_close_ int fd = openat(
-                own, PACKAGES_USE, O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return error_errno(err, errno, PACKAGES_USE);
-        if (!S_ISREG(st.st_mode))
-                return error_set(err, EINVAL, PACKAGES_USE ": not a regular file");
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_PACKAGES_LOCK, own, PACKAGES_USE, err);
+        if (fd < 0)
+                return error_context(err, PACKAGES_USE);
         if (fcntl(fd, F_OFD_SETLK, &shared) < 0)
                 return error_errno(err, errno, PACKAGES_USE ": lock");
         return take_fd(fd);
