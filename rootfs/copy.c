@@ -108,7 +108,7 @@ static int write_text(int root, const struct plan_entry *entry)
         return fd < 0 ? fd : fd_write_all(fd, entry->text, strlen(entry->text));
 }
 
-static int copy_planned(int root, const struct plan_entry *entry, char *chunk)
+static int copy_planned(int root, const struct plan_entry *entry, mode_t needed, char *chunk)
 {
         switch (entry->kind) {
         case PLAN_DIRECTORY:
@@ -119,7 +119,8 @@ static int copy_planned(int root, const struct plan_entry *entry, char *chunk)
         case PLAN_TEXT:
                 return write_text(root, entry);
         case PLAN_FILE:
-                return copy_regular(AT_FDCWD, entry->path, 0, root, entry->path + 1, chunk, NULL);
+                return copy_regular(AT_FDCWD, entry->path, needed, root, entry->path + 1, chunk,
+                                    NULL);
         }
         return -EINVAL;
 }
@@ -139,7 +140,7 @@ int copy_plan(int root, const struct plan *plan, struct progress *progress, stru
                 return error_errno(err, ENOMEM, "copy");
         for (size_t i = 0; i < plan->n; i++) {
                 const struct plan_entry *entry = &plan->entries[i];
-                int r = copy_planned(root, entry, chunk);
+                int r = copy_planned(root, entry, plan->readers, chunk);
                 if (r == -ENOSPC || r == -EDQUOT)
                         return r;
                 if (r < 0 && !may_be_missing(entry, r))
@@ -157,7 +158,7 @@ struct tree {
         struct error *err;
         char *chunk;
         int depth;
-        bool with_private;
+        mode_t readers;      /* permissions that a file must have */
         char path[PATH_MAX]; /* of the directory that is copied, "" or ending in a slash */
 };
 
@@ -188,33 +189,13 @@ static int copy_file(struct tree *t, int from, int to, const char *name)
 {
         uint64_t size = 0;
 
-        int r = copy_regular(from, name, t->with_private ? 0 : S_IROTH, to, name, t->chunk, &size);
+        int r = copy_regular(from, name, t->readers, to, name, t->chunk, &size);
         if (r < 0)
                 return r;
         t->totals.bytes += size;
         t->totals.files++;
         progress_count(t->progress, "copying file", t->totals.files, 0);
         return t->totals.files > FILES_MAX ? -E2BIG : 0;
-}
-
-/* The image is readable for all users of the machine: what they may not read in the source must not be in it. */
-static bool is_private(const struct tree *t, const struct stat *st)
-{
-        mode_t others = S_ISDIR(st->st_mode) ? S_IROTH | S_IXOTH : S_IROTH;
-
-        return !t->with_private && (S_ISDIR(st->st_mode) || S_ISREG(st->st_mode)) &&
-               (st->st_mode & others) != others;
-}
-
-static void note_private(struct tree *t, const char *name)
-{
-        char path[PATH_MAX];
-
-        if (t->totals.n_private < TREE_NAMED_MAX) {
-                snprintf(path, sizeof(path), "/%s%s", t->path, name);
-                printable_escape(t->totals.named[t->totals.n_private], TREE_NAME_SIZE, path);
-        }
-        t->totals.n_private++;
 }
 
 static int copy_directory(struct tree *t, int from, int to);
@@ -244,12 +225,14 @@ static int copy_below(struct tree *t, int from, int to, const char *name)
 
 static int copy_entry(struct tree *t, int from, int to, const char *name)
 {
+        char path[PATH_MAX];
         struct stat st;
 
         if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
-        if (is_private(t, &st)) {
-                note_private(t, name);
+        if (private_files_has(&st, t->readers)) {
+                snprintf(path, sizeof(path), "/%s%s", t->path, name);
+                private_files_add(&t->totals.private, path);
                 return 0;
         }
         if (S_ISDIR(st.st_mode))
@@ -320,8 +303,10 @@ int tree_copy(const char *from, int to, bool with_private, struct progress *prog
               struct tree_totals *ret, struct error *err)
 {
         _cleanup_free_ char *chunk = malloc(CHUNK);
-        struct tree t = {
-                .progress = progress, .err = err, .chunk = chunk, .with_private = with_private};
+        struct tree t = {.progress = progress,
+                         .err = err,
+                         .chunk = chunk,
+                         .readers = with_private ? 0 : S_IRGRP | S_IROTH};
         _cleanup_close_ int source = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
         if (!chunk)

@@ -15,12 +15,9 @@
  */
 int copy_plan(int root, const struct plan *plan, struct progress *progress, struct error *err);
 
-enum { TREE_NAMED_MAX = 5, TREE_NAME_SIZE = 128 };
-
 struct tree_totals {
         uint64_t bytes, files, left_out;
-        uint64_t n_private; /* left out because other users may not read them */
-        char named[TREE_NAMED_MAX][TREE_NAME_SIZE]; /* the first of these, printable */
+        struct private_files private;
 };
 
 /*

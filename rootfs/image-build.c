@@ -484,6 +484,19 @@ static int make_whole(struct build *b, struct error *err)
         return r;
 }
 
+static void print_private(const struct private_files *files, const char *remedy)
+{
+        if (files->n == 0)
+                return;
+        fprintf(stderr,
+                "cloister: left out %" PRIu64
+                " files and directories that other users may not read (%s):",
+                files->n, remedy);
+        for (size_t i = 0; i < files->n && i < PRIVATE_NAMED_MAX; i++)
+                fprintf(stderr, " %s", files->named[i]);
+        fputs(files->n > PRIVATE_NAMED_MAX ? " …\n" : "\n", stderr);
+}
+
 static void report(struct build *b)
 {
         yyjson_val *path;
@@ -501,6 +514,7 @@ static void report(struct build *b)
                         "cloister: left out: %" PRIu64
                         " files that can't be read, or links that lead elsewhere\n",
                         b->plan->left_out);
+        print_private(&b->plan->private, "an image store that only you can enter takes them");
         yyjson_arr_foreach (b->interpreter.others, i, n, path)
                 fprintf(stderr,
                         "cloister: left out: %s, which is in sys.path but not in site-packages (an editable install?)\n",
@@ -643,6 +657,7 @@ int image_build(const struct image_build_options *options, struct image_info *re
         if (store < 0)
                 return store;
         b.store = store;
+        plan->readers = store_readers(options->store);
         progress_begin(&b.progress, b.info.name, options->quiet);
         mode_t mask = umask(022);
         int r = build(&b, err);
@@ -747,21 +762,6 @@ static int fill_root(const struct image_build_options *options, int store, int d
         return no_room(options, store_commit(store, options->name, info, err), err);
 }
 
-static void print_private(const struct tree_totals *totals)
-{
-        size_t named = totals->n_private < TREE_NAMED_MAX ? totals->n_private : TREE_NAMED_MAX;
-
-        if (totals->n_private == 0)
-                return;
-        fprintf(stderr,
-                "cloister: left out %" PRIu64
-                " files and directories that other users may not read (--private takes them):",
-                totals->n_private);
-        for (size_t i = 0; i < named; i++)
-                fprintf(stderr, " %s", totals->named[i]);
-        fputs(totals->n_private > named ? " …\n" : "\n", stderr);
-}
-
 static int import_locked(const struct image_build_options *options, int store,
                          struct progress *progress, struct image_info *info, struct error *err)
 {
@@ -779,7 +779,7 @@ static int import_locked(const struct image_build_options *options, int store,
         r = fill_root(options, store, directory, progress, info, &totals, err);
         progress_clear(progress);
         if (r < 0 || !options->quiet)
-                print_private(&totals);
+                print_private(&totals.private, "--private takes them");
         if (r < 0) {
                 store_abandon(store, options->name);
                 return r;

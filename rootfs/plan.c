@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/printable.h"
 
 enum {
         ENTRIES_MAX = 2 * 1000 * 1000,
@@ -151,6 +152,65 @@ static int check_visible(const char *path, struct error *err)
         return 0;
 }
 
+/* Both buffers have PATH_MAX bytes; the length was checked before. */
+static void put(char *to, const char *from)
+{
+        memcpy(to, from, strlen(from) + 1);
+}
+
+bool private_files_has(const struct stat *st, mode_t readers)
+{
+        if (S_ISDIR(st->st_mode))
+                readers |= readers >> 2;
+        return (S_ISDIR(st->st_mode) || S_ISREG(st->st_mode)) && (~st->st_mode & readers);
+}
+
+void private_files_add(struct private_files *to, const char *path)
+{
+        if (to->n < PRIVATE_NAMED_MAX)
+                printable_escape(to->named[to->n], PRIVATE_NAME_SIZE, path);
+        to->n++;
+}
+
+/* Returns whether a file or directory of a tree is left out, and counts it. */
+static bool is_left_out(struct plan *plan, const char *path, const struct stat *st)
+{
+        if (!private_files_has(st, plan->readers))
+                return false;
+        private_files_add(&plan->private, path);
+        return true;
+}
+
+/* Whether the readers cannot enter one of the directories that lead to a canonical path. */
+static bool is_below_private(const char *path, mode_t readers)
+{
+        char parent[PATH_MAX];
+        struct stat st;
+
+        put(parent, path);
+        for (char *slash; readers && (slash = strrchr(parent, '/')) && slash > parent;) {
+                *slash = '\0';
+                if (stat(parent, &st) < 0 || (~st.st_mode & (readers >> 2)))
+                        return true;
+        }
+        return false;
+}
+
+/* The same for a path that is not in a tree whose top was checked. */
+static int check_public(struct plan *plan, const char *path, const struct stat *st, bool required,
+                        struct error *err)
+{
+        if (!private_files_has(st, plan->readers) && !is_below_private(path, plan->readers))
+                return 0;
+        if (required)
+                return error_set(
+                        err, EPERM,
+                        "%s: other users of this machine may not read it, and could read it in an image: let them, or set CLOISTER_IMAGE_STORE to a directory that only you can enter",
+                        path);
+        private_files_add(&plan->private, path);
+        return -ENOENT;
+}
+
 static int add_file(struct plan *plan, const char *path, const struct stat *st, unsigned flags,
                     struct error *err)
 {
@@ -163,12 +223,6 @@ static int add_file(struct plan *plan, const char *path, const struct stat *st, 
                 .linked = flags & PLAN_LINKED,
         };
         return add_below(plan, entry, err);
-}
-
-/* Both buffers have PATH_MAX bytes; the length was checked before. */
-static void put(char *to, const char *from)
-{
-        memcpy(to, from, strlen(from) + 1);
 }
 
 /* The state of a path walk: `done` is canonical, `rest` is still to be resolved. */
@@ -267,6 +321,9 @@ int plan_path(struct plan *plan, const char *path, unsigned flags, char **canoni
         r = check_visible(path, err);
         if (r >= 0)
                 r = check_visible(w.done, err);
+        if (r >= 0 &&
+            (r = check_public(plan, w.done, &w.st, flags & PLAN_REQUIRED, err)) == -ENOENT)
+                return r;
         if (r >= 0)
                 r = walk(&w, plan, path, err);
         if (r < 0)
@@ -360,7 +417,8 @@ static int tree_compiled(struct tree *t, const char *name, const struct stat *so
                 return 0;
         int n = snprintf(path, sizeof(path), "%s/__pycache__/%.*s.%s.pyc", t->path,
                          (int)strlen(name) - 3, name, t->rules->cache_tag);
-        if (n < PATH_MAX && compiled_is_valid(path, t->rules->magic, source, &st))
+        if (n < PATH_MAX && compiled_is_valid(path, t->rules->magic, source, &st) &&
+            !private_files_has(&st, t->plan->readers))
                 return add_file(t->plan, path, &st, 0, err);
         t->plan->stale++;
         return 0;
@@ -391,6 +449,8 @@ static int tree_entry(struct tree *t, const struct dirent *d, struct error *err)
         }
         if (S_ISLNK(st.st_mode))
                 return tree_link(t, path, err);
+        if (is_left_out(t->plan, path, &st))
+                return 0;
         if (S_ISREG(st.st_mode))
                 return tree_file(t, path, d->d_name, &st, err);
         if (!S_ISDIR(st.st_mode) || t->depth == DEPTH_MAX) {

@@ -11,9 +11,19 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+
+enum { PRIVATE_NAMED_MAX = 5, PRIVATE_NAME_SIZE = 128 };
+
+/* Files and directories that are not copied because other users of the machine, who can read the image, may not
+ * read them in the source. */
+struct private_files {
+        uint64_t n;
+        char named[PRIVATE_NAMED_MAX][PRIVATE_NAME_SIZE]; /* the first of these, printable */
+};
 
 enum plan_kind { PLAN_DIRECTORY, PLAN_FILE, PLAN_LINK, PLAN_TEXT };
 
@@ -34,6 +44,8 @@ struct plan {
         uint64_t files; /* entries that are not directories */
         uint64_t stale; /* Python sources without a compiled file */
         uint64_t left_out;
+        mode_t readers; /* store_readers(): a file without these permissions is left out */
+        struct private_files private;
         void *index; /* of tsearch(), by path */
 };
 
@@ -48,6 +60,12 @@ struct plan_tree_rules {
                                   valid; */
         uint32_t magic;        /* NULL: take no __pycache__ at all */
 };
+
+struct stat;
+
+/* Whether a file or directory lacks one of these permissions to read, or a directory that to enter. */
+bool private_files_has(const struct stat *st, mode_t readers);
+void private_files_add(struct private_files *to, const char *path);
 
 struct plan *plan_new(void);
 struct plan *plan_free(struct plan *plan);
@@ -65,7 +83,8 @@ enum plan_path_flags { PLAN_REQUIRED = 1, PLAN_LINKED = 2 };
 /*
  * A file or directory (without its content) of the host, with all links that lead to it. Returns 1
  * when it is a file, 0 when it is a directory, -ENOENT (no error set) when it is missing and not
- * required. *canonical (may be NULL) is where it lies, owned by the caller.
+ * required. *canonical (may be NULL) is where it lies, owned by the caller. One that the plan's
+ * readers may not read, or not reach, is -EPERM if it is required; otherwise it is counted in `private`: -ENOENT.
  */
 int plan_path(struct plan *plan, const char *path, unsigned flags, char **canonical,
               struct error *err);

@@ -52,6 +52,25 @@ int store_open(const char *path, bool make, struct error *err)
         return fd;
 }
 
+mode_t store_readers(const char *path)
+{
+        char real[PATH_MAX];
+        mode_t readers = S_IRGRP | S_IROTH;
+        struct stat st;
+
+        for (size_t n = realpath(path, real) ? strlen(real) : 0; n > 0;
+             n = (size_t)(strrchr(real, '/') - real)) {
+                real[n] = '\0';
+                if (stat(real, &st) < 0)
+                        continue;
+                if (!(st.st_mode & (S_IXGRP | S_IXOTH)))
+                        return 0;
+                if (!(st.st_mode & S_IXOTH))
+                        readers = S_IRGRP;
+        }
+        return readers;
+}
+
 int store_find(int store, const char *name, struct image_info *ret, struct error *err)
 {
         char path[IMAGE_NAME_SIZE + 16];

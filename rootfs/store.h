@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 #include "policy/image.h"
@@ -24,6 +25,10 @@
 
 /* Opens the store; `make`: creates it if it is missing. Returns a directory descriptor. */
 int store_open(const char *path, bool make, struct error *err);
+
+/* The permissions that a file must have so that all who can enter the store may read it: S_IRGRP and S_IROTH, only
+ * S_IRGRP, or 0 if its owner alone can. */
+mode_t store_readers(const char *path);
 
 /* Returns 1 and the content of image.json, 0 if there is no such image, negative errno if the
  * directory is not a valid image. */

@@ -157,6 +157,41 @@ class Image(harness.Case):
         done = self.cloister("run", "--python", f"{venv}/bin/python", "-c", "import only_here; print(only_here.answer)")
         self.assertEqual((done.returncode, done.stdout), (0, b"42\n"), done.stderr)
 
+    def test_a_python_with_private_files(self):
+        """Files that others may not read are not copied where others can enter the store."""
+        venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        store = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, venv)
+        self.addCleanup(shutil.rmtree, store)
+        self.env["CLOISTER_IMAGE_STORE"] = store
+        subprocess.run([harness.PYTHON, "-m", "venv", "--without-pip", venv], check=True)
+        site = glob.glob(f"{venv}/lib/python3*/site-packages")[0]
+        os.mkdir(f"{site}/private")
+        for name, mode in (("open_module.py", 0o644), ("private/key.py", 0o644), *((f"secret_{i}.py", 0o600) for i in range(6))):
+            with open(f"{site}/{name}", "w", encoding="ascii") as f:
+                f.write("secret = 1\n")
+            os.chmod(f"{site}/{name}", mode)
+        os.chmod(f"{site}/private", 0o700)
+        os.chmod(venv, 0o755)
+        os.chmod(store, 0o755)
+        done = self.cloister("image", "build", "--python", f"{venv}/bin/python", "--name", "public")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        line = next(x for x in done.stderr.decode().splitlines() if "may not read" in x)
+        self.assertIn("left out 7 files and directories that other users may not read", line)
+        self.assertEqual(len(line.split("): ")[1].split()), 6, line)  # five names and the sign for more
+        copied = sorted(os.path.relpath(path, f"{store}/public/root{site}") for path in glob.glob(f"{store}/public/root{site}/**/*.py", recursive=True))
+        self.assertEqual(copied, ["open_module.py"])
+        os.chmod(venv, 0o700)
+        refused = self.cloister("image", "build", "--python", f"{venv}/bin/python", "--name", "refused")
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("other users of this machine may not read it", refused.stderr.decode())
+        self.assertEqual(glob.glob(f"{store}/refused"), [])
+        os.chmod(store, 0o700)
+        done = self.cloister("image", "build", "--python", f"{venv}/bin/python", "--name", "mine")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("may not read", done.stderr.decode())
+        self.assertEqual(len(glob.glob(f"{store}/mine/root{site}/**/*.py", recursive=True)), 8)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -8,6 +8,7 @@
 
 #include "rootfs/contents.h"
 #include "rootfs/copy.h"
+#include "rootfs/store.h"
 
 #include "tests/unit/test.h"
 
@@ -224,6 +225,105 @@ static void test_copy(void)
         err = (struct error){};
 }
 
+/* What the readers of the image may not read is left out, counted and named; a required file is an error. */
+static void test_private(void)
+{
+        static const struct {
+                const char *name;
+                mode_t mode;
+                bool group,
+                        all; /* whether it is planned if the group, or all, can enter the store */
+        } files[] = {
+                {"public/open.py", 0644, true, true},
+                {"public/group", 0640, true, false},
+                {"public/not-group", 0604, false, false},
+                {"public/mine", 0600, false, false},
+                {"public/below/key", 0644, false, false},
+                {"public/only-enter/key", 0644, false, false},
+        };
+        char root[PATH_MAX];
+        const char *const roots[] = {root, NULL};
+        const struct plan_tree_rules rules = {.roots = roots, .cache_tag = "t", .magic = 7};
+        static const mode_t readers[] = {0, S_IRGRP, S_IRGRP | S_IROTH};
+
+        check_eq_int(chmod(base, 0755), 0);
+        snprintf(root, sizeof(root), "%s", at("public"));
+        make_directory("public");
+        make_directory("public/below");
+        make_directory("public/only-enter");
+        check_eq_int(chmod(root, 0755), 0);
+        check_eq_int(chmod(at("public/only-enter"), 0711), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+                make_file(files[i].name, "x", 1);
+                check_eq_int(chmod(at(files[i].name), files[i].mode), 0);
+        }
+        make_link("mine", "public/link");
+        for (size_t k = 0; k < ARRAY_SIZE(readers); k++) {
+                _cleanup_plan_ struct plan *plan = plan_new();
+                plan->readers = readers[k];
+                check_ok(plan_tree(plan, root, &rules, &err));
+                for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+                        check_eq_int(!!find(plan, at(files[i].name)), k == 0   ? true
+                                                                      : k == 1 ? files[i].group
+                                                                               : files[i].all);
+                check_eq_int(!!find(plan, at("public/link")), k == 0);
+                check_eq_int(plan->private.n, k == 0 ? 0 : k == 1 ? 5 : 6);
+        }
+        _cleanup_plan_ struct plan *plan = plan_new();
+        plan->readers = S_IRGRP | S_IROTH;
+        check_eq_int(plan_path(plan, at("public/mine"), 0, NULL, &err), -ENOENT);
+        check_eq_int(plan_path(plan, at("public/below/key"), 0, NULL, &err), -ENOENT);
+        check_has(plan->private.named[1], "public/below/key");
+        check_eq_int(plan_path(plan, at("public/only-enter/key"), 0, NULL, &err), 1);
+        check(!error_is_set(&err));
+        check_eq_int(plan_path(plan, at("public/mine"), PLAN_REQUIRED, NULL, &err), -EPERM);
+        check_has(err.text, "public/mine: other users of this machine may not read it");
+        err = (struct error){};
+        check_eq_int(chmod(base, 0700), 0);
+        check_eq_int(plan_tree(plan, root, &rules, &err), -EPERM);
+        err = (struct error){};
+        check_eq_int(chmod(base, 0755), 0);
+
+        /* A file that lost the permission after it was planned is not copied. */
+        _cleanup_close_ int target = open(at("target"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        struct progress progress = {.quiet = true};
+        char copied[2 * PATH_MAX];
+        check_eq_int(plan_path(plan, at("public/open.py"), 0, NULL, &err), 1);
+        check_eq_int(chmod(at("public/open.py"), 0600), 0);
+        check_ok(copy_plan(target, plan, &progress, &err));
+        snprintf(copied, sizeof(copied), "%s%s", at("target"), at("public/only-enter/key"));
+        check_eq_int(access(copied, F_OK), 0);
+        snprintf(copied, sizeof(copied), "%s%s", at("target"), at("public/open.py"));
+        check_eq_int(access(copied, F_OK), -1);
+}
+
+/* Who can enter the store decides what must be left out. */
+static void test_store_readers(void)
+{
+        static const struct {
+                mode_t above, store, readers;
+        } rows[] = {
+                {0755, 0755, S_IRGRP | S_IROTH},
+                {0755, 0711, S_IRGRP | S_IROTH},
+                {0755, 0750, S_IRGRP},
+                {0750, 0755, S_IRGRP},
+                {0755, 0700, 0},
+                {0700, 0755, 0},
+                {0744, 0755, 0},
+        };
+
+        make_directory("above");
+        make_directory("above/store");
+        make_link("above/store", "store-link");
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                check_eq_int(chmod(at("above"), rows[i].above), 0);
+                check_eq_int(chmod(at("above/store"), rows[i].store), 0);
+                check_eq_int(store_readers(at("above/store")), rows[i].readers);
+                check_eq_int(store_readers(at("store-link")), rows[i].readers);
+        }
+        check_eq_int(store_readers(at("no-such-store")), S_IRGRP | S_IROTH);
+}
+
 static void test_loader(void)
 {
         char *loader = NULL;
@@ -256,6 +356,8 @@ int main(void)
         run(test_broken_paths);
         run(test_tree);
         run(test_copy);
+        run(test_private);
+        run(test_store_readers);
         run(test_loader);
         snprintf(command, sizeof(command), "rm -r '%s'", base);
         return system(command);
