@@ -157,6 +157,17 @@ int config_find_profile(const struct config *config, const char *name, struct er
         return error_set(err, ENOENT, "there is no profile \"%s\" in the config", name);
 }
 
+bool config_same_list(char *const *a, char *const *b)
+{
+        size_t i = 0;
+
+        if (!a || !b)
+                return (!a || !a[0]) && (!b || !b[0]);
+        while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
+                i++;
+        return !a[i] && !b[i];
+}
+
 size_t config_profile_of_client(const struct config *config, const char *client)
 {
         for (size_t i = 0; client && i < config->n_clients; i++)

@@ -25,6 +25,9 @@ int config_add_warning(struct config *config, char *text);
 
 void config_forget_references(struct config *config);
 
+/* Whether two lists have the same texts. NULL is an empty list. */
+bool config_same_list(char *const *a, char *const *b);
+
 /* Index of a profile, or -ENOENT with a suggestion in the message. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);
 /* The same without a message; SIZE_MAX if there is no such profile. */

@@ -91,6 +91,8 @@ struct config_profile {
         char **preload; /* dotted names of modules, NULL-terminated, or NULL */
         char **servers; /* servers that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
+        const struct config_profile
+                *also; /* servers and tools must be allowed by this one too; or NULL */
         struct config_packages packages; /* that its sessions may have installed */
         struct config_pool pool;
         uint32_t freeze_ms;   /* idle time after which a session is frozen; 0: never */

@@ -131,6 +131,18 @@ static void on_token_changed(void *data, struct mcp_principal *principal, enum a
                                             : "the token is another one");
 }
 
+void http_server_restrict(struct http_server *server)
+{
+        struct access *access = &server->access;
+
+        for (size_t i = 0; i < access->n_tokens; i++)
+                if (!access->tokens[i]->removed)
+                        mcp_server_restrict(server->mcp, &access->tokens[i]->principal);
+        for (size_t i = 0; i < access->n_users; i++)
+                mcp_server_restrict(server->mcp, &access->users[i]->principal);
+        mcp_server_restrict(server->mcp, &access->everybody);
+}
+
 /* The first token whose profile the config does not have, or NULL: it would have the default's rights. */
 static const struct mcp_principal *without_profile(const struct http_server *server)
 {

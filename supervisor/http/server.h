@@ -32,3 +32,5 @@ struct http_options {
 int http_server_new(struct http_server **ret, struct event_base *base, struct mcp_server *mcp,
                     const struct http_options *options, struct error *err);
 struct http_server *http_server_free(struct http_server *server);
+/* The config was reloaded: ends sessions under profiles that their principals may not use any more. */
+void http_server_restrict(struct http_server *server);

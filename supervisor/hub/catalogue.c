@@ -13,11 +13,13 @@
 
 bool hub_access_server(const struct config_profile *profile, const struct config_server *server)
 {
-        if (!profile || !profile->servers)
+        if (!profile)
                 return true;
+        if (!profile->servers)
+                return hub_access_server(profile->also, server);
         for (char **name = profile->servers; *name; name++) {
                 if (strcmp(*name, server->name) == 0)
-                        return true;
+                        return hub_access_server(profile->also, server);
         }
         return false;
 }
@@ -25,16 +27,21 @@ bool hub_access_server(const struct config_profile *profile, const struct config
 bool hub_access_tool(const struct config_profile *profile, const struct config_server *server,
                      const char *tool)
 {
-        return hub_access_server(profile, server) &&
-               config_tool_allowed(&server->tools, NULL, tool) &&
-               (!profile || config_tool_allowed(&profile->tools, server->name, tool));
+        if (!hub_access_server(profile, server) || !config_tool_allowed(&server->tools, NULL, tool))
+                return false;
+        for (; profile; profile = profile->also)
+                if (!config_tool_allowed(&profile->tools, server->name, tool))
+                        return false;
+        return true;
 }
 
 static bool hub_access_is_limited(const struct config_profile *profile,
                                   const struct config_server *server)
 {
-        return server->tools.allow || server->tools.deny ||
-               (profile && (profile->tools.allow || profile->tools.deny));
+        for (; profile; profile = profile->also)
+                if (profile->tools.allow || profile->tools.deny)
+                        return true;
+        return server->tools.allow || server->tools.deny;
 }
 
 /* Of the tools of all servers together: each change is copied and parsed in the loop. */
@@ -189,6 +196,13 @@ void catalogue_views_done(struct catalogue_views *views)
         catalogue_text_unref(views->complete.text);
 }
 
+void catalogue_views_renew(struct catalogue_views *views)
+{
+        catalogue_views_done(views);
+        views->complete.text = NULL;
+        views->stale = true;
+}
+
 static bool is_equal(const struct buffer *a, const struct buffer *b)
 {
         return a->length == b->length &&
@@ -240,11 +254,16 @@ static int append_list(struct buffer *b, char kind, char **list)
 /* Profiles with the same rules have the same text. */
 static int append_rules(struct buffer *b, const struct config_profile *profile)
 {
-        int r = append_list(b, 's', profile->servers);
+        int r = 0;
 
-        if (r >= 0)
-                r = append_list(b, 'a', profile->tools.allow);
-        return r < 0 ? r : append_list(b, 'd', profile->tools.deny);
+        for (; profile && r >= 0; profile = profile->also) {
+                r = append_list(b, 's', profile->servers);
+                if (r >= 0)
+                        r = append_list(b, 'a', profile->tools.allow);
+                if (r >= 0)
+                        r = append_list(b, 'd', profile->tools.deny);
+        }
+        return r;
 }
 
 static struct catalogue_view *find(struct catalogue_views *views, const struct buffer *rules)

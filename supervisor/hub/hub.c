@@ -495,6 +495,7 @@ int hub_reload(struct hub *hub, const struct config *config, struct error *err)
         if (r >= 0) {
                 adopt(hub, before, after, config);
                 free(before);
+                catalogue_views_renew(&hub->views);
                 touch(hub);
                 if (hub->is_in_use)
                         hub_start(hub, NULL, HUB_UNKNOWN);

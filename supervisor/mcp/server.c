@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "supervisor/mcp/call/call.h"
 #include "supervisor/mcp/call/run.h"
@@ -36,21 +37,34 @@ void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principa
         principal->store = (struct resource_store){};
 }
 
+struct rights {
+        const struct config *config;
+        const struct mcp_principal *principal;
+};
+
+/* Without a profile of its own, a principal has the config's default and those of clients' names. */
 static bool may_use(const void *data, const char *profile)
 {
-        const struct mcp_principal *principal = data;
-        const struct config *config = principal->server->config;
+        const struct rights *rights = data;
+        const struct config *config = rights->config;
+        const char *own = rights->principal->profile;
         int i = config_find_profile(config, profile, NULL);
-        int own = config_find_profile(config, principal->profile, NULL);
 
-        return i >= 0 && mcp_profile_is_choice(&config->profiles[i],
-                                               own >= 0 ? &config->profiles[own] : NULL);
+        if (i < 0 || config->profiles[i].agent || own)
+                return i >= 0 && (config->profiles[i].agent || strcmp(own, profile) == 0);
+        for (size_t c = 0; c < config->n_clients; c++) {
+                if (config->clients[c].profile == (size_t)i)
+                        return true;
+        }
+        return config->profile == (size_t)i;
 }
 
 void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *principal)
 {
-        if (principal->server && principal->profile && server->config->n_profiles > 0)
-                sessions_restrict(server->sessions, principal->key, may_use, principal);
+        const struct rights rights = {server->config, principal};
+
+        if (server->config->n_profiles > 0)
+                sessions_restrict(server->sessions, principal->key, may_use, &rights);
 }
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)
@@ -59,6 +73,7 @@ void mcp_server_set_config(struct mcp_server *server, const struct config *confi
         struct mcp_peer *peer;
 
         server->config = config;
+        mcp_server_restrict(server, &server->owner);
         tool_lists_outdated(server);
         published_reload(server, before);
         LIST_FOREACH (peer, &server->peers, link)

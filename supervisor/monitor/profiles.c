@@ -679,24 +679,13 @@ static bool same_text(const char *a, const char *b)
         return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool same_list(char *const *a, char *const *b)
-{
-        size_t i = 0;
-
-        if (!a || !b)
-                return (!a || !a[0]) && (!b || !b[0]);
-        while (a[i] && b[i] && strcmp(a[i], b[i]) == 0)
-                i++;
-        return !a[i] && !b[i];
-}
-
 /* Whether sandboxes are the same under both. The tools that they may call are the broker's affair. */
 static bool same_sandbox(const struct config_profile *a, const struct config_profile *b)
 {
         if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
             !same_text(a->python, b->python) || a->network != b->network ||
             memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
-            !same_list(a->preload, b->preload) || a->packages.install != b->packages.install)
+            !config_same_list(a->preload, b->preload) || a->packages.install != b->packages.install)
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

@@ -80,7 +80,7 @@ static uint64_t time_in_state_ms(const struct session *s)
 
 static void leave_profile(struct session *s)
 {
-        s->profile = NULL;
+        s->profile = s->rights = NULL;
         s->config = config_free(s->config);
 }
 
@@ -108,7 +108,7 @@ static int enter_profile(struct session *s, struct error *err)
         if (i < 0)
                 return i;
         s->config = config_ref(config);
-        s->profile = config->n_profiles > 0 ? &config->profiles[i] : NULL;
+        s->profile = s->rights = config->n_profiles > 0 ? &config->profiles[i] : NULL;
         snprintf(s->last_profile, sizeof(s->last_profile), "%s",
                  s->profile ? s->profile->name : "");
         return i;

@@ -83,14 +83,73 @@ void session_end_by_owner(struct session *s, bool restart)
         session_dispatch(s, EVENT_OWNER_END, NULL);
 }
 
-void session_leave_forbidden_profile(struct session *s)
+static void end_for_profile(struct session *s, const char *fault)
 {
         struct error why = {};
 
-        error_set(&why, EPERM, "the profile \"%s\" is not allowed any more", s->last_profile);
-        s->last_profile[0] = '\0';
+        error_set(&why, EPERM, "the profile \"%s\" %s", s->last_profile, fault);
         s->restart = false;
         session_dispatch(s, EVENT_OWNER_END, &(struct session_details){.error = &why});
+}
+
+void session_leave_forbidden_profile(struct session *s)
+{
+        end_for_profile(s, "is not allowed any more");
+        s->last_profile[0] = '\0';
+}
+
+static bool has_mount(const struct config_profile *profile, const struct config_mount *mount)
+{
+        for (size_t i = 0; i < profile->n_mounts; i++) {
+                const struct config_mount *m = &profile->mounts[i];
+                if (strcmp(m->source, mount->source) == 0 &&
+                    strcmp(m->target, mount->target) == 0 && m->writable >= mount->writable)
+                        return true;
+        }
+        return false;
+}
+
+/* Whether the newest profile lacks what a sandbox cannot be without once it has it, as text, or NULL. */
+static const char *lost_part(const struct config_profile *was, const struct config_profile *now)
+{
+        if (now->network < was->network)
+                return "has another network now";
+        for (size_t i = 0; i < was->n_mounts; i++)
+                if (!has_mount(now, &was->mounts[i]))
+                        return "has a mount less now";
+        return NULL;
+}
+
+/* A missing list allows everything, an empty one nothing. */
+static bool is_other(char *const *a, char *const *b)
+{
+        return !a != !b || !config_same_list(a, b);
+}
+
+void session_take_rights(struct session *s)
+{
+        static char *nothing[] = {NULL};
+        static const struct config_profile gone = {.servers = nothing};
+        const struct config *config = s->context->config;
+        const struct config_profile *was = s->profile;
+
+        if (!was)
+                return;
+        char **hosts = s->rights->egress.allow;
+        int i = config_find_profile(config, was->name, NULL);
+        const struct config_profile *now = i < 0 ? &gone : &config->profiles[i];
+        s->reduced = *was;
+        s->reduced.egress.allow = now->egress.allow;
+        s->reduced.packages.install &= now->packages.install;
+        if (is_other(was->servers, now->servers) || is_other(was->tools.allow, now->tools.allow) ||
+            is_other(was->tools.deny, now->tools.deny))
+                s->reduced.also = now;
+        s->rights = &s->reduced;
+        const char *lost = i < 0 ? NULL : lost_part(was, now);
+        if (lost)
+                end_for_profile(s, lost);
+        else if (!config_same_list(hosts, now->egress.allow))
+                session_network_reload(s);
 }
 
 void session_pause_output(struct session *s, bool paused)

@@ -96,7 +96,7 @@ static void state_changed(void *data, const struct session *session, enum sessio
         if (now == SESSION_RUNNING && !sessions->servers_started) {
                 const struct tool_provider *tools = &sessions->context.tools;
                 sessions->servers_started = true;
-                tools->start(tools->data, session->profile, TOOL_SERVERS_ALL);
+                tools->start(tools->data, session->rights, TOOL_SERVERS_ALL);
         }
 }
 
@@ -434,10 +434,17 @@ int sessions_event(struct sessions *sessions, const struct monitor_message *mess
 void sessions_reload(struct sessions *sessions, struct config *config,
                      const struct monitor_hello *hello)
 {
-        config_free(sessions->context.config);
+        struct config *before = sessions->context.config;
+        struct session *s, *next;
+
         sessions->context.config = config_ref(config);
         sessions->context.hello = *hello;
         pool_reload(sessions->pool, config, hello->sessions_max);
+        for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
+                next = TAILQ_NEXT(s, link);
+                session_take_rights(s);
+        }
+        config_free(before);
 }
 
 void sessions_set_usage(struct sessions *sessions, enum monitor_usage kind)
@@ -526,7 +533,7 @@ void sessions_restrict(struct sessions *sessions, const char *principal,
 
         for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
                 next = TAILQ_NEXT(s, link);
-                if (session_key_is_of(s->name, principal) && *s->last_profile &&
+                if (!s->single && session_key_is_of(s->name, principal) && *s->last_profile &&
                     !may_use(data, s->last_profile))
                         session_leave_forbidden_profile(s);
         }

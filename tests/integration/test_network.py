@@ -1,6 +1,7 @@
 """A session with a network: the hosts that it reaches through its proxy, the refusals, and the reports about both."""
 
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -179,6 +180,31 @@ class Reached(Network):
         self.assertEqual(cell["error"]["type"], "PermissionError")
         self.assertNotIn("network", cell)
         self.assertEqual(cell["receipt"]["network"], "none")
+
+    def test_hosts_that_the_profile_loses(self):
+        """A host that is gone from network.allow cannot be reached any more; its connections end. The limits stay."""
+        far, other = self.far(), self.far()
+        names = [f"localhost:{far.port}", f"127.0.0.1:{far.port}"], [f"localhost:{other.port}", f"127.0.0.1:{other.port}"]
+        server = self.serve(names[0] + names[1], max_bytes="1M")
+        fetch = [f'fetch("http://localhost:{port}/")' for port in (far.port, other.port)]
+        self.assertEqual([self.ask(server, code) for code in fetch], ["hello", "hello"])
+        self.ask(server, f's, line = tunnel("localhost", {far.port})')
+        path = self.path("config.json")
+        with open(path + "~", "w", encoding="utf-8") as f:
+            json.dump({"mcpServers": {}, "profile": "net", "profiles": {"net": {"network": {"allow": names[1], "max_bytes": "900M"}}, "other": {"agent": True}}}, f)
+        os.rename(path + "~", path)
+        self.assertTrue(harness.wait_until(lambda: "config was reloaded" in server.log()), server.log())
+        said = self.ask(server, fetch[0])
+        self.assertIn("403", said)
+        self.assertIn("network.allow of the profile has changed", self.cell["notice"])
+        self.assertIn(f'localhost:{far.port} is not in network.allow of profile "net"', self.cell["notice"])
+        self.assertEqual(self.ask(server, "rest(s).decode()"), "")
+        self.assertEqual(self.ask(server, fetch[1]), "hello")
+        self.assertNotIn("has changed", self.cell.get("notice", ""))
+        seen = len(far.seen)
+        self.assertIn("max_bytes", self.ask(server, f'[fetch("http://localhost:{other.port}/big/600000")[:300] for _ in range(2)][1]') + self.cell.get("notice", ""))
+        self.assertEqual(len(far.seen), seen)
+        server.close()
 
     def test_tls_must_name_the_host(self):
         context, pem = self.certificate()

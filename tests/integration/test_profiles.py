@@ -500,5 +500,99 @@ class Life(Profiles):
         server.close()
 
 
+class Reduced(Profiles):
+    """A profile that loses something while sessions live under it."""
+
+    def change(self, server, servers=None, **profiles):
+        path = self.path("config.json")
+        with open(path + "~", "w") as f:
+            json.dump({"mcpServers": servers or {}, "profiles": profiles}, f)
+        before = server.log().count("config was reloaded")
+        os.rename(path + "~", path)
+        self.assertTrue(harness.wait_until(lambda: server.log().count("config was reloaded") > before), server.log())
+
+    def ends(self, server, name, why, profile):
+        """The session has ended with one line that says so, and begins anew under the profile of today."""
+        cell = server.cell("'x' in globals()", session=name, profile=profile)
+        self.assertEqual((cell["status"], cell["value"]["json"], cell["state"]), ("ok", False, "new"), cell)
+        self.assertIn(why, cell["notice"])
+
+    def test_tools_and_servers(self):
+        servers = {"one": harness.fixture(), "two": harness.fixture()}
+        server = self.serve(servers=servers, profiles={"lab": {"agent": True}})
+        call = """
+async def call(name, **arguments):
+    try:
+        return (await tools[name](**arguments))["sum"]
+    except Exception as e:
+        return type(e).__name__
+[await call("one.add", a=1, b=1), await call("two.add", a=1, b=1)]
+"""
+        again = '[await call("one.add", a=1, b=1), await call("two.add", a=1, b=1)]'
+        kept = 'one_add = tools["one.add"]'
+        self.assertEqual(self.ok(server, call, session="live", profile="lab"), [2, 2])
+        self.ok(server, kept, session="live")
+        self.assertEqual(self.ok(server, call, session="other"), [2, 2])
+        request = server.start_call("import asyncio\nbefore = await call('one.add', a=2, b=2)\nwhile (got := await call('one.add', a=2, b=2)) == 4:\n    await asyncio.sleep(0.1)\n[before, got]",
+                                    session="live", timeout=60)
+        self.assertTrue(harness.wait_until(lambda: "one" in server.log()))
+        self.change(server, servers, lab={"agent": True, "tools": {"deny": ["one.add"]}})
+        # The running code loses it at its next use, and a function that it has kept is of no use.
+        before, after = request.result(60)["structuredContent"]["value"]["json"]
+        self.assertEqual(before, 4)
+        self.assertIsInstance(after, str)
+        self.assertEqual(self.ok(server, again, session="live")[1], 2)
+        self.assertIsInstance(self.ok(server, again, session="live")[0], str)
+        cell = server.cell("await one_add(a=1, b=1)", session="live")
+        self.assertEqual(cell["status"], "error", cell)
+        self.assertEqual(self.ok(server, again, session="other"), [2, 2], "another profile lost nothing")
+        self.change(server, servers, lab={"agent": True, "servers": ["one"]})
+        self.assertTrue(harness.wait_until(lambda: self.ok(server, again, session="live")[0] == 2))
+        self.assertIsInstance(self.ok(server, again, session="live")[1], str)
+        self.assertEqual(self.ok(server, "sorted({t['server'] for t in _discover()})", session="live"), ["one"])
+        server.close()
+
+    def test_mounts(self):
+        share, more = self.share(), self.share("more")
+        # Sandboxes of root have ids of their own, and no writable mounts.
+        mount = {"source": share, "target": "/data", "mode": "ro" if os.geteuid() == 0 else "rw"}
+        other = {"source": more, "target": "/more"}
+        server = self.serve(profiles={"lab": {"agent": True, "mounts": [mount, other]}, "two": {"agent": True, "mounts": [other]}})
+        read = "x = 1; open('/data/note.txt').read()"
+        for name in ("a", "b"):
+            self.assertEqual(self.ok(server, read, session=name, profile="lab"), "from the host")
+        self.assertEqual(self.ok(server, "x = 1; x", session="two", profile="two"), 1)
+        request = server.start_call(read + "\nimport time\ntime.sleep(50)", session="b")
+        # A mount more, and other limits, change nothing for sessions that live.
+        self.change(server, lab={"agent": True, "limits": {"pids": 20}, "mounts": [mount, other, {"source": more, "target": "/third"}]},
+                    two={"agent": True, "mounts": [other]})
+        self.assertEqual(self.ok(server, "x", session="a"), 1)
+        self.change(server, lab={"agent": True, "mounts": [{**mount, "mode": "ro", "target": "/other" if os.geteuid() == 0 else "/data"}, other]}, two={"agent": True, "mounts": [other]})
+        self.assertNotEqual(request.result(30)["structuredContent"]["status"], "ok")
+        self.ends(server, "a", 'the profile "lab" has a mount less now', "lab")
+        self.ok(server, "x = 1", session="a")
+        self.change(server, lab={"agent": True, "mounts": [other]}, two={"agent": True, "mounts": [other]})
+        self.ends(server, "a", 'the profile "lab" has a mount less now', "lab")
+        self.assertEqual(self.ok(server, "x", session="two"), 1, "another profile lost nothing")
+        server.close()
+
+    def test_networks_and_profiles(self):
+        server = self.serve(profiles={"lab": {"agent": True, "network": "loopback"}, "gone": {"agent": True}, "kept": {"agent": True}})
+        for name in ("lab", "gone", "kept"):
+            self.assertEqual(self.ok(server, "x = 1; x", session=name, profile=name), 1)
+        self.assertEqual(self.ok(server, "x = 1; x", session="usual"), 1)
+        self.change(server, lab={"agent": True}, kept={"agent": True})
+        self.ends(server, "lab", 'the profile "lab" has another network now', "lab")
+        cell = server.cell("'x' in globals()", session="gone")
+        self.assertEqual((cell["value"]["json"], cell["state"]), (False, "new"), cell)
+        self.assertIn('the profile "gone" is not allowed any more', cell["notice"])
+        # A profile that may not be chosen any more.
+        self.change(server, lab={"agent": True}, kept={"agent": False})
+        cell = server.cell("'x' in globals()", session="kept")
+        self.assertEqual((cell["value"]["json"], cell["state"]), (False, "new"), cell)
+        self.assertEqual(self.ok(server, "x", session="usual"), 1)
+        server.close()
+
+
 if __name__ == "__main__":
     harness.main()

@@ -367,6 +367,57 @@ class Tokens(Serve):
         # A session under a profile that an agent may choose continues.
         self.assertIn("alice:free", sessions(self))
 
+    def test_a_profile_that_the_config_takes_away(self):
+        """The sessions of each principal end that are under a profile which the new config does not let it use."""
+        self.server.terminate()
+        self.server.wait(harness.PATIENCE)
+        self.put(f"alice {self.ALICE} profile=wide\nbob {self.BOB}\n")
+        profiles = {"narrow": {}, "wide": {"network": "loopback"}, "free": {"agent": True}}
+        config = self.config(name="profiles.json", profiles=profiles, profile="narrow")
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--log-file", self.log, "--log-level", "info", "--config", config)
+        for token, name, profile in ((self.ALICE, "own", None), (self.ALICE, "free", "free"), (self.BOB, "own", None), (self.BOB, "free", "free")):
+            self.assertEqual(self.value(self.call(token, "x = 1\nx", session=name, **({"profile": profile} if profile else {}))), 1)
+        self.config(name="new.json", profiles={**profiles, "free": {}}, profile="narrow")
+        os.rename(self.path("new.json"), config)
+        self.logged("config was reloaded")
+        self.assertTrue(harness.wait_until(lambda: not {"alice:free", "bob:free"} & set(sessions(self))), sessions(self))
+        answer = value(self.call(self.BOB, "1", session="free").response())
+        self.assertIn('the profile "free" is not allowed any more', answer["notice"])
+        self.assertEqual([self.value(self.call(token, "x", session="own")) for token in (self.ALICE, self.BOB)], [1, 1])
+        # A token that loses its profile gets the config's default, not what it had.
+        self.put(f"alice {self.ALICE}\nbob {self.BOB}\n")
+        self.logged("alice: the profile is another one")
+        self.assertTrue(harness.wait_until(lambda: "alice:own" not in sessions(self)), sessions(self))
+
+    def test_quotas_count_at_once(self):
+        """calls= and sessions= of a line that is changed, for calls and sessions that there are already."""
+        self.put(f"alice {self.ALICE} sessions=3 calls=3\nbob {self.BOB}\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 200))
+        for i in range(3):
+            self.assertEqual(self.value(self.call(self.ALICE, f"x = {i}\nx", session=f"s{i}")), i)
+        number = iter(range(1000))
+
+        def refused(part, session=None):
+            """In a session that no call has named, unless one is given."""
+            answer = json.dumps(self.call(self.ALICE, "1", session=session or f"new{next(number)}").response().json())
+            return part in answer
+        quota = "as many live sessions as your quota"
+        self.assertTrue(refused(quota))
+        # Once the file has been read, which nothing else tells.
+        self.put(f"alice {self.ALICE} sessions=2 calls=3\nbob {self.BOB}\nlater {self.LATER}\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.LATER) == 200))
+        self.run_cloister("sessions", "end", "alice:s2")
+        self.assertTrue(harness.wait_until(lambda: "alice:s2" not in sessions(self)))
+        self.assertTrue(refused(quota))
+        self.assertFalse(refused(quota, "s1"))
+        self.put(f"alice {self.ALICE} sessions=3 calls=3\nbob {self.BOB}\n")
+        self.assertTrue(harness.wait_until(lambda: not refused(quota, "third")))
+        running = [self.call(self.ALICE, "import time\ntime.sleep(40)", session=f"s{i}") for i in range(2)]
+        self.put(f"alice {self.ALICE} sessions=3 calls=2\nbob {self.BOB}\n")
+        self.assertTrue(harness.wait_until(lambda: refused("too many calls", "third")))
+        self.assertEqual(self.value(self.call(self.BOB, "1", session="s5")), 1)
+        del running
+
     def test_the_file_is_not_mounted(self):
         """Not by the first config, and not by one that is read later, when the monitor has closed the file."""
         place = self.path("place")

@@ -102,6 +102,10 @@ static void config_changed(struct broker *broker, const struct config *config)
         const struct mode_server *mode = broker->data;
 
         mcp_server_set_config(mode->mcp, config);
+#if HAVE_SERVE
+        if (mode->http)
+                http_server_restrict(mode->http);
+#endif
 }
 
 static void mode_free(struct broker *broker)

@@ -147,16 +147,19 @@ static void append_line(struct buffer *to, const char *before, const char *text)
  * are counted. */
 static void append_refusals(const struct cell_outcome *o, struct buffer *to)
 {
+        static const char *const changes[] = {
+                [CELL_NETWORK_AGAIN] =
+                        "the proxy has ended and another one has taken over: connections were closed, requests can be repeated",
+                [CELL_NETWORK_RULES] =
+                        "network.allow of the profile has changed: connections were closed, requests can be repeated",
+                [CELL_NETWORK_OVER] = "the network of this server has ended: restart Cloister",
+        };
         char line[512];
         uint64_t more = 0;
         size_t n = 0;
 
         if (o->network_change != CELL_NETWORK_SAME)
-                append_line(
-                        to, "",
-                        o->network_change == CELL_NETWORK_OVER
-                                ? "the network of this server has ended: restart Cloister"
-                                : "the proxy has ended and another one has taken over: connections were closed, requests can be repeated");
+                append_line(to, "", changes[o->network_change]);
         for (size_t i = 0; i < o->n_hosts; i++) {
                 const struct cell_host *host = &o->hosts[i];
                 if (host->sums.denied == 0 || !egress_is_denial(host->why) ||

@@ -267,7 +267,7 @@ int calls_on_call(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {
         const struct tool_provider *tools = &session->context->tools;
-        struct tool_request request = {.profile = session->profile};
+        struct tool_request request = {.profile = session->rights};
         struct error why = {};
         struct tool_call *call;
         yyjson_val *root;
@@ -346,7 +346,7 @@ static void start_search(struct tool_call *call)
         const struct tool_provider *tools = &call->session->context->tools;
 
         call->wait = NULL;
-        if (tools->search(tools->data, call->session->profile, call->words, call->n_words,
+        if (tools->search(tools->data, call->session->rights, call->words, call->n_words,
                           call->limit, call, &call->search) < 0)
                 end_search(call, NULL, 0);
 }
@@ -401,6 +401,7 @@ static int begin_query(struct session *session, uint64_t number, yyjson_val *roo
                 return 0;
         }
         uint32_t most = wait_ms < WAIT_MAX_MS ? (uint32_t)wait_ms : WAIT_MAX_MS;
+        /* The wait keeps the pointer: the session's own config lives as long as it. */
         if (wait_ms > 0)
                 call->wait = tools->wait(tools->data, session->profile, most, call);
         if (!call->wait && is_search) {

@@ -275,7 +275,7 @@ static int write_request(struct install *i, yyjson_val *query)
 /* Why a session may have nothing installed, or "". */
 static void refusal(const struct session *session, yyjson_val *query, char why[MESSAGE_MAX])
 {
-        const struct config_profile *profile = session->profile;
+        const struct config_profile *profile = session->rights;
 
         why[0] = '\0';
         if (!profile || !profile->packages.install)

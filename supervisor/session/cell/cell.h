@@ -122,6 +122,7 @@ struct cell_host {
 enum cell_network {
         CELL_NETWORK_SAME,
         CELL_NETWORK_AGAIN, /* the proxy has ended, with all connections, and another one serves */
+        CELL_NETWORK_RULES, /* the profile's hosts are others, and connections have ended */
         CELL_NETWORK_OVER,  /* the last one has ended */
 };
 

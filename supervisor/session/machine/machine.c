@@ -136,7 +136,7 @@ void session_send_catalogue(struct session *s)
 {
         const struct tool_provider *tools = &s->context->tools;
         uint64_t version = 0;
-        const struct buffer *catalogue = tools->catalogue(tools->data, s->profile, &version);
+        const struct buffer *catalogue = tools->catalogue(tools->data, s->rights, &version);
 
         if (!catalogue || version <= s->catalogue)
                 return;

@@ -188,7 +188,10 @@ struct session {
         char lost[CELL_WHY_MAX]; /* why the last sandbox ended, for the result of the next call */
         struct config *config;   /* a reload does not change it */
         const struct config_profile *profile; /* in it; NULL: the config has no profiles */
-        char last_profile[IMAGE_NAME_SIZE];   /* of the last sandbox: the default of the next one */
+        const struct config_profile
+                *rights;               /* servers, tools, hosts, packages: of profile or reduced */
+        struct config_profile reduced; /* the profile, less what the newest config took from it */
+        char last_profile[IMAGE_NAME_SIZE]; /* of the last sandbox: the default of the next one */
 
         struct session_queue queue;
         bool single; /* queue.c: the sandbox ends with its first cell */

@@ -25,26 +25,32 @@ static int write_rules(const struct config_egress *egress, struct egress_policy 
         return 0;
 }
 
-/* Returns a descriptor. */
-static int make_page(const struct config_profile *profile, struct error *err)
+static int write_policy(int fd, const struct session *s, struct error *err)
 {
         _cleanup_free_ struct egress_policy *policy = calloc(1, sizeof(*policy));
 
         if (!policy)
                 return error_errno(err, ENOMEM, "policy");
-        snprintf(policy->profile, sizeof(policy->profile), "%s", profile->name);
-        policy->max_bytes = profile->egress.max_bytes;
-        policy->rate = profile->egress.rate;
-        int r = write_rules(&profile->egress, policy, err);
-        if (r < 0)
-                return r;
+        snprintf(policy->profile, sizeof(policy->profile), "%s", s->rights->name);
+        policy->max_bytes = s->rights->egress.max_bytes;
+        policy->rate = s->rights->egress.rate;
+        int r = write_rules(&s->rights->egress, policy, err);
+        if (r >= 0 && pwrite(fd, policy, sizeof(*policy), offsetof(struct egress_page, policy)) !=
+                              sizeof(*policy))
+                r = error_errno(err, errno, "memfd");
+        return r;
+}
+
+/* Returns a descriptor. */
+static int make_page(const struct session *s, struct error *err)
+{
         _cleanup_close_ int fd = memfd_create("network", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
         if (fd < 0 || ftruncate(fd, sizeof(struct egress_page)) < 0 ||
-            pwrite(fd, policy, sizeof(*policy), offsetof(struct egress_page, policy)) !=
-                    sizeof(*policy) ||
             fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
                 return error_errno(err, errno, "memfd");
-        return take_fd(fd);
+        int r = write_policy(fd, s, err);
+        return r < 0 ? r : take_fd(fd);
 }
 
 /* Gives the page to the process that has the network, with the other end of a new pipe. */
@@ -97,7 +103,7 @@ void session_network_open(struct session *s)
         session_network_init(&s->network);
         if (!s->profile || s->profile->network != CONFIG_NETWORK_ALLOW)
                 return;
-        s->network.page = make_page(s->profile, &err);
+        s->network.page = make_page(s, &err);
         if (s->network.page < 0)
                 log_none(s, &err);
         else
@@ -111,6 +117,20 @@ void session_network_lost(struct session *s)
         fd_close_many(&s->network.lifetime_fd, 1);
         s->network.change = CELL_NETWORK_AGAIN;
         connect_or_log(s);
+}
+
+void session_network_reload(struct session *s)
+{
+        struct error err = {};
+
+        if (s->network.page < 0)
+                return;
+        fd_close_many(&s->network.lifetime_fd, 1);
+        s->network.change = CELL_NETWORK_RULES;
+        if (write_policy(s->network.page, s, &err) < 0)
+                log_none(s, &err);
+        else
+                connect_or_log(s);
 }
 
 void session_network_close(struct session_network *n)
@@ -182,7 +202,7 @@ void session_network_take(struct session *s, struct cell_outcome *o)
         if (n->page < 0 || o->hosts)
                 return;
         o->network_change = n->change;
-        if (n->change == CELL_NETWORK_AGAIN)
+        if (n->change != CELL_NETWORK_OVER)
                 n->change = CELL_NETWORK_SAME;
         _cleanup_free_ struct egress_page *page = malloc(sizeof(*page));
         o->hosts = calloc(EGRESS_HOSTS_MAX + 1, sizeof(*o->hosts));
