@@ -217,9 +217,7 @@ static const struct filter_rule filter_guest_arguments[] = {
 
         /* Reads past the page cache load the disk of the host. openat2 has its flags in memory, where a filter cannot
          * read them: it fails with ENOSYS. */
-        {"open", ALLOW, {CLEAR(1, O_DIRECT)}},
         {"open", FAIL(EINVAL), {SET(1, O_DIRECT)}},
-        {"openat", ALLOW, {CLEAR(2, O_DIRECT)}},
         {"openat", FAIL(EINVAL), {SET(2, O_DIRECT)}},
         /* MADV_COLD (20) and MADV_PAGEOUT (21) drop pages of shared files that belong to the sandbox's id. */
         {"madvise", ALLOW, {SET(2, 2)}},
@@ -228,7 +226,7 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"madvise", ALLOW, {CLEAR(2, 16)}},
         {"madvise", FAIL(EINVAL), {MASKED(2, 30, MADV_COLD)}},
         /* RWF_NOWAIT tells whether a page of a shared file is in the page cache, RWF_DONTCACHE drops it. */
-        {"preadv2 pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE)}},
+        {"preadv2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE)}},
         {"preadv2 pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_NOWAIT)}},
         {"preadv2 pwritev2",
          FAIL(EOPNOTSUPP),
@@ -259,6 +257,13 @@ static const struct filter_rule filter_guest_arguments[] = {
 /* Calls that write to the disk, or move pages between it and the page cache. */
 #define SYNC_CALLS "fsync fdatasync sync_file_range fadvise64 readahead"
 
+static const struct filter_rule filter_writes_any[] = {
+        {"open", ALLOW, {CLEAR(1, O_DIRECT)}},
+        {"openat", ALLOW, {CLEAR(2, O_DIRECT)}},
+        {"pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE)}},
+        END_OF_RULES,
+};
+
 /* No file that code can write to is on a disk: there is nothing to write, and it would only make the host's file
  * system work, or drop pages that other sessions need. */
 static const struct filter_rule filter_sync_none[] = {
@@ -268,8 +273,21 @@ static const struct filter_rule filter_sync_none[] = {
         END_OF_RULES,
 };
 
-/* With host directories. */
-static const struct filter_rule filter_sync_host[] = {
+/* With writable directories of the host. Files whose every write is a sync would make the disk of the host work without a bound. */
+static const struct filter_rule filter_sync_writable[] = {
+        {"open", ALLOW, {CLEAR(1, O_DIRECT | O_DSYNC)}},
+        {"open", FAIL(EINVAL), {SET(1, O_DSYNC)}},
+        {"openat", ALLOW, {CLEAR(2, O_DIRECT | O_DSYNC)}},
+        {"openat", FAIL(EINVAL), {SET(2, O_DSYNC)}},
+        {"pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE | RWF_DSYNC | RWF_SYNC)}},
+        {"pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_DSYNC)}},
+        {"pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_SYNC)}},
+        {SYNC_CALLS " msync", ALLOW},
+        END_OF_RULES,
+};
+
+/* The template's, which a session is under besides its own. */
+static const struct filter_rule filter_sync_template[] = {
         {SYNC_CALLS " msync", ALLOW},
         END_OF_RULES,
 };
@@ -613,22 +631,29 @@ static const struct filter_rule filter_egress_calls[] = {
 /* ---- the tables ---- */
 
 #define GUEST    filter_guest_calls, filter_guest_arguments, filter_socket_options
+#define NO_SYNC  filter_writes_any, filter_sync_none
 #define WORKER   GUEST, filter_memory_all, filter_worker_only
-#define TEMPLATE GUEST, filter_template_only, filter_sync_host
+#define TEMPLATE GUEST, filter_template_only, filter_writes_any, filter_sync_template
 #define BROKER   filter_broker_calls, filter_broker_arguments, filter_socket_options
 
 static const struct filter_table tables[] = {
-        [FILTER_WORKER] = {"worker", FAIL(ENOSYS), {WORKER, filter_sync_none, filter_sockets_unix}},
+        [FILTER_WORKER] = {"worker", FAIL(ENOSYS), {WORKER, NO_SYNC, filter_sockets_unix}},
         [FILTER_WORKER_LOOPBACK] = {"worker with loopback",
                                     FAIL(ENOSYS),
-                                    {WORKER, filter_sync_none, filter_sockets_loopback}},
+                                    {WORKER, NO_SYNC, filter_sockets_loopback}},
         [FILTER_WORKER_MOUNTS] = {"worker with mounts",
                                   FAIL(ENOSYS),
-                                  {WORKER, filter_sync_host, filter_sockets_pairs}},
+                                  {WORKER, NO_SYNC, filter_sockets_pairs}},
         [FILTER_WORKER_LOOPBACK_MOUNTS] = {"worker with loopback and mounts",
                                            FAIL(ENOSYS),
-                                           {WORKER, filter_sync_host,
-                                            filter_sockets_loopback_pairs}},
+                                           {WORKER, NO_SYNC, filter_sockets_loopback_pairs}},
+        [FILTER_WORKER_WRITABLE] = {"worker with writable mounts",
+                                    FAIL(ENOSYS),
+                                    {WORKER, filter_sync_writable, filter_sockets_pairs}},
+        [FILTER_WORKER_LOOPBACK_WRITABLE] = {"worker with loopback and writable mounts",
+                                             FAIL(ENOSYS),
+                                             {WORKER, filter_sync_writable,
+                                              filter_sockets_loopback_pairs}},
         [FILTER_TEMPLATE] = {"template",
                              FAIL(ENOSYS),
                              {TEMPLATE, filter_memory_all, filter_sockets_unix}},

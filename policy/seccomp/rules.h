@@ -44,6 +44,8 @@ enum filter_kind {
         FILTER_WORKER_MOUNTS, /* with host directories: no socket of AF_UNIX, which would reach the
                                  host's through a file in them */
         FILTER_WORKER_LOOPBACK_MOUNTS,
+        FILTER_WORKER_WRITABLE, /* one of the host directories can be written to */
+        FILTER_WORKER_LOOPBACK_WRITABLE,
         FILTER_TEMPLATE, /* the worker's, and the set-up of a session */
         FILTER_TEMPLATE_LOOPBACK,
         FILTER_TEMPLATE_RLIMITS, /* where no control group counts memory: none that belongs to no
@@ -61,7 +63,7 @@ enum filter_kind {
 const char *filter_kind_name(enum filter_kind kind);
 
 enum {
-        FILTER_PARTS_MAX = 8,
+        FILTER_PARTS_MAX = 9,
         FILTER_NAME_MAX = 32,
 };
 

@@ -53,10 +53,17 @@ static int get_filter(struct template_files *files, enum filter_kind kind, int *
 
 static enum filter_kind worker_filter(const struct config_profile *settings)
 {
-        if (settings->network != CONFIG_NETWORK_NONE)
-                return settings->n_mounts > 0 ? FILTER_WORKER_LOOPBACK_MOUNTS
-                                              : FILTER_WORKER_LOOPBACK;
-        return settings->n_mounts > 0 ? FILTER_WORKER_MOUNTS : FILTER_WORKER;
+        static const enum filter_kind kinds[2][3] = {
+                {FILTER_WORKER, FILTER_WORKER_MOUNTS, FILTER_WORKER_WRITABLE},
+                {FILTER_WORKER_LOOPBACK, FILTER_WORKER_LOOPBACK_MOUNTS,
+                 FILTER_WORKER_LOOPBACK_WRITABLE},
+        };
+        int mounts = settings->n_mounts > 0;
+
+        for (size_t i = 0; i < settings->n_mounts; i++)
+                if (settings->mounts[i].writable)
+                        mounts = 2;
+        return kinds[settings->network != CONFIG_NETWORK_NONE][mounts];
 }
 
 static enum filter_kind template_filter(const struct config_profile *settings, bool rlimits)

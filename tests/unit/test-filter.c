@@ -291,6 +291,8 @@ static void test_sockets_of_profiles(void)
         check_sockets(FILTER_WORKER_LOOPBACK, true, true);
         check_sockets(FILTER_WORKER_MOUNTS, false, false);
         check_sockets(FILTER_WORKER_LOOPBACK_MOUNTS, false, true);
+        check_sockets(FILTER_WORKER_WRITABLE, false, false);
+        check_sockets(FILTER_WORKER_LOOPBACK_WRITABLE, false, true);
 }
 
 /* Memory that belongs to no process can be made only where a control group counts it. */
@@ -407,8 +409,8 @@ static void test_worker_arguments(void)
 /* Calls that read or change state that sessions share: the page cache, inodes of the image, the disk. */
 static void test_shared_files(void)
 {
-        struct program p = compile(FILTER_WORKER), m = compile(FILTER_WORKER_MOUNTS),
-                       t = compile(FILTER_TEMPLATE);
+        struct program p = compile(FILTER_WORKER), r = compile(FILTER_WORKER_MOUNTS),
+                       m = compile(FILTER_WORKER_WRITABLE), t = compile(FILTER_TEMPLATE);
         static const int syncs[] = {SYS_fsync, SYS_fdatasync, SYS_sync_file_range, SYS_fadvise64,
                                     SYS_readahead};
 
@@ -434,10 +436,20 @@ static void test_shared_files(void)
                 }
                 check_eq_int(ask(&p, SYS_msync, 0, 0, MS_ASYNC | high, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_msync, 0, 0, MS_SYNC | MS_INVALIDATE | high, 0), FAIL(0));
+                check_eq_int(ask(&r, SYS_msync, 0, 0, MS_SYNC | high, 0), FAIL(0));
                 check_eq_int(ask(&m, SYS_msync, 0, 0, MS_SYNC | high, 0), ALLOW);
+                for (unsigned flags = O_DSYNC; flags <= O_SYNC; flags += O_SYNC - O_DSYNC) {
+                        check_eq_int(ask(&p, SYS_open, 0, flags | high, 0, 0), ALLOW);
+                        check_eq_int(ask(&r, SYS_openat, 0, 0, flags | high, 0), ALLOW);
+                        check_eq_int(ask(&m, SYS_open, 0, flags | high, 0, 0), FAIL(EINVAL));
+                        check_eq_int(ask(&m, SYS_openat, 0, 0, flags | high, 0), FAIL(EINVAL));
+                }
+                check_eq_int(ask(&m, SYS_openat, 0, 0, O_RDWR | O_CREAT | high, 0), ALLOW);
+                check_eq_int(ask(&m, SYS_openat, 0, 0, O_DIRECT | high, 0), FAIL(EINVAL));
         }
         for (size_t i = 0; i < ARRAY_SIZE(syncs); i++) {
                 check_eq_int(ask(&p, syncs[i], 0, 0, 0, 0), FAIL(0));
+                check_eq_int(ask(&r, syncs[i], 0, 0, 0, 0), FAIL(0));
                 check_eq_int(ask(&m, syncs[i], 0, 0, 0, 0), ALLOW);
                 check_eq_int(ask(&t, syncs[i], 0, 0, 0, 0), ALLOW);
         }
@@ -452,11 +464,18 @@ static void test_shared_files(void)
         for (unsigned flags = 0; flags < 256; flags++) {
                 struct seccomp_data data = {
                         .nr = SYS_preadv2, .arch = seccomp_arch_native(), .args = {[5] = flags}};
-                uint32_t ret = 0;
+                uint32_t ret = 0, refused = RWF_NOWAIT | 0x80;
                 check_eq_int(bpf_eval(p.code, p.n, &data, &ret), 0);
-                check_eq_int(ret, flags & (RWF_NOWAIT | 0x80) ? FAIL(EOPNOTSUPP) : ALLOW);
+                check_eq_int(ret, flags & refused ? FAIL(EOPNOTSUPP) : ALLOW);
+                data.nr = SYS_pwritev2;
+                check_eq_int(bpf_eval(p.code, p.n, &data, &ret), 0);
+                check_eq_int(ret, flags & refused ? FAIL(EOPNOTSUPP) : ALLOW);
+                refused |= RWF_DSYNC | RWF_SYNC;
+                check_eq_int(bpf_eval(m.code, m.n, &data, &ret), 0);
+                check_eq_int(ret, flags & refused ? FAIL(EOPNOTSUPP) : ALLOW);
         }
         free(p.code);
+        free(r.code);
         free(m.code);
         free(t.code);
 }
