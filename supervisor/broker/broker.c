@@ -96,6 +96,11 @@ static bool client(void *data, struct hub_client *ret)
         return true;
 }
 
+static const char *principal(void *data, size_t *n)
+{
+        return tool_call_principal(data, n);
+}
+
 static int ask(void *data, struct client_ask *client_ask, struct error *err)
 {
         return tool_call_ask(data, client_ask, err);
@@ -117,6 +122,7 @@ static int call(void *data, const struct tool_request *request, void **handle, s
 {
         static const struct hub_caller caller = {
                 .done = on_result,
+                .principal = principal,
                 .client = client,
                 .ask = ask,
                 .progress = progress,
@@ -566,10 +572,10 @@ static int make_parts(struct broker *broker, struct error *err)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
                                  &tools, &requests, err);
         if (r >= 0 && broker->options.control_fd >= 0)
-                r = control_new(
-                        &broker->control, broker->options.control_fd,
-                        &(struct control_context){broker->base, broker->sessions, broker->network},
-                        control_methods, err);
+                r = control_new(&broker->control, broker->options.control_fd,
+                                &(struct control_context){broker->base, broker->sessions,
+                                                          broker->network, broker->hub},
+                                control_methods, err);
         return r < 0 ? r : broker->mode->start(broker, err);
 }
 

@@ -9,6 +9,7 @@
 #include "base/json-out.h"
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/network.h"
+#include "supervisor/hub/hub.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/machine/outcome.h"
 
@@ -233,6 +234,10 @@ static int answer_list(const struct control_context *context, yyjson_val *params
         json_out_int(&out, "sessions_max", (int64_t)count.max);
         json_out_int(&out, "ready", (int64_t)count.spares_ready);
         json_out_text(&out, "network", context->network ? network_state(context->network) : "none");
+        json_out_begin(&out, "servers", '[');
+        if (context->hub)
+                hub_put_servers(context->hub, &out);
+        json_out_end(&out, ']');
         int r = sessions_append_list(context->sessions, &list);
         json_out_raw(&out, "sessions", buffer_bytes(&list), list.length);
         json_out_end(&out, '}');

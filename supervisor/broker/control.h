@@ -17,6 +17,7 @@
 #include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 
+struct hub;
 struct network;
 struct control;
 struct control_client;
@@ -36,6 +37,7 @@ struct control_context {
         struct event_base *base;
         struct sessions *sessions;
         const struct network *network; /* or NULL */
+        const struct hub *hub;         /* or NULL */
 };
 
 /* One of the two members is NULL. Both return negative errno with an error. */

@@ -256,6 +256,12 @@ struct hub_server *hub_server_at(const struct hub *hub, uint32_t index)
         return index < hub->views.servers.n ? hub->views.servers.items[index] : NULL;
 }
 
+void hub_put_servers(const struct hub *hub, struct json_out *out)
+{
+        for (size_t i = 0; i < hub->views.servers.n; i++)
+                hub_server_put(hub->views.servers.items[i], out);
+}
+
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3])
 {
         struct hub_server *s = hub_server_at(hub, index);

@@ -41,6 +41,11 @@ int hub_reload(struct hub *hub, const struct config *config, struct error *err);
 /* The server of an index of the config, or NULL. */
 struct hub_server *hub_server_at(const struct hub *hub, uint32_t index);
 
+struct json_out;
+/* Appends an object for each server that runs or was restarted because of a refused message:
+ * {"name", "state", "calls", "restarts"?, "restarted_ms"?, "reason"?}. */
+void hub_put_servers(const struct hub *hub, struct json_out *out);
+
 /* From the monitor's events. fds: stdin, stdout, stderr of the server; the hub owns them. */
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3]);
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error);

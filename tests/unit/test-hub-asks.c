@@ -1,6 +1,7 @@
 /* Requests and notifications of servers to our client. */
 #include <unistd.h>
 
+#include "base/json-out.h"
 #include "supervisor/hub/call/call.h"
 #include "tests/unit/hub-world.h"
 #include "tests/unit/test.h"
@@ -18,6 +19,7 @@
 static struct {
         unsigned can;
         bool is_absent, refuses, differs; /* each call has another client */
+        const char *principal;            /* of the calls that are sent now */
         const char *log_level;
         struct client_ask *asks[64];
         int n, withdrawn;
@@ -28,6 +30,12 @@ static bool describe(void *data, struct hub_client *ret)
 {
         *ret = (struct hub_client){client.differs ? data : &client, client.can, client.log_level};
         return !client.is_absent;
+}
+
+static const char *name_principal(void *data, size_t *n)
+{
+        *n = strlen(client.principal);
+        return client.principal;
 }
 
 static void withdraw(struct client_ask *ask)
@@ -61,6 +69,7 @@ static void on_log(void *data, yyjson_val *params)
 
 static const struct hub_caller caller = {
         .done = world_on_result,
+        .principal = name_principal,
         .client = describe,
         .ask = take_ask,
         .progress = on_progress,
@@ -81,6 +90,7 @@ static void open_world(struct world *w, unsigned can, const char *era)
         client.can = can;
         client.is_absent = client.refuses = client.differs = false;
         client.log_level = NULL;
+        client.principal = "";
         client.n = client.withdrawn = 0;
         client.progress[0] = client.logged[0] = '\0';
         world_init(w);
@@ -298,6 +308,118 @@ static void test_two_clients(void)
         check_eq_str(client.logged, "{\"level\":\"error\",\"data\":1}");
         reply_free(world_call(&w, "s", "release", "{}"));
         done(&hold2);
+        world_done(&w);
+}
+
+static void check_log(struct world *w, const char *logged)
+{
+        client.logged[0] = '\0';
+        reply_free(world_call(w, "s", "talk", "{\"messages\":[{\"level\":\"error\",\"data\":1}]}"));
+        check_eq_str(client.logged, logged);
+}
+
+static const char not_answered[] = "a call of another client has not been answered";
+#define CANCEL "{\"action\":\"cancel\"}"
+#define LOGGED "{\"level\":\"error\",\"data\":1}"
+
+/* A call that has timed out or was dropped stays on the books with its principal: until it is answered, no message that names
+ * no call reaches another principal. */
+static void test_late_question(void)
+{
+        struct reply late, dropped;
+        struct world w;
+
+        open_world(&w, CLIENT_CAN_FORM | CLIENT_CAN_ROOTS, "legacy");
+        client.principal = "alice";
+        world_begin(&w, &late, "s", "hold", "{}", 1000);
+        world_begin(&w, &dropped, "s", "hold", "{}", 0);
+        world_turn(&w);
+        world_pass_ms(&w, 1000);
+        until_done(&w, &late);
+        check_eq_int(late.outcome, HUB_TIMEOUT);
+        hub_call_drop(dropped.call);
+        /* The control: the same principal. */
+        check_ask(&w, ELICIT(FORM), CANCEL, CANCEL);
+        check_log(&w, LOGGED);
+        client.principal = "bob";
+        check_ask(&w, ELICIT(FORM), NULL, not_answered);
+        check_ask(&w, ASK("roots/list", "{}"), NULL, not_answered);
+        check_log(&w, "");
+        /* Progress names its call. */
+        reply_free(world_call(&w, "s", "talk", "{\"progress\":[{\"progress\":1,\"total\":2}]}"));
+        check_eq_str(client.progress, "1 of 2 ");
+        reply_free(world_call(&w, "s", "release", "{}"));
+        check_ask(&w, ELICIT(FORM), CANCEL, CANCEL);
+        check_log(&w, LOGGED);
+        check_eq_int(w.n_runs, 1);
+        done(&late);
+        world_done(&w);
+}
+
+static void owe(struct world *w, struct reply *reply)
+{
+        client.principal = "alice";
+        world_begin(w, reply, "s", "hang", "{}", 1000);
+        world_turn(w);
+        world_pass_ms(w, 1000);
+        until_done(w, reply);
+        client.principal = "bob";
+        done(reply);
+}
+
+/* The server is restarted when such a call is 60 s old and no call is under way, and not again for ten minutes. */
+static void test_restart(void)
+{
+        _cleanup_buffer_ struct buffer shown = BUFFER_INIT(4096);
+        struct json_out out = {.to = &shown};
+        struct reply late, hold;
+        struct world w;
+
+        open_world(&w, CLIENT_CAN_FORM, "legacy");
+        owe(&w, &late);
+        /* The control: nothing was refused. */
+        world_pass_ms(&w, 300000);
+        check_eq_int(w.n_stops, 0);
+        check_ask(&w, ELICIT(FORM), NULL, not_answered);
+        world_until_runs(&w, 2);
+        check_ask(&w, ELICIT(FORM), CANCEL, CANCEL);
+        world_until_log(&w, "kept its messages from other clients; it is started again");
+        hub_put_servers(w.hub, &out);
+        check_has((buffer_append(&shown, "", 1), buffer_bytes(&shown)),
+                  "\"restarts\":1,\"restarted_ms\":0,\"reason\":\"a call that it had not");
+
+        owe(&w, &late);
+        check_ask(&w, ELICIT(FORM), NULL, not_answered);
+        world_pass_ms(&w, 598000);
+        check_eq_int(w.n_runs, 2);
+        /* Nor while a call is under way. */
+        world_begin(&w, &hold, "s", "hold", "{}", 100000);
+        world_turn(&w);
+        world_pass_ms(&w, 2000);
+        check_eq_int(w.n_runs, 2);
+        reply_free(world_call(&w, "s", "release", "{}"));
+        until_done(&w, &hold);
+        world_until_runs(&w, 3);
+        done(&hold);
+        world_done(&w);
+}
+
+/* The last line of stderr may be about a principal: it is quoted to nobody else. */
+static void test_stderr_of_a_principal(void)
+{
+        struct reply *reply;
+        struct world w;
+
+        open_world(&w, 0, "legacy");
+        reply = world_call(&w, "s", "crash", "{}");
+        check_has(reply->message, "crashed on purpose");
+        reply_free(reply);
+        client.principal = "alice";
+        reply = world_call(&w, "s", "crash", "{}");
+        check_has(reply->message, "ended with exit status 3");
+        check(!strstr(reply->message, "crashed on purpose"));
+        reply_free(reply);
+        world_until_log(&w, "its stderr says: RuntimeError: crashed on purpose");
         world_done(&w);
 }
 
@@ -531,6 +653,9 @@ int main(void)
         test_roots_and_sampling();
         test_client_cannot();
         test_two_clients();
+        test_late_question();
+        test_restart();
+        test_stderr_of_a_principal();
         test_late_and_often();
         test_time();
         test_limits();

@@ -87,6 +87,8 @@ static int session_list_print_json(const struct servers *servers)
                 json_out_int(&out, "sessions_max", json_number(result, "sessions_max"));
                 json_out_int(&out, "ready", json_number(result, "ready"));
                 json_out_text(&out, "network", network_of(result));
+                if (yyjson_obj_get(result, "servers"))
+                        json_out_value(&out, "servers", yyjson_obj_get(result, "servers"));
                 json_out_value(&out, "sessions", server_sessions(&servers->list[i]));
                 json_out_end(&out, '}');
         }
@@ -528,6 +530,26 @@ static void print_table(const struct servers *servers)
                 }
 }
 
+/* The MCP servers that were restarted, and why. */
+static void print_restarts(const struct servers *servers)
+{
+        char name[128], reason[256], age[16];
+        size_t i, n;
+        yyjson_val *s;
+
+        for (size_t k = 0; k < servers->n; k++)
+                yyjson_arr_foreach (yyjson_ptr_get(yyjson_doc_get_root(servers->list[k].answer),
+                                                   "/result/servers"),
+                                    i, n, s) {
+                        if (json_number(s, "restarts") == 0)
+                                continue;
+                        printable_escape(name, sizeof(name), json_text(s, "name"));
+                        printable_escape(reason, sizeof(reason), json_text(s, "reason"));
+                        printf("MCP server \"%s\" was restarted %s ago: %s\n", name,
+                               session_list_time(json_number(s, "restarted_ms"), age), reason);
+                }
+}
+
 static size_t count(const struct servers *servers)
 {
         size_t n = 0;
@@ -564,6 +586,8 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
                                 ": a server that had no other place for its socket is not listed.\n",
                                 servers.refused);
         }
+        if (!o->json)
+                print_restarts(&servers);
         servers_done(&servers);
         return status;
 }

@@ -621,6 +621,7 @@ static void take_status(struct hub_call *call, struct jsonrpc_message *answer, y
 
         take_interval(call, task);
         report(call, task);
+        call->task_ended = book_task_ended(task);
         if (!status)
                 hub_call_answer_invalid(call, "the task has no status");
         else if (strcmp(status, "working") == 0 || is_first)
@@ -712,6 +713,7 @@ void hub_call_answer(struct hub_call *call, struct jsonrpc_message *answer, bool
 {
         bool is_about_task = call->step == STEP_GET || call->step == STEP_UPDATE;
 
+        call->task_ended |= call->step == STEP_RESULT;
         if (answer->kind == JSONRPC_RESPONSE) {
                 if (is_about_task)
                         take_task_answer(call, answer);

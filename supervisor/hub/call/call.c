@@ -10,8 +10,8 @@
  *     sent       -         -      finished   finished   cancel, finished    cancel, freed  -
  *     finished   -         -      -          -          -                   freed          delivered
  *
- * ABANDONED is as TIMED_OUT, of a sent call. Cancel: the server is sent notifications/cancelled, or
- * tasks/cancel; what it answers nevertheless is ignored. A request is never sent twice, unless the server
+ * ABANDONED is as TIMED_OUT, of a sent call; UNANSWERED as ANSWERED. Cancel: the server is sent notifications/cancelled, or
+ * tasks/cancel; what it answers nevertheless is ignored. Until then the call is owed (books.h). A request is never sent twice, unless the server
  * asks for it (answer.c): the call stays sent, with the id of the newest request. Between two
  * requests it has the id 0: it waits for the next look at its task, or for the client.
  */
@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "rpc/lines.h"
@@ -45,6 +46,8 @@ static void call_free(struct hub_call *call)
         if (call->memfd >= 0)
                 close(call->memfd);
         call_params_done(&call->params);
+        if (call->book)
+                books_close(call->book);
         buffer_done(&call->answers);
         buffer_done(&call->server_state);
         buffer_done(&call->asked_keys);
@@ -58,11 +61,15 @@ static void call_free(struct hub_call *call)
 static void cancel(struct hub_call *call, const char *reason)
 {
         struct hub_calls *calls = call->calls;
+        bool is_modern = calls->host->is_modern(calls->data);
+        int64_t id = calls->host->cancel(calls->data, call->id, call->task, reason);
 
+        if (call->task && !call->task_ended)
+                book_owe(call->book, id, BOOK_TASK, call->since);
         /* The server may create the task before it reads the cancellation. */
-        if (!call->task && (call->is_task || calls->host->is_modern(calls->data)))
-                calls->orphans[calls->n_orphans++ % ORPHANS] = call->id;
-        calls->host->cancel(calls->data, call->id, call->task, reason);
+        else if (!call->task && call->id != 0 && id == 0)
+                book_owe(call->book, call->id,
+                         call->is_task || is_modern ? BOOK_MAKES_TASK : BOOK_CALL, call->since);
 }
 
 /* An empty entry: the event cannot happen in the state. */
@@ -81,6 +88,7 @@ static const struct transition {
         [CALL_WAITING][EVENT_DROPPED] = {CALL_FREED},
 
         [CALL_SENT][EVENT_ANSWERED] = {CALL_FINISHED},
+        [CALL_SENT][EVENT_UNANSWERED] = {CALL_FINISHED},
         [CALL_SENT][EVENT_FAILED] = {CALL_FINISHED},
         [CALL_SENT][EVENT_TIMED_OUT] = {CALL_FINISHED, "timeout"},
         [CALL_SENT][EVENT_ABANDONED] = {CALL_FINISHED, "the client cannot be asked"},
@@ -142,6 +150,10 @@ static void leave(struct hub_call *call)
                 call->calls->kept_bytes -= call_params_length(&call->params);
                 call->calls->n_tasks -= call->task != NULL;
                 call->calls->count--;
+                call->calls->used_us = clock_us();
+                books_close(take_ptr(call->book));
+                if (call->calls->count == 0 && call->calls->books.is_refusing)
+                        call->calls->host->refused(call->calls->data);
                 break;
         case CALL_FINISHED:
                 TAILQ_REMOVE(&call->outbox->calls, call, link);
@@ -191,6 +203,9 @@ void hub_call_step(struct hub_call *call, enum call_event event)
         assert(t->next != CALL_NEW);
         if (t->cancelled)
                 cancel(call, t->cancelled);
+        else if (event == EVENT_UNANSWERED ||
+                 (event == EVENT_ANSWERED && call->task && !call->task_ended))
+                book_owe(call->book, call->task ? 0 : call->id, BOOK_CALL, call->since);
         leave(call);
         call->state = t->next;
         enter(call);
@@ -224,8 +239,12 @@ void hub_call_answer_invalid(struct hub_call *call, const char *why)
 
 void hub_call_answer_none(struct hub_call *call, const char *why)
 {
-        hub_call_finish(call, EVENT_ANSWERED, HUB_UNAVAILABLE, "server \"%s\": %s",
-                        hub_call_server(call), why);
+        /* The end of a response of MCP 2026-07-28 ends the call. */
+        enum call_event event = call->calls->host->is_modern(call->calls->data) ? EVENT_ANSWERED
+                                                                                : EVENT_UNANSWERED;
+
+        hub_call_finish(call, event, HUB_UNAVAILABLE, "server \"%s\": %s", hub_call_server(call),
+                        why);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *data)
@@ -292,6 +311,13 @@ void hub_calls_done(struct hub_calls *calls)
         free_all(&calls->waiting);
         for (size_t i = 0; i < BUCKETS; i++)
                 free_all(&calls->sent[i]);
+        books_clear(&calls->books);
+}
+
+const char *hub_caller_principal(const struct hub_caller *caller, void *data, size_t *n)
+{
+        *n = 0;
+        return caller->principal ? caller->principal(data, n) : "";
 }
 
 static void fail_to_send(struct hub_call *call, enum call_event event, const char *name, int r)
@@ -383,12 +409,17 @@ static bool is_known(struct hub_calls *calls, struct hub_call *call, const char 
 
 void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
 {
-        const char *name = calls->host->name(calls->data);
+        const char *name = calls->host->name(calls->data), *principal;
         int64_t r = 0;
+        size_t n;
 
         if (!is_known(calls, call, name))
                 return;
-        if (call->tool && calls->host->needs_task(calls->data, call->tool))
+        principal = hub_caller_principal(call->caller, call->data, &n);
+        call->book = books_open(&calls->books, principal, n);
+        if (!call->book)
+                r = -ENOMEM;
+        else if (call->tool && calls->host->needs_task(calls->data, call->tool))
                 r = make_task(calls, call);
         if (r >= 0)
                 r = send_params(calls, call, call->method, &call->params);
@@ -526,7 +557,7 @@ struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id)
         return json_int64(id, &n) < 0 ? NULL : hub_calls_by_id(calls, n);
 }
 
-/* The one call that was sent; NULL when there are none or several. */
+/* The one call that was sent; NULL when there are none or several, or another principal has one on the books. */
 static struct hub_call *find_only(struct hub_calls *calls)
 {
         struct hub_call *only = NULL;
@@ -535,7 +566,7 @@ static struct hub_call *find_only(struct hub_calls *calls)
                 return NULL;
         for (size_t i = 0; i < BUCKETS && !only; i++)
                 only = TAILQ_FIRST(&calls->sent[i]);
-        return only;
+        return only && !books_have_other(&calls->books, only->book, false) ? only : NULL;
 }
 
 struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n)
@@ -640,6 +671,11 @@ struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params
                                 found = call;
                 }
         }
+        if (found && books_have_other(&calls->books, found->book, true)) {
+                *why = "a call of another client has not been answered, and the request names no call";
+                calls->host->refused(calls->data);
+                return NULL;
+        }
         return found;
 }
 
@@ -658,12 +694,7 @@ char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result)
         yyjson_val *name = yyjson_obj_get(task ? task : result, "taskId");
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(8 * CALL_TASK_ID_MAX);
 
-        for (size_t i = 0; i < ORPHANS; i++) {
-                if (id == 0 || calls->orphans[i] != id)
-                        continue;
-                calls->orphans[i] = 0;
-                return hub_call_append_task(&params, name) < 0 ? NULL
-                                                               : strdup(buffer_bytes(&params));
-        }
-        return NULL;
+        if (!books_answered(&calls->books, id, result) || hub_call_append_task(&params, name) < 0)
+                return NULL;
+        return strdup(buffer_bytes(&params));
 }

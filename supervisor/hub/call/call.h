@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/lines.h"
+#include "supervisor/hub/call/books.h"
 #include "supervisor/hub/call/caller.h"
 
 enum {
@@ -53,10 +54,13 @@ struct hub_calls_host {
          * read by the server; or another negative errno. */
         int64_t (*send)(void *data, const char *method, const struct hub_client *client,
                         const struct call_params *params);
-        /* Cancels a request (id 0: none is open), or the task that it is about: its params, or NULL. */
-        void (*cancel)(void *data, int64_t id, const char *task, const char *reason);
+        /* Cancels a request (id 0: none is open), or the task that it is about: its params, or NULL. Returns the id of
+         * the request that cancels the task; 0: there is none; -1: nothing more about the call can arrive. */
+        int64_t (*cancel)(void *data, int64_t id, const char *task, const char *reason);
         /* Answers a request of the server: a result, or NULL and why there is none. */
         void (*respond)(void *data, yyjson_val *id, const char *result, const char *why);
+        /* A message was refused because of a call on the books, or no call waits any more and one was. */
+        void (*refused)(void *data);
 };
 
 /* Calls with an outcome, in order of delivery. The owner embeds it. */
@@ -89,6 +93,9 @@ bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call);
 /* The server is ready: sends those that wait, in order. */
 void hub_calls_send_waiting(struct hub_calls *calls);
 
+/* The principal of a call: "" and 0 if it has no name. */
+const char *hub_caller_principal(const struct hub_caller *caller, void *data, size_t *n);
+
 /* All that were sent, or these and those that wait, end as unavailable. */
 void hub_calls_fail(struct hub_calls *calls, bool waiting_too, const char *message);
 
@@ -113,6 +120,7 @@ enum call_event {
         EVENT_QUEUED,
         EVENT_SENT,
         EVENT_ANSWERED,
+        EVENT_UNANSWERED, /* no answer can arrive, but the server may work on it */
         EVENT_FAILED,
         EVENT_TIMED_OUT,
         EVENT_ABANDONED, /* the server asks for what its client cannot give */
@@ -121,7 +129,7 @@ enum call_event {
         EVENT_MAX,
 };
 
-enum { BUCKETS = 256, ORPHANS = 64 };
+enum { BUCKETS = 256 };
 
 TAILQ_HEAD(call_list, hub_call);
 
@@ -133,9 +141,8 @@ struct hub_calls {
         size_t count;                     /* in all these lists */
         size_t waiting_bytes, kept_bytes; /* of the params of those */
         size_t n_tasks;                   /* of those sent */
-        int64_t orphans
-                [ORPHANS]; /* requests that may still make a task, although they were given up */
-        size_t n_orphans;
+        uint64_t used_us;                 /* when the last one left these lists */
+        struct books books;
 };
 
 static inline struct call_list *bucket(struct hub_calls *calls, int64_t id)
@@ -156,6 +163,7 @@ struct hub_call {
         enum call_state state;
         struct call_outbox *outbox;
         struct hub_calls *calls; /* while waiting or sent */
+        struct book *book;       /* of its principal, while sent */
         const char *method;
         char *tool;                /* of tools/call; else NULL */
         struct call_params params; /* until sent, or kept for another round */
@@ -166,6 +174,7 @@ struct hub_call {
         bool has_awaited; /* it did, once */
 
         bool is_task;
+        bool task_ended;
         char *task; /* the params of requests about it, once it has an id */
         enum call_step step;
         struct event poll; /* the next tasks/get */
@@ -219,8 +228,8 @@ struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size
 
 /*
  * The call on behalf of which the server sends a message that does not belong to an answer: the one whose
- * task it names, otherwise the one that has asked for least, if all calls are of one client. Returns NULL
- * and why there is none.
+ * task it names, otherwise the one that has asked for least, if all calls are of one client and no other principal has a
+ * call on the books. Returns NULL and why there is none.
  */
 struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params, const char **why);
 

@@ -64,6 +64,8 @@ struct hub_progress {
 struct hub_caller {
         /* Called exactly once unless the call is dropped first. */
         void (*done)(void *data, const struct hub_result *result);
+        /* The principal of the call, not terminated: no message about it may reach another one. NULL, or n 0: the only one. */
+        const char *(*principal)(void *data, size_t *n);
         /* Returns false if there is no client that could be asked. */
         bool (*client)(void *data, struct hub_client *ret);
         /* Passes a request on to that client. Returns 0, or negative errno and it is not taken. */

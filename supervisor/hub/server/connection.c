@@ -173,17 +173,18 @@ int connection_notify(struct connection *c, const char *method, const char *para
         return commit(c, jsonrpc_append_notification(to, method, params, n), &m);
 }
 
-void connection_cancel(struct connection *c, int64_t id, const char *reason)
+bool connection_cancel(struct connection *c, int64_t id, const char *reason)
 {
         char params[128];
 
         if (!c->transport || (c->transport->kind->cancel &&
                               c->transport->kind->cancel(c->transport, id, c->is_modern)))
-                return;
+                return false;
         int n = snprintf(params, sizeof(params), "{\"requestId\":%lld,\"reason\":\"%s\"}",
                          (long long)id, reason);
         /* If it cannot be sent, the answer is ignored all the same. */
         connection_notify(c, "notifications/cancelled", params, (size_t)n);
+        return true;
 }
 
 void connection_answered(struct connection *c, int64_t id)

@@ -69,8 +69,8 @@ struct connection_call {
 int64_t connection_call(struct connection *c, const char *method,
                         const struct connection_call *call, const struct call_params *params);
 int connection_notify(struct connection *c, const char *method, const char *params, size_t n);
-/* Cancels the request; an answer may still arrive. */
-void connection_cancel(struct connection *c, int64_t id, const char *reason);
+/* Cancels the request. Returns whether an answer may still arrive. */
+bool connection_cancel(struct connection *c, int64_t id, const char *reason);
 /* An answer to the request has come. */
 void connection_answered(struct connection *c, int64_t id);
 /* Answers a request: result is JSON, or NULL and why there is none. */

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json-out.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "supervisor/hub/cache/cache.h"
@@ -74,15 +75,17 @@ static bool is_ending(const struct hub_server *s)
                                            !connection_has_output(&s->connection));
 }
 
-/* The line of stderr that best explains a failure, as the end of a message; or "". */
+/* The line of stderr that best explains a failure, as the end of a message; or "". The message may reach every client, so
+ * that it does not quote a process which has worked for a principal with a name: only the log does. */
 static void describe_stderr(struct hub_server *s, char *to, size_t size)
 {
         const char *line = connection_last_stderr(&s->connection);
 
-        if (line[0])
+        to[0] = '\0';
+        if (line[0] && s->calls.books.is_private)
+                log_warning("server %s: its stderr says: %s", s->config->name, line);
+        else if (line[0])
                 snprintf(to, size, "; its stderr says: %s", line);
-        else
-                to[0] = '\0';
 }
 
 /* Forgets the process; the monitor ends it, and what it then reports is ignored. */
@@ -90,6 +93,8 @@ static void release(struct hub_server *s)
 {
         event_del(&s->deadline);
         event_del(&s->roots_due);
+        event_del(&s->restart_due);
+        books_clear(&s->calls.books);
         listing_stop(&s->listing);
         handshake_stop(&s->handshake);
         questions_withdraw_all(&s->questions);
@@ -356,16 +361,15 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
         return connection_call(&s->connection, method, &call, params);
 }
 
-static void cancel_call(void *data, int64_t id, const char *task, const char *reason)
+static int64_t cancel_call(void *data, int64_t id, const char *task, const char *reason)
 {
         struct hub_server *s = data;
 
         if (task && (s->cancels_tasks || is_modern(s))) {
-                connection_request(&s->connection, "tasks/cancel", task, strlen(task));
-                return;
+                int64_t r = connection_request(&s->connection, "tasks/cancel", task, strlen(task));
+                return r > 0 ? r : 0;
         }
-        if (id != 0)
-                connection_cancel(&s->connection, id, reason);
+        return id == 0 || connection_cancel(&s->connection, id, reason) ? 0 : -1;
 }
 
 /* Calls add() for each argument that the tool of the call wants as an HTTP header. */
@@ -384,6 +388,37 @@ static void respond(void *data, yyjson_val *id, const char *result, const char *
         connection_respond(&((struct hub_server *)data)->connection, id, result, why);
 }
 
+/* A message was refused because of a call that the server has not answered (hub/call/books.h). */
+static void on_refused(void *data)
+{
+        event_active(&((struct hub_server *)data)->restart_due, EV_TIMEOUT, 0);
+}
+
+static void on_restart_due(evutil_socket_t fd, short what, void *data)
+{
+        struct hub_server *s = data;
+        uint64_t now = clock_us(), at = books_restart_at(&s->calls.books);
+
+        if (at > 0 && s->restarted_at > 0 && at < s->restarted_at + SERVER_RESTART_US)
+                at = s->restarted_at + SERVER_RESTART_US;
+        if (s->state != SERVER_READY || at == 0)
+                return;
+        if (at > now) {
+                const struct timeval in = clock_timeval_ms((at - now + 999) / 1000);
+                event_add(&s->restart_due, &in);
+                return;
+        }
+        /* Otherwise the end of the last call reports it. */
+        if (s->calls.count > 0)
+                return;
+        log_warning("server %s: " HUB_RESTART_REASON "; it is started again", s->config->name);
+        s->n_restarts++;
+        s->restarted_at = now;
+        s->start_by = now + timeout_ms(s, SERVER_START_MS) * 1000ULL;
+        release(s);
+        ask_monitor(s);
+}
+
 static const struct hub_calls_host calls_host = {
         .name = name_of,
         .has_tool = has_tool,
@@ -393,6 +428,7 @@ static const struct hub_calls_host calls_host = {
         .send = send_request,
         .cancel = cancel_call,
         .respond = respond,
+        .refused = on_refused,
 };
 
 void hub_server_call(struct hub_server *s, struct hub_call *call)
@@ -667,6 +703,22 @@ bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
         return true;
 }
 
+void hub_server_put(const struct hub_server *s, struct json_out *out)
+{
+        if (!s->has_instance && s->n_restarts == 0)
+                return;
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "name", s->config->name);
+        json_out_text(out, "state", state_names[s->state]);
+        json_out_int(out, "calls", (int64_t)s->calls.count);
+        if (s->n_restarts > 0) {
+                json_out_int(out, "restarts", s->n_restarts);
+                json_out_int(out, "restarted_ms", (int64_t)((clock_us() - s->restarted_at) / 1000));
+                json_out_text(out, "reason", HUB_RESTART_REASON);
+        }
+        json_out_end(out, '}');
+}
+
 void hub_server_set_config(struct hub_server *s, uint32_t index, const struct config_server *config)
 {
         s->config = config;
@@ -699,6 +751,7 @@ struct hub_server *hub_server_new(struct hub_server_host *host, uint32_t index,
         hub_calls_init(&s->calls, &calls_host, s);
         evtimer_assign(&s->deadline, host->base, on_deadline, s);
         evtimer_assign(&s->roots_due, host->base, on_roots_due, s);
+        evtimer_assign(&s->restart_due, host->base, on_restart_due, s);
         if (r < 0)
                 return hub_server_free(s);
         if (!hub_server_unusable(s))
@@ -714,6 +767,7 @@ struct hub_server *hub_server_free(struct hub_server *s)
         questions_withdraw_all(&s->questions);
         event_del(&s->deadline);
         event_del(&s->roots_due);
+        event_del(&s->restart_due);
         listing_stop(&s->listing);
         handshake_done(&s->handshake);
         connection_done(&s->connection);

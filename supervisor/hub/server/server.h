@@ -17,6 +17,8 @@
 
 #include "supervisor/hub/server/state.h"
 
+struct json_out;
+
 /* Why its config makes it unusable; NULL when it is usable. */
 const char *hub_server_unusable(const struct hub_server *s);
 bool hub_server_is_starting(const struct hub_server *s);
@@ -47,6 +49,9 @@ bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status);
 void hub_server_roots_changed(struct hub_server *s);
 /* Takes over a new call: sends it, queues it, or fails it at once. */
 void hub_server_call(struct hub_server *s, struct hub_call *call);
+
+/* Appends its object (hub.h), if it runs or was restarted. */
+void hub_server_put(const struct hub_server *s, struct json_out *out);
 
 /* Clients can be asked for more than before: the list for these may be in the cache. */
 void hub_server_client_changed(struct hub_server *s);

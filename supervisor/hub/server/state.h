@@ -25,6 +25,11 @@ enum {
         SERVER_UNNAMED_MAX = 200,        /* requests and log messages a second that name no call */
 };
 
+#define SERVER_RESTART_US                                                                          \
+        (600 * UINT64_C(1000000)) /* between two restarts because of a refused message */
+#define HUB_RESTART_REASON                                                                         \
+        "a call that it had not answered after 60 s kept its messages from other clients"
+
 struct hub_server;
 struct exchange_loop;
 
@@ -88,4 +93,9 @@ struct hub_server {
                 unnamed; /* messages that do not say for which call they are: each is looked up */
         struct questions questions; /* that it asks while it works on no call */
         struct event roots_due;     /* to tell that roots have changed */
+
+        /* Restarts because of messages that were refused (hub/call/books.h). */
+        struct event restart_due;
+        unsigned n_restarts;
+        uint64_t restarted_at; /* us; 0: never */
 };

@@ -82,6 +82,22 @@ static void keep_notes(struct mcp_peer *peer, const struct client_ask *ask)
                 keep_note(&peer->notes, NOTE_ROOTS, ask->server);
 }
 
+/* The principal whose clients must open the page; NULL if there is none, or if servers gave the id to several. */
+static const struct mcp_principal *page_principal(const struct mcp_server *server, const char *page)
+{
+        const struct mcp_principal *found = NULL;
+        const struct mcp_peer *peer;
+
+        LIST_FOREACH (peer, &server->peers, link) {
+                if (!find_note(&peer->notes, NOTE_PAGE, page))
+                        continue;
+                if (found && found != peer->principal)
+                        return NULL;
+                found = peer->principal;
+        }
+        return found;
+}
+
 void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * CLIENT_PAGE_MAX + 64);
@@ -90,8 +106,12 @@ void notified_page_done(struct mcp_server *server, const char *name, const char 
 
         if (client_page_name(page, name, id, n) < 0)
                 return;
+        const struct mcp_principal *of = page_principal(server, page);
+        if (!of)
+                return;
         LIST_FOREACH (peer, &server->peers, link) {
-                struct note *note = find_note(&peer->notes, NOTE_PAGE, page);
+                struct note *note = peer->principal == of ? find_note(&peer->notes, NOTE_PAGE, page)
+                                                          : NULL;
                 struct json_out out = {.to = &params};
 
                 if (!note)

@@ -44,7 +44,8 @@ void mcp_ask_drop(struct mcp_asks *asks);
  * The revision 2026-07-28 has neither notification: a client calls again, and a server asks again.
  */
 
-/* A server says that a page is done: notifies the client that must open it, once. id: the server's. */
+/* A server says that a page is done: notifies the client that must open it, once. id: the server's. If clients of several
+ * principals have a page of this id, none is notified. */
 void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n);
 /* The client's roots have changed: notifies the servers that asked for them. */
 void notified_roots_changed(struct mcp_peer *peer);

@@ -201,6 +201,14 @@ bool tool_call_client(struct tool_call *call, struct cell_client *ret, const voi
         return true;
 }
 
+const char *tool_call_principal(const struct tool_call *call, size_t *n)
+{
+        const char *key = call->session->name, *name = session_key_name(key);
+
+        *n = name > key ? (size_t)(name - key) - 1 : 0;
+        return key;
+}
+
 int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err)
 {
         struct cell *cell = cell_with_client(call);

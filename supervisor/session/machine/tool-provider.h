@@ -99,6 +99,8 @@ void tool_wait_done(struct tool_call *call);
 /* *cell: the cell that has made the call, which stands for its client. Returns false if it has ended, or
  * has no client. */
 bool tool_call_client(struct tool_call *call, struct cell_client *ret, const void **cell);
+/* The principal of its session (session-name.h), not terminated; *n is 0 if it has no name. */
+const char *tool_call_principal(const struct tool_call *call, size_t *n);
 int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err);
 void tool_call_progress(struct tool_call *call, const struct cell_progress *progress);
 void tool_call_log(struct tool_call *call, yyjson_val *params);
