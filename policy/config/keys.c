@@ -28,6 +28,7 @@ static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 static const char *const modes[] = {"ro", "rw", NULL};
 static const char *const installs[] = {"never", "allow", NULL};
 static const char *const grants[] = {"authorization_code", "client_credentials", NULL};
+static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
 static const char *const supports[] = {"optional", "required", "forbidden", NULL};
 

@@ -585,6 +585,11 @@ static int read_entry(struct entry *e, config_code_fn *const *codes, yyjson_val 
         r = config_read_members(&reading, CONFIG_SERVER, value);
         if (r >= 0)
                 r = check_kind(e);
+        /* Its owner expects that principals are kept apart: not only a server that cannot be used. */
+        yyjson_val *instances = yyjson_obj_get(value, "instances");
+        if (r >= 0 && instances && s->url)
+                r = config_wrong(e->reader, instances,
+                                 "%sinstances is for servers with a command, not for a url", where);
         e->mild = true;
         if (r >= 0 && config_server_is_ourselves(s))
                 r = problem(e, "would start Cloister inside Cloister; skipped");

@@ -38,6 +38,8 @@ uint64_t config_server_key(const struct config_server *s)
         h = hash_list(h, s->args); /* separates args from env, too */
         for (size_t i = 0; i < s->n_env; i++)
                 h = hash(h, s->env[i]);
+        if (s->per_principal)
+                h = hash(h, "principal");
         if (s->transport == CONFIG_STDIO)
                 return h;
         h = hash(h, s->transport == CONFIG_SSE ? "sse" : "http");

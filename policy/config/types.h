@@ -11,6 +11,7 @@ enum {
         CONFIG_FILES_MAX = 64,
         CONFIG_FILE_SIZE_MAX = 1024 * 1024,
         CONFIG_SERVERS_MAX = 256,
+        CONFIG_INSTANCES_MAX = 256, /* processes of servers of which each principal has its own */
         CONFIG_PROFILES_MAX = 16,
         CONFIG_CLIENTS_MAX = 64,
         CONFIG_MOUNTS_MAX = 16,      /* of a profile */
@@ -148,6 +149,7 @@ struct config_server {
         char *cwd;         /* or NULL */
         char *description; /* or NULL; any Unicode */
         bool disabled;
+        bool per_principal;        /* each principal has a process of its own */
         uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
         uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
         struct config_tool_rules tools;

@@ -156,9 +156,14 @@ static void add_client(void *data, unsigned can)
         hub_add_client(data, can);
 }
 
-static void roots_changed(void *data, const char *server)
+static void roots_changed(void *data, const char *server, const char *principal)
 {
-        hub_roots_changed(data, server);
+        hub_roots_changed(data, server, principal);
+}
+
+static void forget(void *data, const char *principal)
+{
+        hub_forget(data, principal);
 }
 
 static void drop(void *handle)
@@ -212,6 +217,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .call = call,
                 .add_client = add_client,
                 .roots_changed = roots_changed,
+                .forget = forget,
                 .drop = drop,
                 .is_sent = is_sent,
                 .wait = wait_for_servers,
@@ -357,12 +363,13 @@ static int on_owner_asked(void *data, struct client_ask *ask, struct error *err)
         return broker->mode->ask(broker, ask, err);
 }
 
-static void on_page_done(void *data, const char *server, const char *id, size_t n)
+static void on_page_done(void *data, const char *server, const char *principal, const char *id,
+                         size_t n)
 {
         struct broker *broker = data;
 
         if (broker->mode->page_done)
-                broker->mode->page_done(broker, server, id, n);
+                broker->mode->page_done(broker, server, principal, id, n);
 }
 
 /* The exit status of `run` tells this from an exception of the code. */

@@ -34,7 +34,8 @@ struct broker_mode {
         /* A server asks the owner's client for something; NULL: there is none (hub.h). */
         int (*ask)(struct broker *broker, struct client_ask *ask, struct error *err);
         /* A server says that a page is done; NULL: there is no client (hub.h). */
-        void (*page_done)(struct broker *broker, const char *server, const char *id, size_t n);
+        void (*page_done)(struct broker *broker, const char *server, const char *principal,
+                          const char *id, size_t n);
         void (*free)(struct broker *broker); /* after the sessions were freed */
 };
 

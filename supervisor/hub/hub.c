@@ -21,6 +21,7 @@
 #include "supervisor/hub/call/call.h"
 #include "supervisor/hub/catalogue.h"
 #include "supervisor/hub/http/exchange.h"
+#include "supervisor/hub/instances.h"
 #include "supervisor/hub/server/messages.h"
 #include "supervisor/hub/server/server.h"
 #include "supervisor/hub/tools/tool-search.h"
@@ -46,6 +47,7 @@ struct hub {
         const struct config *config;
         struct hub_host host;
         struct hub_server_host server_host;
+        struct instances instances;
 
         bool is_in_use; /* servers have been started */
         unsigned can;   /* what any client so far can be asked for */
@@ -150,6 +152,10 @@ static void touch(void *data)
                 event_active(&hub->due, EV_TIMEOUT, 0);
 }
 
+static void ignore_change(void *data)
+{
+}
+
 const struct buffer *hub_catalogue(struct hub *hub, const struct config_profile *profile,
                                    uint64_t *version)
 {
@@ -183,6 +189,7 @@ void hub_add_client(struct hub *hub, unsigned can)
         if (!(can & ~hub->server_host.can))
                 return;
         hub->server_host.can |= can;
+        hub->instances.host.can |= can;
         for (size_t i = 0; i < hub->views.servers.n; i++)
                 hub_server_client_changed(hub->views.servers.items[i]);
 }
@@ -216,6 +223,11 @@ int hub_new(struct hub **ret, struct event_base *base, const struct config *conf
                 .changed = touch,
                 .data = hub,
         };
+        /* A process of one principal changes neither the catalogue nor the cache. */
+        hub->instances.host = hub->server_host;
+        hub->instances.host.cache_dir = -1;
+        hub->instances.host.changed = ignore_change;
+        hub->instances.idle_ms = config->session_idle_ms;
         if (add_servers(hub) < 0) {
                 hub_free(hub);
                 return error_errno(err, ENOMEM, "hub");
@@ -235,6 +247,7 @@ struct hub *hub_free(struct hub *hub)
                 return NULL;
         if (hub->gone)
                 *hub->gone = true;
+        instances_end(&hub->instances, NULL);
         for (size_t i = 0; i < hub->views.servers.n; i++)
                 hub_server_free(hub->views.servers.items[i]);
         exchange_loop_free(hub->server_host.http);
@@ -258,33 +271,54 @@ struct hub_server *hub_server_at(const struct hub *hub, uint32_t index)
 
 void hub_put_servers(const struct hub *hub, struct json_out *out)
 {
-        for (size_t i = 0; i < hub->views.servers.n; i++)
-                hub_server_put(hub->views.servers.items[i], out);
+        const struct instance *i;
+
+        for (size_t n = 0; n < hub->views.servers.n; n++)
+                hub_server_put(hub->views.servers.items[n], out);
+        LIST_FOREACH (i, &hub->instances.list, link)
+                hub_server_put(i->server, out);
 }
 
+/* All processes of a server are equal until the handshake, so that any of its instances that waits for one takes it. */
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3])
 {
         struct hub_server *s = hub_server_at(hub, index);
+        struct instance *i;
 
         if (s && hub_server_started(s, instance, fds))
                 return;
-        for (int i = 0; i < 3; i++)
-                close(fds[i]);
+        LIST_FOREACH (i, &hub->instances.list, link) {
+                if (i->of == s && hub_server_started(i->server, instance, fds))
+                        return;
+        }
+        for (int n = 0; n < 3; n++)
+                close(fds[n]);
         hub->host.stop(hub->host.data, instance);
 }
 
 void hub_upstream_failed(struct hub *hub, uint32_t index, const struct error *error)
 {
         struct hub_server *s = hub_server_at(hub, index);
+        struct instance *i;
 
-        if (s)
-                hub_server_start_failed(s, error);
+        if (!s || hub_server_start_failed(s, error))
+                return;
+        LIST_FOREACH (i, &hub->instances.list, link) {
+                if (i->of == s && hub_server_start_failed(i->server, error))
+                        return;
+        }
 }
 
 void hub_upstream_ended(struct hub *hub, uint32_t instance, int wait_status)
 {
-        for (size_t i = 0; i < hub->views.servers.n; i++) {
-                if (hub_server_ended(hub->views.servers.items[i], instance, wait_status))
+        struct instance *i;
+
+        for (size_t n = 0; n < hub->views.servers.n; n++) {
+                if (hub_server_ended(hub->views.servers.items[n], instance, wait_status))
+                        return;
+        }
+        LIST_FOREACH (i, &hub->instances.list, link) {
+                if (hub_server_ended(i->server, instance, wait_status))
                         return;
         }
 }
@@ -317,12 +351,22 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
         return found;
 }
 
-void hub_roots_changed(struct hub *hub, const char *server)
+void hub_roots_changed(struct hub *hub, const char *server, const char *principal)
 {
         struct hub_server *s = find_server(hub, server);
+        const struct instance *i;
 
         if (s)
                 hub_server_roots_changed(s);
+        LIST_FOREACH (i, &hub->instances.list, link) {
+                if (i->of == s && strcmp(i->principal, principal) == 0)
+                        hub_server_roots_changed(i->server);
+        }
+}
+
+void hub_forget(struct hub *hub, const char *principal)
+{
+        instances_end(&hub->instances, principal);
 }
 
 /* Fails the call because the profile, or the server's own rules, do not allow it. */
@@ -343,6 +387,23 @@ static void refuse(struct hub_call *call, const struct config_profile *profile,
         else
                 hub_call_finish(call, EVENT_FAILED, HUB_NOT_FOUND,
                                 "%s does not allow server \"%s\"", rule, server->name);
+}
+
+static void call_server(struct hub *hub, struct hub_server *s, const struct hub_request *request,
+                        struct hub_call *call)
+{
+        struct error err = {};
+
+        if (s->config->per_principal && !hub_server_unusable(s)) {
+                size_t n;
+                const char *principal = hub_caller_principal(request->caller, request->data, &n);
+                s = instances_get(&hub->instances, s, principal, n, &err);
+        }
+        if (s)
+                hub_server_call(s, call);
+        else
+                hub_call_finish(call, EVENT_FAILED, HUB_UNAVAILABLE, "server \"%s\": %s",
+                                request->server, err.text);
 }
 
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
@@ -367,7 +428,7 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
         else if (!hub_access_tool(request->profile, s->config, what))
                 refuse(*ret, request->profile, s->config, what);
         else
-                hub_server_call(s, *ret);
+                call_server(hub, s, request, *ret);
         return 0;
 }
 
@@ -474,6 +535,8 @@ static void adopt(struct hub *hub, struct hub_server **before, struct hub_server
         hub->views.servers.items = after;
         hub->views.servers.n = config->n_servers;
         hub->config = config;
+        hub->instances.idle_ms = config->session_idle_ms;
+        instances_reload(&hub->instances, after, config->n_servers);
         for (size_t i = 0; i < n_before; i++) {
                 if (!before[i])
                         continue;

@@ -43,7 +43,7 @@ struct hub_server *hub_server_at(const struct hub *hub, uint32_t index);
 
 struct json_out;
 /* Appends an object for each server that runs or was restarted because of a refused message:
- * {"name", "state", "calls", "restarts"?, "restarted_ms"?, "reason"?}. */
+ * {"name", "principal"?, "state", "calls", "restarts"?, "restarted_ms"?, "reason"?}. */
 void hub_put_servers(const struct hub *hub, struct json_out *out);
 
 /* From the monitor's events. fds: stdin, stdout, stderr of the server; the hub owns them. */
@@ -81,7 +81,9 @@ void hub_wait_cancel(struct hub_wait *wait);
 void hub_add_client(struct hub *hub, unsigned can);
 
 /* The roots of a client, which this server has received, have changed. */
-void hub_roots_changed(struct hub *hub, const char *server);
+void hub_roots_changed(struct hub *hub, const char *server, const char *principal);
+/* The principal has ended: its own processes of servers end. */
+void hub_forget(struct hub *hub, const char *principal);
 
 /* Sends a request; the server is started when it must be. *ret is valid until the caller's done(). */
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,

@@ -32,6 +32,8 @@ void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principa
 {
         principal->is_gone = true;
         sessions_end_of(server->sessions, principal->key);
+        if (server->tools.forget)
+                server->tools.forget(server->tools.data, principal->key);
         run_drop_kept(server, principal);
         mcp_principal_done(principal);
         principal->store = (struct resource_store){};

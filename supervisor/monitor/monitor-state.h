@@ -27,7 +27,7 @@
 #include "supervisor/options/options.h"
 
 enum {
-        MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX,
+        MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX + CONFIG_INSTANCES_MAX,
         MONITOR_INSTALLERS_MAX = 4, /* that install packages at the same time */
 };
 

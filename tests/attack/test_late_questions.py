@@ -1,9 +1,11 @@
 """Class 137: two principals call one stdio server. No message about the call of one reaches the other one."""
 
 import json
+import os
 import subprocess
 
 import harness
+import test_serve
 import test_serve_asks
 from test_serve_asks import FORM, HEADERS
 
@@ -12,6 +14,13 @@ NOT_ANSWERED = "a call of another client has not been answered, and the request 
 
 
 class LateQuestions(test_serve_asks.Asks):
+    def config(self):
+        own = [test_serve_asks.FAULTY, "--pid-file", self.path("pids")]
+        return test_serve.Serve.config(self, {
+            "faulty": {"command": harness.PYTHON, "args": [test_serve_asks.FAULTY]},
+            "own": {"command": harness.PYTHON, "args": own, "instances": "principal"},
+        })
+
     def asked(self, headers, id):
         """A question for a call of this client's own reaches it."""
         answer = self.call(headers, ASK, id=id).response()
@@ -23,12 +32,12 @@ class LateQuestions(test_serve_asks.Asks):
     # ---- how a call of alice's can end without an answer of its server ----
 
     def by_timeout(self):
-        answer = self.connect().modern("tools/call", {"name": "run_python", "arguments": {"code": "await mcp_faulty.hold()", "timeout": 1}},
+        answer = self.connect().modern("tools/call", {"name": "run_python", "arguments": {"code": "await mcp_faulty.hold()", "timeout": 2}},
                                        **HEADERS["alice"]).response().json()
         self.assertEqual(answer["result"]["structuredContent"]["status"], "timeout")
 
     def by_timeout_of_the_tool(self):
-        code = "import asyncio\ntry: await asyncio.wait_for(mcp_faulty.hold(), 1)\nexcept TimeoutError: print('late')"
+        code = "import asyncio\ntry: await asyncio.wait_for(mcp_faulty.hold(), 2)\nexcept TimeoutError: print('late')"
         answer = self.call(self.session("alice"), code).response().json()
         self.assertEqual(self.outcome(answer)["stdout"], "late\n")
 
@@ -67,6 +76,8 @@ class LateQuestions(test_serve_asks.Asks):
     # ---- the question ----
 
     def check(self, way):
+        # The time of the call does not include the start of the server.
+        self.call(self.session("bob"), "await mcp_faulty.echo()").response()
         way(self)
         # The call has left the server's list when none is under way.
         self.assertTrue(harness.wait_until(lambda: [s["calls"] for s in self.listed()] == [0], harness.PATIENCE))
@@ -96,6 +107,33 @@ class LateQuestions(test_serve_asks.Asks):
 
     def test_question_after_the_end_of_the_session(self):
         self.check(LateQuestions.by_the_end_of_its_session)
+
+    def test_a_process_for_each_principal(self):
+        """The call of alice's that was not answered is in a process that bob never calls."""
+        code = ASK.replace("mcp_faulty", "mcp_own")
+        alice, bob = self.session("alice"), self.session("bob")
+        hold = self.call(alice, "import asyncio\ntry: await asyncio.wait_for(mcp_own.hold(), 2)\nexcept TimeoutError: print('late')").response()
+        self.assertEqual(self.outcome(hold.json())["stdout"], "late\n")
+        events = self.call(bob, code).response().events()
+        self.reply(bob, self.until_asked(events)["id"])
+        self.assertEqual(self.outcome(next(m for _, m in events if m))["error"]["type"], "KeyError")
+        modern = self.modern("bob", code).response().json()["result"]
+        self.assertEqual(modern["resultType"], "input_required")
+        self.assertEqual(self.own(), {"alice", "bob"})
+        self.assertEqual(self.processes(), 2)
+        # It ends with its principal.
+        os.chmod(self.write("new", f"bob {test_serve_asks.BOB}\n"), 0o600)
+        os.rename(self.path("new"), self.tokens)
+        self.assertTrue(harness.wait_until(lambda: self.own() == {"bob"}, harness.PATIENCE))
+        self.assertTrue(harness.wait_until(lambda: self.processes() == 1, harness.PATIENCE))
+
+    def own(self):
+        return {s["principal"] for s in self.listed() if s["name"] == "own"}
+
+    def processes(self):
+        """How many processes of the server run; the one that listed its tools has ended."""
+        with open(self.path("pids"), encoding="ascii") as f:
+            return sum(os.path.exists(f"/proc/{pid}") for pid in f.read().split())
 
 
 # Those of the parent run in their own file.

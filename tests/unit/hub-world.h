@@ -13,7 +13,7 @@
 #include "policy/config/config.h"
 #include "supervisor/hub/hub.h"
 
-enum { WORLD_SERVERS = 40, WORLD_RUNS = 200, WORLD_ARGS = 12 };
+enum { WORLD_SERVERS = 80, WORLD_RUNS = 600, WORLD_ARGS = 12 };
 
 struct world {
         struct event_base *base;

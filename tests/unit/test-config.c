@@ -278,6 +278,25 @@ static void test_server_problems(void)
         is_fine("{\"command\": \"c\", \"type\": \"stdio\", \"env\": {}, \"args\": []}");
 }
 
+static void test_instances(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"mcpServers\": {\"a\": {\"command\": \"c\"}, \"b\": {\"command\": \"c\", \"instances\": \"shared\"},"
+                "\"c\": {\"command\": \"c\", \"instances\": \"principal\"}}}");
+        const struct config_server *s = config->servers;
+        struct config_server copy = {};
+
+        check(!s[0].per_principal && !s[1].per_principal && s[2].per_principal);
+        /* Another kind of process: a reload replaces it. */
+        check(s[0].key == s[1].key && s[0].key != s[2].key);
+        check_eq_int(config_copy(CONFIG_SERVER, &s[2], &copy), 0);
+        check(copy.per_principal);
+        config_done(CONFIG_SERVER, &copy);
+        has_problem("{\"command\": \"c\", \"instances\": \"each\"}", "instances must be");
+        refused("{\"mcpServers\": {\"u\": {\"url\": \"https://x\",\n\"instances\": \"principal\"}}}",
+                "a.json: line 2: server \"u\": instances is for servers with a command, not for a url");
+}
+
 /* Codex's keys, pasted as JSON. */
 static void test_keys_of_codex(void)
 {
@@ -580,6 +599,7 @@ int main(void)
         run(test_keys_twice);
         run(test_server);
         run(test_server_problems);
+        run(test_instances);
         run(test_keys_of_codex);
         run(test_server_names);
         run(test_duplicate_name);

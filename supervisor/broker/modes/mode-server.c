@@ -90,11 +90,12 @@ static void catalogue_changed(struct broker *broker)
         mcp_server_catalogue_changed(mode->mcp);
 }
 
-static void page_done(struct broker *broker, const char *server, const char *id, size_t n)
+static void page_done(struct broker *broker, const char *server, const char *principal,
+                      const char *id, size_t n)
 {
         const struct mode_server *mode = broker->data;
 
-        notified_page_done(mode->mcp, server, id, n);
+        notified_page_done(mode->mcp, server, principal, id, n);
 }
 
 static void config_changed(struct broker *broker, const struct config *config)

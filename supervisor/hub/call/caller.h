@@ -138,8 +138,10 @@ struct hub_host {
         /* A server asks the owner's client for something while it works on no call. As the function of
          * struct hub_caller; NULL: there is no such client. */
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
-        /* A page that a server requested to be opened is done (id: its elicitationId). May be NULL. */
-        void (*page_done)(void *data, const char *server, const char *id, size_t n);
+        /* A page that a server requested to be opened is done (id: its elicitationId). principal: the only one that calls
+         * it, or NULL. May be NULL. */
+        void (*page_done)(void *data, const char *server, const char *principal, const char *id,
+                          size_t n);
 };
 
 /*

@@ -152,7 +152,7 @@ static bool on_page_done(struct hub_server *s, const struct jsonrpc_message *m)
         const struct hub_host *owner = s->host->owner;
 
         if (id && !is_modern(s) && rate_allow(&s->unnamed, 1, NULL) && owner->page_done)
-                owner->page_done(owner->data, s->config->name, id, n);
+                owner->page_done(owner->data, s->config->name, s->principal, id, n);
         return false;
 }
 

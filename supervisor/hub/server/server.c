@@ -82,7 +82,7 @@ static void describe_stderr(struct hub_server *s, char *to, size_t size)
         const char *line = connection_last_stderr(&s->connection);
 
         to[0] = '\0';
-        if (line[0] && s->calls.books.is_private)
+        if (line[0] && s->calls.books.is_private && !s->principal)
                 log_warning("server %s: its stderr says: %s", s->config->name, line);
         else if (line[0])
                 snprintf(to, size, "; its stderr says: %s", line);
@@ -600,9 +600,15 @@ static void become_ready(struct hub_server *s)
         if (is_ending(s))
                 return;
         s->failures = 0;
+        s->was_ready = true;
         set_state(s, SERVER_READY);
         log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
                  hub_era_name(s->handshake.speaks));
+        /* No principal calls the process that has listed the tools. */
+        if (s->config->per_principal && !s->principal) {
+                release(s);
+                set_state(s, SERVER_STOPPED);
+        }
         hub_calls_send_waiting(&s->calls);
 }
 
@@ -653,6 +659,8 @@ void hub_server_start_unasked(struct hub_server *s)
 {
         uint64_t now = clock_us();
 
+        if (s->config->per_principal && s->was_ready && s->tools)
+                return;
         if (s->state == SERVER_STOPPED || (s->state == SERVER_FAILED && now >= s->retry_at &&
                                            now - s->failed_at >= SERVER_RETRY_UNASKED_MS * 1000ULL))
                 start(s);
@@ -680,10 +688,12 @@ bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3
         return true;
 }
 
-void hub_server_start_failed(struct hub_server *s, const struct error *error)
+bool hub_server_start_failed(struct hub_server *s, const struct error *error)
 {
-        if (s->state == SERVER_STARTING)
-                fail(s, error);
+        if (s->state != SERVER_STARTING)
+                return false;
+        fail(s, error);
+        return true;
 }
 
 bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
@@ -705,10 +715,12 @@ bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
 
 void hub_server_put(const struct hub_server *s, struct json_out *out)
 {
-        if (!s->has_instance && s->n_restarts == 0)
+        if (!s->has_instance && !s->principal && s->n_restarts == 0)
                 return;
         json_out_begin(out, NULL, '{');
         json_out_text(out, "name", s->config->name);
+        if (s->principal)
+                json_out_text(out, "principal", s->principal);
         json_out_text(out, "state", state_names[s->state]);
         json_out_int(out, "calls", (int64_t)s->calls.count);
         if (s->n_restarts > 0) {
@@ -717,6 +729,13 @@ void hub_server_put(const struct hub_server *s, struct json_out *out)
                 json_out_text(out, "reason", HUB_RESTART_REASON);
         }
         json_out_end(out, '}');
+}
+
+void hub_server_set_principal(struct hub_server *s, const char *principal,
+                              const struct hub_server *of)
+{
+        s->principal = principal;
+        handshake_set_era(&s->handshake, of->handshake.era);
 }
 
 void hub_server_set_config(struct hub_server *s, uint32_t index, const struct config_server *config)

@@ -28,6 +28,9 @@ struct hub_server *hub_server_new(struct hub_server_host *host, uint32_t index,
                                   const struct config_server *config);
 /* Frees its calls too; their callbacks are not called. */
 struct hub_server *hub_server_free(struct hub_server *s);
+/* Its process is for this principal (borrowed) only; of: the server of the catalogue. */
+void hub_server_set_principal(struct hub_server *s, const char *principal,
+                              const struct hub_server *of);
 /* Ends it, and its calls with an error that says what it did (why: a predicate); frees it. */
 void hub_server_retire(struct hub_server *s, const char *why);
 /* Another config, which runs the same program. */
@@ -39,9 +42,9 @@ void hub_server_ask_again(struct hub_server *s);
 /* Starts it if it is STOPPED, or FAILED some time ago. */
 void hub_server_start_unasked(struct hub_server *s);
 /* The reports of the monitor. _started() returns whether its start was requested; if so, it takes ownership
- * of the descriptors. _failed() does nothing unless its start was requested. */
+ * of the descriptors. _failed() returns the same, and does nothing otherwise. */
 bool hub_server_started(struct hub_server *s, uint32_t instance, const int fds[3]);
-void hub_server_start_failed(struct hub_server *s, const struct error *error);
+bool hub_server_start_failed(struct hub_server *s, const struct error *error);
 /* Returns whether the instance was this server's. */
 bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status);
 

@@ -61,6 +61,8 @@ struct hub_server {
         struct hub_server_host *host;
         const struct config_server *config;
         uint32_t index;
+        const char *principal; /* borrowed: the only one that calls it; NULL: all do */
+        bool was_ready;
         enum server_state state;
         struct error error; /* FAILED: why */
 

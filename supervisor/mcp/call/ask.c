@@ -82,14 +82,16 @@ static void keep_notes(struct mcp_peer *peer, const struct client_ask *ask)
                 keep_note(&peer->notes, NOTE_ROOTS, ask->server);
 }
 
-/* The principal whose clients must open the page; NULL if there is none, or if servers gave the id to several. */
-static const struct mcp_principal *page_principal(const struct mcp_server *server, const char *page)
+/* The principal whose clients must open the page (key: only that one); NULL if there is none, or if servers gave the id to several. */
+static const struct mcp_principal *page_principal(const struct mcp_server *server, const char *key,
+                                                  const char *page)
 {
         const struct mcp_principal *found = NULL;
         const struct mcp_peer *peer;
 
         LIST_FOREACH (peer, &server->peers, link) {
-                if (!find_note(&peer->notes, NOTE_PAGE, page))
+                if ((key && strcmp(peer->principal->key, key) != 0) ||
+                    !find_note(&peer->notes, NOTE_PAGE, page))
                         continue;
                 if (found && found != peer->principal)
                         return NULL;
@@ -98,7 +100,8 @@ static const struct mcp_principal *page_principal(const struct mcp_server *serve
         return found;
 }
 
-void notified_page_done(struct mcp_server *server, const char *name, const char *id, size_t n)
+void notified_page_done(struct mcp_server *server, const char *name, const char *principal,
+                        const char *id, size_t n)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(2 * CLIENT_PAGE_MAX + 64);
         char page[CLIENT_PAGE_MAX + 1];
@@ -106,7 +109,7 @@ void notified_page_done(struct mcp_server *server, const char *name, const char 
 
         if (client_page_name(page, name, id, n) < 0)
                 return;
-        const struct mcp_principal *of = page_principal(server, page);
+        const struct mcp_principal *of = page_principal(server, principal, page);
         if (!of)
                 return;
         LIST_FOREACH (peer, &server->peers, link) {
@@ -134,7 +137,7 @@ void notified_roots_changed(struct mcp_peer *peer)
                 return;
         TAILQ_FOREACH (note, &peer->notes.list, link) {
                 if (note->kind == NOTE_ROOTS)
-                        tools->roots_changed(tools->data, note->name);
+                        tools->roots_changed(tools->data, note->name, peer->principal->key);
         }
 }
 

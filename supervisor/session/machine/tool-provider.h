@@ -70,7 +70,9 @@ struct tool_provider {
         /* Adds the capabilities of one more client: bits of client_can. May be NULL. */
         void (*add_client)(void *data, unsigned can);
         /* The roots that this server got from a client have changed. May be NULL. */
-        void (*roots_changed)(void *data, const char *server);
+        void (*roots_changed)(void *data, const char *server, const char *principal);
+        /* A principal has ended: its own processes of servers end. May be NULL. */
+        void (*forget)(void *data, const char *principal);
         /* Tells the server that the call is cancelled. */
         void (*drop)(void *handle);
         /* Whether the request was sent to the server. */
