@@ -395,9 +395,8 @@ static void call_server(struct hub *hub, struct hub_server *s, const struct hub_
         struct error err = {};
 
         if (s->config->per_principal && !hub_server_unusable(s)) {
-                size_t n;
-                const char *principal = hub_caller_principal(request->caller, request->data, &n);
-                s = instances_get(&hub->instances, s, principal, n, &err);
+                s = instances_get(&hub->instances, s,
+                                  hub_caller_principal(request->caller, request->data), &err);
         }
         if (s)
                 hub_server_call(s, call);

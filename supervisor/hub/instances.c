@@ -11,7 +11,6 @@
 static void end(struct instance *i, const char *why)
 {
         LIST_REMOVE(i, link);
-        i->instances->n--;
         event_del(&i->idle);
         if (why)
                 hub_server_retire(i->server, why);
@@ -35,33 +34,21 @@ static void on_idle(evutil_socket_t fd, short what, void *data)
         event_add(&i->idle, &in);
 }
 
-static bool is_of(const struct instance *i, const char *principal, size_t n)
+static bool is_of(const struct instance *i, struct book_principal principal)
 {
-        return i->n == n && memcmp(i->principal, principal, n) == 0;
+        return strlen(i->principal) == principal.n &&
+               memcmp(i->principal, principal.name, principal.n) == 0;
 }
 
-static size_t count_of(const struct instances *instances, const char *principal, size_t n)
-{
-        const struct instance *i;
-        size_t count = 0;
-
-        LIST_FOREACH (i, &instances->list, link)
-                count += is_of(i, principal, n);
-        return count;
-}
-
-/* Ends one without calls: of the principal that has the most, the one that was unused for longest. */
+/* Ends the one without calls that was unused for longest. */
 static bool make_room(struct instances *instances)
 {
         struct instance *i, *found = NULL;
-        size_t most = 0;
 
         LIST_FOREACH (i, &instances->list, link) {
-                size_t n = i->server->calls.count == 0 ? count_of(instances, i->principal, i->n)
-                                                       : 0;
-                if (n > most ||
-                    (n > 0 && n == most && i->server->calls.used_us < found->server->calls.used_us))
-                        found = i, most = n;
+                if (i->server->calls.count == 0 &&
+                    (!found || i->server->calls.used_us < found->server->calls.used_us))
+                        found = i;
         }
         if (found)
                 end(found, "gave its place to another one");
@@ -69,25 +56,26 @@ static bool make_room(struct instances *instances)
 }
 
 struct hub_server *instances_get(struct instances *instances, struct hub_server *of,
-                                 const char *principal, size_t n, struct error *err)
+                                 struct book_principal principal, struct error *err)
 {
         const struct timeval in = clock_timeval_ms(instances->idle_ms);
         struct instance *i;
+        int n_of = 0, n = 0;
 
         LIST_FOREACH (i, &instances->list, link) {
-                if (i->of == of && is_of(i, principal, n))
+                bool is_its = is_of(i, principal);
+                if (is_its && i->of == of)
                         return i->server;
+                n_of += is_its;
+                n++;
         }
-        if (count_of(instances, principal, n) >= INSTANCES_OF_ONE) {
-                error_set(err, EAGAIN, "this client has %d processes of servers already",
-                          INSTANCES_OF_ONE);
+        if (n_of >= INSTANCES_OF_ONE || (n >= INSTANCES_MAX && !make_room(instances))) {
+                error_set(err, EAGAIN, "%s %d processes of servers",
+                          n_of >= INSTANCES_OF_ONE ? "this client has" : "all clients together use",
+                          n_of >= INSTANCES_OF_ONE ? n_of : n);
                 return NULL;
         }
-        if (instances->n >= INSTANCES_MAX && !make_room(instances)) {
-                error_set(err, EAGAIN, "all %d processes of servers are in use", INSTANCES_MAX);
-                return NULL;
-        }
-        i = calloc(1, sizeof(*i) + n + 1);
+        i = calloc(1, sizeof(*i) + principal.n + 1);
         if (i)
                 i->server = hub_server_new(&instances->host, of->index, of->config);
         if (!i || !i->server) {
@@ -97,13 +85,11 @@ struct hub_server *instances_get(struct instances *instances, struct hub_server 
         }
         i->instances = instances;
         i->of = of;
-        i->n = n;
-        memcpy(i->principal, principal, n);
+        memcpy(i->principal, principal.name, principal.n);
         hub_server_set_principal(i->server, i->principal, of);
         evtimer_assign(&i->idle, instances->host.base, on_idle, i);
         evtimer_add(&i->idle, &in);
         LIST_INSERT_HEAD(&instances->list, i, link);
-        instances->n++;
         return i->server;
 }
 
@@ -113,7 +99,7 @@ void instances_end(struct instances *instances, const char *principal)
 
         for (i = LIST_FIRST(&instances->list); i; i = next) {
                 next = LIST_NEXT(i, link);
-                if (!principal || is_of(i, principal, strlen(principal)))
+                if (!principal || strcmp(i->principal, principal) == 0)
                         end(i, principal ? "ended with its client" : NULL);
         }
 }

@@ -25,20 +25,18 @@ struct instance {
         struct hub_server *of; /* borrowed: the server of the catalogue */
         struct hub_server *server;
         struct event idle;
-        size_t n;
-        char principal[]; /* n bytes and a NUL */
+        char principal[];
 };
 
 struct instances {
         LIST_HEAD(instance_list, instance) list;
-        size_t n;
         struct hub_server_host host; /* of these servers: set by the owner */
         uint32_t idle_ms;            /* set by the owner */
 };
 
 /* The server of the principal, which is made if it does not exist. Returns NULL and why. */
 struct hub_server *instances_get(struct instances *instances, struct hub_server *of,
-                                 const char *principal, size_t n, struct error *err);
+                                 struct book_principal principal, struct error *err);
 /* Those of a principal end; NULL: all, as by hub_server_free(). */
 void instances_end(struct instances *instances, const char *principal);
 /* After a reload: each takes the entry of its server, or ends if that is not among the servers. */

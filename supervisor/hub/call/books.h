@@ -1,9 +1,7 @@
 /*
- * The books of one server: for each principal, the calls that the server works on, as far as is known.
- *
- * A call that was sent and is not wanted any more (cancelled, timed out, its session has ended) is owed: the server may
- * still work on it, and ask a person because of it. It stays on the books until the server answers it, or its process has
- * ended. A principal has a bounded list of such calls; one that leaves the list unanswered keeps the principal on the books.
+ * The books of one server: the calls that were sent, are not wanted any more (cancelled, timed out, their session has
+ * ended), and on which the server may still work and ask a person. Such a call is owed, with its principal, until the
+ * server answers it or its process ends.
  */
 #pragma once
 
@@ -15,40 +13,39 @@
 #include "base/json.h"
 
 enum {
-        BOOK_OWED_MAX = 64, /* of a principal: the newest */
+        BOOK_OWED_MAX = 64, /* of a principal; older ones are one entry that no answer ends */
         BOOK_RESTART_MS =
                 60000, /* the age of an owed call that is a reason to restart the server */
 };
 
-/* How the answer to a request is recognised as the answer to the owed call. */
+/* Which answer to the request ends the owed call. */
 enum book_kind {
-        BOOK_CALL,       /* any answer */
-        BOOK_MAKES_TASK, /* any answer; it may create a task, which must be cancelled */
-        BOOK_TASK,       /* of tasks/cancel: an answer that says that the task has ended */
+        BOOK_CALL,
+        BOOK_MAKES_TASK, /* any; it may create a task, which must be cancelled */
+        BOOK_TASK,       /* of tasks/cancel: one that says that the task has ended */
 };
 
-struct book;
+struct book_principal {
+        const char *name; /* not terminated */
+        size_t n;
+};
 
 struct books {
-        LIST_HEAD(book_list, book) list;
-        bool is_refusing; /* a message for another principal was refused because of an owed call */
-        bool is_private;  /* the process was sent calls of a principal that has a name */
+        LIST_HEAD(owed_list, owed) owed; /* the newest first */
+        bool is_incomplete; /* a call could not be noted: counts as one of another principal */
+        bool is_private;    /* the process was sent calls of a principal that has a name */
 };
 
-/* Opens the book of a principal for one more call: it is kept until books_close(). Returns NULL when out of memory. */
-struct book *books_open(struct books *books, const char *principal, size_t n);
-/* The call has been answered or is owed now. */
-void books_close(struct book *book);
-/* id: of the request whose answer ends it; 0: none is recognised. since_us: when the call began. */
-void book_owe(struct book *book, int64_t id, enum book_kind kind, uint64_t since_us);
-/* An answer to a request that no call waits for. Returns whether the call may have created a task. */
+/* id: of the request; 0: no answer ends it. since_us: when the call began. */
+void books_owe(struct books *books, struct book_principal of, int64_t id, enum book_kind kind,
+               uint64_t since_us);
+/* An answer to a request that no call waits for. Returns whether it may create a task. */
 bool books_answered(struct books *books, int64_t id, yyjson_val *result);
-/* Whether a principal other than that of the book, which may be NULL, has owed calls. refuse: notes that a message is
- * refused because of that. */
-bool books_have_other(struct books *books, const struct book *book, bool refuse);
-/* If messages were refused: when (us) the oldest call that is a reason is BOOK_RESTART_MS old; otherwise 0. */
+/* Whether principals other than this one have owed calls. refuse: a message is refused because of them. */
+bool books_have_other(struct books *books, struct book_principal than, bool refuse);
+/* When (us) the oldest call because of which a message was refused is BOOK_RESTART_MS old; 0: there is none. */
 uint64_t books_restart_at(const struct books *books);
 /* Whether a task, as a server describes it, has ended. */
 bool book_task_ended(yyjson_val *task);
-/* The process has ended: nothing is owed any more. */
+/* The process has ended: no call is owed any more. */
 void books_clear(struct books *books);

@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json-out.h"
 #include "rpc/lines.h"
@@ -46,8 +45,6 @@ static void call_free(struct hub_call *call)
         if (call->memfd >= 0)
                 close(call->memfd);
         call_params_done(&call->params);
-        if (call->book)
-                books_close(call->book);
         buffer_done(&call->answers);
         buffer_done(&call->server_state);
         buffer_done(&call->asked_keys);
@@ -58,6 +55,21 @@ static void call_free(struct hub_call *call)
 
 /* ---- states and events ---- */
 
+struct book_principal hub_caller_principal(const struct hub_caller *caller, void *data)
+{
+        struct book_principal of = {.name = ""};
+
+        if (caller->principal)
+                of.name = caller->principal(data, &of.n);
+        return of;
+}
+
+static void owe(struct hub_call *call, int64_t id, enum book_kind kind)
+{
+        books_owe(&call->calls->books, hub_caller_principal(call->caller, call->data), id, kind,
+                  call->since);
+}
+
 static void cancel(struct hub_call *call, const char *reason)
 {
         struct hub_calls *calls = call->calls;
@@ -65,11 +77,10 @@ static void cancel(struct hub_call *call, const char *reason)
         int64_t id = calls->host->cancel(calls->data, call->id, call->task, reason);
 
         if (call->task && !call->task_ended)
-                book_owe(call->book, id, BOOK_TASK, call->since);
+                owe(call, id, BOOK_TASK);
         /* The server may create the task before it reads the cancellation. */
         else if (!call->task && call->id != 0 && id == 0)
-                book_owe(call->book, call->id,
-                         call->is_task || is_modern ? BOOK_MAKES_TASK : BOOK_CALL, call->since);
+                owe(call, call->id, call->is_task || is_modern ? BOOK_MAKES_TASK : BOOK_CALL);
 }
 
 /* An empty entry: the event cannot happen in the state. */
@@ -151,8 +162,7 @@ static void leave(struct hub_call *call)
                 call->calls->n_tasks -= call->task != NULL;
                 call->calls->count--;
                 call->calls->used_us = clock_us();
-                books_close(take_ptr(call->book));
-                if (call->calls->count == 0 && call->calls->books.is_refusing)
+                if (call->calls->count == 0 && !LIST_EMPTY(&call->calls->books.owed))
                         call->calls->host->refused(call->calls->data);
                 break;
         case CALL_FINISHED:
@@ -205,7 +215,7 @@ void hub_call_step(struct hub_call *call, enum call_event event)
                 cancel(call, t->cancelled);
         else if (event == EVENT_UNANSWERED ||
                  (event == EVENT_ANSWERED && call->task && !call->task_ended))
-                book_owe(call->book, call->task ? 0 : call->id, BOOK_CALL, call->since);
+                owe(call, call->task ? 0 : call->id, BOOK_CALL);
         leave(call);
         call->state = t->next;
         enter(call);
@@ -314,12 +324,6 @@ void hub_calls_done(struct hub_calls *calls)
         books_clear(&calls->books);
 }
 
-const char *hub_caller_principal(const struct hub_caller *caller, void *data, size_t *n)
-{
-        *n = 0;
-        return caller->principal ? caller->principal(data, n) : "";
-}
-
 static void fail_to_send(struct hub_call *call, enum call_event event, const char *name, int r)
 {
         if (r == -EMSGSIZE)
@@ -409,23 +413,19 @@ static bool is_known(struct hub_calls *calls, struct hub_call *call, const char 
 
 void hub_calls_send(struct hub_calls *calls, struct hub_call *call)
 {
-        const char *name = calls->host->name(calls->data), *principal;
+        const char *name = calls->host->name(calls->data);
         int64_t r = 0;
-        size_t n;
 
         if (!is_known(calls, call, name))
                 return;
-        principal = hub_caller_principal(call->caller, call->data, &n);
-        call->book = books_open(&calls->books, principal, n);
-        if (!call->book)
-                r = -ENOMEM;
-        else if (call->tool && calls->host->needs_task(calls->data, call->tool))
+        if (call->tool && calls->host->needs_task(calls->data, call->tool))
                 r = make_task(calls, call);
         if (r >= 0)
                 r = send_params(calls, call, call->method, &call->params);
         if (r < 0) {
                 fail_to_send(call, EVENT_FAILED, name, (int)r);
         } else {
+                calls->books.is_private |= hub_caller_principal(call->caller, call->data).n > 0;
                 call->calls = calls;
                 call->id = call->token = r;
                 hub_call_step(call, EVENT_SENT);
@@ -557,6 +557,13 @@ struct hub_call *hub_calls_find(struct hub_calls *calls, yyjson_val *id)
         return json_int64(id, &n) < 0 ? NULL : hub_calls_by_id(calls, n);
 }
 
+/* Whether a principal other than the call's has a call on the books. */
+static bool have_other(struct hub_calls *calls, const struct hub_call *call, bool refuse)
+{
+        return books_have_other(&calls->books, hub_caller_principal(call->caller, call->data),
+                                refuse);
+}
+
 /* The one call that was sent; NULL when there are none or several, or another principal has one on the books. */
 static struct hub_call *find_only(struct hub_calls *calls)
 {
@@ -566,7 +573,7 @@ static struct hub_call *find_only(struct hub_calls *calls)
                 return NULL;
         for (size_t i = 0; i < BUCKETS && !only; i++)
                 only = TAILQ_FIRST(&calls->sent[i]);
-        return only && !books_have_other(&calls->books, only->book, false) ? only : NULL;
+        return only && !have_other(calls, only, false) ? only : NULL;
 }
 
 struct hub_call *hub_calls_guess(struct hub_calls *calls, const char *line, size_t n)
@@ -671,7 +678,7 @@ struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params
                                 found = call;
                 }
         }
-        if (found && books_have_other(&calls->books, found->book, true)) {
+        if (found && have_other(calls, found, true)) {
                 *why = "a call of another client has not been answered, and the request names no call";
                 calls->host->refused(calls->data);
                 return NULL;

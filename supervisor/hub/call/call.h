@@ -93,8 +93,8 @@ bool hub_calls_queue(struct hub_calls *calls, struct hub_call *call);
 /* The server is ready: sends those that wait, in order. */
 void hub_calls_send_waiting(struct hub_calls *calls);
 
-/* The principal of a call: "" and 0 if it has no name. */
-const char *hub_caller_principal(const struct hub_caller *caller, void *data, size_t *n);
+/* The principal of a call, of n 0 if it has no name; borrowed. */
+struct book_principal hub_caller_principal(const struct hub_caller *caller, void *data);
 
 /* All that were sent, or these and those that wait, end as unavailable. */
 void hub_calls_fail(struct hub_calls *calls, bool waiting_too, const char *message);
@@ -163,7 +163,6 @@ struct hub_call {
         enum call_state state;
         struct call_outbox *outbox;
         struct hub_calls *calls; /* while waiting or sent */
-        struct book *book;       /* of its principal, while sent */
         const char *method;
         char *tool;                /* of tools/call; else NULL */
         struct call_params params; /* until sent, or kept for another round */
