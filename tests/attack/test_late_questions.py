@@ -127,6 +127,25 @@ class LateQuestions(test_serve_asks.Asks):
         self.assertTrue(harness.wait_until(lambda: self.own() == {"bob"}, harness.PATIENCE))
         self.assertTrue(harness.wait_until(lambda: self.processes() == 1, harness.PATIENCE))
 
+    def test_pages_of_one_id(self):
+        """A server that gives one id to pages of two principals does not say whose page is done."""
+        clients = [self.session("alice"), self.session("bob")]
+        streams = [self.connect().request("GET", "/mcp", {"Accept": "text/event-stream", **{k.replace("_", "-"): v for k, v in client.items()}})
+                   .response().events() for client in clients]
+
+        def page(client, id):
+            params = {"mode": "url", "message": "sign in", "elicitationId": id, "url": "https://page.example/"}
+            events = self.call(client, f"await mcp_faulty.ask(method='elicitation/create', params={params})").response().events()
+            self.reply(client, self.until_asked(events)["id"], {"action": "accept"})
+            next(m for _, m in events if m)
+
+        for client, id in zip(clients * 2, ("both", "both", "alices", "bobs"), strict=True):
+            page(client, id)
+        self.call(clients[0], "await mcp_faulty.opened(ids=['both', 'bobs', 'alices'])", id=95).response()
+        # The controls are the first that each gets.
+        done = [next(m for _, m in stream if m and m.get("method") == "notifications/elicitation/complete") for stream in streams]
+        self.assertEqual([m["params"]["elicitationId"] for m in done], ["faulty/alices", "faulty/bobs"])
+
     def own(self):
         return {s["principal"] for s in self.listed() if s["name"] == "own"}
 
