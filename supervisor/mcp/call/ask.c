@@ -82,7 +82,8 @@ static void keep_notes(struct mcp_peer *peer, const struct client_ask *ask)
                 keep_note(&peer->notes, NOTE_ROOTS, ask->server);
 }
 
-/* The principal whose clients must open the page (key: only that one); NULL if there is none, or if servers gave the id to several. */
+/* The principal whose clients must open the page, if it has this key or key is NULL. NULL: there is none, or servers gave
+ * the id to several. */
 static const struct mcp_principal *page_principal(const struct mcp_server *server, const char *key,
                                                   const char *page)
 {

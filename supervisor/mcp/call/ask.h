@@ -44,8 +44,8 @@ void mcp_ask_drop(struct mcp_asks *asks);
  * The revision 2026-07-28 has neither notification: a client calls again, and a server asks again.
  */
 
-/* A server says that a page is done: notifies the client that must open it, once. id: the server's. principal: the key of the only one that
- * the server works for, or NULL. If clients of several principals have a page of this id, none is notified. */
+/* A server says that a page is done: notifies the client that must open it, once. id: the server's. principal: the key of
+ * the only one that the server works for, or NULL. If clients of several principals have a page of this id, none is notified. */
 void notified_page_done(struct mcp_server *server, const char *name, const char *principal,
                         const char *id, size_t n);
 /* The client's roots have changed: notifies the servers that asked for them. */
