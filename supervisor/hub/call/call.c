@@ -10,11 +10,11 @@
  *     sent       -         -      finished   finished   cancel, finished    cancel, freed  -
  *     finished   -         -      -          -          -                   freed          delivered
  *
- * ABANDONED is as TIMED_OUT, of a sent call; UNANSWERED as ANSWERED. Cancel: the server is sent notifications/cancelled, or
- * tasks/cancel; what it answers nevertheless is ignored, and the call is owed until then (books.h). A request is never
- * sent twice, unless the server
- * asks for it (answer.c): the call stays sent, with the id of the newest request. Between two
- * requests it has the id 0: it waits for the next look at its task, or for the client.
+ * ABANDONED is as TIMED_OUT, of a sent call; UNANSWERED as ANSWERED. Cancel: the server is sent
+ * notifications/cancelled, or tasks/cancel; what it answers nevertheless is ignored, and the call is owed
+ * until then (books.h). A request is never sent twice, unless the server asks for it (answer.c): the call
+ * stays sent, with the id of the newest request. Between two requests it has the id 0: it waits for the
+ * next look at its task, or for the client.
  */
 #include "supervisor/hub/call/call.h"
 
