@@ -57,6 +57,21 @@ class Reload(harness.Case):
         self.assertEqual(cell["state"], "kept")
         server.close()
 
+    def test_instances_of_a_url_change_nothing(self):
+        path = self.config({"one": harness.fixture()})
+        server = self.server("--config", path)
+        self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
+        self.save(path, {"one": harness.fixture(), "u": {"url": "https://u.example", "instances": "principal"}})
+        refused = f'{path}: line 1: server "u": instances is for servers with a command, not for a url'
+        self.assertTrue(harness.wait_until(lambda: json.dumps(refused)[1:-1] in server.log() or refused in server.log()), server.log())
+        self.assertEqual(self.names(server), ["one"])
+        # The control: without the url. The running server has the process that it had.
+        self.save(path, {"one": harness.fixture(), "u": {**harness.fixture(), "instances": "principal"}})
+        self.reloaded(server)
+        self.becomes(server, ["one", "u"])
+        self.assertEqual(self.value(server, "(await mcp_u.add(a=2, b=2))['sum']"), 4)
+        server.close()
+
     def test_the_first_network_needs_a_start(self):
         """The reload logs one line, and the client gets an error; the other profiles continue."""
         path = self.config()
