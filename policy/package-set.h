@@ -19,9 +19,12 @@
 #define PACKAGES_USE    "lock-use"
 #define PACKAGES_TARGET "/run/packages"
 
-/* Variables of the installer (rootfs/session-packages.h). */
-#define PACKAGES_VARIABLE       "CLOISTER_PACKAGES"
-#define PACKAGES_INDEX_VARIABLE "CLOISTER_PACKAGES_INDEX"
+/* Variables of the installer (rootfs/packages.h). */
+#define PACKAGES_VARIABLE        "CLOISTER_PACKAGES"
+#define PACKAGES_INDEX_VARIABLE  "CLOISTER_PACKAGES_INDEX"
+#define PACKAGES_FILTER_VARIABLE "CLOISTER_PACKAGES_FILTER" /* the number of a descriptor */
+
+enum { PACKAGES_INSTALLERS_MAX = 4 }; /* that run at the same time */
 
 enum { PACKAGE_WITH_MAX = 32, PACKAGE_FILES_MAX = 16 };
 

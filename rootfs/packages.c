@@ -9,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/param.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "policy/image.h"
+#include "rootfs/installer-sandbox.h"
 #include "rootfs/process.h"
 
 enum {
@@ -23,6 +25,7 @@ enum {
         RESOLVE_MS = 30 * 60 * 1000,
         DEPTH_MAX = 64,
         REPLACED_MAX = 4096,
+        FILE_MIN = 64 * 1024 * 1024, /* what an installer may write to one file in any case */
 };
 
 static const char script[] = {
@@ -292,9 +295,21 @@ int packages_become_installer(const char *python, const char *store, struct erro
 {
         _cleanup_buffer_ struct buffer request = BUFFER_INIT(REQUEST_MAX);
         struct json_out out = {.to = &request};
+        const char *text = getenv(PACKAGES_VARIABLE), *filter = getenv(PACKAGES_FILTER_VARIABLE);
+        _cleanup_json_ yyjson_doc *doc = NULL;
         char inside[PATH_MAX];
+        int64_t most = 0;
         struct stat st;
 
+        if (geteuid() == 0)
+                return error_set(
+                        err, EPERM,
+                        "packages are never installed by root: name a \"user\" in the config, who then owns the images");
+        int r = text && filter ? json_parse(text, strlen(text), &doc, err) : -EINVAL;
+        yyjson_val *settings = yyjson_doc_get_root(doc);
+        const char *profile = json_string(settings, "profile", NULL);
+        if (r < 0 || !profile || json_int64(yyjson_obj_get(settings, "max_bytes"), &most) < 0)
+                return error_set(err, EINVAL, "packages: Cloister starts this command itself");
         snprintf(inside, sizeof(inside), "%s", python);
         if (stat(python, &st) >= 0 && S_ISDIR(st.st_mode))
                 snprintf(inside, sizeof(inside), "%s/bin/python3", python);
@@ -304,9 +319,19 @@ int packages_become_installer(const char *python, const char *store, struct erro
         json_out_text(&out, "action", "session");
         json_out_text(&out, "store", store);
         json_out_end(&out, '}');
-        int r = out.error < 0 ? out.error : buffer_append(&request, "", 1);
+        r = out.error < 0 ? out.error : buffer_append(&request, "", 1);
         if (r < 0)
                 return error_errno(err, -r, "packages");
+        const struct installer_sandbox sandbox = {
+                .store = store,
+                .profile = profile,
+                .python = inside,
+                .file_max = MAX((uint64_t)most, FILE_MIN),
+                .filter_fd = atoi(filter),
+        };
+        r = installer_sandbox_enter(&sandbox, err);
+        if (r < 0)
+                return error_context(err, "packages: the installer's sandbox");
         const char *const argv[] = {inside, "-I", "-B", "-c", script, buffer_bytes(&request), NULL};
         execv(inside, (char *const *)argv);
         return error_errno(err, errno, "run %s", inside);

@@ -19,6 +19,7 @@ import urllib.request
 
 PIP = """
 import runpy, sys
+PAGE_MAX = 32 << 20
 wheel, markers, strict = sys.argv[1:4]
 del sys.argv[1:4]
 if wheel:
@@ -36,6 +37,7 @@ if strict:
     from urllib.parse import urljoin, urlsplit
     from pip._internal.models.link import Link
     from pip._internal.network.session import LocalFSAdapter
+    from pip._vendor.requests.models import Response
     from pip._vendor.requests.sessions import SessionRedirectMixin
     def refuse(scheme):
         raise PermissionError("CLOISTER-REFUSED " + scheme)
@@ -48,6 +50,17 @@ if strict:
                 refuse(scheme)
         return to
     SessionRedirectMixin.get_redirect_target = target
+    usual_content = Response.content.fget
+    def content(self):
+        if self._content is False and self.raw is not None:
+            whole = bytearray()
+            for chunk in self.iter_content(65536):
+                whole += chunk
+                if len(whole) > PAGE_MAX:
+                    raise PermissionError("CLOISTER-PAGE")
+            self._content = bytes(whole)
+        return usual_content(self)
+    Response.content = property(content)
     LocalFSAdapter.send = lambda self, request, *args, **rest: refuse("file")
     Link.is_file = property(lambda self: False)
 sys.argv[0] = "pip"
@@ -220,7 +233,7 @@ def environment():
 def run(argv, on_line=None):
     """Returns the exit status and the output."""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
-                          env=environment(), encoding="utf-8", errors="replace", start_new_session=guard is not None, preexec_fn=guard and guard.bound) as process:
+                          env=environment(), encoding="utf-8", errors="replace", start_new_session=guard is not None) as process:
         lines = []
         try:
             if guard:
@@ -255,6 +268,10 @@ class Installer:
         self.python = request.get("python")
 
     def fail(self, text):
+        if "CLOISTER-PAGE" in text:
+            raise Failure("the index sent a page of more than 32 MiB")
+        if "MemoryError" in text or "memory allocation of" in text:
+            raise Failure("the installer needed too much memory for what the index sent")
         if "CERTIFICATE_VERIFY_FAILED" in text or "invalid peer certificate" in text:
             raise Failure("the index's certificate is not trusted (SSL_CERT_FILE, PIP_CERT)")
         if any(word in text for word in NETWORK):

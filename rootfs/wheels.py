@@ -6,7 +6,7 @@ import zipfile
 ENTRIES_MAX, DEPTH_MAX, PATH_MAX = 100_000, 64, 1000  # of a wheel
 ENTRY_BYTES = 4096  # that a file or a directory takes besides its contents, which may be empty
 TOO_LARGE = "unpacked, the packages take more than packages.max_size in the config allows"
-MEMORY_MAX = 4 << 30  # address space of the process that unpacks
+MEMORY_MAX = 1 << 30  # address space of the process that unpacks
 TARGET = "/run/packages"
 
 

@@ -42,6 +42,7 @@
 #define VALUES(...) .values = (const uint32_t[]){__VA_ARGS__, 0}
 #define PRCTL(...)  {"prctl", ALLOW, {EQUAL(0, 0)}, VALUES(__VA_ARGS__)}
 #define IOCTL(...)  {"ioctl", ALLOW, {EQUAL(1, 0)}, VALUES(__VA_ARGS__)}
+#define LISTEN {"listen accept accept4", ALLOW}
 #define SOCKET(family, type, protocol) \
         RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
 /* TCP and UDP of an internet family. */
@@ -127,7 +128,7 @@ static const struct filter_rule filter_guest_calls[] = {
          "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
          ALLOW},
         /* sockets, of the families in filter_sockets_… */
-        {"bind connect listen accept accept4 getsockname getpeername shutdown", ALLOW},
+        {"bind connect getsockname getpeername shutdown", ALLOW},
         {"getrandom", ALLOW},
 
         /* All options but SO_COOKIE (57) and SO_NETNS_COOKIE (71): counters of the machine, which tell how
@@ -413,6 +414,7 @@ static const struct filter_rule filter_template_loopback[] = {
 /* AF_UNIX, protocol 0, of its three types. Other families up to 63 get EPERM, by the bits in which
  * they differ from AF_UNIX. */
 static const struct filter_rule filter_sockets_unix[] = {
+        LISTEN,
         SOCKET(AF_UNIX, SOCK_STREAM, 0),
         SOCKET(AF_UNIX, SOCK_DGRAM, 0),
         SOCKET(AF_UNIX, SOCK_SEQPACKET, 0),
@@ -428,6 +430,7 @@ static const struct filter_rule filter_sockets_unix[] = {
 
 /* EPERM for all families up to 63 but 1 (unix), 2 (inet) and 10 (inet6). */
 static const struct filter_rule filter_sockets_loopback[] = {
+        LISTEN,
         SOCKET(AF_UNIX, SOCK_STREAM, 0),
         SOCKET(AF_UNIX, SOCK_DGRAM, 0),
         SOCKET(AF_UNIX, SOCK_SEQPACKET, 0),
@@ -448,6 +451,7 @@ static const struct filter_rule filter_sockets_loopback[] = {
 /* Datagram sockets of a pair could send to any name in a mounted directory; those of the other two
  * types cannot be connected again. */
 static const struct filter_rule filter_sockets_pairs[] = {
+        LISTEN,
         {"socket", FAIL(EPERM)},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_SEQPACKET)}},
@@ -455,6 +459,7 @@ static const struct filter_rule filter_sockets_pairs[] = {
 };
 
 static const struct filter_rule filter_sockets_loopback_pairs[] = {
+        LISTEN,
         INTERNET(AF_INET),
         INTERNET(AF_INET6),
         {"socket", FAIL(EPERM), {SET(0, 1)}},
@@ -595,6 +600,17 @@ static const struct filter_rule filter_internet[] = {
         END_OF_RULES,
 };
 
+/* The program that installs packages: it connects to an index, and listens nowhere. */
+static const struct filter_rule filter_installer_only[] = {
+        {"listen accept accept4", FAIL(EPERM)},
+        INTERNET(AF_INET),
+        INTERNET(AF_INET6),
+        SOCKET(AF_NETLINK, SOCK_RAW, 0), /* as in filter_internet */
+        {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
+        {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
+        END_OF_RULES,
+};
+
 /*
  * The proxy of sessions relays untrusted bytes. It starts no process, opens files for reading only, maps
  * nothing executable, and listens nowhere: its listeners are given to it.
@@ -674,6 +690,10 @@ static const struct filter_table tables[] = {
         [FILTER_BROKER_HTTP] = {"broker with http", FAIL(ENOSYS), {BROKER, filter_internet}},
         [FILTER_EGRESS] = {"egress", FAIL(ENOSYS), {filter_egress_calls, filter_internet}},
         [FILTER_READER] = {"image reader", FAIL(ENOSYS), {filter_reader_all}},
+        [FILTER_INSTALLER] = {"installer",
+                              FAIL(ENOSYS),
+                              {GUEST, filter_memory_counted, filter_worker_only, filter_sync_host,
+                               filter_installer_only}},
 };
 static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");
 

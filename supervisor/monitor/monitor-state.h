@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/exit-status.h"
 #include "policy/config/config.h"
+#include "policy/package-set.h"
 #include "policy/seccomp/rules.h"
 #include "rpc/monitor-messages.h"
 #include "supervisor/config/config-files.h"
@@ -26,10 +27,7 @@
 #include "supervisor/monitor/upstream/upstream.h"
 #include "supervisor/options/options.h"
 
-enum {
-        MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX + CONFIG_INSTANCES_MAX,
-        MONITOR_INSTALLERS_MAX = 4, /* that install packages at the same time */
-};
+enum { MONITOR_UPSTREAMS_MAX = CONFIG_SERVERS_MAX + CONFIG_INSTANCES_MAX };
 
 struct monitor_upstream {
         struct monitor *monitor;
@@ -93,7 +91,7 @@ struct monitor {
         uint32_t last_handle;
         struct memory_watch *memory; /* used where there is no control group */
 
-        struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + MONITOR_INSTALLERS_MAX];
+        struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + PACKAGES_INSTALLERS_MAX];
         uint32_t last_instance;
 };
 

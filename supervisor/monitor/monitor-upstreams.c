@@ -166,7 +166,7 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
         if (r >= 0 && server.url)
                 r = upstream_access_prepare(&server, m->access_program, err);
         if (r >= 0)
-                r = upstream_start(&server, &m->user, &u->upstream, u->fds, err);
+                r = upstream_start(&server, &m->user, -1, &u->upstream, u->fds, err);
         config_done(CONFIG_SERVER, &server);
         return r;
 }
@@ -223,17 +223,17 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
 }
 
 /* Starts a program of ours in a slot of installers; its config needs no expansion. */
-static int start_program(struct monitor *m, const struct config_server *program, uint32_t serial,
-                         struct error *err)
+static int start_program(struct monitor *m, const struct config_server *program, int filter,
+                         uint32_t serial, struct error *err)
 {
         struct monitor_upstream *u = find_free_slot(m, MONITOR_UPSTREAMS_MAX,
-                                                    MONITOR_INSTALLERS_MAX);
+                                                    PACKAGES_INSTALLERS_MAX);
 
         if (!u)
                 return error_set(err, EAGAIN, "%d installations are running already",
-                                 MONITOR_INSTALLERS_MAX);
+                                 PACKAGES_INSTALLERS_MAX);
         prepare(m, serial, u);
-        int r = upstream_start(program, &m->user, &u->upstream, u->fds, err);
+        int r = upstream_start(program, &m->user, filter, &u->upstream, u->fds, err);
         return r < 0 ? r : follow(u, err);
 }
 
@@ -305,7 +305,7 @@ static int start_installer(struct monitor *m, const struct config_profile *profi
         const char *python = profile->python ? profile->python : m->image.python;
         const char *arguments[] = {"package-installer", "--store", m->image.store,
                                    "--python",          python,    NULL};
-        char *environment[4] = {};
+        char *environment[5] = {}, place[48];
         struct config_server program = {
                 .name = (char *)"package installer",
                 .command = m->program,
@@ -325,12 +325,17 @@ static int start_installer(struct monitor *m, const struct config_profile *profi
                 r = -ENOMEM;
         if (r < 0)
                 return error_errno(err, -r, "settings");
+        int filter = template_files_filter(&m->template_files, FILTER_INSTALLER, err);
+        if (filter < 0)
+                return filter;
+        snprintf(place, sizeof(place), PACKAGES_FILTER_VARIABLE "=%d", filter);
+        environment[program.n_env++] = place;
         environment[program.n_env++] = buffer_bytes(&settings);
         if (variable)
                 environment[program.n_env++] = variable;
         if (libraries)
                 environment[program.n_env++] = libraries;
-        return start_program(m, &program, serial, err);
+        return start_program(m, &program, filter, serial, err);
 }
 
 void monitor_installer_start(struct monitor *m, const struct monitor_request *request)

@@ -42,13 +42,11 @@ int template_files_open(struct template_files *files, struct error *err)
         return files->init < 0 ? files->init : 0;
 }
 
-static int get_filter(struct template_files *files, enum filter_kind kind, int *ret,
-                      struct error *err)
+int template_files_filter(struct template_files *files, enum filter_kind kind, struct error *err)
 {
         if (files->filters[kind] < 0)
                 files->filters[kind] = filter_compile(kind, err);
-        *ret = files->filters[kind];
-        return *ret < 0 ? *ret : 0;
+        return files->filters[kind];
 }
 
 static enum filter_kind worker_filter(const struct config_profile *settings)
@@ -106,6 +104,6 @@ int template_files_get(struct template_files *files, const struct config_profile
                 r = get_program("cloister-init", files->init, &files->init_memfd, &parts->init_fd,
                                 err);
         for (size_t i = 0; i < ARRAY_SIZE(filters) && r >= 0; i++)
-                r = get_filter(files, filters[i].kind, filters[i].fd, err);
-        return r;
+                r = *filters[i].fd = template_files_filter(files, filters[i].kind, err);
+        return r < 0 ? r : 0;
 }

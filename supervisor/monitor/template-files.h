@@ -22,6 +22,9 @@ void template_files_done(struct template_files *files);
  * to a root without CAP_DAC_OVERRIDE. */
 int template_files_open(struct template_files *files, struct error *err);
 
+/* Returns the sealed filter of a kind (borrowed), or negative errno. */
+int template_files_filter(struct template_files *files, enum filter_kind kind, struct error *err);
+
 /* Fills the programs and filters of parts, by parts->image and the profile. */
 int template_files_get(struct template_files *files, const struct config_profile *settings,
                        struct template_parts *parts, struct error *err);

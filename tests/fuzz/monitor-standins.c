@@ -385,7 +385,7 @@ struct upstream {
 };
 
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
-                   struct upstream **ret, int fds[3], struct error *err)
+                   int passed_fd, struct upstream **ret, int fds[3], struct error *err)
 {
         struct upstream *u = calloc(1, sizeof(*u));
 

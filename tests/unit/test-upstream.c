@@ -47,7 +47,7 @@ static int try_start(struct run *r, char **argv, char **env, char *cwd,
                 server.n_env++;
         *r = (struct run){.fds = {-1, -1, -1}};
         fake_clock_skip_idle(skips_grace);
-        int result = upstream_start(&server, user ? user : &self, &r->upstream, r->fds, err);
+        int result = upstream_start(&server, user ? user : &self, -1, &r->upstream, r->fds, err);
         fake_clock_skip_idle(false);
         if (result < 0)
                 return result;
@@ -316,7 +316,7 @@ static void test_hanging_exec(void)
         _cleanup_close_ int lease = open(program, O_RDONLY | O_CLOEXEC);
         check_eq_int(fcntl(lease, F_SETLEASE, F_WRLCK), 0);
         int64_t before = now_ms();
-        check_ok(upstream_start(&server, &self, &r.upstream, r.fds, &err));
+        check_ok(upstream_start(&server, &self, -1, &r.upstream, r.fds, &err));
         struct pollfd polled = {.fd = upstream_exec_fd(r.upstream), .events = POLLIN};
         check_eq_int(poll(&polled, 1, 300), 0);
         check_eq_int(upstream_exec_result(r.upstream, &err), -ETIMEDOUT);

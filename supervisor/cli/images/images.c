@@ -323,13 +323,20 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
 
 int cli_package_installer(const struct options *o, const char *const *words, size_t n)
 {
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(MIB);
+        struct json_out out = {.to = &b};
         struct error error = {};
 
         if (!o->store || !o->python)
                 error_set(&error, EINVAL, "package-installer needs --store and --python");
         else
                 packages_become_installer(o->python, o->store, &error);
-        return cli_fail(1, &error);
+        /* Its reader is the broker, which tells the session. */
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "error", error.text);
+        json_out_end(&out, '}');
+        cli_print_json(&out, "package-installer");
+        return 1;
 }
 
 int cli_image_remove(const struct options *o, const char *const *words, size_t n)

@@ -218,7 +218,7 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                                   .seconds = build_seconds(),
                                   .done = done,
                                   .data = data};
-        int r = upstream_start(&builder, user, &job->upstream, job->fds, err);
+        int r = upstream_start(&builder, user, -1, &job->upstream, job->fds, err);
         if (r >= 0) {
                 job->pid = upstream_pid(job->upstream);
                 r = children_add(children, job->pid);

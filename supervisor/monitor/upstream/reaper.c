@@ -267,6 +267,8 @@ _Noreturn static void run_server(const struct reaper_fds *fds, const struct upst
         if (r < 0)
                 error_errno(&error, -r, "dup2");
         child_reset_signals();
+        if (launch->passed_fd >= 0)
+                fd_set_cloexec(launch->passed_fd, 0);
         if (r >= 0)
                 r = upstream_become(launch->user, &error);
         /* Set after the last change of ids, which clears it. If the reaper itself is killed, at
@@ -386,10 +388,10 @@ static void run_until_no_child(struct reaper *k)
         }
 }
 
-static void isolate(const struct reaper_fds *fds)
+static void isolate(const struct reaper_fds *fds, int passed_fd)
 {
-        const int keep_open[] = {fds->life,     fds->report,   fds->result,
-                                 fds->stdio[0], fds->stdio[1], fds->stdio[2]};
+        const int keep_open[] = {fds->life,     fds->report,   fds->result, fds->stdio[0],
+                                 fds->stdio[1], fds->stdio[2], passed_fd};
 
         child_close_all_but(keep_open, sizeof(keep_open) / sizeof(keep_open[0]));
         setsid();
@@ -402,7 +404,7 @@ void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *laun
         struct reaper k = {.fds = *fds, .wait_status = -1};
         struct error error = {0};
 
-        isolate(fds);
+        isolate(fds, launch->passed_fd);
         k.signals = open_signals();
         k.server = k.signals < 0 ? -1 : fork();
         if (k.server < 0) {

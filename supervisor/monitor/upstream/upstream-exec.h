@@ -26,13 +26,14 @@ struct upstream_launch {
         char *const *env; /* its PATH is searched */
         const char *cwd;  /* or NULL */
         const struct upstream_user *user;
+        int passed_fd; /* stays open in the server; -1: none */
 };
 
 /* Becomes the user (permanently). Returns 0 or negative errno. */
 int upstream_become(const struct upstream_user *user, struct error *err);
 
-/* Returns only on failure. Descriptors 0, 1 and 2 are the server's already, all others are
- * O_CLOEXEC. */
+/* Returns only on failure. Descriptors 0, 1 and 2 are the server's already, all others but
+ * passed_fd are O_CLOEXEC. */
 int upstream_exec(const struct upstream_launch *launch, struct error *err);
 
 /*

@@ -308,7 +308,7 @@ static int start(struct upstream *u, struct pipes *p, const struct upstream_laun
 }
 
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
-                   struct upstream **ret, int fds[3], struct error *err)
+                   int passed_fd, struct upstream **ret, int fds[3], struct error *err)
 {
         _cleanup_(pipes_done) struct pipes p;
 
@@ -327,7 +327,12 @@ int upstream_start(const struct config_server *server, const struct upstream_use
                                        .report = take_fd(p.ends[REPORT][0]),
                                        .result = take_fd(p.ends[RESULT][0])};
                 const struct upstream_launch launch = {
-                        .argv = argv, .env = env, .cwd = server->cwd, .user = user};
+                        .argv = argv,
+                        .env = env,
+                        .cwd = server->cwd,
+                        .user = user,
+                        .passed_fd = passed_fd,
+                };
                 r = start(u, &p, &launch, err);
         } else {
                 r = error_errno(err, ENOMEM, "start");

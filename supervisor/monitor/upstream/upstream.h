@@ -22,11 +22,11 @@ enum { UPSTREAM_EXEC_SECONDS = 10 };
 /*
  * Starts a server, whose config must be expanded. Returns without waiting for the exec, which may
  * take long on a file system that does not answer: upstream_exec_fd() becomes readable when it is
- * known. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
+ * known. passed_fd: a descriptor that the server gets as well, borrowed; -1: none. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
  * the caller.
  */
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
-                   struct upstream **ret, int fds[3], struct error *err);
+                   int passed_fd, struct upstream **ret, int fds[3], struct error *err);
 
 /* Readable when the exec has succeeded or failed (borrowed); -1 after upstream_exec_result(). */
 int upstream_exec_fd(const struct upstream *upstream);

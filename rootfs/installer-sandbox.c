@@ -1,0 +1,606 @@
+/*
+ * The sandbox of the program that installs packages.
+ *
+ * Theory of operation. pip and uv parse what an index sends, on the host's network. The process that the
+ * monitor started takes new namespaces and forks. The parent is the guard: it stays outside, and adds up the
+ * memory of all processes of the new pid namespace. The child, PID 1 of it, does the following in this order:
+ *
+ *  1. root          a tmpfs with the host's libraries, certificates and interpreters at their own paths, read-only, and
+ *                   the directory of the profile's packages; needs the capabilities of the namespace
+ *  2. capabilities  none is left; no_new_privs, which the next steps require
+ *  3. Landlock      best effort, like everywhere: the mounts hold without it
+ *  4. limits        of each process; the guard has the one of all
+ *  5. descriptors   all but the standard streams and the filter are closed
+ *  6. filter        last, because it denies most of the steps above
+ */
+#include "rootfs/installer-sandbox.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/capabilities.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/filter-load.h"
+#include "base/landlock.h"
+#include "base/mount.h"
+#include "base/path.h"
+#include "policy/package-set.h"
+
+enum {
+        BINDS_MAX = 256,
+        LINKS_MAX = 16,
+        TASKS_MAX = 64,    /* processes and threads */
+        FILES_MAX = 128,   /* descriptors of a process: the kernel's buffers of sockets */
+        MEMORY_MIB = 1024, /* of all processes */
+        DATA_MIB = 768,    /* private memory of one, which the kernel bounds at once */
+        MEASURE_MS = 50,
+        TMPFS_BYTES = 1 << 20,
+        TMPFS_INODES = 4096,
+};
+
+/* ---- the root ---- */
+
+struct tree {
+        int root;
+        const char *home;
+        char bound[BINDS_MAX][PATH_MAX];
+        size_t n;
+};
+
+/* What every machine has for all users: libraries with the packages of distributions, certificates, and what libc
+ * reads to find a host's address. */
+static const char *const shown[] = {
+        "/usr/lib",
+        "/usr/lib64",
+        "/usr/local/lib",
+        "/lib",
+        "/lib64",
+        "/nix/store",
+        "/usr/share/python-wheels",
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+        "/usr/share/pki",
+        "/usr/share/zoneinfo",
+        "/var/lib/ca-certificates",
+        "/etc/ssl",
+        "/etc/pki",
+        "/etc/ca-certificates",
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/host.conf",
+        "/etc/nsswitch.conf",
+        "/etc/gai.conf",
+        "/etc/services",
+        "/etc/passwd",
+        "/etc/group",
+        "/etc/localtime",
+        "/etc/os-release",
+        "/etc/ld.so.cache",
+};
+
+static const char *const devices[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
+
+/* Variables that the installer gets. A name that ends in "_" is a prefix. */
+static const char *const kept[] = {
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_",
+        "TZ",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "PIP_INDEX_URL",
+        "UV_INDEX_URL",
+        "UV_DEFAULT_INDEX",
+        "PIP_PROXY",
+        "PIP_TIMEOUT",
+        "UV_NATIVE_TLS",
+        "PIP_DEFAULT_TIMEOUT",
+        "UV_SYSTEM_CERTS",
+        "UV_HTTP_TIMEOUT",
+        "UV_INSECURE_HOST",
+        "PIP_TRUSTED_HOST",
+        PACKAGES_VARIABLE,
+        PACKAGES_INDEX_VARIABLE,
+};
+
+/* These too; their values are paths, or lists of them, which the installer reads. */
+static const char *const kept_paths[] = {"SSL_CERT_FILE",  "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+                                         "CURL_CA_BUNDLE", "PIP_CERT",     "PIP_CLIENT_CERT",
+                                         "LD_LIBRARY_PATH"};
+
+static bool is_below(const char *path, const char *directory)
+{
+        size_t n = strlen(directory);
+
+        return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+static bool is_bound(const struct tree *t, const char *path)
+{
+        for (size_t i = 0; i < t->n; i++)
+                if (is_below(path, t->bound[i]))
+                        return true;
+        return false;
+}
+
+/* Makes an empty directory or file, or a link, below the new root, which no other process can change. */
+static int make_place(int root, const char *path, bool is_directory, const char *link)
+{
+        char made[PATH_MAX];
+
+        for (const char *at = path + 1; (at = strchr(at, '/')); at++) {
+                snprintf(made, sizeof(made), "%.*s", (int)(at - path - 1), path + 1);
+                if (mkdirat(root, made, 0755) < 0 && errno != EEXIST)
+                        return -errno;
+        }
+        int r = link           ? symlinkat(link, root, path + 1)
+                : is_directory ? mkdirat(root, path + 1, 0755)
+                               : mknodat(root, path + 1, S_IFREG | 0644, 0);
+        return r < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int attach(struct tree *t, int mount, const char *path, bool is_directory, struct error *err)
+{
+        int r = make_place(t->root, path, is_directory, NULL);
+
+        if (r >= 0 && move_mount(mount, "", t->root, path + 1, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+                r = -errno;
+        if (r < 0)
+                return error_errno(err, -r, "show %s", path);
+        if (t->n == BINDS_MAX)
+                return error_set(err, E2BIG, "more than %d files and directories", BINDS_MAX);
+        snprintf(t->bound[t->n++], PATH_MAX, "%s", path);
+        return 0;
+}
+
+/* Shows a file or directory of the host at its own path. Leaves out what is missing, and each path that contains the
+ * user's home. */
+static int show(struct tree *t, const char *path, uint64_t attributes, struct error *err)
+{
+        struct stat st;
+
+        if (path[0] != '/' || path[1] == '\0' || strstr(path, "/..") || strlen(path) >= PATH_MAX ||
+            is_below(t->home, path) || is_bound(t, path) || stat(path, &st) < 0)
+                return 0;
+        _cleanup_close_ int mount = mount_clone_tree(AT_FDCWD, path, attributes | MOUNT_ATTR_NOSUID,
+                                                     err);
+        return mount < 0 ? mount : attach(t, mount, path, S_ISDIR(st.st_mode), err);
+}
+
+static int show_plain(struct tree *t, const char *path, struct error *err)
+{
+        return show(t, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, err);
+}
+
+static int show_matches(struct tree *t, const char *directory, const char *pattern,
+                        struct error *err)
+{
+        char whole[PATH_MAX];
+        glob_t found;
+        int r = 0;
+
+        snprintf(whole, sizeof(whole), "%s/%s", directory, pattern);
+        if (glob(whole, GLOB_NOSORT, NULL, &found) != 0)
+                return 0;
+        for (size_t i = 0; i < found.gl_pathc && r >= 0; i++)
+                r = show_plain(t, found.gl_pathv[i], err);
+        globfree(&found);
+        return r;
+}
+
+/* A link to a directory that is shown ("/lib" to "usr/lib") stays a link. */
+static int show_system(struct tree *t, const char *path, struct error *err)
+{
+        char target[PATH_MAX];
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+
+        if (n <= 0 || strchr(path + 1, '/'))
+                return show_plain(t, path, err);
+        target[n] = '\0';
+        int r = make_place(t->root, path, false, target + (target[0] == '/'));
+        if (r < 0)
+                return error_errno(err, -r, "link %s", path);
+        snprintf(t->bound[t->n++], PATH_MAX, "%s", path);
+        return 0;
+}
+
+/* Cuts the last n components off. */
+static void cut(char *path, int n)
+{
+        for (char *slash; n > 0 && (slash = strrchr(path, '/')); n--)
+                *slash = '\0';
+}
+
+/* The libraries and packages of the interpreter in PREFIX/bin. A prefix that holds other things too shows only those
+ * of Python. */
+static int show_library(struct tree *t, const char *prefix, struct error *err)
+{
+        char local[PATH_MAX], path[PATH_MAX + 8];
+
+        snprintf(local, sizeof(local), "%s/.local", t->home);
+        if (is_below(t->home, prefix) || strcmp(prefix, local) == 0) {
+                int r = show_matches(t, prefix, "lib/python3*", err);
+                return r < 0 ? r : show_matches(t, prefix, "lib/libpython*", err);
+        }
+        snprintf(path, sizeof(path), "%s/lib64", prefix);
+        int r = show_plain(t, path, err);
+        path[strlen(path) - 2] = '\0';
+        return r < 0 ? r : show_plain(t, path, err);
+}
+
+/* Of a virtual environment: its description, and the interpreter that it was made from. */
+static int show_environment(struct tree *t, const char *prefix, struct error *err)
+{
+        char path[PATH_MAX + 16], line[PATH_MAX], base[PATH_MAX];
+
+        snprintf(path, sizeof(path), "%s/pyvenv.cfg", prefix);
+        int r = show_plain(t, path, err);
+        FILE *f = fopen(path, "re");
+        while (f && r >= 0 && fgets(line, sizeof(line), f)) {
+                if (sscanf(line, "home = %4000[^\n]", base) != 1)
+                        continue;
+                cut(base, 1);
+                r = show_library(t, base, err);
+        }
+        if (f)
+                fclose(f);
+        return r;
+}
+
+/* A program with all links that lead to it. is_python: with what belongs to the interpreter. */
+static int show_program(struct tree *t, const char *program, bool is_python, struct error *err)
+{
+        char path[2 * PATH_MAX], prefix[PATH_MAX], target[PATH_MAX];
+        int r = 0;
+
+        snprintf(path, sizeof(path), "%s", program);
+        for (int i = 0; i < LINKS_MAX && r >= 0; i++) {
+                snprintf(prefix, sizeof(prefix), "%s", path);
+                cut(prefix, 2);
+                if (is_python && (r = show_library(t, prefix, err)) >= 0)
+                        r = show_environment(t, prefix, err);
+                ssize_t n = r < 0 || is_bound(t, path) ? -1
+                                                       : readlink(path, target, sizeof(target) - 1);
+                if (n <= 0 || path[0] != '/' || strstr(path, "/.."))
+                        break;
+                target[n] = '\0';
+                if ((r = make_place(t->root, path, false, target)) < 0)
+                        return error_errno(err, -r, "link %s", path);
+                cut(path, 1);
+                /* A target with ".." is followed as the kernel does it, from the real directory. */
+                if (target[0] != '/' && realpath(path, prefix))
+                        snprintf(path, sizeof(path), "%s/%s", prefix, target);
+                else
+                        snprintf(path, sizeof(path), "%s", target);
+                if (strstr(path, "/..") && realpath(path, prefix))
+                        snprintf(path, sizeof(path), "%s", prefix);
+        }
+        return r < 0 ? r : show_plain(t, path, err);
+}
+
+static int show_in_path(struct tree *t, const char *name, bool is_python, struct error *err)
+{
+        char path[PATH_MAX];
+
+        for (const char *at = getenv("PATH"); at && *at; at += *at == ':') {
+                size_t n = strcspn(at, ":");
+                snprintf(path, sizeof(path), "%.*s/%s", (int)n, at, name);
+                at += n;
+                if (path[0] == '/' && access(path, X_OK) == 0)
+                        return show_program(t, path, is_python, err);
+        }
+        return 0;
+}
+
+static int show_variables(struct tree *t, struct error *err)
+{
+        char path[PATH_MAX];
+        int r = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(kept_paths); i++) {
+                for (const char *at = getenv(kept_paths[i]); at && *at && r >= 0;
+                     at += *at == ':') {
+                        size_t n = strcspn(at, ":");
+                        snprintf(path, sizeof(path), "%.*s", (int)n, at);
+                        at += n;
+                        r = show_plain(t, path, err);
+                }
+        }
+        return r;
+}
+
+/* Who could write to one of these directories could put code into every session. */
+static int show_packages(struct tree *t, const struct installer_sandbox *how, char top[PATH_MAX],
+                         struct error *err)
+{
+        const char *const steps[] = {how->store, PACKAGES_INSTALLED, how->profile};
+        _cleanup_close_ int dir = -1;
+        size_t n = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+                struct stat st;
+                n += (size_t)snprintf(top + n, PATH_MAX - n, "%s%s", i ? "/" : "", steps[i]);
+                if (n >= PATH_MAX)
+                        return error_errno(err, ENAMETOOLONG, "%s", how->store);
+                int next = openat(dir < 0 ? AT_FDCWD : dir, steps[i],
+                                  O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                cleanup_close(&dir);
+                dir = next;
+                if (dir < 0 && errno != ENOTDIR && errno != ELOOP)
+                        return error_errno(err, errno, "%s", top);
+                if (dir < 0 || fstat(dir, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 0022)
+                        return error_set(
+                                err, EPERM,
+                                "%s must be a directory of the user that images belong to, to which no other user can write",
+                                top);
+        }
+        _cleanup_close_ int mount = mount_clone_tree(
+                dir, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        return mount < 0 ? mount : attach(t, mount, top, true, err);
+}
+
+static int fill(struct tree *t, const struct installer_sandbox *how, char top[PATH_MAX],
+                struct error *err)
+{
+        int r = show_packages(t, how, top, err);
+
+        for (size_t i = 0; i < ARRAY_SIZE(shown) && r >= 0; i++)
+                r = show_system(t, shown[i], err);
+        for (size_t i = 0; i < ARRAY_SIZE(devices) && r >= 0; i++)
+                r = show(t, devices[i], MOUNT_ATTR_NOEXEC, err);
+        if (r >= 0)
+                r = show_variables(t, err);
+        /* As rootfs/packages.py looks for them. */
+        if (r >= 0)
+                r = show_program(t, how->python, true, err);
+        if (r >= 0)
+                r = show_program(t, "/usr/bin/python3", true, err);
+        if (r >= 0)
+                r = show_in_path(t, "python3", true, err);
+        if (r >= 0)
+                r = show_in_path(t, "uv", false, err);
+        if (r >= 0)
+                r = show_matches(t, t->home, ".local/lib/python3*/site-packages/pip", err);
+        _cleanup_close_ int proc = r < 0 ? r : mount_proc_new(MOUNT_PROC_PIDS, err);
+        return proc < 0 ? proc : attach(t, proc, "/proc", true, err);
+}
+
+static int take_root(const struct installer_sandbox *how, char top[PATH_MAX], struct error *err)
+{
+        static struct tree t;
+        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+        const char *home = path_home();
+
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return error_errno(err, errno, "make mounts private");
+        _cleanup_close_ int root = mount_tmpfs_new(TMPFS_BYTES, TMPFS_INODES, 0755,
+                                                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        t.root = root;
+        t.home = home ? home : "/";
+        int r = root < 0 ? root : mount_over_root(root, err);
+        if (r >= 0)
+                r = fill(&t, how, top, err);
+        if (r >= 0)
+                r = mount_become_root(root, err);
+        if (r >= 0 && mount_setattr(AT_FDCWD, "/", 0, &attr, sizeof(attr)) < 0)
+                return error_errno(err, errno, "make the root read-only");
+        return r;
+}
+
+/* ---- the other steps ---- */
+
+static bool is_kept(const char *variable)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(kept) + ARRAY_SIZE(kept_paths); i++) {
+                const char *name = i < ARRAY_SIZE(kept) ? kept[i]
+                                                        : kept_paths[i - ARRAY_SIZE(kept)];
+                size_t n = strlen(name);
+                if (strncmp(variable, name, n) == 0 && (name[n - 1] == '_' || variable[n] == '='))
+                        return true;
+        }
+        return false;
+}
+
+static void clean_environment(void)
+{
+        char **to = environ;
+
+        for (char **from = environ; *from; from++)
+                if (is_kept(*from))
+                        *to++ = *from;
+        *to = NULL;
+}
+
+/* Since 5.14 RLIMIT_NPROC counts the processes of a user namespace, before that those of the user. */
+static bool has_own_count(void)
+{
+        struct utsname name = {};
+        unsigned major = 0, minor = 0;
+
+        return uname(&name) == 0 && sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+               (major > 5 || (major == 5 && minor >= 14));
+}
+
+static int set_limits(uint64_t file_max, struct error *err)
+{
+        const struct {
+                __rlimit_resource_t resource;
+                rlim_t most;
+        } limits[] = {
+                {RLIMIT_DATA, (rlim_t)DATA_MIB << 20},
+                {RLIMIT_NOFILE, FILES_MAX},
+                {RLIMIT_FSIZE, file_max},
+                {RLIMIT_CORE, 1},
+                {RLIMIT_MEMLOCK, 0},
+                {RLIMIT_NPROC, TASKS_MAX},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(limits) - !has_own_count(); i++) {
+                struct rlimit now, next = {limits[i].most, limits[i].most};
+                if (getrlimit(limits[i].resource, &now) == 0 && now.rlim_max < next.rlim_max)
+                        next = (struct rlimit){now.rlim_max, now.rlim_max};
+                if (setrlimit(limits[i].resource, &next) < 0)
+                        return error_errno(err, errno, "limit %zu", i);
+        }
+        return 0;
+}
+
+static int confine(const struct installer_sandbox *how, const char *top, struct error *err)
+{
+        const struct landlock_rule rules[] = {
+                {"/", LANDLOCK_READ | LANDLOCK_EXECUTE},
+                {"/dev", LANDLOCK_READ | LANDLOCK_WRITE_FILE},
+                {top, LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE},
+        };
+        enum { FILTER_AT = 3 };
+        struct error hint = {};
+
+        clean_environment();
+        (void)capabilities_bound(0);
+        int r = capabilities_keep(0);
+        if (r < 0)
+                return error_errno(err, -r, "drop capabilities");
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_errno(err, errno, "no_new_privs");
+        /* An error means that the kernel has no Landlock, or another version of it. */
+        (void)landlock_confine(rules, ARRAY_SIZE(rules), true, &hint);
+        r = set_limits(how->file_max, err);
+        if (r < 0)
+                return r;
+        if (how->filter_fd != FILTER_AT && dup2(how->filter_fd, FILTER_AT) < 0)
+                return error_errno(err, errno, "the filter");
+        r = fd_close_range(FILTER_AT + 1, ~0U);
+        if (r < 0)
+                return error_errno(err, -r, "close descriptors");
+        r = filter_load(FILTER_AT, err);
+        close(FILTER_AT);
+        return r;
+}
+
+/* ---- the guard ---- */
+
+/* Returns why the installer must end, or NULL. */
+static const char *excess(DIR *proc)
+{
+        uint64_t pages = 0;
+        unsigned n = 0;
+
+        if (!proc)
+                return "its processes cannot be measured";
+        rewinddir(proc);
+        for (struct dirent *d; (d = readdir(proc));) {
+                char path[32], text[64] = "";
+                uint64_t resident = 0;
+                if (!isdigit((unsigned char)d->d_name[0]))
+                        continue;
+                snprintf(path, sizeof(path), "%.16s/statm", d->d_name);
+                _cleanup_close_ int fd = openat(dirfd(proc), path, O_RDONLY | O_CLOEXEC);
+                if (fd >= 0 && fd_read_full(fd, text, sizeof(text) - 1) > 0 &&
+                    sscanf(text, "%*u %" SCNu64, &resident) == 1)
+                        pages += resident;
+                n++;
+        }
+        if (n > TASKS_MAX)
+                return "it started too many processes";
+        return pages > ((uint64_t)MEMORY_MIB << 20) / (uint64_t)sysconf(_SC_PAGESIZE)
+                       ? "it needed more than 1 GiB of memory"
+                       : NULL;
+}
+
+/* ready: at its end the child has changed the root, which is that of both: /proc is the child's then. Or it has ended. */
+static _Noreturn void guard(pid_t pid, int ready)
+{
+        int status = 0;
+        char byte;
+
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        close(STDIN_FILENO);
+        (void)!read(ready, &byte, 1);
+        DIR *proc = opendir("/proc");
+        struct pollfd child = {.fd = pidfd_open(pid, 0), .events = POLLIN};
+        capabilities_keep(0);
+        while (child.fd >= 0 && poll(&child, 1, MEASURE_MS) == 0) {
+                const char *why = excess(proc);
+                if (why) {
+                        dprintf(STDOUT_FILENO,
+                                "{\"error\":\"packages: the installer was ended: %s\"}\n", why);
+                        break;
+                }
+        }
+        kill(pid, SIGKILL);
+        waitpid(pid, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static int write_file(const char *path, const char *text, struct error *err)
+{
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+        int r = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
+
+        return r < 0 ? error_errno(err, -r, "%s", path) : 0;
+}
+
+/* The ids stay what they are. */
+static int take_namespaces(struct error *err)
+{
+        char uids[48], gids[48];
+
+        snprintf(uids, sizeof(uids), "%u %u 1", geteuid(), geteuid());
+        snprintf(gids, sizeof(gids), "%u %u 1", getegid(), getegid());
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                    CLONE_NEWCGROUP) < 0)
+                return error_errno(err, errno, "namespaces");
+        int r = write_file("/proc/self/setgroups", "deny", err);
+        if (r >= 0)
+                r = write_file("/proc/self/uid_map", uids, err);
+        return r < 0 ? r : write_file("/proc/self/gid_map", gids, err);
+}
+
+int installer_sandbox_enter(const struct installer_sandbox *how, struct error *err)
+{
+        char top[PATH_MAX] = "";
+        int ends[2];
+
+        int r = take_namespaces(err);
+        if (r < 0)
+                return r;
+        if (pipe2(ends, O_CLOEXEC) < 0)
+                return error_errno(err, errno, "pipe");
+        pid_t pid = fork();
+        if (pid < 0)
+                return error_errno(err, errno, "fork");
+        close(ends[pid > 0]);
+        if (pid > 0)
+                guard(pid, ends[0]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        r = take_root(how, top, err);
+        return r < 0 ? r : confine(how, top, err);
+}
