@@ -251,10 +251,10 @@ class Place:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise Failure("%s must be a directory of the user that images belong to, to which no other user can write" % folder)
 
-    def lock(self, name):
-        """Held until this process ends."""
+    def lock(self, name, at=0):
+        """Of one byte of a file. Held until this process ends, or closes the descriptor."""
         fd = create_fd(os.path.join(self.top, "lock-" + name), 0)
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.lockf(fd, fcntl.LOCK_EX, 1, at)
         return fd
 
     def read(self, folder, name):
@@ -420,7 +420,7 @@ def install_in(store, settings, line):
     answer = place.find(key)
     if answer:
         return answer
-    held = place.lock(key[:1])  # of the same request, the second one waits and finds what the first one has made
+    held = place.lock("requests", int(key[:15], 16))  # of the same request, the second one waits and finds what the first one has made
     answer = place.find(key)
     if answer:
         return answer

@@ -50,10 +50,10 @@
 enum {
         BINDS_MAX = 256,
         LINKS_MAX = 16,
-        TASKS_MAX = 64,    /* processes and threads */
-        FILES_MAX = 128,   /* descriptors of a process: the kernel's buffers of sockets */
-        MEMORY_MIB = 1024, /* of all processes */
-        DATA_MIB = 768,    /* private memory of one, which the kernel bounds at once */
+        TASKS_MAX = 64,   /* processes and threads */
+        FILES_MAX = 128,  /* descriptors of a process: the kernel's buffers of sockets */
+        MEMORY_MIB = 960, /* of all processes */
+        DATA_MIB = 768,   /* private memory of one, which the kernel bounds at once */
         MEASURE_MS = 50,
         TMPFS_BYTES = 1 << 20,
         TMPFS_INODES = 4096,
@@ -531,7 +531,7 @@ static const char *excess(DIR *proc)
         if (n > TASKS_MAX)
                 return "it started too many processes";
         return pages > ((uint64_t)MEMORY_MIB << 20) / (uint64_t)sysconf(_SC_PAGESIZE)
-                       ? "it needed more than 1 GiB of memory"
+                       ? "it needed more than 960 MiB of memory"
                        : NULL;
 }
 

@@ -42,7 +42,6 @@
 #define VALUES(...) .values = (const uint32_t[]){__VA_ARGS__, 0}
 #define PRCTL(...)  {"prctl", ALLOW, {EQUAL(0, 0)}, VALUES(__VA_ARGS__)}
 #define IOCTL(...)  {"ioctl", ALLOW, {EQUAL(1, 0)}, VALUES(__VA_ARGS__)}
-#define LISTEN {"listen accept accept4", ALLOW}
 #define SOCKET(family, type, protocol) \
         RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
 /* TCP and UDP of an internet family. */
@@ -128,7 +127,7 @@ static const struct filter_rule filter_guest_calls[] = {
          "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr",
          ALLOW},
         /* sockets, of the families in filter_sockets_… */
-        {"bind connect getsockname getpeername shutdown", ALLOW},
+        {"bind connect listen accept accept4 getsockname getpeername shutdown", ALLOW},
         {"getrandom", ALLOW},
 
         /* All options but SO_COOKIE (57) and SO_NETNS_COOKIE (71): counters of the machine, which tell how
@@ -414,7 +413,6 @@ static const struct filter_rule filter_template_loopback[] = {
 /* AF_UNIX, protocol 0, of its three types. Other families up to 63 get EPERM, by the bits in which
  * they differ from AF_UNIX. */
 static const struct filter_rule filter_sockets_unix[] = {
-        LISTEN,
         SOCKET(AF_UNIX, SOCK_STREAM, 0),
         SOCKET(AF_UNIX, SOCK_DGRAM, 0),
         SOCKET(AF_UNIX, SOCK_SEQPACKET, 0),
@@ -430,7 +428,6 @@ static const struct filter_rule filter_sockets_unix[] = {
 
 /* EPERM for all families up to 63 but 1 (unix), 2 (inet) and 10 (inet6). */
 static const struct filter_rule filter_sockets_loopback[] = {
-        LISTEN,
         SOCKET(AF_UNIX, SOCK_STREAM, 0),
         SOCKET(AF_UNIX, SOCK_DGRAM, 0),
         SOCKET(AF_UNIX, SOCK_SEQPACKET, 0),
@@ -451,7 +448,6 @@ static const struct filter_rule filter_sockets_loopback[] = {
 /* Datagram sockets of a pair could send to any name in a mounted directory; those of the other two
  * types cannot be connected again. */
 static const struct filter_rule filter_sockets_pairs[] = {
-        LISTEN,
         {"socket", FAIL(EPERM)},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
         {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_SEQPACKET)}},
@@ -459,7 +455,6 @@ static const struct filter_rule filter_sockets_pairs[] = {
 };
 
 static const struct filter_rule filter_sockets_loopback_pairs[] = {
-        LISTEN,
         INTERNET(AF_INET),
         INTERNET(AF_INET6),
         {"socket", FAIL(EPERM), {SET(0, 1)}},
@@ -600,14 +595,61 @@ static const struct filter_rule filter_internet[] = {
         END_OF_RULES,
 };
 
-/* The program that installs packages: it connects to an index, and listens nowhere. */
-static const struct filter_rule filter_installer_only[] = {
-        {"listen accept accept4", FAIL(EPERM)},
+/*
+ * The program that installs packages runs pip or uv, which parse what an index sends. It starts programs, reaches addresses of the
+ * internet families, and listens nowhere.
+ */
+static const struct filter_rule filter_installer_calls[] = {
+        {"brk munmap mremap mprotect madvise membarrier", ALLOW},
+        {"fork vfork execve exit exit_group wait4 waitid set_tid_address set_robust_list rseq futex "
+         "futex_waitv arch_prctl getpid getppid gettid getpgrp getpgid getsid setsid getuid geteuid "
+         "getgid getegid getresuid getresgid getgroups getrusage getrlimit setrlimit times uname "
+         "sysinfo getcpu sched_yield sched_getaffinity sched_getparam sched_getscheduler "
+         "getpriority umask restart_syscall pause",
+         ALLOW},
+        {"kill tgkill rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend "
+         "rt_sigtimedwait sigaltstack signalfd4 pidfd_open pidfd_send_signal",
+         ALLOW},
+        {"clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time alarm getitimer "
+         "setitimer timerfd_create timerfd_gettime timerfd_settime",
+         ALLOW},
+        {"read write readv writev pread64 pwrite64 preadv pwritev lseek close close_range dup dup2 "
+         "dup3 flock fsync fdatasync ftruncate fallocate fadvise64 pipe pipe2 eventfd eventfd2 poll "
+         "ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
+         "epoll_pwait2",
+         ALLOW},
+        {"open openat access faccessat faccessat2 stat fstat lstat newfstatat statx statfs fstatfs "
+         "readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat rmdir unlink "
+         "unlinkat rename renameat renameat2 link linkat symlink symlinkat chmod fchmod fchmodat "
+         "fchmodat2 utime utimes utimensat futimesat truncate",
+         ALLOW},
+        {"bind connect getsockname getpeername getsockopt shutdown getrandom", ALLOW},
+        {"sendfile", FAIL(EINVAL)},
+        {"copy_file_range", FAIL(EXDEV)},
+        {"getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr", FAIL(EOPNOTSUPP)},
+        {"listen accept accept4 unshare setns mount umount2 pivot_root chroot ptrace "
+         "process_vm_readv process_vm_writev setuid setgid setresuid setresgid setgroups keyctl "
+         "personality",
+         FAIL(EPERM)},
+        END_OF_RULES,
+};
+
+static const struct filter_rule filter_installer_arguments[] = {
+        {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES)}},
+        {"prlimit64", ALLOW, {EQUAL(0, 0)}},
+        {"fcntl", ALLOW, {MASKED(1, ~63u, 0)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
+        {"sendto recvfrom sendmmsg recvmmsg", ALLOW, {CLEAR(3, MSG_DENIED)}},
+        {"sendmsg recvmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
+        IOCTL(FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, TCGETS, TIOCGWINSZ),
+        {"ioctl", FAIL(EOPNOTSUPP), {EQUAL(1, FICLONE)}},
+        PRCTL(PR_SET_PDEATHSIG, PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, PR_SET_VMA,
+              PR_CAPBSET_READ),
+        {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
         INTERNET(AF_INET),
         INTERNET(AF_INET6),
         SOCKET(AF_NETLINK, SOCK_RAW, 0), /* as in filter_internet */
         {"socket", FAIL(EPERM), {EQUAL(0, AF_UNIX)}},
-        {"socketpair", ALLOW, {EQUAL(0, AF_UNIX), MASKED(1, 0xf, SOCK_STREAM)}},
         END_OF_RULES,
 };
 
@@ -692,8 +734,8 @@ static const struct filter_table tables[] = {
         [FILTER_READER] = {"image reader", FAIL(ENOSYS), {filter_reader_all}},
         [FILTER_INSTALLER] = {"installer",
                               FAIL(ENOSYS),
-                              {GUEST, filter_memory_counted, filter_worker_only, filter_sync_host,
-                               filter_installer_only}},
+                              {filter_installer_calls, filter_installer_arguments,
+                               filter_memory_counted, filter_socket_options}},
 };
 static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");
 

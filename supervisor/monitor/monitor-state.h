@@ -36,6 +36,7 @@ struct monitor_upstream {
         uint32_t serial;           /* of the request that started it; 0: answered */
         int fds[3];                /* the monitor's ends of its pipes, until the answer */
         pid_t pid;
+        struct cgroup *cgroup; /* of an installer; or NULL */
         struct event *exec, *end;
 };
 

@@ -32,6 +32,11 @@
 /* execve() takes no longer string (MAX_ARG_STRLEN, 128 KiB). */
 enum { ENTRY_MAX = 120 * 1024 };
 
+enum {
+        INSTALLER_MEMORY = 1024 * 1024 * 1024, /* all processes of one, with the kernel's memory */
+        INSTALLER_PIDS = 80,
+};
+
 static void write_list(struct json_out *out, const char *key, char *const *list)
 {
         if (!list)
@@ -105,6 +110,7 @@ static void release(struct monitor_upstream *u)
         fd_close_many(u->fds, ARRAY_SIZE(u->fds));
         children_remove(u->monitor->children, u->pid);
         upstream_free(u->upstream);
+        cgroup_free(u->cgroup);
         *u = (struct monitor_upstream){};
 }
 
@@ -222,6 +228,23 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
         return r < 0 ? r : follow(u, err);
 }
 
+/* The group also counts what the kernel keeps for it; without groups its own limits must do
+ * (rootfs/installer-sandbox.c). */
+static int place_installer(struct monitor_upstream *u, struct error *err)
+{
+        struct cgroups *cgroups = u->monitor->cgroups;
+        const struct limits limits = {.memory = INSTALLER_MEMORY, .pids = INSTALLER_PIDS};
+        int r = 0;
+
+        if (cgroups_version(cgroups) != CGROUP_NONE)
+                r = cgroup_new(cgroups, 0, &limits, &u->cgroup, err);
+        if (r >= 0 && u->cgroup)
+                r = cgroup_add(u->cgroup, upstream_pid(u->upstream), err);
+        if (r >= 0)
+                upstream_release(u->upstream);
+        return r;
+}
+
 /* Starts a program of ours in a slot of installers; its config needs no expansion. */
 static int start_program(struct monitor *m, const struct config_server *program, int filter,
                          uint32_t serial, struct error *err)
@@ -234,7 +257,12 @@ static int start_program(struct monitor *m, const struct config_server *program,
                                  PACKAGES_INSTALLERS_MAX);
         prepare(m, serial, u);
         int r = upstream_start(program, &m->user, filter, &u->upstream, u->fds, err);
-        return r < 0 ? r : follow(u, err);
+        if (r < 0)
+                return r;
+        r = follow(u, err);
+        if (r >= 0 && (r = place_installer(u, err)) < 0)
+                release(u);
+        return r;
 }
 
 void monitor_upstream_start(struct monitor *m, const struct monitor_request *request)

@@ -206,6 +206,11 @@ int template_files_open(struct template_files *files, struct error *err)
         return 0;
 }
 
+int template_files_filter(struct template_files *files, enum filter_kind kind, struct error *err)
+{
+        return STDERR_FILENO;
+}
+
 int template_files_get(struct template_files *files, const struct config_profile *settings,
                        struct template_parts *parts, struct error *err)
 {
@@ -416,6 +421,10 @@ pid_t upstream_pid(const struct upstream *u)
 int upstream_pidfd(const struct upstream *u)
 {
         return u->end;
+}
+
+void upstream_release(struct upstream *u)
+{
 }
 
 void upstream_stop(struct upstream *u)

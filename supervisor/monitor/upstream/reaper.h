@@ -11,7 +11,7 @@
 
 /* Commands on the life socket, one byte each. End of file (the monitor has ended) means
  * REAPER_STOP. */
-enum reaper_command { REAPER_STOP = 's', REAPER_KILL = 'k' };
+enum reaper_command { REAPER_STOP = 's', REAPER_KILL = 'k', REAPER_START = 'g' };
 
 /* From SIGTERM to SIGKILL. */
 enum { REAPER_GRACE_MS = 2000 };

@@ -332,6 +332,7 @@ int upstream_start(const struct config_server *server, const struct upstream_use
                         .cwd = server->cwd,
                         .user = user,
                         .passed_fd = passed_fd,
+                        .waits = passed_fd >= 0,
                 };
                 r = start(u, &p, &launch, err);
         } else {
@@ -414,6 +415,11 @@ int upstream_exec_result(struct upstream *upstream, struct error *err)
 static void command(const struct upstream *u, enum reaper_command what)
 {
         (void)send(u->life, &(char){(char)what}, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void upstream_release(struct upstream *upstream)
+{
+        command(upstream, REAPER_START);
 }
 
 void upstream_stop(struct upstream *upstream)

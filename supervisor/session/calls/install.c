@@ -12,8 +12,10 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/utf8.h"
+#include "policy/package-set.h"
 #include "rpc/frame.h"
 #include "rpc/lines.h"
+#include "supervisor/session/cell/session-name.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
 
@@ -39,6 +41,32 @@ struct install {
         uint64_t lines;
 };
 
+static const struct install *running[PACKAGES_INSTALLERS_MAX]; /* NULL: free */
+
+/* Of several principals each may have half of what is free: an index can keep an installation from ending. Returns whether
+ * it has a place. */
+static bool take_place(const struct install *i)
+{
+        const char *key = i->session->name;
+        const struct install **place = NULL;
+        size_t n_free = 0, n_own = 0;
+
+        for (size_t k = 0; k < ARRAY_SIZE(running); k++) {
+                if (running[k] == i)
+                        return true;
+                if (!running[k]) {
+                        n_free++;
+                        place = &running[k];
+                } else if (session_key_is_beside(running[k]->session->name, key)) {
+                        n_own++;
+                }
+        }
+        if (!place || (session_key_name(key) != key && n_own >= n_free))
+                return false;
+        *place = i;
+        return true;
+}
+
 static struct cell *cell_of(const struct install *i)
 {
         struct cell *cell = session_current(i->session);
@@ -53,6 +81,9 @@ static void install_free(struct install *i)
         if (!i)
                 return;
         requests = &i->session->context->requests;
+        for (size_t k = 0; k < ARRAY_SIZE(running); k++)
+                if (running[k] == i)
+                        running[k] = NULL;
         loop_event_free(&i->writable);
         loop_event_free(&i->readable);
         loop_event_free(&i->again);
@@ -180,6 +211,11 @@ static int ask_monitor(struct install *i, struct error *err)
         const struct session_context *context = i->session->context;
         const struct sandbox_requests *requests = &context->requests;
 
+        if (!take_place(i)) {
+                struct timeval again = clock_timeval_ms(AGAIN_MS);
+                evtimer_add(i->again, &again);
+                return 0;
+        }
         int profile = config_find_profile(context->config, i->session->profile->name, err);
         if (profile < 0)
                 return profile;

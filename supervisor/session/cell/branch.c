@@ -17,28 +17,23 @@ enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */
 
 static struct branch *all[BRANCHES_MAX]; /* NULL: free */
 
-static size_t principal_length(const char *key)
-{
-        return (size_t)(session_key_name(key) - key);
-}
-
 /* Of several principals each may have half of what is free: code can keep a branch from ending for BRANCH_MS. Returns a place. */
 static int find_place(const char *from, struct branch ***ret, struct error *err)
 {
-        size_t n_free = 0, n_own = 0, n = principal_length(from);
+        size_t n_free = 0, n_own = 0;
+        bool several = session_key_name(from) != from;
 
         for (size_t i = 0; i < BRANCHES_MAX; i++) {
                 if (!all[i]) {
                         n_free++;
                         *ret = &all[i];
-                } else if (principal_length(all[i]->from) == n &&
-                           memcmp(all[i]->from, from, n) == 0) {
+                } else if (session_key_is_beside(all[i]->from, from)) {
                         n_own++;
                 }
         }
-        if (n_free > 0 && (n == 0 || n_own < n_free))
+        if (n_free > 0 && (!several || n_own < n_free))
                 return 0;
-        if (n_own > 0 && n > 0)
+        if (n_own > 0 && several)
                 return error_set(err, EBUSY, "%zu of your branches are being made: try again",
                                  n_own);
         return error_set(err, EBUSY, "%d branches are being made: try again", BRANCHES_MAX);

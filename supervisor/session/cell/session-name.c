@@ -58,3 +58,10 @@ bool session_key_is_of(const char *key, const char *principal)
 
         return n == 0 ? name == key : name == key + n + 1 && strncmp(key, principal, n) == 0;
 }
+
+bool session_key_is_beside(const char *key, const char *other)
+{
+        size_t n = (size_t)(session_key_name(key) - key);
+
+        return n == (size_t)(session_key_name(other) - other) && memcmp(key, other, n) == 0;
+}

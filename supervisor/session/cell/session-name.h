@@ -24,5 +24,7 @@ bool session_key_valid(const char *key, size_t n);
 void session_key_make(const char *principal, const char *name, char ret[SESSION_KEY_MAX + 1]);
 /* The name in a key. */
 const char *session_key_name(const char *key);
+/* Whether two keys are of the same principal. */
+bool session_key_is_beside(const char *key, const char *other);
 /* Whether the key is of this principal. */
 bool session_key_is_of(const char *key, const char *principal);

@@ -1,0 +1,420 @@
+"""Class 136: the program that installs packages is taken over by what an index sends. A program in uv's place makes attempts, and an index
+sends pages without end."""
+
+import contextlib
+import http.server
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+import rawmcp
+import test_serve
+
+# It is started as uv. Its result is a file in the directory of the profile's packages: which attempts succeeded.
+PROGRAM = r'''#!/usr/bin/python3
+import ctypes, json, mmap, os, resource, signal, socket, subprocess, sys, time
+GIVEN = %(given)r
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+work = os.environ["TMPDIR"]
+top = os.path.dirname(os.path.dirname(work))
+
+def call(name, *args):
+    if getattr(libc, name)(*args) in (-1, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), name)
+
+def syscall(number, *args):
+    call("syscall", ctypes.c_long(number), *args)
+
+def child(function):
+    """Whether it succeeds in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise OSError
+
+def read(path):
+    with open(path, "rb") as f:
+        f.read(1)
+
+def write(path):
+    with open(path, "w") as f:
+        f.write("x")
+    os.unlink(path)
+
+def connect(address):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(address)
+
+def namespaces(*calls):
+    syscall(272, 0x10000000 | 0x20000)
+    for name, *args in calls:
+        call(name, *args)
+
+def execute():
+    path = work + "/program"
+    with open(path, "w") as f:
+        f.write("#!/usr/bin/python3\n")
+    os.chmod(path, 0o755)
+    subprocess.run([path], check=True)
+
+def map_code():
+    with open(work + "/code", "w+b") as f:
+        f.write(bytes(4096))
+        f.flush()
+        mmap.mmap(f.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC, flags=mmap.MAP_PRIVATE)
+
+def processes(most):
+    pids = []
+    try:
+        for _ in range(most):
+            pid = os.fork()
+            if pid == 0:
+                time.sleep(60)
+                os._exit(0)
+            pids.append(pid)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+def file_of(size):
+    with open(work + "/large", "w") as f:
+        f.truncate(size)
+    os.unlink(work + "/large")
+
+def open_files(most):
+    fds = []
+    try:
+        for _ in range(most):
+            fds.append(os.open("/dev/null", os.O_RDONLY))
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+def found(condition):
+    if not condition:
+        raise OSError
+
+def listens():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+
+ATTEMPTS = {
+    "read a key of the user": lambda: read(GIVEN["key"]),
+    "list the user's directory": lambda: os.listdir(GIVEN["home"]),
+    "write to the user's directory": lambda: write(GIVEN["home"] + "/written"),
+    "link to the user's directory": lambda: (os.symlink(GIVEN["key"], work + "/link"), read(work + "/link")),
+    "climb from the packages": lambda: read(top + "/../../outside"),
+    "write beside the packages": lambda: write(top + "/../../written"),
+    "packages of another profile": lambda: write(os.path.dirname(top) + "/other/written"),
+    "see the passwords": lambda: os.stat("/etc/shadow"),
+    "see the machine's id": lambda: os.stat("/etc/machine-id" if os.path.exists("/etc/machine-id") else "/etc/fstab"),
+    "see /home": lambda: os.stat("/home"),
+    "see a program": lambda: os.stat("/usr/bin/env"),
+    "see /run": lambda: os.stat("/run"),
+    "see /sys": lambda: os.stat("/sys"),
+    "see /dev/shm": lambda: os.stat("/dev/shm"),
+    "write to /tmp": lambda: write("/tmp/%%d" %% os.getpid()),
+    "change a program": lambda: open(GIVEN["program"], "r+"),
+    "see a process of the user": lambda: os.stat("/proc/%%d" %% GIVEN["victim"]),
+    "signal a process of the user": lambda: os.kill(GIVEN["victim"], 0),
+    "read the environment of a process of the user": lambda: read("/proc/%%d/environ" %% GIVEN["victim"]),
+    "trace": lambda: child(lambda: call("ptrace", 0, 0, 0, 0)),
+    "read the memory of a process": lambda: syscall(310, os.getpid(), None, 0, None, 0, 0),
+    "connect to a socket of the user": lambda: connect(GIVEN["socket"]),
+    "connect to an abstract socket": lambda: connect("\0" + GIVEN["abstract"]),
+    "make a socket of a family": lambda: socket.socket(socket.AF_UNIX).close(),
+    "listen": listens,
+    "a user namespace": lambda: child(lambda: syscall(272, 0x10000000)),
+    "mount": lambda: child(lambda: namespaces(("mount", b"none", b"/tmp", b"tmpfs", 0, None))),
+    "change the root": lambda: child(lambda: namespaces(("chroot", b"/usr"))),
+    "a host name": lambda: child(lambda: (syscall(272, 0x14000000), call("sethostname", b"x", 1))),
+    "set the user": lambda: os.setuid(os.getuid()),
+    "set all users": lambda: os.setresuid(-1, os.getuid(), -1),
+    "run a shell": lambda: subprocess.run(["/bin/sh", "-c", ":"], check=True),
+    "run a set-uid program": lambda: found(os.access("/usr/bin/su", os.X_OK)),
+    "run a program that it wrote": execute,
+    "map code that it wrote": map_code,
+    "memory of no process (memfd)": lambda: os.close(os.memfd_create("x")),
+    "memory of no process (shared)": lambda: mmap.mmap(-1, 4096).close(),
+    "memory that grows down": lambda: call("mmap", None, 4096, 3, 0x122, -1, 0),
+    "keys": lambda: syscall(250, 0, -3, 1),
+    "personality": lambda: call("personality", 0x0040000),
+    "dumpable": lambda: call("prctl", 4, 0, 0, 0, 0),
+    "clear no_new_privs": lambda: found(libc.prctl(39, 0, 0, 0, 0) == 0),
+    "System V memory": lambda: syscall(29, 0, 4096, 0o1600),
+    "100 processes": lambda: processes(100),
+    "800 MiB of memory": lambda: call("mmap", None, 800 << 20, 3, 0x22, -1, 0),
+    "a file of 2 GiB": lambda: file_of(2 << 30),
+    "200 descriptors": lambda: open_files(200),
+    "a variable of the user": lambda: os.environ["XDG_SECRET"],
+    "a token of another index": lambda: os.environ["UV_PUBLISH_TOKEN"],
+    "variables of its parent": lambda: found(b"UV_PUBLISH_TOKEN" in open("/proc/%%d/environ" %% os.getppid(), "rb").read()),
+}
+CONTROLS = {
+    "its own work": lambda: write(work + "/file"),
+    "the interpreter": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
+    "a process": lambda: child(lambda: None),
+    "the index": lambda: socket.create_connection(("127.0.0.1", GIVEN["port"]), 5).close(),
+    "the resolver": lambda: socket.getaddrinfo("localhost", 80),
+    "certificates": lambda: __import__("ssl").create_default_context(),
+    "100 MiB": lambda: bytearray(100 << 20),
+}
+
+def tries(all):
+    done = []
+    for name, attempt in all.items():
+        try:
+            attempt()
+            done.append(name)
+        except (OSError, ValueError, KeyError, subprocess.SubprocessError, MemoryError):
+            pass
+    return done
+
+if "--version" in sys.argv:
+    print("uv 0.9.0")
+    sys.exit(0)
+for _ in range(GIVEN.get("hogs", 0)):
+    if os.fork() == 0:
+        kept = bytearray(b"x") * (250 << 20)
+        time.sleep(60)
+        os._exit(0)
+if GIVEN.get("hogs"):
+    time.sleep(60)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with open("/proc/self/status") as f:
+    status = {line.split(":")[0]: line.partition(":")[2].strip() for line in f}
+with open(top + "/result.part", "w") as f:
+    json.dump({"names": list(ATTEMPTS), "attempts": tries(ATTEMPTS), "controls": tries(CONTROLS), "status": status,
+               "fds": sorted(os.listdir("/proc/self/fd")), "root": sorted(os.listdir("/")),
+               "pids": [p for p in os.listdir("/proc") if p.isdigit()]}, f)
+os.rename(top + "/result.part", top + "/result")
+print("error: tried")
+sys.exit(1)
+'''
+
+
+class Pages(http.server.ThreadingHTTPServer):
+    """An index of endless pages (package "endless"), of a large one ("large"), and of pages that come when they may ("slow")."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Page)
+        self.waiting = set()  # names of slow packages
+        self.let_go = threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        name, index = self.path.strip("/").split("/")[-1], self.server
+        if name.startswith("slow"):
+            index.waiting.add(name)
+            index.let_go.wait(100)
+        if name not in ("endless", "large"):
+            with contextlib.suppress(OSError):
+                self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        try:
+            for _ in range(4 if name == "large" else 1 << 20):
+                self.wfile.write(b"<!-- more -->\n" * (1 << 16))
+        except OSError:
+            pass
+
+
+class Installer(rawmcp.ServerCase):
+    USER = pwd.getpwnam("games") if harness.ROOT else None
+    HOGS = 0
+    IN_PLACE = True  # of uv; without, pip is used
+
+    @classmethod
+    def setUpClass(cls):
+        cls.top = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        cls.addClassCleanup(shutil.rmtree, cls.top, ignore_errors=True)
+        cls.index = Pages()
+        home, programs = f"{cls.top}/home", f"{cls.top}/bin"
+        for folder in (home, programs, f"{cls.top}/images", f"{cls.top}/images/.installed", f"{cls.top}/images/.installed/other"):
+            os.mkdir(folder)
+        for path in (f"{home}/key", f"{cls.top}/images/outside"):
+            with open(path, "w", encoding="ascii") as f:
+                f.write("secret\n")
+        os.chmod(f"{home}/key", 0o600)
+        cls.listener, cls.abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+        cls.listener.bind(f"{home}/socket")
+        cls.abstract.bind(f"\0{cls.top}")
+        for one in (cls.listener, cls.abstract):
+            one.listen(5)
+            cls.addClassCleanup(one.close)
+        for folder, folders, files in os.walk(cls.top):
+            for path in [folder] + [f"{folder}/{name}" for name in files]:
+                os.chmod(path, 0o755 if os.path.isdir(path) else os.stat(path).st_mode & 0o777)
+                if harness.ROOT:
+                    os.chown(path, cls.USER.pw_uid, cls.USER.pw_gid)
+        cls.victim = subprocess.Popen(cls.as_user("sleep", "600"))
+        cls.addClassCleanup(cls.victim.wait)
+        cls.addClassCleanup(cls.victim.kill)
+        given = {"key": f"{home}/key", "home": home, "socket": f"{home}/socket", "abstract": cls.top, "victim": cls.victim.pid,
+                 "port": cls.index.server_port, "hogs": cls.HOGS, "program": f"{programs}/uv"}
+        with open(f"{programs}/uv", "w", encoding="utf-8") as f:
+            f.write(PROGRAM % {"given": given})
+        os.chmod(f"{programs}/uv", 0o755)
+        if harness.ROOT:
+            os.chown(f"{programs}/uv", cls.USER.pw_uid, cls.USER.pw_gid)
+        cls.program = f"{programs}/uv"
+        cls.CONFIG = {"packages": {"install": "allow", "index": f"http://127.0.0.1:{cls.index.server_port}/simple", "timeout": 60},
+                      **({"user": "games"} if harness.ROOT else {})}
+        make = harness.environment
+        path = f"{programs}:/usr/bin:/bin" if cls.IN_PLACE else "/usr/bin:/bin"
+        harness.environment = lambda **more: make(PATH=path, CLOISTER_IMAGE_STORE=f"{cls.top}/images", XDG_SECRET="1", UV_PUBLISH_TOKEN="1", **more)
+        try:
+            super().setUpClass()
+        finally:
+            harness.environment = make
+
+    @classmethod
+    def as_user(cls, *words):
+        user = ("setpriv", f"--reuid={cls.USER.pw_uid}", f"--regid={cls.USER.pw_gid}", "--clear-groups") if harness.ROOT else ()
+        return [*user, *words]
+
+    def install(self, name, **more):
+        return self.call(f"install({name!r})", timeout=100, wait=harness.patient(150), **more)["structuredContent"]
+
+
+class InPlaceOfUv(Installer):
+    def test_a_program_in_its_place(self):
+        cell = self.install("demo")
+        self.assertIn("tried", cell["error"]["message"], cell)
+        (folder,) = [f for f in os.listdir(f"{self.top}/images/.installed") if f != "other"]
+        with open(f"{self.top}/images/.installed/{folder}/result", encoding="utf-8") as f:
+            found = json.load(f)
+        self.assertEqual(found["attempts"], [])
+        self.assertGreater(len(found["names"]), 40)
+        self.assertEqual(found["controls"], ["its own work", "the interpreter", "a process", "the index", "the resolver", "certificates", "100 MiB"])
+        status = found["status"]
+        self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
+        self.assertEqual({status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}, {"0" * 16})
+        self.assertLessEqual(len(found["fds"]), 5, found["fds"])
+        self.assertLessEqual(set(found["root"]), {"bin", "dev", "etc", "lib", "lib64", "mnt", "proc", "usr", "var", "nix"})
+        self.assertLessEqual(len(found["pids"]), 5)
+        # The control: the same program outside, as the same user.
+        outside = f"{self.top}/home/images/.installed/mine"
+        os.makedirs(f"{outside}/work/t")
+        os.makedirs(f"{self.top}/home/images/.installed/other")
+        shutil.copy(f"{self.top}/images/outside", f"{self.top}/home/images/outside")
+        if harness.ROOT:
+            subprocess.run(["chown", "-R", "games:", f"{self.top}/home/images"], check=True)
+        env = {"PATH": "/usr/bin:/bin", "TMPDIR": f"{outside}/work/t", "XDG_SECRET": "1", "UV_PUBLISH_TOKEN": "1"}
+        parent = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+        subprocess.run(self.as_user("/usr/bin/python3", "-c", parent, self.program, "pip"), env=env, timeout=100, check=True)
+        with open(f"{outside}/result", encoding="utf-8") as f:
+            control = json.load(f)
+        missing = [name for name in control["names"] if name not in control["attempts"]]
+        # What this machine may refuse to every user.
+        self.assertLessEqual(set(missing), {"a user namespace", "mount", "change the root", "a host name", "keys", "see /home", "clear no_new_privs"})
+        self.assertGreater(len(control["attempts"]), 40, missing)
+
+
+class Hogs(Installer):
+    HOGS = 6
+
+    def test_memory_of_many_processes(self):
+        """Each process is below its own limit: the sum is bounded."""
+        most, stop = [0], threading.Event()
+
+        def watch():
+            while not stop.wait(0.02):
+                total = 0
+                for pid, name in harness.descendants(self.server.process.pid).items():
+                    if name in ("uv", "python3"):
+                        try:
+                            with open(f"/proc/{pid}/statm", encoding="ascii") as f:
+                                total += int(f.read().split()[1]) * 4096
+                        except (OSError, IndexError):
+                            pass
+                most[0] = max(most[0], total)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        cell = self.install("demo")
+        stop.set()
+        watcher.join()
+        self.assertRegex(cell["error"]["message"], "needed more than 960 MiB|ended without an answer")
+        self.assertGreater(most[0], 200 << 20)
+        self.assertLess(most[0], 1400 << 20)
+        self.assertTrue(harness.wait_until(lambda: "uv" not in harness.descendants(self.server.process.pid).values()))
+        self.ok("1")
+
+
+class WithPip(Installer):
+    IN_PLACE = False
+
+    def test_pages_of_an_index(self):
+        self.assertIn("a page of more than 32 MiB", self.install("endless")["error"]["message"])
+        # A page of 4 MiB is read.
+        self.assertIn("no such package: 'large'", self.install("large")["error"]["message"])
+
+
+@unittest.skipIf(harness.ROOT, "packages are never fetched by root")
+class Places(test_serve.Serve):
+    """Installations that do not end: one principal has half of the places."""
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.index = Pages()
+        self.addCleanup(self.index.let_go.set)
+        self.words = {name: "-".join([name] * 6) for name in ("alice", "bob")}
+        tokens = self.write("tokens", "".join(f"{name} {word}\n" for name, word in self.words.items()))
+        os.chmod(tokens, 0o600)
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", tokens)
+
+    def config(self, *args, **rest):
+        url = f"http://127.0.0.1:{self.index.server_port}/simple"
+        return super().config(*args, packages={"install": "allow", "index": url, "timeout": 60}, **rest)
+
+    def install(self, name, package, session):
+        arguments = {"code": f"install({package!r})", "session": session, "timeout": 100}
+        return self.connect().modern("tools/call", {"name": "run_python", "arguments": arguments}, Authorization=f"Bearer {self.words[name]}")
+
+    def test_one_principal_has_half(self):
+        held = [self.install("alice", f"slow{n}", f"s{n}") for n in range(6)]
+        self.assertTrue(harness.wait_until(lambda: len(self.index.waiting) == 2))
+        begun = time.monotonic()
+        response = self.install("bob", "absent", "s").response()
+        # After a while without an answer it is a stream.
+        whole = next(m for _, m in response.events() if m and "result" in m) if response.chunked else response.json()
+        result = whole["result"]["structuredContent"]
+        self.assertIn("no such package: 'absent'", result["error"]["message"])
+        print(f"the other principal: {time.monotonic() - begun:.1f} s", flush=True)
+        self.assertEqual(len(self.index.waiting), 2)
+        self.index.let_go.set()
+        for one in held:
+            one.response()
+
+
+del Installer
+if __name__ == "__main__":
+    harness.main()
