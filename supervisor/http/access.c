@@ -230,6 +230,15 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
         return r;
 }
 
+size_t access_principals(const struct access *access)
+{
+        size_t n = access->needs_token ? 0 : 1 + access->n_users;
+
+        for (size_t i = 0; i < access->n_tokens; i++)
+                n += !access->tokens[i]->removed;
+        return n;
+}
+
 struct mcp_principal *access_user(struct access *access, uint32_t uid)
 {
         for (size_t i = 0; i < access->n_users; i++) {

@@ -70,6 +70,9 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
                                           enum access_change change),
                           void *data, struct error *err);
 
+/* How many principals have access. Without tokens all clients of TCP are one, and one user of a unix socket is expected. */
+size_t access_principals(const struct access *access);
+
 /* The user of a unix socket: "uid-N". NULL: there are too many. */
 struct mcp_principal *access_user(struct access *access, uint32_t uid);
 

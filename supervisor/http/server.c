@@ -16,6 +16,7 @@
 #include "supervisor/http/stream.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/server.h"
+#include "supervisor/mcp/state.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
 
@@ -81,11 +82,17 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 
 /* ---- the helper ---- */
 
+static void count_principals(struct http_server *server)
+{
+        sessions_set_principals(server->mcp->sessions, access_principals(&server->access));
+}
+
 static void take_client(struct http_server *server, int fd, uint32_t uid)
 {
         struct mcp_principal *user = access_user(&server->access, uid);
 
         if (user) {
+                count_principals(server);
                 take_connection(server, fd, user);
                 return;
         }
@@ -165,6 +172,7 @@ static void take_tokens(struct http_server *server, int fd)
                 r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
         if (r < 0)
                 log_error("the file of tokens: %s; the previous ones stay in use", err.text);
+        count_principals(server);
         const struct mcp_principal *refused = r < 0 ? NULL : without_profile(server);
         /* The config may be about to change as well. */
         if (refused)
@@ -284,6 +292,7 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
                 http_server_free(server);
                 return r;
         }
+        count_principals(server);
         *ret = server;
         return 0;
 }

@@ -195,7 +195,7 @@ static void get_sandbox(struct session *s, const struct session_details *details
                 return;
         int r = enter_profile(s, &err);
         if (r >= 0)
-                r = owner->get_sandbox(owner->data, (size_t)r, &offered, &err);
+                r = owner->get_sandbox(owner->data, s, (size_t)r, &offered, &err);
         if (r < 0) {
                 leave_profile(s);
                 refuse_waiting(s, error_is_set(&err) ? err.text : strerror(-r));

@@ -33,7 +33,7 @@ struct whole {
 };
 
 int session_new(struct session **ret, const struct session_context *context, const char *name,
-                struct error *err)
+                struct session_principal *principal, struct error *err)
 {
         struct whole *whole = calloc(1, sizeof(*whole));
 
@@ -53,7 +53,8 @@ int session_new(struct session **ret, const struct session_context *context, con
         streams_init(&s->streams, s->name);
         meter_init(&s->meter);
         session_network_init(&s->network);
-        s->account = memory_account_new(ACCOUNT_OF_SESSION);
+        s->principal = principal;
+        s->account = memory_account_new(ACCOUNT_OF_SESSION, principal->account);
         if (machine_init(s) < 0 || queue_init(s) < 0 || !s->account) {
                 session_free(s);
                 return error_errno(err, ENOMEM, "session");

@@ -16,9 +16,11 @@
 
 struct session;
 struct session_context;
+struct session_principal;
 
+/* principal: of the name, borrowed. */
 int session_new(struct session **ret, const struct session_context *context, const char *name,
-                struct error *err);
+                struct session_principal *principal, struct error *err);
 /* Frees waiting cells without calling their done(). */
 struct session *session_free(struct session *session);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/network.h"
@@ -22,6 +23,8 @@
 enum {
         BUCKETS = 2048,
         DEAD_NAMES_MAX = 1024, /* names without a sandbox that are kept */
+        CREATING_MAX =
+                16, /* sandboxes of a principal that the monitor makes at once: others wait no longer than these take */
 };
 
 struct sessions {
@@ -29,6 +32,8 @@ struct sessions {
         TAILQ_HEAD(, session) list; /* the oldest first */
         struct session *buckets[BUCKETS];
         size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
+        size_t n_yielding;                 /* of the live ones, end for another session */
+        struct session_principals principals;
         struct pool *pool;
         bool servers_started;
 };
@@ -46,34 +51,96 @@ static size_t n_without_sandbox(const struct sessions *sessions)
 
 /* ---- what sessions and the pool ask for ---- */
 
-/* 1: one more sandbox may be requested. 0: a spare one ends first. */
-static int find_place(struct sessions *sessions, struct error *err)
+static bool may_yield(const struct session *s, uint64_t now)
+{
+        return !s->is_named && !s->yields && s->state >= SESSION_IDLE &&
+               s->state <= SESSION_SETTLING && !s->queue.first && s->files->n == 0 &&
+               now - s->history.used_us >= SESSION_UNNAMED_MS * UINT64_C(1000);
+}
+
+/* Ends a session that may lose its place: of this principal, or of one that has more than `above`. */
+static bool yield_one(struct sessions *sessions, const struct session_principal *own, size_t above)
+{
+        struct session *s, *found = NULL;
+        uint64_t now = clock_us();
+        struct error why = {};
+
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                const struct session_principal *p = s->principal;
+                if (may_yield(s, now) && (p == own || p->n_live > above) &&
+                    (!found || p->n_live > found->principal->n_live))
+                        found = s;
+        }
+        if (!found)
+                return false;
+        error_set(
+                &why, EBUSY,
+                "no call had named it, it had been idle for %llu s, and a new session needed its place",
+                (unsigned long long)((now - found->history.used_us) / 1000000));
+        found->yields = true;
+        found->principal->n_live--;
+        sessions->n_yielding++;
+        session_dispatch(found, EVENT_OWNER_END, &(struct session_details){.error = &why});
+        return true;
+}
+
+/* Whether the session may have a place, which a spare sandbox may have, or a session that is ending for it. Below its right
+ * a principal may have any place, above it one that nobody has a right to. */
+static int check_right(struct sessions *sessions, const struct session *s, struct error *err)
+{
+        const struct session_principals *all = &sessions->principals;
+        size_t most = sessions->context.hello.sessions_max, right = principals_right(all, most);
+        bool has_place;
+
+        do {
+                has_place = n_live(sessions) - sessions->n_yielding +
+                                    principals_reserved(all, s->principal, most) <
+                            most;
+        } while (!has_place &&
+                 yield_one(sessions, s->principal, s->principal->n_live < right ? 0 : right));
+        if (has_place)
+                return 0;
+        if (all->n > 1)
+                return error_set(
+                        err, EBUSY,
+                        "no session of yours can be added now: of %zu, the most allowed, each client has a right to %zu: use one of your sessions, or wait until an idle one is dropped",
+                        most, right);
+        return error_set(
+                err, EBUSY,
+                "%zu sessions are live, the most allowed: use one of them, or wait until an idle one is dropped",
+                most);
+}
+
+/* Whether a sandbox may be requested now. Otherwise EVENT_PLACE follows. */
+static bool has_place(struct sessions *sessions, const struct session *s)
 {
         size_t most = sessions->context.hello.sessions_max;
         struct pool *pool = sessions->pool;
 
-        if (n_live(sessions) + pool_count(pool) >= most && !pool_give_up(pool))
-                return error_set(
-                        err, EBUSY,
-                        "%zu sessions are live, the most allowed: use one of them, or wait until an idle one is dropped",
-                        most);
-        return n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
-                       pool_ending(pool) <
-               most;
+        if (n_live(sessions) - sessions->n_yielding + pool_count(pool) >= most)
+                pool_give_up(pool);
+        return s->principal->n_creating < CREATING_MAX &&
+               n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
+                               pool_ending(pool) <
+                       most;
 }
 
-static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
+static int get_sandbox(void *data, const struct session *session, size_t profile,
+                       struct sandbox_offered *ret, struct error *err)
 {
         struct sessions *sessions = data;
+
+        int r = check_right(sessions, session, err);
+
+        if (r < 0)
+                return r;
         enum sandbox_offer offer = pool_take(sessions->pool, profile, ret);
         if (offer != SANDBOX_NONE)
                 return offer;
-        int r = find_place(sessions, err);
-        if (r > 0)
-                r = sandbox_request_new(&sessions->context.requests, MONITOR_SESSION_CREATE,
-                                        profile, &ret->serial);
-        else if (r == 0)
+        if (!has_place(sessions, session))
                 return SANDBOX_NONE;
+        r = sandbox_request_new(&sessions->context.requests, MONITOR_SESSION_CREATE, profile,
+                                &ret->serial);
         return r < 0 ? r : SANDBOX_COMING;
 }
 
@@ -82,35 +149,54 @@ static struct session *find_by_key(void *data, const char *key)
         return sessions_find(data, key);
 }
 
-static void state_changed(void *data, const struct session *session, enum session_state before)
+/* The figures of its principal. */
+static void count_change(struct sessions *sessions, struct session *s, enum session_state before)
 {
-        struct sessions *sessions = data;
-        enum session_state now = session->state;
+        struct session_principal *p = s->principal;
+        enum session_state now = s->state;
 
         sessions->n_in[before]--;
         sessions->n_in[now]++;
-        if (before == SESSION_RUNNING || now == SESSION_RUNNING)
-                pool_note_activity(sessions->pool, clock_us());
-        if (before < SESSION_IDLE || now == SESSION_NONE)
-                pool_set_sessions(sessions->pool, n_live(sessions), n_without_sandbox(sessions));
-        if (now == SESSION_RUNNING && !sessions->servers_started) {
-                const struct tool_provider *tools = &sessions->context.tools;
-                sessions->servers_started = true;
-                tools->start(tools->data, session->rights, TOOL_SERVERS_ALL);
+        p->n_creating += (now == SESSION_CREATING) - (before == SESSION_CREATING);
+        if (now != SESSION_NONE) {
+                p->n_live += before == SESSION_NONE;
+        } else if (s->yields) {
+                s->yields = false;
+                sessions->n_yielding--;
+        } else {
+                p->n_live -= before != SESSION_NONE;
         }
 }
 
-/* A spare sandbox has left its place. */
+/* A sandbox has left its place, or one more may be requested. */
 static void on_place_free(void *data)
 {
         struct sessions *sessions = data;
         struct session *s;
 
         TAILQ_FOREACH (s, &sessions->list, link) {
-                if (s->state == SESSION_QUEUED) {
+                if (s->state == SESSION_QUEUED)
                         session_dispatch(s, EVENT_PLACE, NULL);
-                        return;
-                }
+        }
+}
+
+static void state_changed(void *data, struct session *session, enum session_state before)
+{
+        struct sessions *sessions = data;
+        enum session_state now = session->state;
+
+        count_change(sessions, session, before);
+        if (before == SESSION_RUNNING || now == SESSION_RUNNING)
+                pool_note_activity(sessions->pool, clock_us());
+        if (before < SESSION_IDLE || now == SESSION_NONE)
+                pool_set_sessions(sessions->pool, n_live(sessions), n_without_sandbox(sessions));
+        if (sessions->n_in[SESSION_QUEUED] > 0 && before != SESSION_QUEUED &&
+            (before == SESSION_CREATING || now == SESSION_NONE))
+                on_place_free(sessions);
+        if (now == SESSION_RUNNING && !sessions->servers_started) {
+                const struct tool_provider *tools = &sessions->context.tools;
+                sessions->servers_started = true;
+                tools->start(tools->data, session->rights, TOOL_SERVERS_ALL);
         }
 }
 
@@ -133,6 +219,7 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                 .owner = {sessions, get_sandbox, state_changed, find_by_key},
         };
         TAILQ_INIT(&sessions->list);
+        sessions->principals.n = 1;
         int r = pool_new(&sessions->pool, base, config, hello->sessions_max, requests,
                          on_place_free, sessions, err);
         if (r < 0) {
@@ -159,9 +246,12 @@ static struct session **find(struct sessions *sessions, const char *name)
 
 static void remove_session(struct sessions *sessions, struct session *s)
 {
+        struct session_principal *principal = s->principal;
+
         *find(sessions, s->name) = s->same_bucket;
         TAILQ_REMOVE(&sessions->list, s, link);
         session_free(s);
+        principal_unref(principal);
         sessions->n_in[SESSION_NONE]--;
         sessions->n--;
 }
@@ -178,17 +268,19 @@ struct sessions *sessions_free(struct sessions *sessions)
         return NULL;
 }
 
-/* Forgets the oldest name that has no sandbox and no cell. */
+/* Forgets the oldest name, of the principal that has most, that has no sandbox and no cell. */
 static void forget_one(struct sessions *sessions)
 {
-        struct session *s;
+        struct session *s, *found = NULL;
 
         TAILQ_FOREACH (s, &sessions->list, link) {
-                if (s->state == SESSION_NONE && !s->queue.first) {
-                        remove_session(sessions, s);
-                        return;
-                }
+                if (s->state == SESSION_NONE && !s->queue.first &&
+                    (!found || s->principal->n_names - s->principal->n_live >
+                                       found->principal->n_names - found->principal->n_live))
+                        found = s;
         }
+        if (found)
+                remove_session(sessions, found);
 }
 
 struct session *sessions_find(struct sessions *sessions, const char *name)
@@ -208,16 +300,25 @@ bool sessions_is_live(struct sessions *sessions, const char *key)
         return session && session->state != SESSION_NONE;
 }
 
-size_t sessions_live_of(const struct sessions *sessions, const char *principal)
+bool sessions_quota(struct sessions *sessions, const char *principal, size_t most)
 {
-        const struct session *s;
-        size_t n = 0;
+        const struct session_principal *p = principal_find(&sessions->principals, principal,
+                                                           strlen(principal));
 
-        TAILQ_FOREACH (s, &sessions->list, link) {
-                if (s->state != SESSION_NONE && session_key_is_of(s->name, principal))
-                        n++;
-        }
-        return n;
+        return !p || p->n_live < most || yield_one(sessions, p, SIZE_MAX);
+}
+
+void sessions_set_principals(struct sessions *sessions, size_t n)
+{
+        sessions->principals.n = n;
+}
+
+void sessions_note_named(struct sessions *sessions, const char *key)
+{
+        struct session *session = sessions_find(sessions, key);
+
+        if (session)
+                session->is_named = true;
 }
 
 static int find_or_make(struct sessions *sessions, const char *name, struct session **ret,
@@ -226,9 +327,13 @@ static int find_or_make(struct sessions *sessions, const char *name, struct sess
         struct session **at = find(sessions, name);
 
         if (!*at) {
-                int r = session_new(at, &sessions->context, name, err);
-                if (r < 0)
+                struct session_principal *principal = principal_ref(&sessions->principals, name);
+                int r = principal ? session_new(at, &sessions->context, name, principal, err)
+                                  : error_errno(err, ENOMEM, "session");
+                if (r < 0) {
+                        principal_unref(principal);
                         return r;
+                }
                 TAILQ_INSERT_TAIL(&sessions->list, *at, link);
                 sessions->n++;
                 sessions->n_in[SESSION_NONE]++;
@@ -248,6 +353,7 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         int r = find_or_make(sessions, name, &session, err);
         if (r < 0)
                 return r;
+        session->is_named |= !request->is_unnamed;
         if (session->queue.n >= SESSION_CELLS_MAX)
                 return error_set(
                         err, EBUSY,
@@ -255,6 +361,7 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
                         SESSION_CELLS_MAX, session_key_name(name));
         r = cell_new(&cell, request, err);
         if (r >= 0 && request->from) {
+                sessions_note_named(sessions, request->from);
                 r = branch_begin(session, sessions_find(sessions, request->from),
                                  session_key_name(request->from), request->from_checkpoint, cell,
                                  err);

@@ -4,6 +4,9 @@
  * A name comes into being when it is first used. The number of sandboxes is limited
  * (monitor_hello.sessions_max) and idle ones are ended; the reason why a sandbox was lost is kept
  * for a limited number of names.
+ *
+ * Principals share the places (machine/principal.h). Without a place, a new session gets that of one that no call has named
+ * and that has been idle for SESSION_UNNAMED_MS: first of the principal that has most sessions, the oldest first.
  */
 #pragma once
 
@@ -40,8 +43,13 @@ struct session *sessions_find(struct sessions *sessions, const char *name);
 const struct config *sessions_config(const struct sessions *sessions);
 
 bool sessions_is_live(struct sessions *sessions, const char *key);
-/* How many sessions of this principal have a sandbox or wait for one. */
-size_t sessions_live_of(const struct sessions *sessions, const char *principal);
+/* Whether one more session of this principal (its key) may live, if it may have `most`. Otherwise one of its own sessions
+ * gives up its place, if one may (SESSION_UNNAMED_MS). */
+bool sessions_quota(struct sessions *sessions, const char *principal, size_t most);
+/* How many principals have access. Each has a right to a few places (machine/principal.h). */
+void sessions_set_principals(struct sessions *sessions, size_t n);
+/* A call names the session of this key, which from now on keeps its place until it is idle for long. */
+void sessions_note_named(struct sessions *sessions, const char *key);
 
 /* Handles an answer of the monitor or another of its events about sessions and installers. A failure with ESTALE
  * means that the config was reloaded meanwhile: the sandbox is requested again. Takes ownership of the descriptors.

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "supervisor/session/session.h"
 #include "tests/unit/fake-client.h"
 #include "tests/unit/fake-clock.h"
 
@@ -161,12 +162,14 @@ static void fail(struct world *w, uint32_t serial, int code)
         spin(w, 1);
 }
 
-static void begin(struct world *w, struct end *end, const char *name, const char *profile)
+static void begin_as(struct world *w, struct end *end, const char *name, const char *profile,
+                     bool is_unnamed)
 {
         const struct cell_request request = {.code = "1",
                                              .code_length = 1,
                                              .profile = profile,
                                              .profile_asked = profile != NULL,
+                                             .is_unnamed = is_unnamed,
                                              .done = fake_on_done,
                                              .data = end};
         struct error err = {};
@@ -175,6 +178,39 @@ static void begin(struct world *w, struct end *end, const char *name, const char
         memset(end, 0, sizeof(*end));
         check_ok(sessions_run(w->sessions, name, &request, &cell, &err));
         spin(w, 1);
+}
+
+static void begin(struct world *w, struct end *end, const char *name, const char *profile)
+{
+        begin_as(w, end, name, profile, false);
+}
+
+/* A new session, whose only cell has ended. */
+static void run_one(struct world *w, const char *name, bool is_unnamed)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_SMALL_MAX);
+        static const char ok[] = "{\"status\":\"ok\"}";
+        struct end done;
+
+        begin_as(w, &done, name, NULL, is_unnamed);
+        start(w, (uint32_t)w->creates);
+        check_eq_int(frame_append(&b, FRAME_RESULT, 1, ok, strlen(ok)), 0);
+        check_eq_int(write(w->sandbox[w->creates].rpc, buffer_bytes(&b), b.length),
+                     (ssize_t)b.length);
+        until(w, done.count == 1);
+        check_eq_int(done.status, CELL_OK);
+}
+
+static void check_refused(struct world *w, const char *name, const char *why)
+{
+        int creates = w->creates, kills = w->kills;
+        struct end done;
+
+        begin(w, &done, name, NULL);
+        check_eq_int(done.count, 1);
+        check_has(done.why, why);
+        check_eq_int(w->creates, creates);
+        check_eq_int(w->kills, kills);
 }
 
 /* Whether a worker was sent something. */
@@ -370,6 +406,148 @@ static void test_no_place_left(void)
         close_world(&w);
 }
 
+/* Each principal has a right to four places, or an even part of all. */
+static void test_rights_of_principals(void)
+{
+        static const struct {
+                size_t places, n, right,
+                        left; /* left: for one principal, if the others have none */
+        } cases[] = {{12, 1, 4, 12}, {12, 2, 4, 8}, {12, 3, 4, 4}, {12, 4, 3, 3}, {2, 64, 1, 1}};
+        char name[16];
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct world w;
+                open_world(&w, "{\"pool\": 0}", (uint32_t)cases[i].places);
+                sessions_set_principals(w.sessions, cases[i].n);
+                for (size_t k = 0; k < cases[i].left; k++) {
+                        snprintf(name, sizeof(name), "alice:%zu", k);
+                        run_one(&w, name, false);
+                }
+                if (cases[i].n == 1)
+                        check_refused(&w, "alice:more", "12 sessions are live");
+                else
+                        check_refused(&w, "alice:more", "no session of yours can be added now");
+                for (size_t k = 0; k < cases[i].right && cases[i].n > 1; k++) {
+                        snprintf(name, sizeof(name), "bob:%zu", k);
+                        run_one(&w, name, false);
+                }
+                close_world(&w);
+        }
+}
+
+static void test_what_others_do_not_need(void)
+{
+        struct world w;
+
+        /* A place above bob's right is for whoever comes first; one that he leaves is his again. */
+        open_world(&w, "{\"pool\": 0}", 4);
+        sessions_set_principals(w.sessions, 2);
+        run_one(&w, "bob:1", false);
+        run_one(&w, "alice:1", false);
+        run_one(&w, "alice:2", false);
+        check_refused(&w, "alice:3", "each client has a right to 2");
+        run_one(&w, "bob:2", false);
+        check_refused(&w, "bob:3", "each client has a right to 2");
+        end(&w, 1);
+        check_refused(&w, "alice:3", "each client has a right to 2");
+        run_one(&w, "bob:3", false);
+        close_world(&w);
+}
+
+static void test_unnamed_sessions_give_way(void)
+{
+        struct world w;
+        struct end done;
+
+        open_world(&w, "{\"pool\": 0}", 4);
+        sessions_set_principals(w.sessions, 2);
+        run_one(&w, "alice:named", false);
+        run_one(&w, "bob:1", true);
+        run_one(&w, "alice:1", true);
+        run_one(&w, "bob:2", true);
+        spin(&w, SESSION_UNNAMED_MS - 100);
+        check_refused(&w, "alice:2", "each client has a right to 2");
+        spin(&w, 200);
+        /* Bob has only what he has a right to: alice's own session ends for her new one. */
+        begin_as(&w, &done, "alice:2", NULL, true);
+        check_eq_int(w.kills, 1);
+        check(w.sandbox[3].killed);
+        check_eq_int(w.creates, 4);
+        end(&w, 3);
+        check_eq_int(w.creates, 5);
+        start(&w, 5);
+        check(has_cell(&w, 5));
+        /* The session that gave way reports it. There is no other one for its call. */
+        check_refused(&w, "alice:1", "each client has a right to 2");
+        check_has(session_lost(sessions_find(w.sessions, "alice:1")), "no call had named it");
+        close_world(&w);
+}
+
+/* The principal that has most loses its oldest; a call that names a session, also without code, keeps it. */
+static void test_order_of_giving_way(void)
+{
+        struct world w;
+        struct end done;
+
+        open_world(&w, "{\"pool\": 0}", 6);
+        sessions_set_principals(w.sessions, 3);
+        run_one(&w, "bob:1", true);
+        run_one(&w, "alice:1", true);
+        run_one(&w, "alice:2", true);
+        run_one(&w, "carol:1", true);
+        sessions_set_principals(w.sessions, 1);
+        run_one(&w, "alice:3", true);
+        run_one(&w, "alice:4", true);
+        sessions_set_principals(w.sessions, 3);
+        spin(&w, SESSION_UNNAMED_MS + 100);
+        sessions_note_named(w.sessions, "alice:1");
+        begin(&w, &done, "carol:2", NULL);
+        check(w.sandbox[3].killed);
+        check_eq_int(w.kills, 1);
+        end(&w, 3);
+        check_eq_int(w.creates, 7);
+        close_world(&w);
+}
+
+/* A principal's own number of sessions. */
+static void test_quota(void)
+{
+        struct world w;
+
+        open_world(&w, "{\"pool\": 0}", 8);
+        run_one(&w, "alice:1", true);
+        run_one(&w, "bob:1", true);
+        check(sessions_quota(w.sessions, "alice", 2));
+        check(sessions_quota(w.sessions, "carol", 1));
+        check(!sessions_quota(w.sessions, "alice", 1));
+        spin(&w, SESSION_UNNAMED_MS + 100);
+        check(sessions_quota(w.sessions, "alice", 1));
+        check(w.sandbox[1].killed && !w.sandbox[2].killed);
+        close_world(&w);
+}
+
+/* Sixteen sandboxes of a principal are made at once; those of another one do not wait for the rest. */
+static void test_many_at_once(void)
+{
+        struct world w;
+        struct end ends[20], other;
+        char name[16];
+
+        open_world(&w, "{\"pool\": 0}", 30);
+        sessions_set_principals(w.sessions, 2);
+        for (int i = 0; i < 20; i++) {
+                snprintf(name, sizeof(name), "alice:%d", i);
+                begin(&w, &ends[i], name, NULL);
+        }
+        check_eq_int(w.creates, 16);
+        begin(&w, &other, "bob:1", NULL);
+        check_eq_int(w.creates, 17);
+        for (uint32_t i = 1; i <= 4; i++)
+                start(&w, i);
+        check_eq_int(w.creates, 21);
+        close_world(&w);
+}
+
 /* Another session takes the place first: the waiting one is refused, not forgotten. */
 static void test_no_place_left_but_a_request(void)
 {
@@ -511,6 +689,12 @@ int main(void)
         run(test_reload_ends_spares);
         run(test_no_place_left);
         run(test_no_place_left_but_a_request);
+        run(test_rights_of_principals);
+        run(test_what_others_do_not_need);
+        run(test_unnamed_sessions_give_way);
+        run(test_order_of_giving_way);
+        run(test_quota);
+        run(test_many_at_once);
         run(test_deaths);
         run(test_worker_that_sends_data);
         run(test_failed_request);

@@ -16,7 +16,8 @@ enum { TARGET = 7, COPY_PID = 41, SERIAL = 3 };
 struct world {
         struct session_context context;
         struct session *session;
-        int offer;           /* what get_sandbox() returns */
+        int offer; /* what get_sandbox() returns */
+        struct session_principal principal;
         int rpc, out, error; /* the worker's ends */
         int done, kills, freezes, thaws, keeps, restores, wakes;
         enum session_state told; /* by state_changed() */
@@ -39,7 +40,8 @@ static int on_request(void *data, const struct monitor_request *request, uint32_
         return request->verb == MONITOR_SESSION_COUNT ? -EOPNOTSUPP : 0;
 }
 
-static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, struct error *err)
+static int get_sandbox(void *data, const struct session *session, size_t profile,
+                       struct sandbox_offered *ret, struct error *err)
 {
         struct world *w = data;
 
@@ -47,7 +49,7 @@ static int get_sandbox(void *data, size_t profile, struct sandbox_offered *ret, 
         return w->offer;
 }
 
-static void state_changed(void *data, const struct session *session, enum session_state before)
+static void state_changed(void *data, struct session *session, enum session_state before)
 {
         struct world *w = data;
 
@@ -117,7 +119,7 @@ static void open_world(struct world *w)
                 .owner = {w, get_sandbox, state_changed},
         };
         w->context.config->top.freeze_ms = 1000;
-        check_ok(session_new(&w->session, &w->context, "s", &err));
+        check_ok(session_new(&w->session, &w->context, "s", &w->principal, &err));
 }
 
 static void close_world(struct world *w)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/share.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
@@ -229,12 +230,15 @@ const char *mcp_call_quota(const struct mcp_peer *peer, const char *session)
         struct sessions *sessions = peer->server->sessions;
         char key[SESSION_KEY_MAX + 1];
 
-        if (peer->server->n_calls >= MCP_CALLS_MAX ||
-            (principal->calls_max > 0 && principal->n_calls >= principal->calls_max))
+        size_t n_calls = peer->server->n_calls;
+        bool is_full = principal->name[0]
+                               ? !share_allows(principal->n_calls, n_calls, MCP_CALLS_MAX, 1)
+                               : n_calls >= MCP_CALLS_MAX;
+        if (is_full || (principal->calls_max > 0 && principal->n_calls >= principal->calls_max))
                 return "too many calls are under way: wait for some to end";
         session_key_make(principal->key, session, key);
         if (principal->sessions_max > 0 && !sessions_is_live(sessions, key) &&
-            sessions_live_of(sessions, principal->key) >= principal->sessions_max)
+            !sessions_quota(sessions, principal->key, principal->sessions_max))
                 return "you have as many live sessions as your quota allows: use one of them";
         return NULL;
 }

@@ -449,6 +449,10 @@ static void wait_listen(const struct mcp_request *request, const struct run_argu
         struct mcp_server *server = request->peer->server;
         struct mcp_principal *principal = request->peer->principal;
         struct mcp_call *call = find(server, principal, arguments->session, !arguments->interrupt);
+        char key[SESSION_KEY_MAX + 1];
+
+        session_key_make(principal->key, arguments->session, key);
+        sessions_note_named(server->sessions, key);
 
         if (!call)
                 call = find(server, principal, arguments->session, arguments->interrupt);
@@ -573,6 +577,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .profile = arguments->profile ? arguments->profile
                            : own              ? own->name
                                               : NULL,
+                .is_unnamed = request->peer->fresh_sessions && !arguments->session_given,
                 .profile_asked = arguments->profile != NULL,
                 .from = arguments->from[0] ? from : NULL,
                 .from_checkpoint = arguments->from_checkpoint[0] ? arguments->from_checkpoint

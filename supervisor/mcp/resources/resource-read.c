@@ -307,6 +307,7 @@ void resource_read_file(const struct mcp_request *request, const struct resource
         if (!read)
                 return;
         session_key_make(read->principal->key, uri->session, key);
+        sessions_note_named(server->sessions, key);
         if (files_read(sessions_find(server->sessions, key), key, uri->path, RESOURCE_FILE_MAX,
                        on_read, read, &err) < 0) {
                 answer_error(read, &err);

@@ -228,6 +228,7 @@ struct cell_request {
         bool reset;
         bool rolls_back;    /* if it fails, variables and files are as before (transaction.h) */
         bool check_only;    /* checks the calls of tools in the code, runs nothing */
+        bool is_unnamed;    /* the server chose the session: the call named none */
         bool profile_asked; /* named by the call: a session with another one refuses the cell */
         bool is_owners; /* of `cloister exec`, no call of the client's: the client's next result mentions it */
         bool is_bound; /* refused if the sandbox of the session ends before the cell begins */

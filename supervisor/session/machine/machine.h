@@ -23,6 +23,7 @@
 #include "supervisor/session/cell/receipts.h"
 #include "supervisor/session/cell/streams.h"
 #include "supervisor/session/channel/channel.h"
+#include "supervisor/session/machine/principal.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 #include "supervisor/session/machine/session-state.h"
 #include "supervisor/session/machine/tool-provider.h"
@@ -83,9 +84,9 @@ struct session_owner {
         void *data;
         /* Gets a sandbox of this profile of the newest config. Returns an enum sandbox_offer, after
          * SANDBOX_NONE followed by EVENT_PLACE; or negative errno. */
-        int (*get_sandbox)(void *data, size_t profile, struct sandbox_offered *ret,
-                           struct error *err);
-        void (*state_changed)(void *data, const struct session *session, enum session_state before);
+        int (*get_sandbox)(void *data, const struct session *session, size_t profile,
+                           struct sandbox_offered *ret, struct error *err);
+        void (*state_changed)(void *data, struct session *session, enum session_state before);
         /* The session of this key, or NULL. */
         struct session *(*find)(void *data, const char *key);
 };
@@ -164,6 +165,9 @@ struct session {
         /* sessions.c */
         TAILQ_ENTRY(session) link;
         struct session *same_bucket;
+        struct session_principal *principal;
+        bool is_named; /* by a call, and not by the server */
+        bool yields;   /* it ends, and its place belongs to another session */
 
         const struct session_context *context;
         const struct session_table *table;

@@ -25,7 +25,9 @@ enum session_state {
 const char *session_state_name(enum session_state state);
 
 enum {
-        SESSION_CELLS_MAX = 64,       /* waiting in one session */
+        SESSION_CELLS_MAX = 64, /* waiting in one session */
+        SESSION_UNNAMED_MS =
+                60000, /* idle for so long, a session that no call has named may lose its place */
         SESSION_SETTLE_MS = 50,       /* between a result and the next cell, for a late interrupt */
         SESSION_GRACE_MS = 1000,      /* between interrupt and kill */
         SESSION_REMIND_MS = 200,      /* between interrupt and reminder, and from one to the next */

@@ -1,0 +1,74 @@
+/* Principals with sessions, and their rights to places. */
+#include "supervisor/session/machine/principal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/memory-account.h"
+
+struct session_principal *principal_find(const struct session_principals *all, const char *name,
+                                         size_t n)
+{
+        struct session_principal *p;
+
+        LIST_FOREACH (p, &all->list, link) {
+                if (strncmp(p->key, name, n) == 0 && p->key[n] == '\0')
+                        return p;
+        }
+        return NULL;
+}
+
+struct session_principal *principal_ref(struct session_principals *all, const char *session_key)
+{
+        const char *name = session_key_name(session_key);
+        size_t n = name > session_key ? (size_t)(name - session_key) - 1 : 0;
+        struct session_principal *p = principal_find(all, session_key, n);
+
+        if (p) {
+                p->n_names++;
+                return p;
+        }
+        p = calloc(1, sizeof(*p));
+        if (p && n > 0)
+                p->account = memory_account_new(ACCOUNT_OF_SESSION, NULL);
+        if (!p || (n > 0 && !p->account)) {
+                free(p);
+                return NULL;
+        }
+        memcpy(p->key, session_key, n);
+        p->n_names = 1;
+        LIST_INSERT_HEAD(&all->list, p, link);
+        return p;
+}
+
+void principal_unref(struct session_principal *p)
+{
+        if (!p || --p->n_names > 0)
+                return;
+        LIST_REMOVE(p, link);
+        memory_account_unref(p->account);
+        free(p);
+}
+
+size_t principals_right(const struct session_principals *all, size_t places)
+{
+        size_t even = all->n > 0 ? places / all->n : places;
+
+        return even > PRINCIPAL_PLACES ? PRINCIPAL_PLACES : even > 0 ? even : 1;
+}
+
+size_t principals_reserved(const struct session_principals *all,
+                           const struct session_principal *principal, size_t places)
+{
+        size_t right = principals_right(all, places), taken = 0;
+        size_t most = all->n > 1 ? (all->n - 1) * right : 0;
+        const struct session_principal *p;
+
+        if (principal->n_live < right)
+                return 0;
+        LIST_FOREACH (p, &all->list, link) {
+                size_t live = p == principal ? 0 : p->n_live;
+                taken += live < right ? live : right;
+        }
+        return taken < most ? most - taken : 0;
+}

@@ -1,0 +1,47 @@
+/*
+ * The principals whose sessions exist (session-name.h), and what each has of the things that all of them use.
+ *
+ * Each principal with access has a right to its first few places for sandboxes: PRINCIPAL_PLACES, or an even part of all
+ * places if that is less, but at least one. No other principal takes these. Above its right it may have whatever is left.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/queue.h>
+
+#include "supervisor/session/cell/session-name.h"
+
+enum { PRINCIPAL_PLACES = 4 };
+
+struct memory_account;
+
+struct session_principal {
+        LIST_ENTRY(session_principal) link;
+        char key[SESSION_NAME_MAX + 1];
+        size_t n_names; /* of sessions, with those that have no sandbox */
+        size_t n_live;  /* of them have a sandbox or wait for one, and do not give up their place */
+        size_t n_creating; /* of these wait for the monitor */
+        size_t n_installs; /* installations that run (install.c) */
+        struct memory_account
+                *account; /* of what the broker keeps for its sessions; NULL: it has no name */
+};
+
+struct session_principals {
+        LIST_HEAD(, session_principal) list;
+        size_t n; /* how many have access, whether they have sessions or not */
+};
+
+/* Returns the principal of a session's key, with one more name; NULL when out of memory. */
+struct session_principal *principal_ref(struct session_principals *all, const char *session_key);
+/* One name less; without one it is freed. NULL is allowed. */
+void principal_unref(struct session_principal *principal);
+/* The principal of this name ("": the one without), or NULL. */
+struct session_principal *principal_find(const struct session_principals *all, const char *name,
+                                         size_t n);
+
+/* The number of places to which each principal has a right. */
+size_t principals_right(const struct session_principals *all, size_t places);
+/* How many more places the others have a right to; 0 for a principal that is below its own right. */
+size_t principals_reserved(const struct session_principals *all,
+                           const struct session_principal *principal, size_t places);

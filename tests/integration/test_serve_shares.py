@@ -1,0 +1,100 @@
+"""Principals of `cloister serve` share what is bounded in all (docs/threat-model.md, "Pools"): one takes all that it can, and the
+small request of another one is served in the usual time. Each test has a control: a single principal gets everything."""
+
+import json
+import os
+import socket
+import threading
+import time
+
+import harness
+from test_serve import Serve
+
+GREEDY, BOB = "greedy-greedy-greedy-1", "bob-bob-bob-bob-bob-2"
+USUAL = 2 * harness.SANITIZED * harness.SLOW  # s, above the time of the same request without load
+
+
+def value(answer):
+    return answer.json()["result"]["structuredContent"]
+
+
+class Shares(Serve):
+    CONFIG = {"sessions": 12, "pool": 0}
+    BOTH = f"greedy {GREEDY} calls=2000\nbob {BOB}\n"
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        self.serve(self.BOTH)
+
+    def serve(self, text, **config):
+        """A server with these tokens."""
+        self.put(text)
+        path = self.config(name="shares.json", **{**self.CONFIG, **config})
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--config", path)
+
+    def put(self, text):
+        with open(self.tokens + ".new", "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+            f.write(text)
+        os.rename(self.tokens + ".new", self.tokens)
+
+    def call(self, token, code, **arguments):
+        """A call whose answer is not read yet."""
+        return self.connect().modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}}, Authorization=f"Bearer {token}")
+
+    def status(self, token, code, **arguments):
+        return value(self.call(token, code, **arguments).response())["status"]
+
+    def in_time(self, ask):
+        """Returns what ask() returns, which the other principal must not delay."""
+        began = time.monotonic()
+        answer = ask()
+        self.assertLess(time.monotonic() - began, USUAL, answer)
+        return answer
+
+
+class Places(Shares):
+    def test_calls_without_a_session(self):
+        statuses = [self.status(GREEDY, "1") for _ in range(20)]
+        self.assertEqual((statuses.count("ok"), statuses.count("error")), (8, 12))
+        answer = value(self.call(GREEDY, "1").response())
+        self.assertIn("each client has a right to 4", answer["error"]["message"])
+        for name in ("first", "second", "third", "fourth"):
+            self.assertEqual(self.in_time(lambda name=name: self.status(BOB, "1", session=name)), "ok")
+        self.assertEqual(self.status(BOB, "1", session="fifth"), "error")
+
+    def test_all_at_once(self):
+        """Named sessions, of which each runs."""
+        calls = [self.call(GREEDY, "import time\ntime.sleep(8)", session=f"s{i}") for i in range(20)]
+        self.assertEqual(self.in_time(lambda: self.status(BOB, "1")), "ok")
+        self.assertEqual(sorted(value(c.response())["status"] for c in calls), 12 * ["error"] + 8 * ["ok"])
+
+    def test_control_one_principal(self):
+        self.serve(f"greedy {GREEDY}\n")
+        self.assertEqual([self.status(GREEDY, "1") for _ in range(13)], 12 * ["ok"] + ["error"])
+
+    def test_a_new_principal(self):
+        """It has a right to places as soon as it has a token: the next free ones are its own."""
+        self.serve(f"greedy {GREEDY}\n")
+        self.assertEqual([self.status(GREEDY, "1", session=f"s{i}") for i in range(12)], 12 * ["ok"])
+        self.put(self.BOTH)
+        self.assertTrue(harness.wait_until(lambda: self.connect().modern("tools/list", Authorization=f"Bearer {BOB}").response().status == 200))
+        self.assertEqual(self.status(BOB, "1"), "error")
+        self.assertEqual(self.run_cloister("sessions", "end", "greedy:s0").returncode, 0)
+        self.assertEqual(self.status(GREEDY, "1", session="s0"), "error")
+        self.assertEqual(self.status(BOB, "1"), "ok")
+
+    def test_a_session_that_no_call_has_named(self):
+        names = [value(self.call(GREEDY, f"x = {i}").response())["session"] for i in range(8)]
+        self.assertEqual(self.status(GREEDY, "x", session=names[0]), "ok")
+        time.sleep(61)
+        # Its oldest one that no call has named gives way, and says so.
+        self.assertEqual(self.status(GREEDY, "1"), "ok")
+        self.assertEqual(value(self.call(GREEDY, "x", session=names[0]).response())["value"]["json"], 0)
+        answer = value(self.call(GREEDY, "'x' in globals()", session=names[1]).response())
+        self.assertEqual((answer["state"], answer["value"]["json"]), ("new", False), answer)
+        self.assertIn("no call had named it", json.dumps(answer))
+
+
+if __name__ == "__main__":
+    harness.main()
