@@ -59,6 +59,7 @@ struct egress_open {
 
 struct egress_policy {
         char profile[80];
+        uint64_t principal;            /* a number; 0: there is only one */
         uint64_t max_bytes;            /* of both directions */
         uint64_t rate;                 /* bytes a second; 0: no limit */
         char rules[EGRESS_RULES_SIZE]; /* of network.allow, one per line */

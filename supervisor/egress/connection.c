@@ -527,7 +527,7 @@ static void start_request(struct connection *c)
         }
         c->state = RESOLVING;
         set_timer(c, RESOLVE_MS);
-        c->job = resolver_ask(s->egress->resolver, s->key, request->host.text, request->port,
+        c->job = resolver_ask(s->egress->resolver, s, request->host.text, request->port,
                               on_resolved, c);
         if (!c->job)
                 end(c);

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/share.h"
 #include "supervisor/egress/connection.h"
 #include "supervisor/egress/resolver.h"
 
@@ -46,15 +47,16 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
         event_add(&s->accepting, NULL);
 }
 
-/* At most half of what is free: one session can't take all. */
+/* Principals share the connections; so do the sessions of the only one. */
 static bool may_accept(const struct egress_session *s)
 {
         const struct egress *e = s->egress;
-        size_t is_free = e->connections_max > e->n_connections
-                                 ? e->connections_max - e->n_connections
-                                 : 0;
+        size_t own = s->n_connections;
 
-        return s->n_connections < EGRESS_CONNECTIONS_EACH && s->n_connections < is_free;
+        for (const struct egress_session *o = s->principal ? e->sessions : NULL; o; o = o->next)
+                own += o != s && o->principal == s->principal ? o->n_connections : 0;
+        return s->n_connections < EGRESS_CONNECTIONS_EACH &&
+               share_allows(own, e->n_connections, e->connections_max, 1);
 }
 
 static void wait_to_accept(struct egress_session *s)

@@ -16,11 +16,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/share.h"
 
 struct resolver_job {
         struct resolver *resolver;
         struct resolver_job *next;
-        uint64_t key;
+        uint64_t key, principal;
         char name[NETWORK_NAME_MAX + 1];
         uint16_t port;
         struct resolver_answer answer;
@@ -31,6 +32,7 @@ struct resolver_job {
 struct thread {
         struct resolver *resolver;
         uint64_t busy; /* a key; 0: it is idle */
+        uint64_t principal;
 };
 
 struct resolver {
@@ -72,13 +74,18 @@ static void look_up(struct resolver_job *job)
         freeaddrinfo(found);
 }
 
-static bool may_run(const struct resolver *r, uint64_t key)
+static bool may_run(const struct resolver *r, const struct resolver_job *job)
 {
-        int n = 0;
+        size_t of_key = 0, own = 0, all = 0;
 
-        for (int i = 0; i < RESOLVER_THREADS; i++)
-                n += r->threads[i].busy == key;
-        return n < RESOLVER_EACH;
+        for (int i = 0; i < RESOLVER_THREADS; i++) {
+                const struct thread *thread = &r->threads[i];
+                of_key += thread->busy == job->key;
+                own += thread->busy != 0 && thread->principal == job->principal;
+                all += thread->busy != 0;
+        }
+        return of_key < RESOLVER_EACH &&
+               (job->principal == 0 || share_allows(own, all, RESOLVER_THREADS, 1));
 }
 
 /* The first that may run now, or NULL. The mutex is held. */
@@ -86,7 +93,7 @@ static struct resolver_job *take_job(struct resolver *r)
 {
         for (struct resolver_job **at = &r->waiting; *at; at = &(*at)->next) {
                 struct resolver_job *job = *at;
-                if (!may_run(r, job->key))
+                if (!may_run(r, job))
                         continue;
                 *at = job->next;
                 return job;
@@ -107,6 +114,7 @@ static void *run(void *data)
                         continue;
                 }
                 me->busy = job->key;
+                me->principal = job->principal;
                 pthread_mutex_unlock(&r->mutex);
                 look_up(job);
                 pthread_mutex_lock(&r->mutex);
@@ -179,15 +187,19 @@ static void append(struct resolver_job **list, struct resolver_job *job)
         *list = job;
 }
 
-struct resolver_job *resolver_ask(struct resolver *r, uint64_t key, const char *name, uint16_t port,
-                                  resolver_done *done, void *data)
+struct resolver_job *resolver_ask(struct resolver *r, const struct egress_session *session,
+                                  const char *name, uint16_t port, resolver_done *done, void *data)
 {
         struct resolver_job *job = calloc(1, sizeof(*job));
 
         if (!job)
                 return NULL;
-        *job = (struct resolver_job){
-                .resolver = r, .key = key, .port = port, .done = done, .data = data};
+        *job = (struct resolver_job){.resolver = r,
+                                     .key = session->key,
+                                     .principal = session->principal,
+                                     .port = port,
+                                     .done = done,
+                                     .data = data};
         snprintf(job->name, sizeof(job->name), "%s", name);
         if (r->n_threads < RESOLVER_THREADS)
                 add_thread(r);

@@ -2,8 +2,8 @@
  * Looks names up in threads, with getaddrinfo(3): /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf count as for other
  * programs. Names are absolute: no search domain is appended.
  *
- * A session (key) uses at most RESOLVER_EACH of the threads at a time, so that names whose servers never answer
- * delay only the session that requested them.
+ * A session uses at most RESOLVER_EACH of the threads at a time, and principals share them, so that names whose servers
+ * never answer delay only the session that requested them.
  */
 #pragma once
 
@@ -30,8 +30,8 @@ typedef void resolver_done(void *data, const struct resolver_answer *answer);
 int resolver_new(struct resolver **ret, struct event_base *base, struct error *err);
 
 /* done() is called once, later, from the event loop; the job was freed before. NULL: no memory. */
-struct resolver_job *resolver_ask(struct resolver *resolver, uint64_t key, const char *name,
-                                  uint16_t port, resolver_done *done, void *data);
+struct resolver_job *resolver_ask(struct resolver *resolver, const struct egress_session *session,
+                                  const char *name, uint16_t port, resolver_done *done, void *data);
 /* done() is not called. NULL is allowed. Returns NULL. */
 struct resolver_job *resolver_cancel(struct resolver_job *job);
 

@@ -112,6 +112,7 @@ static int take_policy(struct egress_session *s, struct error *err)
         policy->profile[sizeof(policy->profile) - 1] = '\0';
         policy->rules[sizeof(policy->rules) - 1] = '\0';
         snprintf(s->profile, sizeof(s->profile), "%s", policy->profile);
+        s->principal = policy->principal;
         s->max_bytes = policy->max_bytes;
         s->rate = policy->rate;
         take_counts(s);

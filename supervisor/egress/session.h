@@ -40,6 +40,7 @@ struct egress_session {
         char profile[sizeof(((struct egress_policy *)0)->profile)];
         struct network_rule rules[NETWORK_RULES_MAX];
         size_t n_rules;
+        uint64_t principal; /* 0: there is only one */
         uint64_t max_bytes, rate;
 
         uint64_t used; /* bytes */

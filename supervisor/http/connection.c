@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/log.h"
+#include "base/share.h"
 #include "rpc/http/event-stream.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/memory-reservation.h"
@@ -473,17 +474,19 @@ static void ask_for_token(struct http_connection *c)
         http_respond(c, 401, line, "text/plain", text, sizeof(text) - 1);
 }
 
-/* Its principal has more than HTTP_CONNECTIONS_OF_ONE that are busy, this one among them. */
+/* Too many connections of its principal are busy, this one among them. */
 static bool has_too_many(const struct http_connection *c)
 {
         const struct http_connection *other;
-        size_t n = 0;
+        size_t own = 0, all = 0;
 
-        if (!c->principal || c->server->n_connections <= HTTP_CONNECTIONS_OF_ONE)
+        if (!c->principal || c->server->n_connections <= HTTP_CONNECTIONS_MAX / 2)
                 return false;
-        TAILQ_FOREACH (other, &c->server->busy, link)
-                n += other->principal == c->principal;
-        return n > HTTP_CONNECTIONS_OF_ONE;
+        TAILQ_FOREACH (other, &c->server->busy, link) {
+                own += other->principal == c->principal;
+                all += other->principal != NULL;
+        }
+        return !share_allows(own, all, HTTP_CONNECTIONS_MAX, 0);
 }
 
 /* Takes a request whose head is complete. Runs every check that needs only the head: the body of a request that will be
@@ -627,7 +630,7 @@ static bool read_some(struct http_connection *c)
         }
         evbuffer_drain(input, (size_t)used);
         http_hold_body(c);
-        if (c->held > HTTP_HELD_SMALL && http_is_full(c->server)) {
+        if (c->held > HTTP_HELD_SMALL && http_is_full(c->server, c->principal)) {
                 c->keep_alive = false;
                 http_respond_text(c, 503, "too much is being sent at once: try again later");
                 return false;

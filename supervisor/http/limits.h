@@ -3,12 +3,12 @@
 
 enum {
         HTTP_LISTENERS_MAX = 4,
-        HTTP_CONNECTIONS_MAX = 2048,      /* more wait in the backlog */
-        HTTP_CONNECTIONS_OF_ONE = 1024,   /* busy ones of a principal; more: 503 */
+        HTTP_CONNECTIONS_MAX =
+                2048, /* more wait in the backlog; busy ones above the principal's share: 503 */
         HTTP_BODY_MAX = 24 * 1024 * 1024, /* code of 16 MiB, escaped as JSON usually is */
-        /* Bytes of bodies, of responses that wait and of kept events, of all clients together. Above it
-         * no client may have more than HTTP_HELD_SMALL: a larger body is refused (503), a larger response
-         * ends its connection, and a larger event is not kept. */
+        /* Bytes of bodies, of responses that wait and of kept events, of all clients together. Above it, or above its
+         * principal's share of it, no client may have more than HTTP_HELD_SMALL: a larger body is refused (503), a larger
+         * response ends its connection, and a larger event is not kept. */
         HTTP_HELD_MAX = 96 * 1024 * 1024,
         HTTP_HELD_SMALL = 64 * 1024,
         HTTP_IDLE_MS = 60 * 1000,   /* between requests, and before the first */

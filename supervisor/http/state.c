@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/share.h"
 #include "rpc/jsonrpc.h"
 
 enum { HEAD_SIZE = 8 * 1024 };
@@ -20,6 +21,33 @@ struct http_connections *http_list_of(struct http_connection *c)
 size_t http_waiting(const struct http_connection *c)
 {
         return evbuffer_get_length(bufferevent_get_output(c->io));
+}
+
+static size_t held_for(const struct http_server *server, const struct mcp_principal *principal)
+{
+        const struct http_connection *c;
+        const struct http_session *session;
+        const struct http_stream *stream;
+        size_t n = 0;
+
+        TAILQ_FOREACH (c, &server->busy, link)
+                n += c->principal == principal ? c->held + http_waiting(c) : 0;
+        TAILQ_FOREACH (session, &server->sessions, link) {
+                if (session->principal != principal)
+                        continue;
+                n += session->main->event_bytes;
+                TAILQ_FOREACH (stream, &session->streams, link)
+                        n += stream->event_bytes;
+        }
+        return n;
+}
+
+bool http_is_full(const struct http_server *server, const struct mcp_principal *principal)
+{
+        if (server->held <= HTTP_HELD_MAX / 2 || !principal ||
+            access_principals(&server->access) == 1)
+                return server->held > HTTP_HELD_MAX;
+        return !share_allows(held_for(server, principal), server->held, HTTP_HELD_MAX, 0);
 }
 
 void http_hold_body(struct http_connection *c)
@@ -71,7 +99,7 @@ static bool is_too_much(const struct http_connection *c)
 {
         size_t own = http_waiting(c);
 
-        return http_is_full(c->server) && own > HTTP_HELD_SMALL &&
+        return http_is_full(c->server, c->principal) && own > HTTP_HELD_SMALL &&
                c->server->held - own > HTTP_HELD_SMALL;
 }
 

@@ -134,10 +134,8 @@ struct http_server {
         size_t held; /* bytes: see HTTP_HELD_MAX */
 };
 
-static inline bool http_is_full(const struct http_server *server)
-{
-        return server->held > HTTP_HELD_MAX;
-}
+/* Whether too many bytes are held in all or, of several principals, for this one. NULL: it is not known. */
+bool http_is_full(const struct http_server *server, const struct mcp_principal *principal);
 
 /* Enters a state, whose deadline begins. */
 void http_set_state(struct http_connection *connection, enum http_connection_state state);

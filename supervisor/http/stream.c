@@ -73,6 +73,7 @@ static int format_event(struct http_stream *s, const char *bytes, size_t n, bool
 static void keep(struct http_stream *s, struct buffer *bytes)
 {
         struct http_server *server = s->session->server;
+        const struct mcp_principal *principal = s->session->principal;
         struct http_event *event = calloc(1, sizeof(*event));
 
         if (!event) {
@@ -85,10 +86,11 @@ static void keep(struct http_stream *s, struct buffer *bytes)
         s->n_events++;
         s->event_bytes += bytes->length;
         server->held += bytes->length;
-        while (s->n_events > 1 && (s->n_events > STREAM_EVENTS_MAX ||
-                                   s->event_bytes > STREAM_BYTES_MAX || http_is_full(server)))
+        while (s->n_events > 1 &&
+               (s->n_events > STREAM_EVENTS_MAX || s->event_bytes > STREAM_BYTES_MAX ||
+                http_is_full(server, principal)))
                 drop_oldest(s);
-        if (http_is_full(server) && bytes->length > HTTP_HELD_SMALL)
+        if (http_is_full(server, principal) && bytes->length > HTTP_HELD_SMALL)
                 drop_oldest(s);
 }
 

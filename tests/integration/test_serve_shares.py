@@ -1,11 +1,15 @@
 """Principals of `cloister serve` share what is bounded in all (docs/threat-model.md, "Pools"): one takes all that it can, and the
 small request of another one is served in the usual time. Each test has a control: a single principal gets everything."""
 
+import contextlib
+import http.server
 import json
 import os
 import socket
 import threading
 import time
+import unittest
+from unittest import mock
 
 import harness
 from test_serve import Serve
@@ -94,6 +98,70 @@ class Places(Shares):
         answer = value(self.call(GREEDY, "'x' in globals()", session=names[1]).response())
         self.assertEqual((answer["state"], answer["value"]["json"]), ("new", False), answer)
         self.assertIn("no call had named it", json.dumps(answer))
+
+
+PROXY = """
+import socket
+def ask(host):
+    s = socket.create_connection(("127.0.0.1", 3128))
+    s.sendall(f"GET http://{host}/ HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n".encode())
+    return s
+"""
+
+
+class Near(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"near")
+
+    def log_message(self, *args):
+        pass
+
+
+@unittest.skipUnless(harness.ROOT, "needs a mount namespace and port 53")
+class Network(Shares):
+    """The proxy's threads that look names up, behind a name server that never answers, and its connections."""
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        silent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.addCleanup(silent.close)
+        silent.bind(("127.53.0.1", 53))
+        near = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Near)
+        self.addCleanup(near.server_close)
+        self.addCleanup(near.shutdown)
+        threading.Thread(target=near.serve_forever, daemon=True).start()
+        self.near = f"near.test:{near.server_address[1]}"
+        files = {"/etc/resolv.conf": "nameserver 127.53.0.1\noptions timeout:10 attempts:1\n", "/etc/hosts": "127.0.0.1 localhost near.test\n",
+                 "/etc/nsswitch.conf": "hosts: files dns\n"}
+        lines = [f"mount --bind {self.write(os.path.basename(at), text)} {at}" for at, text in files.items() if os.path.exists(at)]
+        script = self.write("cloister", "\n".join(["#!/bin/sh -e", *lines, f'exec {harness.CLOISTER} "$@"']))
+        os.chmod(script, 0o755)
+        wrapper = self.write("wrapper", f'#!/bin/sh\nexec unshare -m {script} "$@"\n')
+        os.chmod(wrapper, 0o755)
+        allow = ["*.hang.example", self.near, f"127.0.0.1:{near.server_address[1]}"]
+        with mock.patch.object(harness, "CLOISTER", wrapper):
+            self.serve(self.BOTH, profiles={"net": {"network": {"allow": allow}}}, profile="net")
+
+    def fetch(self, token, session):
+        """The proxy's answer, and how long it took."""
+        code = PROXY + f"import time\nt = time.monotonic()\ns = ask({self.near!r})\ns.settimeout(8)\ntext = b''\n" \
+            "try:\n    while data := s.recv(4096): text += data\nexcept TimeoutError: pass\n[text.decode()[-4:], time.monotonic() - t]"
+        return value(self.call(token, code, session=session).response())["value"]["json"]
+
+    def test_names_that_are_never_answered(self):
+        self.assertEqual(self.fetch(BOB, "before")[0], "near")
+        for i in range(6):
+            code = PROXY + f"held = [ask(f'n{{k}}.s{i}.hang.example') for k in range(40)]"
+            self.assertEqual(self.status(GREEDY, code, session=f"s{i}"), "ok")
+        time.sleep(0.5)
+        text, seconds = self.fetch(BOB, "after")
+        self.assertEqual(text, "near")
+        self.assertLess(seconds, USUAL)
+        # The control: the greedy principal's own name waits.
+        self.assertGreater(self.fetch(GREEDY, "own")[1], USUAL)
 
 
 if __name__ == "__main__":

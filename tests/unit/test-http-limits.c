@@ -318,7 +318,7 @@ static void test_half_requests_give_way(void)
 /* One principal does not get all connections. */
 static void test_connections_of_one(void)
 {
-        static int fds[HTTP_CONNECTIONS_OF_ONE];
+        static int fds[HTTP_CONNECTIONS_MAX / 2];
         static const char alice[] = "Authorization: Bearer aaaaaaaaaaaaaaaa\r\n";
         static const char bob[] = "Authorization: Bearer bbbbbbbbbbbbbbbb\r\n";
         char half[512];
@@ -327,7 +327,7 @@ static void test_connections_of_one(void)
                 return;
         open_http("alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n");
         snprintf(half, sizeof(half), POST_HEAD "%sContent-Length: 2\r\n\r\n", alice);
-        for (int i = 0; i < HTTP_CONNECTIONS_OF_ONE; i++) {
+        for (int i = 0; i < HTTP_CONNECTIONS_MAX / 2; i++) {
                 fds[i] = dial();
                 say(fds[i], half);
         }
@@ -344,11 +344,57 @@ static void test_connections_of_one(void)
         fd = dial();
         post(fd, alice, "{}");
         check_status(fd, 400);
-        for (int i = 1; i < HTTP_CONNECTIONS_OF_ONE; i++)
+        for (int i = 1; i < HTTP_CONNECTIONS_MAX / 2; i++)
                 close(fds[i]);
         close(fd);
         close(other);
         close_http();
+}
+
+/* Two principals share the bytes: what one holds is at most what is left, and the other one's large body is taken. */
+static void test_held_by_one(void)
+{
+        static char part[8 * 1024 * 1024];
+        static const char alice[] = "Authorization: Bearer aaaaaaaaaaaaaaaa\r\n";
+        static const char bob[] = "Authorization: Bearer bbbbbbbbbbbbbbbb\r\n";
+        char head[512];
+        int fds[16], other;
+        size_t n = 0, refused = 0;
+
+        memset(part, ' ', sizeof(part));
+        for (int alone = 0; alone < 2; alone++, n = refused = 0) {
+                open_http(alone ? "alice aaaaaaaaaaaaaaaa\n"
+                                : "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n");
+                snprintf(head, sizeof(head), POST_HEAD "%sContent-Length: %zu\r\n\r\n", alice,
+                         sizeof(part) + 1);
+                for (; n < ARRAY_SIZE(fds); n++) {
+                        fds[n] = dial();
+                        say(fds[n], head);
+                        for (size_t at = 0; at < sizeof(part); at += 32 * 1024) {
+                                if (send(fds[n], part + at, 32 * 1024, MSG_NOSIGNAL) < 0)
+                                        break;
+                                fake_spin(&f);
+                        }
+                        refused += is_over(fds[n]);
+                }
+                check(http->held <= HTTP_HELD_MAX + ARRAY_SIZE(fds) * HTTP_HELD_SMALL);
+                /* The control: alone it gets twice as much. */
+                check_eq_int(n - refused, alone ? 12 : 6);
+                for (other = alone ? -1 : dial(); other >= 0; other = -1) {
+                        snprintf(head, sizeof(head), POST_HEAD "%sContent-Length: %d\r\n\r\n", bob,
+                                 96 * 1024);
+                        say(other, head);
+                        for (size_t at = 0; at < 96 * 1024; at += 32 * 1024) {
+                                check_eq_int(send(other, part, 32 * 1024, MSG_NOSIGNAL), 32 * 1024);
+                                fake_spin(&f);
+                        }
+                        check_has(hear(other), "400 Bad Request");
+                        close(other);
+                }
+                while (n > 0)
+                        close(fds[--n]);
+                close_http();
+        }
 }
 
 /* A response to HEAD has no body: what follows is the next response. */
@@ -392,6 +438,7 @@ int main(void)
         run(test_sessions_of_all);
         run(test_half_requests_give_way);
         run(test_connections_of_one);
+        run(test_held_by_one);
         run(test_head);
         return 0;
 }

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/loop.h"
-#include "base/share.h"
 #include "supervisor/session/cell/session-name.h"
 
 enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */

@@ -32,6 +32,7 @@ static int write_policy(int fd, const struct session *s, struct error *err)
         if (!policy)
                 return error_errno(err, ENOMEM, "policy");
         snprintf(policy->profile, sizeof(policy->profile), "%s", s->rights->name);
+        policy->principal = s->principal->number;
         policy->max_bytes = s->rights->egress.max_bytes;
         policy->rate = s->rights->egress.rate;
         int r = write_rules(&s->rights->egress, policy, err);

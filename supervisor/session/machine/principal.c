@@ -36,6 +36,7 @@ struct session_principal *principal_ref(struct session_principals *all, const ch
                 return NULL;
         }
         memcpy(p->key, session_key, n);
+        p->number = n > 0 ? ++all->last_number : 0;
         p->n_names = 1;
         LIST_INSERT_HEAD(&all->list, p, link);
         return p;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include "supervisor/session/cell/session-name.h"
@@ -19,16 +20,17 @@ struct memory_account;
 struct session_principal {
         LIST_ENTRY(session_principal) link;
         char key[SESSION_NAME_MAX + 1];
-        size_t n_names; /* of sessions, with those that have no sandbox */
-        size_t n_live;  /* of them have a sandbox or wait for one, and do not give up their place */
+        uint64_t number; /* which no other one had; 0: it has no name */
+        size_t n_names;  /* of sessions, with those that have no sandbox */
+        size_t n_live; /* of them have a sandbox or wait for one, and do not give up their place */
         size_t n_creating; /* of these wait for the monitor */
-        size_t n_installs; /* installations that run (install.c) */
         struct memory_account
                 *account; /* of what the broker keeps for its sessions; NULL: it has no name */
 };
 
 struct session_principals {
         LIST_HEAD(, session_principal) list;
+        uint64_t last_number;
         size_t n; /* how many have access, whether they have sessions or not */
 };
 
