@@ -43,8 +43,10 @@ class Shares(Serve):
         os.rename(self.tokens + ".new", self.tokens)
 
     def call(self, token, code, **arguments):
-        """A call whose answer is not read yet."""
-        return self.connect().modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}}, Authorization=f"Bearer {token}")
+        """A call whose answer is not read yet; code may be None."""
+        if code is not None:
+            arguments["code"] = code
+        return self.connect().modern("tools/call", {"name": "run_python", "arguments": arguments}, Authorization=f"Bearer {token}")
 
     def status(self, token, code, **arguments):
         return value(self.call(token, code, **arguments).response())["status"]
@@ -162,6 +164,87 @@ class Network(Shares):
         self.assertLess(seconds, USUAL)
         # The control: the greedy principal's own name waits.
         self.assertGreater(self.fetch(GREEDY, "own")[1], USUAL)
+
+
+class Upstream(http.server.BaseHTTPRequestHandler):
+    """An MCP server over HTTP whose tool `hold` answers when the test says so."""
+    protocol_version = "HTTP/1.1"
+    release = threading.Event()
+    lock, n_held = threading.Lock(), 0
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        result = {}
+        if message["method"] == "initialize":
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}}
+        elif message["method"] == "tools/list":
+            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("hold", "quick")]}
+        elif message["method"] == "tools/call":
+            result = {"content": [{"type": "text", "text": "done"}]}
+            if message["params"]["name"] == "hold":
+                with self.lock:
+                    Upstream.n_held += 1
+                self.release.wait(60)
+        body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}).encode() if "id" in message else b""
+        self.send_response(200 if body else 202)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+
+    def do_GET(self):
+        self.send_error(405)
+
+    do_DELETE = do_GET
+
+    def log_message(self, *args):
+        pass
+
+
+class Tools(Shares):
+    """Calls of tools: the requests that a server is sent at once, and the calls that wait."""
+    HOLD = "import asyncio\nheld = [asyncio.ensure_future(mcp_far.hold()) for _ in range({n})]\nawait asyncio.sleep(0.5)\n"
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        Upstream.release.clear()
+        Upstream.n_held = 0
+        far = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+        self.addCleanup(far.server_close)
+        self.addCleanup(far.shutdown)
+        self.addCleanup(Upstream.release.set)
+        threading.Thread(target=far.serve_forever, daemon=True).start()
+        self.servers = {"far": {"type": "http", "url": f"http://127.0.0.1:{far.server_address[1]}/mcp"}}
+
+    def test_requests_that_a_server_holds(self):
+        """One principal has at most half of the requests that one server is sent, and the other one's is sent at once."""
+        self.serve(self.BOTH, mcpServers=self.servers)
+        self.assertEqual(self.status(BOB, "await mcp_far.quick()", session="work"), "ok")
+        for i in range(6):
+            self.assertEqual(self.status(GREEDY, self.HOLD.format(n=60), session=f"s{i}"), "ok")
+        self.assertTrue(harness.wait_until(lambda: Upstream.n_held == 32), Upstream.n_held)
+        self.assertEqual(self.in_time(lambda: self.status(BOB, "await mcp_far.quick()", session="work")), "ok")
+        # The control: the greedy principal's own call waits, and goes on when there is room.
+        waits = value(self.call(GREEDY, "await mcp_far.quick()", session="own", wait=USUAL).response())
+        self.assertEqual(waits["status"], "running", waits)
+        Upstream.release.set()
+        self.assertEqual(value(self.call(GREEDY, None, session="own", wait=20).response())["status"], "ok")
+
+    def test_control_one_principal(self):
+        self.serve(f"greedy {GREEDY}\n", mcpServers=self.servers)
+        self.assertEqual(self.status(GREEDY, self.HOLD.format(n=100), session="s"), "ok")
+        self.assertTrue(harness.wait_until(lambda: Upstream.n_held == 32), Upstream.n_held)
+
+    def test_calls_that_wait(self):
+        """The arguments of calls in progress: bob's small call is sent while greedy's large ones are refused."""
+        self.serve(self.BOTH, mcpServers=self.servers)
+        large = "import asyncio\nheld = [asyncio.ensure_future(mcp_far.hold(x='y' * (1 << 20))) for _ in range(12)]\nawait asyncio.sleep(1)\n" \
+            "sum(f.done() for f in held)"
+        refused = [value(self.call(GREEDY, large, session=f"s{i}").response())["value"]["json"] for i in range(6)]
+        self.assertGreater(sum(refused), 20, refused)
+        self.assertEqual(self.in_time(lambda: self.status(BOB, "await mcp_far.quick(x='y' * 100000)", session="work")), "ok")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ struct world {
         struct session_context context;
         struct session *session;
         int offer; /* what get_sandbox() returns */
+        struct session_principals principals;
         struct session_principal principal;
         int rpc, out, error; /* the worker's ends */
         int done, kills, freezes, thaws, keeps, restores, wakes;
@@ -119,6 +120,7 @@ static void open_world(struct world *w)
                 .owner = {w, get_sandbox, state_changed},
         };
         w->context.config->top.freeze_ms = 1000;
+        w->principal.all = &w->principals;
         check_ok(session_new(&w->session, &w->context, "s", &w->principal, &err));
 }
 

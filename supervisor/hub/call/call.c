@@ -366,10 +366,16 @@ bool hub_call_client(const struct hub_call *call, struct hub_client *ret)
 static int64_t send_params(struct hub_calls *calls, const struct hub_call *call, const char *method,
                            const struct call_params *params)
 {
+        struct book_principal principal = hub_caller_principal(call->caller, call->data);
         struct hub_client client;
-        bool has_client = hub_call_client(call, &client);
 
-        return calls->host->send(calls->data, method, has_client ? &client : NULL, params);
+        (void)hub_call_client(call, &client);
+        /* FNV-1a */
+        client.principal = principal.n > 0 ? UINT64_C(14695981039346656037) : 0;
+        for (size_t i = 0; i < principal.n; i++)
+                client.principal = (client.principal ^ (unsigned char)principal.name[i]) *
+                                   UINT64_C(1099511628211);
+        return calls->host->send(calls->data, method, &client, params);
 }
 
 static void set_id(struct hub_call *call, int64_t id)

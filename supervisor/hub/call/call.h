@@ -50,7 +50,7 @@ struct hub_calls_host {
         /* Whether the server must run the tool as a task; whether it speaks MCP 2026-07-28. */
         bool (*needs_task)(void *data, const char *tool);
         bool (*is_modern)(void *data);
-        /* Sends a request and returns its id. client: of the call, or NULL. -EMSGSIZE: too much waits to be
+        /* Sends a request and returns its id. client: of the call. -EMSGSIZE: too much waits to be
          * read by the server; or another negative errno. */
         int64_t (*send)(void *data, const char *method, const struct hub_client *client,
                         const struct call_params *params);

@@ -51,6 +51,7 @@ struct hub_client {
         const void *id;        /* equal for calls whose requests may be confused with each other */
         unsigned can;          /* bits of client_can */
         const char *log_level; /* of the messages that it wants from servers, or NULL */
+        uint64_t principal;    /* call.c: a number for it; 0: it has no name */
 };
 
 struct hub_progress {

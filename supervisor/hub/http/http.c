@@ -334,16 +334,20 @@ static bool may_send(const struct http *h, const struct http_request *r)
                 return false;
         if (r->kind == HTTP_MESSAGE)
                 return h->barrier == r || h->n_messages_sent < HTTP_SENT_MAX;
-        return r->kind != HTTP_REQUEST || h->n_sent < HTTP_SENT_MAX;
+        return r->kind != HTTP_REQUEST || http_may_count(h, r->principal);
 }
 
 static struct http_request *next_to_send(struct http *h)
 {
+        uint64_t full = 0; /* a principal that may send none now */
         struct http_request *r;
 
         TAILQ_FOREACH (r, &h->requests, link) {
-                if (r->state == HTTP_QUEUED && may_send(h, r))
+                if (r->state != HTTP_QUEUED || (full != 0 && r->principal == full))
+                        continue;
+                if (may_send(h, r))
                         return r;
+                full = r->principal;
         }
         return NULL;
 }
@@ -432,6 +436,7 @@ static int commit(struct transport *t, const struct outgoing *m)
                 return -ENOMEM;
         }
         r->id = m->id;
+        r->principal = m->principal;
         r->is_modern = m->is_modern;
         r->is_initialize = m->method && strcmp(m->method, "initialize") == 0;
         r->is_initialized = m->method && strcmp(m->method, "notifications/initialized") == 0;

@@ -1,6 +1,7 @@
 /* The requests of a transport that wait or are sent. */
 #include "supervisor/hub/http/queue.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/share.h"
 
 void http_send_soon(struct http *h)
 {
@@ -29,12 +31,32 @@ void http_fail(struct http *h, const char *format, ...)
 
 void http_request_count(struct http_request *r, bool is_sent)
 {
-        bool is_message = r->kind == HTTP_MESSAGE;
+        struct http *h = r->http;
+        unsigned i = 0;
 
-        if (r->is_counted == is_sent || (r->kind != HTTP_REQUEST && !is_message))
+        if (r->is_counted == is_sent || (r->kind != HTTP_REQUEST && r->kind != HTTP_MESSAGE))
                 return;
         r->is_counted = is_sent;
-        *(is_message ? &r->http->n_messages_sent : &r->http->n_sent) += is_sent ? 1U : -1U;
+        if (r->kind == HTTP_MESSAGE) {
+                h->n_messages_sent += is_sent ? 1U : -1U;
+        } else if (is_sent) {
+                assert(h->n_sent < HTTP_SENT_MAX);
+                h->sent_for[h->n_sent++] = r->principal;
+        } else {
+                while (h->sent_for[i] != r->principal)
+                        i++;
+                h->sent_for[i] = h->sent_for[--h->n_sent];
+        }
+}
+
+bool http_may_count(const struct http *h, uint64_t principal)
+{
+        size_t own = 0;
+
+        for (unsigned i = 0; i < h->n_sent && principal != 0; i++)
+                own += h->sent_for[i] == principal;
+        return principal == 0 ? h->n_sent < HTTP_SENT_MAX
+                              : share_allows(own, h->n_sent, HTTP_SENT_MAX, 1);
 }
 
 void http_request_requeue(struct http_request *r)

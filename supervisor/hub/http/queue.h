@@ -68,8 +68,9 @@ struct http_request {
         bool has_stream; /* it is an event stream */
         struct event again;
         bool is_answered;
-        bool resumes;                          /* by GET */
-        bool is_counted;                       /* in n_sent */
+        bool resumes;    /* by GET */
+        bool is_counted; /* in n_sent */
+        uint64_t principal;
         bool had_token, had_session;           /* sent again with another one */
         unsigned token_number, session_number; /* that it was sent with */
         unsigned tries;                        /* without an event */
@@ -107,10 +108,13 @@ struct http {
         struct http_requests requests; /* in order */
         struct http_request *listen;   /* or NULL */
         unsigned n_sent, n_messages, n_messages_sent;
+        uint64_t sent_for[HTTP_SENT_MAX]; /* principals of those that are sent */
         size_t bytes, message_bytes;
         struct buffer prepared;
 };
 
+/* Whether one more request of this principal may be sent. */
+bool http_may_count(const struct http *h, uint64_t principal);
 /* Sends what may be sent, from the loop. */
 void http_send_soon(struct http *h);
 /* The server cannot be used. May close the transport. why: a predicate. */

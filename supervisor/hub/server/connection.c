@@ -104,6 +104,7 @@ static int64_t send_request(struct connection *c, const char *method,
                                    .params = buffer_bytes(&params->bytes),
                                    .n = params->bytes.length,
                                    .is_modern = c->is_modern,
+                                   .principal = call ? call->principal : 0,
                                    .text = params->text,
                                    .after = after};
         struct buffer *to;

@@ -65,6 +65,7 @@ struct connection_call {
         unsigned can; /* what the server may ask for: bits of client_can, for a modern one */
         const char *log_level; /* of its log messages, or NULL */
         bool takes_tasks;      /* the answer may be a task */
+        uint64_t principal;    /* struct hub_client */
 };
 int64_t connection_call(struct connection *c, const char *method,
                         const struct connection_call *call, const struct call_params *params);

@@ -348,9 +348,10 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
         struct hub_server *s = data;
         bool is_tool = strcmp(method, "tools/call") == 0;
         const struct connection_call call = {
-                .can = client ? client->can : 0,
-                .log_level = client ? client->log_level : NULL,
+                .can = client->can,
+                .log_level = client->log_level,
                 .takes_tasks = is_tool,
+                .principal = client->principal,
         };
 
         if (!is_tool && !hub_method_find(method))

@@ -10,11 +10,20 @@
 #include "base/json-out.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/share.h"
 #include "base/utf8.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 
-enum { WAIT_MAX_MS = 10000, INPUT_ANSWER_MAX = FRAME_READ_MAX * 2 };
+enum {
+        WAIT_MAX_MS = 10000,
+        INPUT_ANSWER_MAX = FRAME_READ_MAX * 2,
+        /* Of the calls of all principals: less than the bounds of one server (supervisor/hub/call/call.h), which none of them
+         * reaches then. */
+        CALLS_BYTES_MAX = 64 * 1024 * 1024,
+        CALL_BYTES = 1024,                        /* of a call, besides its frame */
+        SEARCHES_OF_ONE = 2 * CALLS_SEARCHES_MAX, /* of several principals: there is one thread */
+};
 
 struct tool_call {
         struct tool_call *next;
@@ -29,6 +38,7 @@ struct tool_call {
         uint64_t cell;          /* number of the cell that made it, 0: background work */
         struct cell_call *slot; /* in that cell's record, or NULL */
         uint64_t n_sent;        /* bytes of the CALL */
+        size_t n_counted;       /* for the principal */
         char server[CELL_NAME_MAX + 1];
 };
 
@@ -72,6 +82,15 @@ static int add(struct session *session, uint64_t number, struct tool_call **ret,
         return 0;
 }
 
+static void count_bytes(struct tool_call *call, size_t n)
+{
+        struct session_principal *p = call->session->principal;
+
+        p->call_bytes += n - call->n_counted;
+        p->all->call_bytes += n - call->n_counted;
+        call->n_counted = n;
+}
+
 static void remove_call(struct tool_call *call)
 {
         struct calls *calls = call->session->calls;
@@ -81,6 +100,8 @@ static void remove_call(struct tool_call *call)
         calls->n--;
         calls->n_queries -= call->is_query;
         calls->n_searches -= call->is_search;
+        call->session->principal->n_searches -= call->is_search;
+        count_bytes(call, 0);
         free(call->words);
         free(call);
 }
@@ -255,10 +276,17 @@ static int read_call(yyjson_val *root, struct tool_request *ret, struct error *e
         return 0;
 }
 
-/* Large arguments are kept until the server has read them. */
-static int charge_arguments(const struct session *session, struct shared_text *text,
-                            struct error *err)
+/* Principals share the calls. Large arguments are kept until the server has read them. */
+static int charge_arguments(struct tool_call *call, struct shared_text *text, struct error *err)
 {
+        const struct session *session = call->session;
+        const struct session_principal *p = session->principal;
+        size_t n = call->n_sent + CALL_BYTES;
+
+        if (p->number > 0 && !share_allows(p->call_bytes, p->all->call_bytes, CALLS_BYTES_MAX, n))
+                return error_set(err, ENOBUFS,
+                                 "too many calls of tools are in progress in your sessions");
+        count_bytes(call, n);
         if (!text)
                 return 0;
         charge_open(&text->charge, session->account);
@@ -303,7 +331,7 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         snprintf(call->server, sizeof(call->server), "%s", request.server);
         utf8_trim(call->server);
         request.call = call;
-        r = charge_arguments(session, request.text, &why);
+        r = charge_arguments(call, request.text, &why);
         if (r >= 0)
                 r = tools->call(tools->data, &request, &call->handle, &why);
         if (r < 0) {
@@ -404,6 +432,7 @@ static int begin_query(struct session *session, uint64_t number, yyjson_val *roo
         call->is_search = is_search;
         session->calls->n_queries++;
         session->calls->n_searches += is_search;
+        session->principal->n_searches += is_search;
         if (is_search && take_search(call, root) < 0) {
                 end_search(call, NULL, 0);
                 return 0;
@@ -424,11 +453,14 @@ static int begin_query(struct session *session, uint64_t number, yyjson_val *roo
 int calls_on_search(struct session *session, uint64_t number, yyjson_val *root, struct error *err)
 {
         const struct calls *calls = session->calls;
+        const struct session_principal *p = session->principal;
+        bool is_full = calls->n_searches >= CALLS_SEARCHES_MAX ||
+                       (p->number > 0 && p->n_searches >= SEARCHES_OF_ONE);
 
         if (!json_string(root, "q", NULL))
                 return error_set(err, EBADMSG, "QUERY for a search without words");
         session_send_catalogue(session);
-        if (calls->n_queries < CALLS_QUERIES_MAX && calls->n_searches < CALLS_SEARCHES_MAX)
+        if (calls->n_queries < CALLS_QUERIES_MAX && !is_full)
                 return begin_query(session, number, root, true, err);
         answer_refuse(&session->channel, number,
                       "too many searches are running: await some of them");

@@ -35,6 +35,7 @@ struct session_principal *principal_ref(struct session_principals *all, const ch
                 free(p);
                 return NULL;
         }
+        p->all = all;
         memcpy(p->key, session_key, n);
         p->number = n > 0 ? ++all->last_number : 0;
         p->n_names = 1;

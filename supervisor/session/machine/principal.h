@@ -19,11 +19,14 @@ struct memory_account;
 
 struct session_principal {
         LIST_ENTRY(session_principal) link;
+        struct session_principals *all;
         char key[SESSION_NAME_MAX + 1];
         uint64_t number; /* which no other one had; 0: it has no name */
         size_t n_names;  /* of sessions, with those that have no sandbox */
         size_t n_live; /* of them have a sandbox or wait for one, and do not give up their place */
         size_t n_creating; /* of these wait for the monitor */
+        size_t n_searches; /* calls.c: searches of its sessions */
+        size_t call_bytes; /* of their calls of tools, with CALL_BYTES for each */
         struct memory_account
                 *account; /* of what the broker keeps for its sessions; NULL: it has no name */
 };
@@ -31,7 +34,8 @@ struct session_principal {
 struct session_principals {
         LIST_HEAD(, session_principal) list;
         uint64_t last_number;
-        size_t n; /* how many have access, whether they have sessions or not */
+        size_t call_bytes; /* of all */
+        size_t n;          /* how many have access, whether they have sessions or not */
 };
 
 /* Returns the principal of a session's key, with one more name; NULL when out of memory. */
