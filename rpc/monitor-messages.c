@@ -92,6 +92,10 @@ int monitor_request_check(const struct monitor_request *request)
                 if (!is_pid(request->instead[i]))
                         return -ESRCH;
         }
+        const struct monitor_principal *p = &request->principal;
+        if (request->verb != MONITOR_SESSION_CREATE &&
+            (p->id || p->of || p->memory_mib || p->cpu_milli))
+                return -EINVAL;
         return check_number(row->number, request->number);
 }
 

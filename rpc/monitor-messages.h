@@ -36,6 +36,15 @@ enum monitor_event_kind {
         MONITOR_EVENT_MAX,
 };
 
+/* Whose session it is. */
+struct monitor_principal {
+        uint32_t id; /* 0: the only one */
+        uint32_t of; /* how many there are */
+        uint32_t
+                memory_mib; /* of all its sessions; 0: an even share that others' idleness enlarges */
+        uint32_t cpu_milli; /* the same */
+};
+
 struct monitor_request {
         uint32_t verb;
         uint32_t serial; /* chosen by the broker, not 0 */
@@ -43,8 +52,9 @@ struct monitor_request {
         uint32_t generation;
         uint32_t number;
         uint32_t instead[INIT_INSTEAD_MAX];
+        struct monitor_principal principal; /* of SESSION_CREATE */
 };
-static_assert(sizeof(struct monitor_request) == 28, "crosses a process boundary");
+static_assert(sizeof(struct monitor_request) == 44, "crosses a process boundary");
 
 /* The code of a FAILED session's error if the kernel or a policy around Cloister refused a step of
  * creating the sandbox, so that no sandbox can be created here. */
@@ -85,6 +95,13 @@ struct monitor_hello {
         uint64_t memory_max; /* bytes, of each session */
 };
 
+/* The limit of memory that was reached. */
+enum monitor_limit {
+        MONITOR_LIMIT_SESSION,
+        MONITOR_LIMIT_PRINCIPAL, /* all sessions of its principal together */
+        MONITOR_LIMIT_TOTAL,     /* all sandboxes together */
+};
+
 struct monitor_ended {
         int32_t wait_status; /* of the worker, as waitpid() gives it; -1 when init did not report
                                 one */
@@ -93,6 +110,7 @@ struct monitor_ended {
         uint64_t memory_peak; /* bytes; 0 where unknown */
         uint32_t copy;     /* of SESSION_CLEARED: pid of the copy that takes the worker's place */
         uint32_t last_pid; /* as init has reported the end: struct monitor_counted */
+        uint32_t limit;    /* enum monitor_limit, if oom_kills > 0 */
 };
 
 struct monitor_counted {

@@ -452,6 +452,11 @@ static int check_age(struct config_reading *r, const struct config_key *key, yyj
                 "exclude_newer must be an age such as \"14d\", \"2w\" or \"36h\", or a date such as \"2026-01-31\"");
 }
 
+static int check_sum(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        return config_refer(r->reader, CONFIG_SUM_OF_SESSIONS, NULL, key->name, value);
+}
+
 static config_code_fn *const codes[CONFIG_CODES] = {
 #define ROW(code, function) [CODE_##code] = (function),
 #include "policy/config/codes.def"
@@ -667,11 +672,36 @@ static int check_server(struct config *config, const struct config_reference *re
         return config_add_warning(config, r < 0 ? NULL : text);
 }
 
+static int check_sum_of(struct config *config, const struct config_reference *reference,
+                        struct error *err)
+{
+        bool is_memory = strcmp(reference->to, "memory_total") == 0;
+        struct error why = {};
+
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                if (is_memory ? p->limits.memory <= config->memory_total
+                              : p->limits.cpu_milli <= config->cpu_total_milli)
+                        continue;
+                error_set(
+                        &why, EINVAL,
+                        "%s: %s is below what one session of profile \"%s\" may use (limits.%.*s)",
+                        reference->place, reference->to, p->name, (int)strcspn(reference->to, "_"),
+                        reference->to);
+                return config_report(config, true, why.text)
+                               ? 0
+                               : error_set(err, EINVAL, "%s", why.text);
+        }
+        return 0;
+}
+
 static int resolve(struct config *config, const struct config_reference *reference,
                    struct error *err)
 {
         if (reference->kind == CONFIG_SERVER_OF_PROFILE)
                 return check_server(config, reference);
+        if (reference->kind == CONFIG_SUM_OF_SESSIONS)
+                return check_sum_of(config, reference, err);
         struct error why = {};
         int profile = config_find_profile(config, reference->to, &why);
         if (profile < 0) {

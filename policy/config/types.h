@@ -205,6 +205,7 @@ enum config_reference_kind {
         CONFIG_PROFILE_OF_CLIENT,
         CONFIG_PROFILE_OF_PUBLISHED, /* the profile only has to exist */
         CONFIG_SERVER_OF_PROFILE,
+        CONFIG_SUM_OF_SESSIONS, /* a key; no profile's limit may be above its value */
 };
 
 struct config_reference {
@@ -234,6 +235,8 @@ struct config {
         uint32_t cell_timeout_max_ms; /* default 600,000 */
         uint32_t session_idle_ms;     /* default 30 min */
         uint32_t sessions_max;        /* 0: by the machine's memory */
+        uint64_t memory_total;        /* of all sandboxes; 0: by the machine */
+        uint32_t cpu_total_milli;     /* the same */
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
         char *user;                   /* the user of upstream servers (root mode), or NULL */
         int log_level;                /* enum log_level; negative: not set */

@@ -44,6 +44,8 @@ enum {
         GROWTH_PART = 16,   /* of the limit: growth that matters */
         SOCKSTAT_TEXT = 256,
         TOLD_STEP = 1024 * 1024,
+        SHARED_MAX = 16 * 1024 * 1024, /* of the template's pages in a new session */
+        PRIVATE_MIN = 4 * 1024 * 1024, /* of a session that does nothing (limits_sessions_max()) */
 };
 
 /* The state of the sandbox of a slot. */
@@ -57,7 +59,8 @@ struct watched {
         uint64_t rest; /* process_rest() before the exact figure */
         struct child_task *task;
         struct process_growth growth;
-        uint64_t told; /* by host.used(); 0: not yet */
+        uint64_t told;  /* by host.used(); 0: not yet */
+        uint64_t first; /* of those, the first: pages that it mostly shares with its template */
         bool is_killed;
 };
 
@@ -66,6 +69,7 @@ struct memory_watch {
         uint32_t at;     /* where the last look ended */
         uint32_t n_used; /* slots from here on have never had a sandbox */
         uint32_t round;
+        uint64_t sum;           /* of all own_part() */
         bool is_any, is_active; /* in this round */
         struct event *timer;
         struct watched *watched;
@@ -116,7 +120,13 @@ static void end(struct watched *s, struct sandbox *sandbox, const char *what, ui
         s->is_killed = true;
         log_info("session %u is killed: %llu %s", sandbox_handle(sandbox), (unsigned long long)n,
                  what);
-        sandbox_kill_for_memory(sandbox);
+        sandbox_kill_for_memory(sandbox, MONITOR_LIMIT_SESSION);
+}
+
+/* What it adds to the sum of all. */
+static uint64_t own_part(const struct watched *s)
+{
+        return s->told == 0 ? 0 : PRIVATE_MIN + (s->told > s->first ? s->told - s->first : 0);
 }
 
 static void tell(struct watched *s, struct sandbox *sandbox, uint64_t used)
@@ -125,7 +135,11 @@ static void tell(struct watched *s, struct sandbox *sandbox, uint64_t used)
 
         if (used == 0 || (s->told != 0 && change < TOLD_STEP))
                 return;
+        if (s->told == 0)
+                s->first = used < SHARED_MAX ? used : SHARED_MAX;
+        s->watch->sum -= own_part(s);
         s->told = used;
+        s->watch->sum += own_part(s);
         s->watch->host.used(s->watch->host.data, sandbox, used);
 }
 
@@ -238,6 +252,7 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
 static void forget(struct memory_watch *w, struct watched *s, uint32_t handle)
 {
         child_task_cancel(s->task);
+        w->sum -= own_part(s);
         *s = (struct watched){.watch = w, .handle = handle};
 }
 
@@ -321,6 +336,16 @@ void memory_watch_wake(struct memory_watch *w)
 {
         if (!event_pending(w->timer, EV_TIMEOUT, NULL))
                 arm(w);
+}
+
+uint64_t memory_watch_sum(const struct memory_watch *w)
+{
+        return w->sum;
+}
+
+uint64_t memory_watch_part(const struct memory_watch *w, uint32_t slot)
+{
+        return slot < w->n_used ? own_part(&w->watched[slot]) : 0;
 }
 
 uint64_t memory_watch_used(const struct memory_watch *w, const struct sandbox *sandbox)

@@ -22,6 +22,7 @@
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 
 DEFINE_CLEANUP(struct config *, config_free)
 
@@ -166,6 +167,10 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
         config_files_free(before);
         m->config = config;
         m->generation++;
+        struct error late = {};
+        if (monitor_sums_set(m, &late) < 0)
+                log_warning("%s: takes effect when sessions have ended, at the next reload",
+                            late.text);
         take_log_level(m);
         log_info("config: reloaded, %zu files, %zu servers", config_files_count(files),
                  config->n_servers);

@@ -17,6 +17,7 @@
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 
 /* Wraps around: for differences only. */
 static int now_ms(void)
@@ -130,6 +131,8 @@ static int enter_scope(struct monitor *m, struct error *why, struct error *err)
         m->cgroups = cgroups_free(m->cgroups);
         r = open_cgroups(m, true, why, err);
         m->sandbox_host.cgroups = m->cgroups;
+        if (r >= 0)
+                r = monitor_sums_set(m, err);
         return r < 0 ? r : set_loop(m, err);
 }
 

@@ -15,6 +15,7 @@
 #include "base/path.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
 
 static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
@@ -89,6 +90,7 @@ static void on_memory(void *data, struct sandbox *sandbox, uint64_t bytes)
                 .kind = MONITOR_SESSION_MEMORY, .target = sandbox_handle(sandbox), .memory = bytes};
 
         monitor_send(data, &event, NULL, 0);
+        monitor_sums_changed(data);
 }
 
 /* ---- The paths that no sandbox may mount: they belong to Cloister ---- */
@@ -197,7 +199,7 @@ static int make(void *data, const struct profile_session *session, struct error 
         uint32_t id = session->ids->count == 1 ? 0 : i + 1;
         bool is_counted = cgroups_version(m->cgroups) != CGROUP_NONE;
         int r = sandbox_new(&m->sandbox_host, ++m->last_handle, id, session->serial,
-                            session->limits, &m->sandboxes[i], err);
+                            session->principal, session->limits, &m->sandboxes[i], err);
         if (r < 0)
                 return r;
         if (!is_counted)
@@ -242,8 +244,13 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
                 monitor_send_failed(m, request->serial, &error);
                 return;
         }
+        struct monitor_event refused = {.kind = MONITOR_FAILED, .serial = request->serial};
+        if (monitor_sums_admit(m, &request->principal, &refused.target, &refused.error) < 0) {
+                monitor_send(m, &refused, NULL, 0);
+                return;
+        }
         event_del(m->early);
-        profiles_request(m->profiles, request->target, request->serial);
+        profiles_request(m->profiles, request->target, request->serial, request->principal.id);
 }
 
 /* Returns 0 or negative errno. */
@@ -375,6 +382,7 @@ static void kill_all(struct monitor *m)
 
 void monitor_sessions_done(struct monitor *m)
 {
+        monitor_sums_done(m);
         if (m->early)
                 event_free(m->early);
         if (m->sandboxes)

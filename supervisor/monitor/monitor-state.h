@@ -91,6 +91,7 @@ struct monitor {
                 *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
         uint32_t last_handle;
         struct memory_watch *memory; /* used where there is no control group */
+        struct sums *sums;           /* of monitor-sums.c */
 
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + PACKAGES_INSTALLERS_MAX];
         uint32_t last_instance;

@@ -52,6 +52,7 @@
 #include "supervisor/monitor/monitor-requests.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/monitor/process/refused-calls.h"
@@ -320,6 +321,9 @@ static int start(struct monitor *m, struct error *err)
         r = monitor_limits_init(m, err);
         if (r >= 0)
                 r = set_up(m, err);
+        if (r < 0)
+                return r;
+        r = monitor_sums_set(m, err);
         if (r < 0)
                 return r;
         /* The janitor runs: it removes the socket if the monitor is killed. */

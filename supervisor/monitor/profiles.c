@@ -101,7 +101,9 @@ struct profile {
         unsigned int template_deaths; /* since a session was last made */
         uint64_t used;
 
-        uint32_t *waiting; /* serials, at most sessions_max */
+        struct waiting {
+                uint32_t serial, principal;
+        } * waiting; /* at most sessions_max */
         size_t n_waiting;
         size_t n_making;              /* in the template's queue */
         struct network_gate *network; /* sessions that were made wait for it */
@@ -156,7 +158,7 @@ static void fail_waiting(struct profile *p, const struct error *error)
                 log_write(p->host->for_one ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR, "%s", named.text);
         p->n_waiting = 0;
         for (size_t i = 0; i < n; i++)
-                p->host->failed(p->host->data, p->waiting[i], &named);
+                p->host->failed(p->host->data, p->waiting[i].serial, &named);
 }
 
 static void fail_sandbox(struct profile *p, struct sandbox *sandbox, const struct error *error)
@@ -180,7 +182,8 @@ static void try_again(struct profile *p, struct sandbox *sandbox, const struct e
                 fail_sandbox(p, sandbox, error);
                 return;
         }
-        p->waiting[p->n_waiting++] = sandbox_serial(sandbox);
+        p->waiting[p->n_waiting++] = (struct waiting){sandbox_serial(sandbox),
+                                                      sandbox_principal(sandbox)};
         p->host->release(p->host->data, sandbox);
 }
 
@@ -453,7 +456,8 @@ static void do_make_sessions(struct profile *p, void *argument)
         /* A template that cannot be asked ends within make(). */
         while (p->state == PROFILE_SERVING && p->n_waiting > 0) {
                 struct error error = {};
-                struct profile_session session = {.serial = p->waiting[0],
+                struct profile_session session = {.serial = p->waiting[0].serial,
+                                                  .principal = p->waiting[0].principal,
                                                   .template = p->template,
                                                   .ids = &p->ids,
                                                   .limits = &p->limits};
@@ -517,7 +521,7 @@ static void handle(struct profile *p, enum profile_event event, void *argument)
 }
 
 /* Queues a request for a session. */
-static void profile_request(struct profile *p, uint32_t serial)
+static void profile_request(struct profile *p, uint32_t serial, uint32_t principal)
 {
         struct error error = {};
 
@@ -526,7 +530,7 @@ static void profile_request(struct profile *p, uint32_t serial)
                 p->host->failed(p->host->data, serial, &error);
                 return;
         }
-        p->waiting[p->n_waiting++] = serial;
+        p->waiting[p->n_waiting++] = (struct waiting){serial, principal};
         handle(p, EVENT_WANTED, NULL);
 }
 
@@ -819,12 +823,12 @@ const struct limits *profiles_early_limits(const struct profiles *ps)
         return &ps->early->limits;
 }
 
-void profiles_request(struct profiles *ps, uint32_t index, uint32_t serial)
+void profiles_request(struct profiles *ps, uint32_t index, uint32_t serial, uint32_t principal)
 {
         struct error error = {};
 
         if (index < ps->n) {
-                profile_request(ps->items[index], serial);
+                profile_request(ps->items[index], serial, principal);
                 return;
         }
         error_set(&error, ENOENT, "there is no profile %u", index);

@@ -29,7 +29,7 @@
 
 /* A session to be made. */
 struct profile_session {
-        uint32_t serial; /* of the request */
+        uint32_t serial, principal; /* of the request */
         struct template *template;
         const struct ids *ids;
         const struct limits *limits;
@@ -90,6 +90,7 @@ void profiles_prepare(struct profiles *profiles);
 const struct limits *profiles_early_limits(const struct profiles *profiles);
 
 /* Queues a request for a session. index: as in the config. */
-void profiles_request(struct profiles *profiles, uint32_t index, uint32_t serial);
+void profiles_request(struct profiles *profiles, uint32_t index, uint32_t serial,
+                      uint32_t principal);
 /* The monitor has found out how it bounds sessions. */
 void profiles_bounds_known(struct profiles *profiles);

@@ -36,6 +36,7 @@
 #include "supervisor/monitor/monitor-requests.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
 #include "tests/fuzz/descriptors.h"
 #include "tests/fuzz/events.h"
@@ -153,6 +154,7 @@ static void set_up(void)
         assert(m.cgroups && children_new(&m.children, &err) == 0);
         m.cgroups->mount = -1;
         m.config = read_config();
+        assert(monitor_sums_set(&m, &err) == 0);
         assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
         m.link = pair[0];
         peer = pair[1];

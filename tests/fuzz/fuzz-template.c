@@ -211,7 +211,7 @@ static void ask(void)
 
         if (!f.template || i == SESSIONS)
                 return;
-        assert(sandbox_new(&f.sandbox_host, (uint32_t)i + 1, 0, (uint32_t)i + 1, &f.limits,
+        assert(sandbox_new(&f.sandbox_host, (uint32_t)i + 1, 0, (uint32_t)i + 1, 0, &f.limits,
                            &f.sandboxes[i], &err) == 0);
         f.n_asked++;
         assert(template_make(f.template, f.sandboxes[i], &f.limits, true, &err) == 0);

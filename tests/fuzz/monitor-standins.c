@@ -61,7 +61,8 @@ struct sandbox {
 };
 
 int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, uint32_t request,
-                const struct limits *limits, struct sandbox **ret, struct error *err)
+                uint32_t principal, const struct limits *limits, struct sandbox **ret,
+                struct error *err)
 {
         struct sandbox *s = calloc(1, sizeof(*s));
 
@@ -84,6 +85,16 @@ struct sandbox *sandbox_free(struct sandbox *s)
 uint32_t sandbox_handle(const struct sandbox *s)
 {
         return s->handle;
+}
+
+uint32_t sandbox_principal(const struct sandbox *s)
+{
+        return 0;
+}
+
+uint64_t sandbox_memory_now(const struct sandbox *s)
+{
+        return 0;
 }
 
 uint32_t sandbox_serial(const struct sandbox *s)
@@ -122,7 +133,7 @@ const struct sandbox_memory *sandbox_memory(const struct sandbox *s)
         return NULL;
 }
 
-void sandbox_kill_for_memory(struct sandbox *s)
+void sandbox_kill_for_memory(struct sandbox *s, enum monitor_limit limit)
 {
         abort();
 }

@@ -45,7 +45,7 @@ def workers(server):
 
 def leaves(server):
     """Returns the control groups of a server's sessions."""
-    return glob.glob(f"/sys/fs/cgroup/**/cloister-{server.process.pid}-*/s-*", recursive=True)
+    return glob.glob(f"/sys/fs/cgroup/**/cloister-{server.process.pid}-*/**/s-*", recursive=True)
 
 
 class Here(rawmcp.ServerCase):
@@ -99,7 +99,7 @@ class Here(rawmcp.ServerCase):
 
     def test_a_session_is_cloned_into_its_leaf(self):
         self.ok("1", session="placed")
-        groups = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/t-*/cgroup.procs", recursive=True)
+        groups = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/**/t-*/cgroup.procs", recursive=True)
         if EXPECT.get("cgroup") != "2":
             # The session was moved there. On version 1 the template has a leaf in each hierarchy.
             self.assertEqual({os.path.basename(os.path.dirname(group)) for group in groups}, {"t-0-1"} if self.bounded() else set())

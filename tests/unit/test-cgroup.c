@@ -1,5 +1,6 @@
 /* Control groups: the limits of a leaf, and that no group remains. As an ordinary user: no groups are
  * available, and the reason is reported. */
+#include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 
 #include <errno.h>
@@ -164,11 +165,15 @@ static void test_memory_is_bounded(void)
         struct cgroup *small = new_leaf(cgroups, 32 << 20, 16);
         struct cgroup *large = new_leaf(cgroups, 512 << 20, 16);
 
+        uint64_t seen = 0;
+
         check_eq_int(wait_for(run_inside(small, take_little)), 0);
         check_eq_int(cgroup_oom_kills(small), 0);
+        check(!cgroup_has_reached_limit(small, &seen));
         int status = wait_for(run_inside(small, take_memory));
         check(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
         check_eq_int(cgroup_oom_kills(small), 1);
+        check(cgroup_has_reached_limit(small, &seen));
         check(cgroup_memory_peak(small) > 16 << 20);
         check(cgroup_memory_peak(small) <= 32 << 20);
         /* The control. */
@@ -183,7 +188,7 @@ static void check_file(const char *directory, const char *file, const char *expe
 {
         char path[600], text[32];
 
-        snprintf(path, sizeof(path), "%s/s-7-1/%s", directory, file);
+        snprintf(path, sizeof(path), "%s/sandboxes/s-7-1/%s", directory, file);
         if (cgroup_read(AT_FDCWD, path, text, sizeof(text)) >= 0)
                 check_eq_str(text, expected);
 }
@@ -203,6 +208,63 @@ static void test_no_swap(void)
         }
         cgroup_free(cgroup);
         cgroups_free(cgroups);
+}
+
+static struct cgroup *leaf_of(struct cgroups *cgroups, uint32_t principal)
+{
+        struct limits limits;
+        struct error err = {0};
+        struct cgroup *cgroup;
+
+        limits_default(&limits);
+        check_ok(cgroup_new_of(cgroups, principal, 7, &limits, &cgroup, &err));
+        return cgroup;
+}
+
+/* take_memory() fits into each leaf. The one that reaches a limit above its own is killed by it. */
+static void check_sum(struct cgroup *leaf, bool is_killed)
+{
+        int status = wait_for(run_inside(leaf, take_memory));
+        uint64_t seen = 0;
+
+        check_eq_int(WIFSIGNALED(status) ? WTERMSIG(status) : 0, is_killed ? SIGKILL : 0);
+        check_eq_int(cgroup_oom_kills(leaf), is_killed);
+        check(!cgroup_has_reached_limit(leaf, &seen));
+        cgroup_free(leaf);
+}
+
+static void test_sums_are_bounded(void)
+{
+        const struct cgroup_total small = {16 << 20, 500}, large = {384 << 20, 1500};
+        struct cgroups *cgroups = open_cgroups();
+        struct error err = {0};
+
+        check_ok(cgroups_set_total(cgroups, 0, &large, &err));
+        check_ok(cgroups_set_total(cgroups, 3, &small, &err));
+        check_ok(cgroups_set_total(cgroups, 4, &large, &err));
+        check_sum(leaf_of(cgroups, 3), true);
+        check(cgroups_principal_has_reached_limit(cgroups, 3));
+        check_sum(leaf_of(cgroups, 4), false); /* the control */
+        check_ok(cgroups_set_total(cgroups, 0, &small, &err));
+        check_sum(leaf_of(cgroups, 0), true);
+        check(!cgroups_principal_has_reached_limit(cgroups, 4));
+        /* Removed when it is empty. */
+        struct cgroup *kept = leaf_of(cgroups, 4);
+        cgroups_forget_principal(cgroups, 3);
+        cgroups_forget_principal(cgroups, 4);
+        check_eq_int(cgroups_used(cgroups, 3), 0);
+        check_ok(cgroups_set_total(cgroups, 4, &large, &err));
+        cgroup_free(kept);
+        cgroups_free(cgroups);
+}
+
+static void test_machine_is_known(void)
+{
+        struct cgroup_total here = cgroup_total_here();
+
+        check(here.memory > 64 << 20 &&
+              here.memory <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+        check(here.cpu_milli > 0 && here.cpu_milli <= sysconf(_SC_NPROCESSORS_ONLN) * 1000);
 }
 
 static void test_pids_are_bounded(void)
@@ -539,7 +601,7 @@ static void test_busy_leaf_is_removed_later(void)
         char path[600];
 
         cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
-        snprintf(path, sizeof(path), "%s/s-7-1", paths[0]);
+        snprintf(path, sizeof(path), "%s/sandboxes/s-7-1", paths[0]);
         check_eq_int(cgroups_set_loop(cgroups, base), 0);
         check(exists(path));
         pid_t pid = run_inside(leaf, sleep_long);
@@ -561,6 +623,8 @@ int main(void)
                 return 0;
         }
         run(test_memory_is_bounded);
+        run(test_sums_are_bounded);
+        run(test_machine_is_known);
         run(test_no_swap);
         run(test_pids_are_bounded);
         run(test_cpu_is_bounded_and_counted);

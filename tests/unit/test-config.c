@@ -78,6 +78,38 @@ static void test_defaults(void)
         check_eq_int(config->sessions_max, 0);
         check_eq_int(config->output_characters, 10000);
         check_eq_int(config->id_count, 0);
+        check_eq_int(config->memory_total, 0);
+        check_eq_int(config->cpu_total_milli, 0);
+}
+
+/* A sum is compared with the profiles of all files. */
+static void too_small(const char *text, const char *expected)
+{
+        struct error err = {};
+        _cleanup_config_ struct config *config = config_new();
+
+        check_ok(add(config, text, &err));
+        check(config_finish(config, &err) < 0);
+        check_eq_str(err.text, expected);
+}
+
+static void test_sums(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"memory_total\": \"8G\", \"cpu_total\": 1.5}");
+
+        check_eq_int(config->memory_total, 8ll << 30);
+        check_eq_int(config->cpu_total_milli, 1500);
+        refused("{\"memory_total\": \"lots\"}", "memory_total must be a size such as");
+        too_small(
+                "{\n\"memory_total\": \"256M\"}",
+                "a.json: line 2: memory_total is below what one session of profile \"default\" may use (limits.memory)");
+        too_small(
+                "{\"cpu_total\": 2, \"profiles\": {\"fast\": {\"limits\": {\"cpu\": 3}}}}",
+                "a.json: line 1: cpu_total is below what one session of profile \"fast\" may use (limits.cpu)");
+        _cleanup_config_ struct config *small = good(
+                "{\"memory_total\": \"256M\", \"limits\": {\"memory\": \"256M\"}}");
+        check_eq_int(small->memory_total, 256 << 20);
 }
 
 static void test_own_keys(void)
@@ -591,6 +623,7 @@ static void test_did_you_mean(void)
 int main(void)
 {
         run(test_defaults);
+        run(test_sums);
         run(test_own_keys);
         run(test_wrong_types_name_file_line_and_key);
         run(test_unknown_keys_give_warnings);

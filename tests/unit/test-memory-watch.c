@@ -91,6 +91,8 @@ static void test_any_slot_is_looked_at(void)
                 check_eq_int(told.count, 1);
                 check_eq_int(told.handle, i + 1);
                 check(memory_watch_used(w, &s) == told.bytes && told.bytes > 0);
+                check(memory_watch_sum(w) > 0);
+                check(memory_watch_sum(w) == memory_watch_part(w, (uint32_t)order[i]));
                 /* The next one in the slot is another one. */
                 s.handle += 100;
                 check(memory_watch_used(w, &s) == 0);
@@ -98,6 +100,7 @@ static void test_any_slot_is_looked_at(void)
                 check_eq_int(told.handle, i + 101);
                 slots[order[i]] = NULL;
                 look(base, w);
+                check(memory_watch_sum(w) == 0);
                 check_eq_int(told.count, 0);
                 check(memory_watch_used(w, &s) == 0);
         }

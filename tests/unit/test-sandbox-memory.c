@@ -76,7 +76,7 @@ static void kill_in_a_namespace(void)
         s.pidfd = (int)syscall(SYS_pidfd_open, pids[STANDS_FOR_INIT], 0);
         check(s.pidfd >= 0);
 
-        sandbox_kill_for_memory(&s);
+        sandbox_kill_for_memory(&s, MONITOR_LIMIT_SESSION);
         wait_for_end(STANDS_FOR_INIT);
         wait_for_end(WORKER); /* the control: a process of init's namespace */
         usleep(50000);

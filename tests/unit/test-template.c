@@ -139,7 +139,8 @@ static void run_session(char order)
         f.failed = (struct error){};
         memset(f.fds, -1, sizeof(f.fds));
         f.handle++;
-        check_ok(sandbox_new(&f.sandbox_host, f.handle, id, f.handle, &f.limits, &sandbox, &err));
+        check_ok(
+                sandbox_new(&f.sandbox_host, f.handle, id, f.handle, 0, &f.limits, &sandbox, &err));
         if (order == 'H')
                 check((held = dup(sandbox_inner_fds(sandbox)[SESSION_FD_REPORT])) >= 0);
         check_ok(template_make(f.template, sandbox, &f.limits,
@@ -265,7 +266,7 @@ static void test_killed_template(void)
                 f.ended = false;
                 f.handle++;
                 check_ok(sandbox_new(&f.sandbox_host, f.handle, f.ids.count == 1 ? 0 : 1, f.handle,
-                                     &f.limits, &sandbox, &err));
+                                     0, &f.limits, &sandbox, &err));
                 if (m == BEFORE_THE_REQUEST)
                         check(kill(pid, SIGKILL) == 0 && usleep(20000) == 0);
                 else if (m == ASKED)

@@ -213,7 +213,7 @@ const struct cgroup_place *cgroup_place_of(const struct cgroup_places *places,
 
 /* ---- the directories of control groups ---- */
 
-/* Our tree has two levels, parent and leaf, and nothing else makes groups below them. */
+/* Our tree has four levels (cgroup.h), and nothing else makes groups below them. */
 enum { DEPTH_MAX = 4 };
 
 int cgroup_write(int dir_fd, const char *file, const char *text)
@@ -351,12 +351,12 @@ static int make_parent(struct hierarchy *h, const char *name)
         for (int i = 0; i < 2; i++) {
                 if (mkdirat(h->base_fd, name, 0711) < 0 && errno != EEXIST)
                         return -errno;
-                h->fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                if (h->fd >= 0 && flock(h->fd, LOCK_EX | LOCK_NB) == 0 &&
+                h->parent_fd = openat(h->base_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (h->parent_fd >= 0 && flock(h->parent_fd, LOCK_EX | LOCK_NB) == 0 &&
                     fstatat(h->base_fd, name, &st, 0) == 0)
                         return 0;
-                cleanup_close(&h->fd);
-                h->fd = -1;
+                cleanup_close(&h->parent_fd);
+                h->parent_fd = -1;
         }
         return -EAGAIN;
 }
@@ -366,13 +366,24 @@ static void hierarchy_done(struct hierarchy *h)
         free(h->base_path);
         free(h->path);
         cleanup_close(&h->base_fd);
+        cleanup_close(&h->parent_fd);
         cleanup_close(&h->fd);
+}
+
+/* Before Linux 5.11, a limit of version 1 counts the groups below only if use_hierarchy was set before they were made. */
+static int make_sandboxes(struct hierarchy *h)
+{
+        (void)cgroup_write(h->parent_fd, "memory.use_hierarchy", "1");
+        if (mkdirat(h->parent_fd, "sandboxes", 0711) < 0 && errno != EEXIST)
+                return -errno;
+        h->fd = openat(h->parent_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return h->fd < 0 ? -errno : 0;
 }
 
 int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
                          struct error *err)
 {
-        struct hierarchy h = {.controllers = controllers, .base_fd = -1, .fd = -1};
+        struct hierarchy h = {.controllers = controllers, .base_fd = -1, .parent_fd = -1, .fd = -1};
         int r = -ENOMEM;
 
         h.base_path = strdup(base);
@@ -381,10 +392,12 @@ int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const ch
         } else {
                 h.base_fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 r = h.base_fd < 0 ? -errno : make_parent(&h, cgroups->name);
+                if (r >= 0)
+                        r = make_sandboxes(&h);
         }
         if (r < 0) {
                 if (h.base_fd >= 0)
-                        unlinkat(h.base_fd, cgroups->name, AT_REMOVEDIR);
+                        cgroup_tree_remove(h.base_fd, cgroups->name, 0);
                 error_errno(err, -r, "cgroup: make a directory in %s", base);
                 hierarchy_done(&h);
                 return r;

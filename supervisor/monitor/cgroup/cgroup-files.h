@@ -73,12 +73,13 @@ struct hierarchy {
         char *base_path;      /* the directory in which our parent directory is */
         char *path;           /* our parent directory */
         int base_fd;
-        int fd; /* our parent directory, locked (flock) until the monitor ends */
+        int parent_fd; /* our parent directory, locked (flock) until the monitor ends */
+        int fd;        /* "sandboxes" in it: the leaves are there */
 };
 
 struct cgroup {
-        struct cgroups *owner; /* borrowed */
-        char name[48];
+        struct cgroups *owner;      /* borrowed */
+        char name[48];              /* its path in "sandboxes" */
         int fds[CGROUP_PLACES_MAX]; /* the leaf in each hierarchy, in the order of owner->items */
 };
 
@@ -88,6 +89,7 @@ struct cgroup_operations {
         int (*set_limits)(const struct cgroup *cgroup, const struct limits *limits,
                           struct error *err);
         int (*set_memory)(const struct cgroup *cgroup, uint64_t bytes, struct error *err);
+        int (*set_cpu)(const struct cgroup *cgroup, uint32_t milli, struct error *err);
         const char *cpu_limit_file; /* in a leaf of cpu_limit_controller; absent without that
                                      * controller */
         enum cgroup_controller cpu_limit_controller;
@@ -95,8 +97,12 @@ struct cgroup_operations {
         const char *cpu_key;  /* of it: microseconds; NULL: the file is a number of nanoseconds */
         const char *memory_file; /* the highest memory use */
         const char *memory_now_file;
-        const char *anonymous_key; /* of memory.stat */
-        const char *oom_file;      /* has the key oom_kill */
+        const char *anonymous_key; /* this and the next two: of memory.stat */
+        const char *cache_keys[2]; /* pages that the kernel can free */
+        const char *limit_file;    /* the limit of memory */
+        const char *
+                hits_file; /* has the key oom: how often the group's own limit was reached; or NULL */
+        const char *oom_file; /* has the key oom_kill */
         enum cgroup_controller cpu_controller, memory_controller;
 };
 

@@ -67,6 +67,7 @@ const struct cgroup_operations cgroup2_operations = {
         .version = CGROUP_V2,
         .set_limits = set_limits,
         .set_memory = set_memory,
+        .set_cpu = set_cpu,
         .cpu_limit_file = "cpu.max",
         .cpu_limit_controller = CGROUP_UNIFIED,
         .cpu_file = "cpu.stat",
@@ -74,6 +75,9 @@ const struct cgroup_operations cgroup2_operations = {
         .memory_file = "memory.peak",
         .memory_now_file = "memory.current",
         .anonymous_key = "anon",
+        .cache_keys = {"active_file", "inactive_file"},
+        .limit_file = "memory.max",
+        .hits_file = "memory.events.local",
         .memory_controller = CGROUP_UNIFIED,
         .cpu_key = "usage_usec",
         .oom_file = "memory.events",
@@ -170,8 +174,7 @@ static bool is_delegated(const char *path)
         return false;
 }
 
-/* Enables the controllers for the children of a group; cpu only if available. */
-static int enable(int dir_fd, const char *path, struct error *why)
+int cgroup2_enable(int dir_fd, const char *path, struct error *why)
 {
         const char file[] = "cgroup.subtree_control";
         int r = controls(dir_fd, file) ? 0 : cgroup_write(dir_fd, file, "+memory +pids");
@@ -209,14 +212,15 @@ static int move_aside(int dir_fd, const char *path, struct error *why)
 
 static int host_in(struct cgroups *cgroups, int dir_fd, const char *path, struct error *why)
 {
-        int r = enable(dir_fd, path, why);
+        int r = cgroup2_enable(dir_fd, path, why);
 
         if (r >= 0)
                 r = cgroup_add_hierarchy(cgroups, CGROUP_UNIFIED, path, why);
         if (r < 0)
                 return r;
         const struct hierarchy *h = &cgroups->items[cgroups->count - 1];
-        return enable(h->fd, h->path, why);
+        r = cgroup2_enable(h->parent_fd, h->path, why);
+        return r < 0 ? r : cgroup2_enable(h->fd, h->path, why);
 }
 
 static int host_in_own(struct cgroups *cgroups, const char *path, struct error *why)
@@ -289,6 +293,18 @@ static int set_memory_v1(const struct cgroup *cgroup, uint64_t bytes, struct err
         return r < 0 ? r : set_swap(cgroup, bytes, err);
 }
 
+/* The kernel refuses a group more than the one above it has (EINVAL). That group's limit then holds. */
+static int set_cpu_v1(const struct cgroup *cgroup, uint32_t milli, struct error *err)
+{
+        if (cgroup_leaf_fd(cgroup, CGROUP_CPU) < 0)
+                return 0;
+        int r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_period_us", PERIOD_US, err);
+        if (r >= 0)
+                r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_quota_us",
+                                      (uint64_t)milli * (PERIOD_US / 1000), err);
+        return r == -EINVAL ? 0 : r;
+}
+
 static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limits,
                          struct error *err)
 {
@@ -298,12 +314,8 @@ static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limit
                 r = set_swap(cgroup, limits->memory, err);
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_PIDS, "pids.max", limits->pids, err);
-        if (r >= 0 && limits->cpu_milli > 0 && cgroup_leaf_fd(cgroup, CGROUP_CPU) >= 0) {
-                uint64_t quota = (uint64_t)limits->cpu_milli * (PERIOD_US / 1000);
-                r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_period_us", PERIOD_US, err);
-                if (r >= 0)
-                        r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_quota_us", quota, err);
-        }
+        if (r >= 0 && limits->cpu_milli > 0)
+                r = set_cpu_v1(cgroup, limits->cpu_milli, err);
         return r < 0 ? r : 0;
 }
 
@@ -311,6 +323,7 @@ const struct cgroup_operations cgroup1_operations = {
         .version = CGROUP_V1,
         .set_limits = set_limits_v1,
         .set_memory = set_memory_v1,
+        .set_cpu = set_cpu_v1,
         .cpu_limit_file = "cpu.cfs_quota_us",
         .cpu_limit_controller = CGROUP_CPU,
         .cpu_file = "cpuacct.usage",
@@ -318,6 +331,8 @@ const struct cgroup_operations cgroup1_operations = {
         .memory_file = "memory.max_usage_in_bytes",
         .memory_now_file = "memory.usage_in_bytes",
         .anonymous_key = "total_rss",
+        .cache_keys = {"total_active_file", "total_inactive_file"},
+        .limit_file = "memory.limit_in_bytes",
         .memory_controller = CGROUP_MEMORY,
         .oom_file = "memory.oom_control",
 };

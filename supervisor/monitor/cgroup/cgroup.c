@@ -2,8 +2,8 @@
  * Control groups, behind one interface.
  *
  * Theory of operation. In each hierarchy, below our own cgroup (version 2 as root: below the mount's
- * root where ours cannot have children), lies one parent directory, cloister-<pid>-<start time>, and
- * in it one leaf for each sandbox. The parent is locked with flock() as long as the monitor lives,
+ * root where ours cannot have children), lies one parent directory, cloister-<pid>-<start time>, in
+ * it "sandboxes", whose limits hold for all together, and in that one leaf for each sandbox. The parent is locked with flock() as long as the monitor lives,
  * so that the janitor of a monitor in another pid namespace, where the pid means nothing,
  * leaves it alone. Its mode lets other users pass but not open it: they could lock it first.
  *
@@ -49,7 +49,7 @@
  *
  * The template names the group by a descriptor of its directory. On the host's own mount ".." would
  * lead from there to the host's root, whatever the root of the template is. Therefore its
- * descriptors belong to a read-only, detached mount of our parent directory: nothing is above it,
+ * descriptors belong to a read-only, detached mount of "sandboxes": nothing is above it,
  * and cgroup.procs cannot be written through it, since for a clone the kernel checks the mode of
  * the file only. Making this mount needs privilege over a mount namespace, which a child has in its
  * own.
@@ -72,13 +72,14 @@ static int give(int dir, uid_t uid, gid_t gid)
         return fchownat(dir, members, uid, gid, 0) < 0 ? -errno : 0;
 }
 
-static void send_mount(int socket, const char *path)
+static void send_mount(int socket, const char *parent)
 {
         const uint64_t attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                                     MOUNT_ATTR_NOEXEC;
         struct error ignored = {};
-        char byte = 0;
+        char path[PATH_MAX], byte = 0;
 
+        snprintf(path, sizeof(path), "%s/sandboxes", parent);
         prctl(PR_SET_DUMPABLE, 0);
         int mount = mount_clone(AT_FDCWD, path, attributes, &ignored);
         _exit(mount < 0 || fd_send(socket, &byte, 1, &mount, 1, 0) < 0);
@@ -87,7 +88,7 @@ static void send_mount(int socket, const char *path)
 enum { MOUNT_SECONDS = 5 };
 
 /* Returns the descriptor, or -1. */
-static int make_mount(const char *path)
+static int make_mount(const char *parent)
 {
         int pair[2], mount = -1;
         size_t count = 1;
@@ -99,7 +100,7 @@ static int make_mount(const char *path)
         _cleanup_close_ int theirs = pair[1];
         pid_t pid = userns_fork(CLONE_NEWUSER | CLONE_NEWNS);
         if (pid == 0)
-                send_mount(theirs, path);
+                send_mount(theirs, parent);
         close(take_fd(theirs));
         if (pid < 0)
                 return -1;
@@ -202,6 +203,8 @@ void cgroup_prefer(struct cgroup *cgroup)
 }
 
 enum { BATCH_PAGES = 64 }; /* MEMCG_CHARGE_BATCH */
+
+enum { LIMIT_SLACK = 1 << 20 }; /* a large page that did not fit */
 
 enum { RETRY_MIN_MS = 1, RETRY_MAX_MS = 512, LEFTOVERS_MAX = 1024 };
 
@@ -457,6 +460,12 @@ static int make_leaf(struct cgroup *cgroup, struct error *err)
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err)
 {
+        return cgroup_new_of(cgroups, 0, id, limits, ret, err);
+}
+
+int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
+                  const struct limits *limits, struct cgroup **ret, struct error *err)
+{
         if (!cgroups->operations)
                 return error_set(err, EOPNOTSUPP, "cgroup: this machine gives none");
         retry_leftovers(cgroups);
@@ -468,8 +477,11 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
                 cgroup->fds[i] = -1;
         /* The serial makes the name unique, also when the leaf of the same id has not been
          * removed yet. */
-        snprintf(cgroup->name, sizeof(cgroup->name), "%c-%" PRIu32 "-%" PRIu32, id > 0 ? 's' : 't',
-                 id, cgroups->serial++);
+        int n = principal == 0
+                        ? 0
+                        : snprintf(cgroup->name, sizeof(cgroup->name), "p-%" PRIu32 "/", principal);
+        snprintf(cgroup->name + n, sizeof(cgroup->name) - (size_t)n, "%c-%" PRIu32 "-%" PRIu32,
+                 id > 0 ? 's' : 't', id, cgroups->serial++);
         int r = make_leaf(cgroup, err);
         if (r >= 0 && limits)
                 r = cgroups->operations->set_limits(cgroup, limits, err);
@@ -560,6 +572,13 @@ uint64_t cgroup_cpu_usec(struct cgroup *cgroup)
                           : cgroup_read_number(fd, o->cpu_file) / 1000;
 }
 
+uint64_t cgroup_memory_now(const struct cgroup *cgroup)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+
+        return cgroup_read_number(cgroup_leaf_fd(cgroup, o->memory_controller), o->memory_now_file);
+}
+
 uint64_t cgroup_memory_peak(struct cgroup *cgroup)
 {
         const struct cgroup_operations *o = cgroup->owner->operations;
@@ -591,6 +610,20 @@ uint32_t cgroup_oom_kills(struct cgroup *cgroup)
 
         return (uint32_t)cgroup_read_key(cgroup_leaf_fd(cgroup, o->memory_controller), o->oom_file,
                                          "oom_kill");
+}
+
+bool cgroup_has_reached_limit(const struct cgroup *cgroup, uint64_t *seen)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+        int fd = cgroup_leaf_fd(cgroup, o->memory_controller);
+
+        /* memory.failcnt is always 0 in some kernels. */
+        if (!o->hits_file)
+                return cgroup_read_number(fd, o->memory_file) + LIMIT_SLACK >=
+                       cgroup_read_number(fd, o->limit_file);
+        uint64_t hits = cgroup_read_key(fd, o->hits_file, "oom"), before = *seen;
+        *seen = hits;
+        return hits > before;
 }
 
 static int pids_fd(const struct cgroup *cgroup)

@@ -3,7 +3,7 @@
  * leaf to kill and freeze), and for machines without.
  *
  * cgroups_open() finds out by trying what this process may use. The groups are <our
- * cgroup>/cloister-<pid>-<start time>/s-<n>.
+ * cgroup>/cloister-<pid>-<start time>/sandboxes/s-<n>.
  */
 #pragma once
 
@@ -52,6 +52,9 @@ void cgroups_candidates_free(char **list);
 /* Makes a leaf with these limits; NULL: without limits. id: of a session, or 0 for a template. */
 int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits,
                struct cgroup **ret, struct error *err);
+/* The same in the group of a principal, after cgroups_set_total() (0: none). */
+int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
+                  const struct limits *limits, struct cgroup **ret, struct error *err);
 /* Kills all processes in it and removes it, without waiting for them. */
 struct cgroup *cgroup_free(struct cgroup *cgroup);
 
@@ -71,11 +74,15 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen);
 int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);
 
 uint64_t cgroup_cpu_usec(struct cgroup *cgroup);
+uint64_t cgroup_memory_now(const struct cgroup *cgroup);
 uint64_t cgroup_memory_peak(struct cgroup *cgroup);
 /* Bytes of anonymous memory that are charged to the group, at most: the kernel's figure and what it may lack. UINT64_MAX:
  * unknown. */
 uint64_t cgroup_anonymous(struct cgroup *cgroup);
 uint32_t cgroup_oom_kills(struct cgroup *cgroup);
+/* Whether the group's own limit of memory was reached, since the last call with *seen (0 at first) or on version 1 since the
+ * peak was reset. An OOM kill without this was because of a limit above. */
+bool cgroup_has_reached_limit(const struct cgroup *cgroup, uint64_t *seen);
 /* How often a process was refused because of the maximum of processes. */
 uint64_t cgroup_pids_refused(struct cgroup *cgroup);
 

@@ -16,7 +16,7 @@ struct sandbox_copy {
 
 struct sandbox {
         const struct sandbox_host *host;
-        uint32_t handle, id, serial;
+        uint32_t handle, id, serial, principal;
         struct stub *stub;     /* referenced; NULL before there is a process */
         struct cgroup *cgroup; /* NULL: limited by rlimits */
         pid_t pid;
@@ -29,9 +29,11 @@ struct sandbox {
         struct sandbox_memory memory;   /* open while it runs without a control group */
         uint64_t limit;                 /* of memory, without a copy */
         bool is_out_of_memory;
-        uint32_t oom_kills;  /* that were reported */
-        int32_t wait_status; /* of the worker, when init has reported its end; -1 */
-        uint32_t last_pid;   /* as reported with it */
+        enum monitor_limit limit_reached; /* if it is */
+        uint32_t oom_kills;               /* that were reported */
+        uint64_t limit_hits;              /* of cgroup_has_reached_limit() */
+        int32_t wait_status;              /* of the worker, when init has reported its end; -1 */
+        uint32_t last_pid;                /* as reported with it */
         struct event *end, *reports;
 
         struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */

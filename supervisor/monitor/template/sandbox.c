@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/loop.h"
+#include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/process-memory.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
@@ -88,12 +89,19 @@ static void kill_processes(const struct sandbox *s)
         }
 }
 
-void sandbox_kill_for_memory(struct sandbox *s)
+void sandbox_kill_for_memory(struct sandbox *s, enum monitor_limit limit)
 {
         s->is_out_of_memory = true;
+        s->limit_reached = limit;
         kill_processes(s);
-        if (s->n_copies == 0 || sandbox_restore(s, 0) < 0)
+        /* The copies have most of the memory that has to become free for others. */
+        if (limit != MONITOR_LIMIT_SESSION || s->n_copies == 0 || sandbox_restore(s, 0) < 0)
                 sandbox_kill(s);
+}
+
+uint64_t sandbox_memory_now(const struct sandbox *s)
+{
+        return s->cgroup ? cgroup_memory_now(s->cgroup) : 0;
 }
 
 bool sandbox_is_out_of_memory(const struct sandbox *s)
@@ -157,7 +165,8 @@ static int make_channels(struct sandbox *s, struct error *err)
 }
 
 int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, uint32_t serial,
-                const struct limits *limits, struct sandbox **ret, struct error *err)
+                uint32_t principal, const struct limits *limits, struct sandbox **ret,
+                struct error *err)
 {
         struct sandbox *s = calloc(1, sizeof(*s));
         if (!s)
@@ -166,6 +175,7 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .handle = handle,
                               .id = id,
                               .serial = serial,
+                              .principal = principal,
                               .pidfd = -1,
                               .inner = {-1, -1, -1, -1, -1, -1, -1},
                               .rpc = -1,
@@ -182,7 +192,7 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
         with_reserve.memory += sandbox_reserve(s);
         int r = make_channels(s, err);
         if (r >= 0 && cgroups_version(host->cgroups) != CGROUP_NONE)
-                r = cgroup_new(host->cgroups, handle, &with_reserve, &s->cgroup, err);
+                r = cgroup_new_of(host->cgroups, principal, handle, &with_reserve, &s->cgroup, err);
         if (r < 0) {
                 sandbox_free(s);
                 return r;
@@ -221,6 +231,11 @@ uint32_t sandbox_handle(const struct sandbox *s)
 uint32_t sandbox_id(const struct sandbox *s)
 {
         return s->id;
+}
+
+uint32_t sandbox_principal(const struct sandbox *s)
+{
+        return s->principal;
 }
 
 uint32_t sandbox_serial(const struct sandbox *s)
@@ -323,6 +338,17 @@ static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err
                        : 0;
 }
 
+/* Of an OOM kill in its group. */
+static enum monitor_limit which_limit(struct sandbox *s)
+{
+        if (cgroup_has_reached_limit(s->cgroup, &s->limit_hits))
+                return MONITOR_LIMIT_SESSION;
+        return s->principal > 0 &&
+                               cgroups_principal_has_reached_limit(s->host->cgroups, s->principal)
+                       ? MONITOR_LIMIT_PRINCIPAL
+                       : MONITOR_LIMIT_TOTAL;
+}
+
 static void count(struct sandbox *s, struct monitor_ended *how)
 {
         if (s->cgroup) {
@@ -331,9 +357,13 @@ static void count(struct sandbox *s, struct monitor_ended *how)
                 how->memory_peak = cgroup_memory_peak(s->cgroup);
                 how->oom_kills = kills - s->oom_kills;
                 s->oom_kills = kills;
+                if (how->oom_kills > 0)
+                        how->limit = which_limit(s);
         }
-        if (s->is_out_of_memory)
+        if (s->is_out_of_memory) {
                 how->oom_kills = 1;
+                how->limit = s->limit_reached;
+        }
         s->is_out_of_memory = false;
 }
 
@@ -378,6 +408,11 @@ static void take_cleared(struct sandbox *s, const struct init_report *report)
         }
         sandbox_end_keep(s, -ESRCH);
         count(s, &how);
+        if (how.oom_kills > 0 && how.limit != MONITOR_LIMIT_SESSION) {
+                fd_close_many(fds, SESSION_COUNTERS);
+                sandbox_kill_for_memory(s, how.limit);
+                return;
+        }
         s->host->cleared(s->host->data, s, &how, fds);
         sandbox_promote_copy(s, report->pid);
 }

@@ -47,9 +47,10 @@ struct sandbox_memory {
 };
 
 /* Makes the pipes, the socketpair and the control group. handle: its number for the broker. id: its
- * uid in the template's user namespace. serial: of the request. */
+ * uid in the template's user namespace. serial: of the request. principal: whose group it is in; 0: none. */
 int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, uint32_t serial,
-                const struct limits *limits, struct sandbox **ret, struct error *err);
+                uint32_t principal, const struct limits *limits, struct sandbox **ret,
+                struct error *err);
 
 /* Kills its processes and waits for its PID 1. */
 struct sandbox *sandbox_free(struct sandbox *sandbox);
@@ -57,6 +58,8 @@ struct sandbox *sandbox_free(struct sandbox *sandbox);
 uint32_t sandbox_handle(const struct sandbox *sandbox);
 uint32_t sandbox_id(const struct sandbox *sandbox);
 uint32_t sandbox_serial(const struct sandbox *sandbox);
+
+uint32_t sandbox_principal(const struct sandbox *sandbox);
 
 /* The descriptors of SESSION_CREATE (borrowed). Close them when they were sent. */
 const int *sandbox_inner_fds(const struct sandbox *sandbox);
@@ -85,8 +88,11 @@ int sandbox_ask_init(struct sandbox *sandbox, enum init_verb verb, pid_t pid);
 /* NULL: a control group counts it, or the session has not started. */
 const struct sandbox_memory *sandbox_memory(const struct sandbox *sandbox);
 
-/* Kills it, or restores it if there is a copy, and reports that it was out of memory. */
-void sandbox_kill_for_memory(struct sandbox *sandbox);
+/* Kills it, or restores it if there is a copy and the limit is its own, and reports that this limit was reached. */
+void sandbox_kill_for_memory(struct sandbox *sandbox, enum monitor_limit limit);
+
+/* Bytes that its control group counts; 0: there is none. */
+uint64_t sandbox_memory_now(const struct sandbox *sandbox);
 
 bool sandbox_is_out_of_memory(const struct sandbox *sandbox); /* until that is reported */
 

@@ -46,6 +46,21 @@ void outcome_alive(const struct session *s, struct cell *cell)
         outcome_describe_stop(s, cell, o->why);
 }
 
+static void describe_limit(const struct session *s, uint32_t limit, struct cell_outcome *o)
+{
+        uint64_t own = s->profile ? s->profile->limits.memory : s->context->hello.memory_max;
+
+        if (limit == MONITOR_LIMIT_SESSION)
+                snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
+                         (unsigned long long)(own >> 20));
+        else
+                snprintf(
+                        o->why, sizeof(o->why), "the sandbox was ended to free memory: %s",
+                        limit == MONITOR_LIMIT_PRINCIPAL
+                                ? "the sessions of this principal reached \"memory=\""
+                                : "all sessions reached \"memory_total\" or the server's own limit");
+}
+
 /* Describes how the worker ended, from its wait status, if the broker did not kill it. */
 static void describe_death(const struct session *s, const struct monitor_ended *ended,
                            struct cell_outcome *o)
@@ -70,10 +85,7 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         int number = status == -1 ? SIGKILL : WTERMSIG(status);
         if (ended->oom_kills > 0 && number == SIGKILL) {
                 o->status = CELL_OOM;
-                snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
-                         (unsigned long long)((s->profile ? s->profile->limits.memory
-                                                          : s->context->hello.memory_max) >>
-                                              20));
+                describe_limit(s, ended->limit, o);
                 return;
         }
         if (status == -1) {

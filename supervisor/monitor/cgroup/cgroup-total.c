@@ -1,0 +1,161 @@
+/* The limits of many sandboxes together. */
+#include "supervisor/monitor/cgroup/cgroup-total.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "supervisor/monitor/cgroup/cgroup-versions.h"
+#include "supervisor/monitor/cgroup/cgroup.h"
+
+/* ---- the machine ---- */
+
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+        return b > 0 && b < a ? b : a;
+}
+
+/* The limits of one group; 0: "max", or no such file. Version 1 writes no limit as a number beyond any memory. */
+static uint64_t memory_of(int dir)
+{
+        return lower(cgroup_read_number(dir, "memory.limit_in_bytes") ?: UINT64_MAX,
+                     cgroup_read_number(dir, "memory.max"));
+}
+
+static uint64_t cpu_of(int dir)
+{
+        long long quota = 0, period = 0;
+        char text[64];
+
+        if (cgroup_read(dir, "cpu.max", text, sizeof(text)) < 0 ||
+            sscanf(text, "%lld %lld", &quota, &period) != 2) {
+                if (cgroup_read(dir, "cpu.cfs_quota_us", text, sizeof(text)) >= 0)
+                        quota = atoll(text);
+                period = (long long)cgroup_read_number(dir, "cpu.cfs_period_us");
+        }
+        return quota > 0 && period > 0 ? (uint64_t)quota * 1000 / (uint64_t)period : 0;
+}
+
+struct cgroup_total cgroup_total_here(void)
+{
+        uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        uint64_t cpu = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * 1000;
+        _cleanup_free_ struct cgroup_places *places = NULL;
+        struct error ignored = {};
+
+        (void)cgroup_places_read(&places, &ignored);
+        for (size_t i = 0; places && i < places->count; i++) {
+                struct cgroup_place *place = &places->items[i];
+                /* Each group from ours up to the mount. */
+                for (size_t n = strlen(place->own); n >= strlen(place->mount);
+                     n = (size_t)(strrchr(place->own, '/') - place->own)) {
+                        place->own[n] = '\0';
+                        _cleanup_close_ int dir = open(place->own,
+                                                       O_PATH | O_DIRECTORY | O_CLOEXEC);
+                        memory = lower(memory, memory_of(dir));
+                        cpu = lower(cpu, cpu_of(dir));
+                        if (n == strlen(place->mount) || !strchr(place->own, '/'))
+                                break;
+                }
+        }
+        return (struct cgroup_total){memory, (uint32_t)cpu};
+}
+
+/* ---- the groups ---- */
+
+static void close_group(struct cgroup *group)
+{
+        for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
+                cleanup_close(&group->fds[i]);
+}
+
+#define _cleanup_group_ _cleanup_(close_group)
+
+/* Opens the group of a principal, or "sandboxes". */
+static int open_group(struct cgroups *cgroups, uint32_t principal, struct cgroup *ret)
+{
+        *ret = (struct cgroup){.owner = cgroups, .name = "."};
+        if (principal > 0)
+                snprintf(ret->name, sizeof(ret->name), "p-%" PRIu32, principal);
+        for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
+                ret->fds[i] = -1;
+        for (size_t i = 0; i < cgroups->count; i++) {
+                int at = cgroups->items[i].fd;
+                ret->fds[i] = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (ret->fds[i] < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
+static int make_group(struct cgroups *cgroups, uint32_t principal, struct error *err)
+{
+        char name[sizeof((struct cgroup){}.name)];
+
+        snprintf(name, sizeof(name), "p-%" PRIu32, principal);
+        for (size_t i = 0; i < cgroups->count; i++) {
+                const struct hierarchy *h = &cgroups->items[i];
+                if (mkdirat(h->fd, name, 0711) < 0 && errno != EEXIST)
+                        return error_errno(err, errno, "cgroup: mkdir %s/%s", h->path, name);
+        }
+        return 0;
+}
+
+int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
+                      struct error *err)
+{
+        const struct cgroup_operations *o = cgroups->operations;
+        int r = principal > 0 ? make_group(cgroups, principal, err) : 0;
+
+        if (r < 0)
+                return r;
+        _cleanup_group_ struct cgroup group;
+        r = open_group(cgroups, principal, &group);
+        if (r < 0)
+                return error_errno(err, -r, "cgroup: open %s", group.name);
+        if (principal > 0 && o->version == CGROUP_V2)
+                r = cgroup2_enable(group.fds[0], group.name, err);
+        if (r >= 0)
+                r = o->set_memory(&group, total->memory, err);
+        return r < 0 ? r : o->set_cpu(&group, total->cpu_milli, err);
+}
+
+uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal)
+{
+        const struct cgroup_operations *o = cgroups->operations;
+        _cleanup_group_ struct cgroup group;
+
+        if (open_group(cgroups, principal, &group) < 0)
+                return 0;
+        int fd = cgroup_leaf_fd(&group, o->memory_controller);
+        uint64_t used = cgroup_read_number(fd, o->memory_now_file);
+        for (size_t i = 0; i < ARRAY_SIZE(o->cache_keys); i++) {
+                uint64_t cache = cgroup_read_key(fd, "memory.stat", o->cache_keys[i]);
+                used -= cache < used ? cache : used;
+        }
+        return used;
+}
+
+bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal)
+{
+        _cleanup_group_ struct cgroup group;
+        uint64_t seen = 0;
+
+        return open_group(cgroups, principal, &group) >= 0 &&
+               cgroup_has_reached_limit(&group, &seen);
+}
+
+void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
+{
+        char name[sizeof((struct cgroup){}.name)];
+
+        snprintf(name, sizeof(name), "p-%" PRIu32, principal);
+        for (size_t i = 0; i < cgroups->count; i++)
+                (void)unlinkat(cgroups->items[i].fd, name, AT_REMOVEDIR);
+}

@@ -1,0 +1,32 @@
+/*
+ * What many sandboxes may use together: the limits of "sandboxes", which contains the leaves of all, and of the groups of
+ * principals in it, "p-<number>".
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
+
+struct cgroup_total {
+        uint64_t memory;    /* bytes */
+        uint32_t cpu_milli; /* thousandths of a core */
+};
+
+/* What the machine has, or our own control group if that is less. */
+struct cgroup_total cgroup_total_here(void);
+
+/* Sets the limits of all sandboxes (principal 0), or of those of a principal, whose group is made if there is none. On
+ * version 1, -EINVAL or -EBUSY if groups in it have more. */
+int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
+                      struct error *err);
+
+/* Bytes that these sandboxes use, without pages of files that the kernel can free. */
+uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal);
+
+/* Whether the limit of memory of a principal was ever reached. */
+bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal);
+
+/* Removes the group of a principal, if it is empty. */
+void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal);

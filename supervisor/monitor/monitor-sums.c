@@ -1,0 +1,307 @@
+/* The sums of all sandboxes and of those of a principal. */
+#include "supervisor/monitor/monitor-sums.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "supervisor/monitor/cgroup/cgroup-total.h"
+#include "supervisor/monitor/memory-watch.h"
+#include "supervisor/monitor/monitor-state.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum {
+        NEW_MIB = 24, /* of a new session, at least */
+        MARGIN_MIB_MAX = 64,
+        MARGIN_PART = 16, /* of the sum */
+        TICK_MIN_MS = 10,
+        FORGET_MS = 600000, /* longer than a template and its image take */
+        TICK_MAX_MS = 1000, /* nothing can take 1 GiB in that time */
+};
+
+/* A principal that has had a sandbox. */
+struct sums_principal {
+        struct monitor_principal is; /* id 0: a free place */
+        uint64_t used;               /* bytes, at the last count */
+        uint64_t seen_ms;            /* when it last asked for a sandbox, or had one */
+};
+
+enum { SUMS_PRINCIPALS_MAX = 256 };
+
+struct sums {
+        struct cgroup_total here;  /* of the machine, or of the group of Cloister */
+        struct cgroup_total total; /* of all sandboxes */
+        struct sums_principal principals[SUMS_PRINCIPALS_MAX];
+        size_t n_principals;
+        struct event *timer; /* while there are several principals */
+};
+
+static bool has_groups(const struct monitor *m)
+{
+        return cgroups_version(m->cgroups) != CGROUP_NONE;
+}
+
+/* Bytes of all (0) or of a principal. */
+static uint64_t used_by(struct monitor *m, uint32_t id)
+{
+        uint64_t used = 0;
+
+        if (has_groups(m))
+                return cgroups_used(m->cgroups, id);
+        if (id == 0)
+                return memory_watch_sum(m->memory);
+        for (uint32_t i = 0; i < m->sessions_max; i++) {
+                if (m->sandboxes[i] && sandbox_principal(m->sandboxes[i]) == id)
+                        used += memory_watch_part(m->memory, i);
+        }
+        return used;
+}
+
+/* ---- the limits ---- */
+
+/* Three quarters of what there is, unless the config sets the sum. */
+int monitor_sums_set(struct monitor *m, struct error *err)
+{
+        struct sums *s = m->sums;
+
+        if (!s) {
+                s = m->sums = calloc(1, sizeof(*s));
+                if (!s)
+                        return error_errno(err, ENOMEM, "sums");
+                s->here = cgroup_total_here();
+        }
+        s->total.memory = m->config->memory_total ? m->config->memory_total
+                                                  : s->here.memory / 4 * 3;
+        s->total.cpu_milli = m->config->cpu_total_milli ? m->config->cpu_total_milli
+                                                        : s->here.cpu_milli / 4 * 3;
+        int r = has_groups(m) ? cgroups_set_total(m->cgroups, 0, &s->total, err) : 0;
+        return r < 0 ? error_context(err, "memory_total, cpu_total"), r : 0;
+}
+
+/* ---- principals ---- */
+
+static uint64_t share_of(const struct monitor *m, const struct monitor_principal *p)
+{
+        uint64_t even = m->sums->total.memory / (p->of > 0 ? p->of : 1),
+                 one = profiles_early_limits(m->profiles)->memory;
+
+        return even > one ? even : one;
+}
+
+static struct sums_principal *find(struct sums *s, uint32_t id)
+{
+        for (size_t i = 0; i < s->n_principals; i++) {
+                if (s->principals[i].is.id == id)
+                        return &s->principals[i];
+        }
+        return NULL;
+}
+
+/* Counts all, and removes those that have had no sandbox for long. */
+static void count(struct monitor *m)
+{
+        struct sums *s = m->sums;
+        uint64_t now = clock_ms();
+
+        for (uint32_t i = 0; i < m->sessions_max; i++) {
+                struct sums_principal *p = m->sandboxes[i]
+                                                   ? find(s, sandbox_principal(m->sandboxes[i]))
+                                                   : NULL;
+                if (p)
+                        p->seen_ms = now;
+        }
+        for (size_t i = s->n_principals; i-- > 0;) {
+                struct sums_principal *p = &s->principals[i];
+                if (now < p->seen_ms + FORGET_MS) {
+                        p->used = used_by(m, p->is.id);
+                        continue;
+                }
+                if (has_groups(m))
+                        cgroups_forget_principal(m->cgroups, p->is.id);
+                *p = s->principals[--s->n_principals];
+        }
+}
+
+/* The principal that is most above its even share; NULL: none is. */
+static struct sums_principal *most_above(struct monitor *m)
+{
+        struct sums_principal *found = NULL;
+        uint64_t most = 0;
+
+        count(m);
+        for (size_t i = 0; i < m->sums->n_principals; i++) {
+                struct sums_principal *p = &m->sums->principals[i];
+                uint64_t share = share_of(m, &p->is);
+                if (p->used < share || p->used - share < most)
+                        continue;
+                found = p;
+                most = p->used - share;
+        }
+        return found;
+}
+
+static int set_group(struct monitor *m, const struct monitor_principal *p, struct error *err)
+{
+        const struct cgroup_total total = {p->memory_mib ? p->memory_mib * MIB
+                                                         : (uint64_t)INT64_MAX / MIB * MIB,
+                                           p->cpu_milli ? p->cpu_milli : m->sums->total.cpu_milli};
+
+        return has_groups(m) ? cgroups_set_total(m->cgroups, p->id, &total, err) : 0;
+}
+
+/* Notes a principal, and makes its group. */
+static int note(struct monitor *m, const struct monitor_principal *p, struct error *err)
+{
+        struct sums *s = m->sums;
+        struct sums_principal *known = find(s, p->id);
+        bool is_new = !known;
+
+        if (is_new && s->n_principals == SUMS_PRINCIPALS_MAX)
+                count(m);
+        if (is_new && s->n_principals == SUMS_PRINCIPALS_MAX)
+                return error_set(err, EDQUOT, "%d principals have sessions", SUMS_PRINCIPALS_MAX);
+        bool differs = is_new || known->is.memory_mib != p->memory_mib ||
+                       known->is.cpu_milli != p->cpu_milli;
+        int r = differs ? set_group(m, p, err) : 0;
+        if (r < 0 && is_new)
+                return r;
+        if (r < 0)
+                log_warning("%s; the principal's earlier limits hold", err->text);
+        if (is_new)
+                known = &s->principals[s->n_principals++];
+        *known = (struct sums_principal){.is = *p, .seen_ms = clock_ms()};
+        return 0;
+}
+
+/* ---- when a sum is reached ---- */
+
+static struct sandbox *largest_of(struct monitor *m, uint32_t id)
+{
+        struct sandbox *found = NULL;
+        uint64_t most = 0;
+
+        for (uint32_t i = 0; i < m->sessions_max; i++) {
+                struct sandbox *sandbox = m->sandboxes[i];
+                if (!sandbox || sandbox_principal(sandbox) != id)
+                        continue;
+                uint64_t used = has_groups(m) ? sandbox_memory_now(sandbox)
+                                              : memory_watch_part(m->memory, i);
+                if (used >= most) {
+                        found = sandbox;
+                        most = used;
+                }
+        }
+        return found;
+}
+
+/* One was killed, and what it had is not free yet. */
+static bool is_freeing(const struct monitor *m)
+{
+        for (uint32_t i = 0; i < m->sessions_max; i++) {
+                if (m->sandboxes[i] && sandbox_is_out_of_memory(m->sandboxes[i]))
+                        return true;
+        }
+        return false;
+}
+
+static void kill_one_of(struct monitor *m, uint32_t id, enum monitor_limit limit)
+{
+        struct sandbox *sandbox = is_freeing(m) ? NULL : largest_of(m, id);
+
+        if (!sandbox)
+                return;
+        log_info("session %u is killed: %s is reached", sandbox_handle(sandbox),
+                 limit == MONITOR_LIMIT_TOTAL ? "memory_total" : "memory= of its principal");
+        sandbox_kill_for_memory(sandbox, limit);
+}
+
+/* Returns how many bytes may still be taken. */
+static uint64_t check_total(struct monitor *m)
+{
+        uint64_t total = m->sums->total.memory, margin = total / MARGIN_PART;
+
+        margin = !has_groups(m) ? 0 : margin < MARGIN_MIB_MAX * MIB ? margin : MARGIN_MIB_MAX * MIB;
+        uint64_t used = used_by(m, 0);
+        if (used + margin <= total)
+                return total - margin - used;
+        const struct sums_principal *above = most_above(m);
+        if (above || !has_groups(m))
+                kill_one_of(m, above ? above->is.id : 0, MONITOR_LIMIT_TOTAL);
+        return 0;
+}
+
+void monitor_sums_changed(struct monitor *m)
+{
+        check_total(m);
+        for (size_t i = 0; i < m->sums->n_principals; i++) {
+                const struct monitor_principal *p = &m->sums->principals[i].is;
+                if (p->memory_mib > 0 && used_by(m, p->id) > p->memory_mib * MIB)
+                        kill_one_of(m, p->id, MONITOR_LIMIT_PRINCIPAL);
+        }
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+        struct monitor *m = data;
+        uint64_t ms = check_total(m) / MIB;
+
+        count(m);
+        ms = ms < TICK_MIN_MS ? TICK_MIN_MS : ms > TICK_MAX_MS ? TICK_MAX_MS : ms;
+        struct timeval after = clock_timeval_ms(ms);
+        if (m->sums->n_principals > 0)
+                event_add(m->sums->timer, &after);
+}
+
+static int watch(struct monitor *m, struct error *err)
+{
+        struct sums *s = m->sums;
+
+        if (!has_groups(m) || (s->timer && event_pending(s->timer, EV_TIMEOUT, NULL)))
+                return 0;
+        if (!s->timer)
+                s->timer = evtimer_new(m->base, on_timer, m);
+        struct timeval after = clock_timeval_ms(TICK_MIN_MS);
+        return s->timer && event_add(s->timer, &after) == 0 ? 0 : error_errno(err, ENOMEM, "sums");
+}
+
+/* ---- new sessions ---- */
+
+static int refuse(uint64_t used, uint64_t most, const char *of, const char *name, struct error *err)
+{
+        return error_set(
+                err, EDQUOT,
+                "the sessions %s use %llu of %llu MiB (%s): end one with 'cloister sessions end NAME', or raise %s",
+                of, (unsigned long long)(used / MIB), (unsigned long long)(most / MIB), name, name);
+}
+
+int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uint32_t *first,
+                       struct error *err)
+{
+        uint64_t total = m->sums->total.memory, own = 0;
+
+        *first = 0;
+        int r = p->id > 0 ? note(m, p, err) : 0;
+        if (r >= 0 && p->id > 0)
+                r = watch(m, err);
+        if (r < 0)
+                return r;
+        if (p->memory_mib > 0 && (own = used_by(m, p->id)) + NEW_MIB * MIB > p->memory_mib * MIB)
+                return refuse(own, p->memory_mib * MIB, "of this principal", "\"memory=\"", err);
+        uint64_t used = used_by(m, 0);
+        if (used + NEW_MIB * MIB <= total)
+                return 0;
+        const struct sums_principal *above = p->id > 0 ? most_above(m) : NULL;
+        if (above && above->is.id != p->id && used_by(m, p->id) < share_of(m, p))
+                *first = above->is.id;
+        return refuse(used, total, "of all clients", "\"memory_total\"", err);
+}
+
+void monitor_sums_done(struct monitor *m)
+{
+        if (m->sums && m->sums->timer)
+                event_free(m->sums->timer);
+        free(m->sums);
+}

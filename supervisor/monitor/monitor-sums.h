@@ -1,0 +1,30 @@
+/*
+ * What all sandboxes may use together, and the sandboxes of each principal.
+ *
+ * Theory of operation. Control groups hold both sums where there are any ("sandboxes", and a principal's group in it). Without
+ * groups the samples of memory-watch.h are added up, and a session is killed when they are above a sum.
+ *
+ * A request for a session is refused when a sum is reached. If that is the sum of all, and the principal is below its even
+ * share, the refusal names the principal that is most above its share: a session of that one ends first. When the sum of all
+ * is almost reached, the largest session of that principal is killed, before the kernel chooses a process of any principal.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "rpc/monitor-messages.h"
+
+struct monitor;
+
+/* Call when the config and the control groups are there, at the start and after each change of one of them. */
+int monitor_sums_set(struct monitor *m, struct error *err);
+void monitor_sums_done(struct monitor *m);
+
+/* Whether the principal may have one more session. -EDQUOT: no; *first: the principal of whom a session has to end first, or
+ * 0. Makes the principal's group. */
+int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
+                       uint32_t *first, struct error *err);
+
+/* The samples of a session, which no control group counts, have changed. */
+void monitor_sums_changed(struct monitor *m);
