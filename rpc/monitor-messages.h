@@ -128,6 +128,7 @@ struct monitor_event {
                 struct monitor_hello hello;
                 struct monitor_ended ended;
                 uint32_t copy;
+                uint32_t stopped;
                 struct monitor_counted counted;
                 uint64_t memory;
                 struct error error;

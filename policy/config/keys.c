@@ -30,6 +30,7 @@ static const char *const installs[] = {"never", "allow", NULL};
 static const char *const grants[] = {"authorization_code", "client_credentials", NULL};
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
+static const char *const unlimited[] = {"unlimited", NULL};
 static const char *const supports[] = {"optional", "required", "forbidden", NULL};
 
 #define SCHEMA_NAME_PATTERN "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"
@@ -442,6 +443,8 @@ void config_put_number(struct json_out *out, const char *name, const struct conf
                 json_out_bool(out, name, value);
         else if (key->kind == CONFIG_WORDS)
                 json_out_text(out, name, key->words[value]);
+        else if (key->kind == CONFIG_TIME && key->words && value == CONFIG_UNLIMITED)
+                json_out_text(out, name, key->words[0]);
         else if (key->kind == CONFIG_BYTES)
                 put_bytes(out, name, value);
         else if (key->kind == CONFIG_COUNT)
@@ -482,6 +485,11 @@ static void put_range(struct json_out *out, const struct config_key *key)
                               ? "^([0-9]+[.]?[0-9]*|[.][0-9]+) *([mM]?[sS]|[mM]([iI][nN])?|[hH])?$"
                               : "^([0-9]+[.]?[0-9]*|[.][0-9]+) *([kKmMgGtT]([iI]?[bB])?|[bB])?$");
         json_out_end(out, '}');
+        if (key->words) {
+                json_out_begin(out, NULL, '{');
+                json_out_text(out, "const", key->words[0]);
+                json_out_end(out, '}');
+        }
         json_out_end(out, ']');
 }
 

@@ -24,6 +24,7 @@
         PLACE(MOUNT, struct config_mount)                                                          \
         PLACE(RULES, struct config_tool_rules)                                                     \
         PLACE(POOL, struct config_pool)                                                            \
+        PLACE(BACKGROUND, struct config_profile)                                                   \
         PLACE(STATE, struct config_profile)                                                        \
         PLACE(PACKAGES, struct config_packages)                                                    \
         PLACE(SERVER, struct config_server)                                                        \
@@ -87,7 +88,8 @@ struct config_key {
         uint64_t least, most;     /* of a number, both included; most also of a list */
         uint64_t initial;         /* the default of a number, a boolean or a word */
         enum config_place inside; /* of CONFIG_OBJECT and CONFIG_ARRAY */
-        const char *const *words; /* NULL-terminated */
+        const char *const
+                *words; /* NULL-terminated; of CONFIG_TIME: one word, for CONFIG_UNLIMITED */
         enum config_code code;
         unsigned flags;
         unsigned

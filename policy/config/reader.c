@@ -338,6 +338,10 @@ static int read_number(struct config_reading *r, const struct config_key *key, y
         char least[32], most[32];
         uint64_t v = 0;
 
+        if (key->words && yyjson_equals_str(value, key->words[0])) {
+                config_set_number(key, r->into, CONFIG_UNLIMITED);
+                return 0;
+        }
         int e = number_of(r, key, value, &v);
         if (e == -EINVAL)
                 return config_mistake(r, value, "%s must be %s", r->name, meanings[key->kind]);

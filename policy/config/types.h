@@ -21,6 +21,7 @@ enum {
         CONFIG_POOL_MAX_DEFAULT = 8,
         CONFIG_POOL_MAX = 256, /* largest value in a config */
         CONFIG_FREEZE_MIN_MS = 100,
+        CONFIG_UNLIMITED = INT32_MAX, /* of a time that may be "unlimited" */
         CONFIG_PUBLISHED_MAX = 256,
         CONFIG_CODE_MAX = 256 * 1024, /* bytes of the code of one published entry */
         CONFIG_CODE_PATH_MAX = 400,
@@ -96,8 +97,9 @@ struct config_profile {
                 *also; /* servers and tools must be allowed by this one too; or NULL */
         struct config_packages packages; /* that its sessions may have installed */
         struct config_pool pool;
-        uint32_t freeze_ms;   /* idle time after which a session is frozen; 0: never */
-        uint32_t checkpoints; /* of a session, at most */
+        uint32_t freeze_ms;     /* idle time after which a session is frozen; 0: never */
+        uint32_t background_ms; /* processor time between two calls, or CONFIG_UNLIMITED */
+        uint32_t checkpoints;   /* of a session, at most */
         bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
         bool speculation_disabled; /* of the processor, in its sessions (PR_SPEC_FORCE_DISABLE) */
         bool agent;                /* run_python's argument `profile` may select it */

@@ -10,7 +10,6 @@
  */
 #include "sandbox-init/init/init.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -18,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +25,7 @@
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/init/changes.h"
 #include "sandbox-init/init/locks.h"
+#include "sandbox-init/init/rest.h"
 
 enum {
         FIRST_WORKER = 2, /* the first process forked in a pid namespace. A pid is not reused before
@@ -35,7 +34,6 @@ enum {
         TICKS_MAX = 10000, /* 2 s: until only copies must be left */
         STOP_TICKS_MAX =
                 2500, /* 0.5 s: until the worker must have stopped; else it is killed anyway */
-        LIST_SIZE = 16 * 1024,
 };
 
 enum state {
@@ -210,6 +208,7 @@ static void choose_copy(void)
 /* Returns 1 if init must end. */
 static int note_end(int32_t wait_status)
 {
+        rest_end(false);
         init.wait_status = wait_status;
         choose_copy();
         if (init.n_copies == 0) {
@@ -279,34 +278,17 @@ static int reap(void)
         return 0;
 }
 
-/* pid 0: the name is not a number. */
 static bool is_spared(pid_t pid)
 {
         return pid <= 1 || is_copy(pid) || (init.state == STOPPING && pid == init.worker);
 }
 
-/* Returns how many there were; 1 if the list cannot be read. */
-static size_t kill_others(void)
+static size_t kill_other(pid_t pid, void *data)
 {
-        _Alignas(struct dirent64) char list[LIST_SIZE];
-        size_t found = 0;
-        long size;
-
-        if (lseek(INIT_PROC_FD, 0, SEEK_SET) < 0)
-                return 1;
-        while ((size = syscall(SYS_getdents64, INIT_PROC_FD, list, sizeof(list))) > 0) {
-                for (long at = 0; at < size;) {
-                        const struct dirent64 *entry = (const void *)(list + at);
-                        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-                        at += entry->d_reclen;
-                        if (is_spared(pid))
-                                continue;
-                        kill(pid, SIGKILL);
-                        found++;
-                }
-        }
-        return size < 0 ? 1 : found;
+        if (is_spared(pid))
+                return 0;
+        kill(pid, SIGKILL);
+        return 1;
 }
 
 /* Reads a list and kills what is on it. Returns whether none was found. In STOPPING, children of the worker
@@ -317,7 +299,7 @@ static bool find_none(void)
         pid_t before_last = init.last;
 
         init.last = last_pid();
-        if (kill_others() == 0)
+        if (rest_each(kill_other, NULL) == 0)
                 return true;
         return init.state == STOPPING && before_last != 0 && last_pid() == before_last;
 }
@@ -395,6 +377,7 @@ static void restore(pid_t pid)
 {
         if (pid != 0 && (init.state != RUNNING || !is_copy(pid)))
                 return;
+        rest_end(false);
         init.chosen = pid;
         if (init.n_copies > 0)
                 kill(-1, SIGSTOP);
@@ -421,6 +404,20 @@ static void count(bool scans)
         report(INIT_COUNTED, 0, 0);
 }
 
+static bool is_init_or_copy(pid_t pid)
+{
+        return pid <= 1 || is_copy(pid);
+}
+
+static void tick_rest(void)
+{
+        const struct rest_spared all = {is_init_or_copy, init.worker};
+        size_t n = rest_wait() ? rest_tick(&all, last_pid()) : 0;
+
+        if (n > 0)
+                report(INIT_STOPPED, (int32_t)n, 0);
+}
+
 /* The states in which a request has an effect, by its verb. */
 static const struct {
         enum state first, last;
@@ -431,6 +428,7 @@ static const struct {
 
 static void handle(const struct init_request *request)
 {
+        const struct rest_spared all = {is_init_or_copy, init.worker};
         bool flag = request->pid == 1;
 
         if (request->verb >= INIT_VERB_MAX || init.state < legal[request->verb].first ||
@@ -448,6 +446,12 @@ static void handle(const struct init_request *request)
                 wake(flag);
         else if (request->verb == INIT_COUNT)
                 count(flag);
+        else if (request->verb == INIT_REST && request->pid > 0)
+                rest_begin(request->pid, last_pid());
+        else if (request->verb == INIT_REST)
+                rest_end(true);
+        else if (request->verb == INIT_SWEEP)
+                rest_sweep(&all, request->pid);
 }
 
 /* Returns 1 when the monitor has closed the control pipe. */
@@ -495,7 +499,8 @@ static int wait_and_serve(bool locks_wait, const sigset_t *while_waiting)
                                 {.fd = locks_fd(), .events = POLLIN}};
         bool ticks = init.state == STOPPING || init.state == CLEARING;
 
-        int n = ppoll(list, 2, ticks ? &tick_time : locks_wait ? &retry_time : NULL, while_waiting);
+        int n = ppoll(list, 2, ticks ? &tick_time : locks_wait ? &retry_time : rest_wait(),
+                      while_waiting);
         if (n < 0)
                 return errno != EINTR;
         if (list[1].revents & POLLIN)
@@ -528,5 +533,6 @@ int init_main(void)
 
                 if (reap() || wait_and_serve(locks_wait, &while_waiting) || tick())
                         return 0;
+                tick_rest();
         }
 }

@@ -73,6 +73,14 @@ static void on_copy_gone(void *data, struct sandbox *sandbox, pid_t pid)
         monitor_send(data, &event, NULL, 0);
 }
 
+static void on_stopped(void *data, struct sandbox *sandbox, uint32_t n)
+{
+        struct monitor_event event = {
+                .kind = MONITOR_SESSION_STOPPED, .target = sandbox_handle(sandbox), .stopped = n};
+
+        monitor_send(data, &event, NULL, 0);
+}
+
 static void on_counted(void *data, struct sandbox *sandbox, const struct monitor_counted *counted)
 {
         struct monitor *m = data;
@@ -280,6 +288,10 @@ static int pass(struct sandbox *sandbox, const struct monitor_request *request)
                 return sandbox_ask_init(sandbox, INIT_WAKE, pid);
         case MONITOR_SESSION_COUNT:
                 return sandbox_ask_init(sandbox, INIT_COUNT, pid);
+        case MONITOR_SESSION_REST:
+                return sandbox_rest(sandbox, request->number);
+        case MONITOR_SESSION_SWEEP:
+                return sandbox_ask_init(sandbox, INIT_SWEEP, pid);
         case MONITOR_SESSION_DROP:
                 return sandbox_drop(sandbox, pid);
         default:
@@ -340,6 +352,7 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .kept = on_copy_kept,
                                                 .gone = on_copy_gone,
                                                 .cleared = on_sandbox_cleared,
+                                                .stopped = on_stopped,
                                                 .counted = on_counted};
         m->profile_host = (struct profile_host){.base = m->base,
                                                 .children = m->children,

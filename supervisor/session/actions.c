@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -46,7 +47,9 @@ static uint64_t time_in_state_ms(const struct session *s)
         case SESSION_IDLE:
                 left = idle_left_ms(s);
                 freeze = freeze_ms(s);
-                if ((copies_is_due(s) || tasks_scan_is_due(s)) && left > SESSION_QUIET_MS)
+                if ((copies_is_due(s) || tasks_scan_is_due(s) ||
+                     (!s->rests && !session_is_fresh(s))) &&
+                    left > SESSION_QUIET_MS)
                         return SESSION_QUIET_MS;
                 if (freeze > 0 && freeze < left)
                         return freeze;
@@ -257,6 +260,7 @@ static void note_start(struct session *s, struct cell *cell)
         if (!cell->request.is_owners) {
                 s->lost[0] = '\0';
                 copies_note(s, cell);
+                outcome_note_stopped(s, cell);
         }
         s->transaction->state = cell->request.rolls_back ? TRANSACTION_RUNNING : TRANSACTION_NONE;
         bool has_copy = s->copies->asked_after == s->queue.last_number;
@@ -380,12 +384,26 @@ static struct cell *complete_cell(struct session *s)
         return cell;
 }
 
+/* The processes that it has started end: the interpreter only has taken notice of its interrupt. */
+static void sweep(struct session *s, const struct cell *cell)
+{
+        struct timespec now;
+
+        clock_gettime(CLOCK_BOOTTIME, &now);
+        uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+        us -= clock_us() - cell->started_us;
+        sandbox_request(&s->context->requests, MONITOR_SESSION_SWEEP, s->target,
+                        (uint32_t)(us / (1000000 / (uint64_t)sysconf(_SC_CLK_TCK))));
+}
+
 /* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */
 static void finish_cell(struct session *s, const struct session_details *details)
 {
         bool was_interrupted = s->state == SESSION_INTERRUPTING;
         struct cell *cell = complete_cell(s);
 
+        if (was_interrupted)
+                sweep(s, cell);
         if (transaction_roll_back(s, cell) || (cell->checkpoint[0] && checkpoint_make(s, cell)))
                 return;
         bool may_hit = was_interrupted && (!cell->outcome.interrupted || s->is_reminded);
@@ -474,7 +492,8 @@ void session_forget_sandbox(struct session *s)
         meter_close(&s->meter);
         tasks_close(s);
         session_network_close(&s->network);
-        s->target = s->serial = 0;
+        s->target = s->serial = s->stopped = 0;
+        s->rests = false;
         s->catalogue = 0;
         s->stop_status = CELL_OK;
         s->end = END_NONE;
@@ -614,15 +633,24 @@ static void rest(struct session *s, const struct session_details *details)
                 tasks_scan(s);
         if (copies_is_due(s) && idle_left_ms(s) > 0) {
                 copies_keep(s, "");
-        } else if (!scans && (freeze_ms(s) == 0 || idle_left_ms(s) == 0)) {
+                return;
+        }
+        bool is_asked = s->files->n > 0 || s->branched_until_us > clock_us();
+        scans |= !is_asked && session_begin_rest(s);
+        if (!scans && (freeze_ms(s) == 0 || idle_left_ms(s) == 0)) {
                 drop_idle(s, details);
-        } else if (scans || s->calls->n > 0 || s->files->n > 0 ||
-                   channel_is_receiving(&s->channel) || s->branched_until_us > clock_us()) {
+        } else if (scans || is_asked || s->calls->n > 0 || channel_is_receiving(&s->channel)) {
                 session_enter(s, SESSION_IDLE);
         } else {
                 sandbox_request(&s->context->requests, MONITOR_SESSION_FREEZE, s->target, 0);
                 session_enter(s, SESSION_FREEZING);
         }
+}
+
+static void note_stopped(struct session *s, const struct session_details *details)
+{
+        s->stopped = details->stopped;
+        session_enter(s, SESSION_FROZEN);
 }
 
 static void note_frozen(struct session *s, const struct session_details *details)
@@ -653,6 +681,8 @@ const struct session_table session_table = {
                 [EVENT_ENDED] = {[SESSION_IDLE... SESSION_RESTORING] = drain_and_finish,
                                  [SESSION_WAKING] = finish_woken,
                                  [SESSION_CLOSED... SESSION_KILLING] = finish},
+                [EVENT_STOPPED] = {[SESSION_IDLE] = note_stopped,
+                                   [SESSION_FREEZING... SESSION_FROZEN] = note_stopped},
                 [EVENT_FROZEN] = {[SESSION_FREEZING] = note_frozen},
                 [EVENT_COPY] = {[SESSION_IDLE] = idle_on,
                                 [SESSION_KEEPING] = session_become_idle,

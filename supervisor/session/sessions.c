@@ -499,6 +499,10 @@ static int take_notice(struct session *session, const struct monitor_message *me
                               session->copies->is_awaited || session->copies->is_offered,
                               session->copies->asked.of_block);
                 return 0;
+        case MONITOR_SESSION_STOPPED:
+                session_dispatch(session, EVENT_STOPPED,
+                                 &(struct session_details){.stopped = event->stopped});
+                return 0;
         case MONITOR_SESSION_MEMORY:
                 meter_sample(&session->meter, event->memory);
                 return 0;

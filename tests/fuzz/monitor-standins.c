@@ -187,6 +187,14 @@ int sandbox_freeze(struct sandbox *s, bool frozen)
         return s->handle % 2 ? 0 : -EOPNOTSUPP;
 }
 
+int sandbox_rest(struct sandbox *s, uint32_t ms)
+{
+        if (s->handle % 3 == 0)
+                return -EPIPE;
+        s->host->stopped(s->host->data, s, ms);
+        return 0;
+}
+
 void standin_end_session(void)
 {
         const struct monitor_ended how = {.wait_status = 9};

@@ -35,8 +35,8 @@ struct fake {
         struct event_base *base;
         struct config *config;
         struct sessions *sessions;
-        int creates, interrupts, reminders, kills, freezes, thaws, keeps, restores, wakes,
-                rollbacks;
+        int creates, interrupts, reminders, kills, freezes, thaws, rests, rest_ends, sweeps, keeps,
+                restores, wakes, rollbacks;
         int asides, drops;
         uint32_t aside, dropped;            /* pids of the newest ones */
         uint32_t copy;                      /* pid of the newest keep */
@@ -83,6 +83,13 @@ static inline int fake_request(void *data, const struct monitor_request *request
                 return 0;
         case MONITOR_SESSION_THAW:
                 f->thaws++;
+                return 0;
+        case MONITOR_SESSION_REST:
+                f->rests += request->number > 0;
+                f->rest_ends += request->number == 0;
+                return 0;
+        case MONITOR_SESSION_SWEEP:
+                f->sweeps++;
                 return 0;
         case MONITOR_SESSION_KEEP:
                 f->copy = request->number;

@@ -231,6 +231,7 @@ enum column {
         RESTORED,
         BACK,
         GONE,
+        STOPPED,
         COLUMNS
 };
 
@@ -243,7 +244,7 @@ static void post(struct world *w, enum column column)
                 [BROKEN] = EVENT_CLOSED,       [CANCEL] = EVENT_CANCEL,     [KILL] = EVENT_KILL,
                 [OWNER_END] = EVENT_OWNER_END, [NEEDED] = EVENT_NEEDED,     [COPY] = EVENT_COPY,
                 [CLEARED] = EVENT_CLEARED,     [RESTORED] = EVENT_RESTORED, [BACK] = EVENT_BACK,
-                [GONE] = EVENT_GONE,
+                [GONE] = EVENT_GONE,           [STOPPED] = EVENT_STOPPED,
         };
         const struct monitor_ended ended = {.wait_status = SIGKILL};
         const struct error none = {}, error = {.code = EPROTO, .text = "no frame"};
@@ -274,23 +275,23 @@ static_assert(sizeof(letters) - 1 == SESSION_STATE_MAX, "a letter for each state
 /* A CLEARED where no copy is known ends the sandbox. */
 static const char *const expected[SESSION_STATE_MAX] = {
         /* WAKE CELL PLACE STARTED FAILED ENDED FROZEN TIMER RESULT CLOSED BROKEN CANCEL KILL
-         * OWNER_END NEEDED COPY CLEARED RESTORED BACK GONE */
-        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNNNNNNN",
-        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQQQQQQ",
-        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDCCCCCC",
-        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDDDDDDD",
-        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKIIKIrI",
-        [SESSION_KEEPING] = /*      */ "kkkkkNkIkLKkkKkIKkkk",
-        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKIzKzrz",
-        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKIZKZrZ",
-        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKSSKSSS",
-        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKRRKRrR",
-        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKXXKXrX",
-        [SESSION_RESTORING] = /*    */ "rrrrrNrKrLKrKKrrwrrr",
-        [SESSION_WAKING] = /*       */ "wwwwwNwKwKKwKKwwKkww",
-        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLLLLLLLL",
-        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKKKKKKK",
-        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGGGGGGG",
+         * OWNER_END NEEDED COPY CLEARED RESTORED BACK GONE STOPPED */
+        [SESSION_NONE] = /*         */ "NCNNNNNNNNNNNNNNNNNNN",
+        [SESSION_QUEUED] = /*       */ "QQNQQQQQQQQQQQQQQQQQQ",
+        [SESSION_CREATING] = /*     */ "CCCINCCCCCCCCDCCCCCCC",
+        [SESSION_DISCARDING] = /*   */ "DDDKNDDDDDDDDDDDDDDDD",
+        [SESSION_IDLE] = /*         */ "IRIIINIzILKIIKIIKIrIZ",
+        [SESSION_KEEPING] = /*      */ "kkkkkNkIkLKkkKkIKkkkk",
+        [SESSION_FREEZING] = /*     */ "zRzzzNZKzLKzzKIzKzrzZ",
+        [SESSION_FROZEN] = /*       */ "ZRZZZNZKZLKZZKIZKZrZZ",
+        [SESSION_SETTLING] = /*     */ "SSSSSNSISLKSSKSSKSSSS",
+        [SESSION_RUNNING] = /*      */ "RRRRRNRXILKXKKRRKRrRR",
+        [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKXXKXrXX",
+        [SESSION_RESTORING] = /*    */ "rrrrrNrKrLKrKKrrwrrrr",
+        [SESSION_WAKING] = /*       */ "wwwwwNwKwKKwKKwwKkwww",
+        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLLLLLLLLL",
+        [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKKKKKKKK",
+        [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGGGGGGGG",
 };
 
 static void test_every_event_in_every_state(void)

@@ -202,6 +202,7 @@ void cgroup_prefer(struct cgroup *cgroup)
                 (void)cgroup_write(cgroup->fds[0], "cpu.weight", "1000");
 }
 
+enum { PROCS_TEXT = 16 * 1024 };
 enum { BATCH_PAGES = 64 }; /* MEMCG_CHARGE_BATCH */
 
 enum { LIMIT_SLACK = 1 << 20 }; /* a large page that did not fit */
@@ -529,6 +530,32 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen)
 
         /* Kernels before 5.2 have no such file. */
         return r == -ENOENT ? -EOPNOTSUPP : r;
+}
+
+/* The kernel schedules an idle group behind all others. Before 5.15 it has only weights: the lowest one. */
+int cgroup_rest(struct cgroup *cgroup, bool rests)
+{
+        const struct cgroup_operations *o = cgroup->owner->operations;
+        int fd = cgroup_leaf_fd(cgroup, o->cpu_limit_controller);
+        int r = fd < 0 ? -EOPNOTSUPP : cgroup_write(fd, "cpu.idle", rests ? "1" : "0");
+
+        if (r == -ENOENT)
+                r = o->version == CGROUP_V2 ? cgroup_write(fd, "cpu.weight", rests ? "1" : "100")
+                                            : cgroup_write(fd, "cpu.shares", rests ? "2" : "1024");
+        return r;
+}
+
+size_t cgroup_count(const struct cgroup *cgroup)
+{
+        char text[PROCS_TEXT] _uninitialized_;
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+        size_t n = 0;
+
+        if (fd < 0 || cgroup_read(fd, members, text, sizeof(text)) < 0)
+                return 0;
+        for (const char *at = text; (at = strchr(at, '\n')); at++)
+                n++;
+        return n;
 }
 
 /* ---- usage ---- */

@@ -69,6 +69,12 @@ int cgroup_kill(struct cgroup *cgroup); /* with cgroup.kill; -EOPNOTSUPP without
  * safe point. SIGKILL ends frozen ones. -EOPNOTSUPP without a version 2 leaf. */
 int cgroup_freeze(struct cgroup *cgroup, bool frozen);
 
+/* Gives its processes only what no other group of the machine's processors takes, or their usual part. Negative errno if it
+ * has no controller for that. */
+int cgroup_rest(struct cgroup *cgroup, bool rests);
+/* How many processes are in it, at most some thousand; 0 without a version 2 leaf. */
+size_t cgroup_count(const struct cgroup *cgroup);
+
 /* Opens the usage files among fds (owned by the caller) and leaves the others as they are. After
  * an error some may be open. */
 int cgroup_open_usage(struct cgroup *cgroup, int fds[SESSION_FDS], struct error *err);

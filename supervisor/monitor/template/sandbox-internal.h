@@ -35,6 +35,11 @@ struct sandbox {
         int32_t wait_status;              /* of the worker, when init has reported its end; -1 */
         uint32_t last_pid;                /* as reported with it */
         struct event *end, *reports;
+        struct event *rest;   /* when the processor time of rest_ms may be used up */
+        uint32_t rest_ms;     /* of sandbox_rest() */
+        uint64_t rest_cpu_us; /* of the control group, as that began */
+        bool is_stopped;      /* frozen, because that time was used */
+        bool is_stopped_by_init;
 
         struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */
         size_t n_copies;

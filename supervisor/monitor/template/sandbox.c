@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/loop.h"
 #include "supervisor/monitor/cgroup/cgroup-total.h"
@@ -107,6 +108,77 @@ uint64_t sandbox_memory_now(const struct sandbox *s)
 bool sandbox_is_out_of_memory(const struct sandbox *s)
 {
         return s->is_out_of_memory;
+}
+
+/* ---- between two calls ---- */
+
+enum { REST_LEAST_US = 100000 }; /* between two readings of the counter */
+
+/* At the earliest when all processors together can have used it up. */
+static void watch_rest(struct sandbox *s, uint64_t left_us)
+{
+        uint64_t us = left_us / (uint64_t)sysconf(_SC_NPROCESSORS_CONF);
+        const struct timeval t = clock_timeval_ms((us > REST_LEAST_US ? us : REST_LEAST_US) / 1000);
+
+        event_add(s->rest, &t);
+}
+
+/* Without init, the copies and the worker, unless the worker is all there is. */
+static uint32_t count_stopped(const struct sandbox *s)
+{
+        size_t all = cgroup_count(s->cgroup), ours = s->n_copies + 2;
+
+        return all > ours ? (uint32_t)(all - ours) : 1;
+}
+
+static void on_rest(evutil_socket_t fd, short what, void *data)
+{
+        struct sandbox *s = data;
+        uint64_t most = s->rest_ms * UINT64_C(1000);
+        uint64_t used = cgroup_cpu_usec(s->cgroup) - s->rest_cpu_us;
+
+        if (used < most) {
+                watch_rest(s, most - used);
+                return;
+        }
+        s->is_stopped = cgroup_freeze(s->cgroup, true) >= 0;
+        if (s->is_stopped)
+                s->host->stopped(s->host->data, s, count_stopped(s));
+        else
+                s->is_stopped_by_init = sandbox_ask_init(s, INIT_REST, 1) >= 0;
+}
+
+static int end_rest(struct sandbox *s)
+{
+        if (s->is_stopped)
+                (void)cgroup_freeze(s->cgroup, false);
+        s->is_stopped = false;
+        int r = s->is_stopped_by_init ? sandbox_ask_init(s, INIT_REST, 0) : 0;
+        s->is_stopped_by_init = false;
+        return r;
+}
+
+int sandbox_rest(struct sandbox *s, uint32_t ms)
+{
+        if (s->rest)
+                event_del(s->rest);
+        s->rest_ms = ms;
+        bool by_group = s->cgroup && cgroup_rest(s->cgroup, ms > 0) >= 0;
+        if (ms == 0)
+                return end_rest(s);
+        if (!by_group) {
+                s->is_stopped_by_init = true;
+                return sandbox_ask_init(s, INIT_REST, (pid_t)ms);
+        }
+        if (ms == SANDBOX_REST_UNLIMITED)
+                return 0;
+        if (!s->rest)
+                s->rest = evtimer_new(s->host->base, on_rest, s);
+        if (!s->rest)
+                return -ENOMEM;
+        s->rest_cpu_us = cgroup_cpu_usec(s->cgroup);
+        watch_rest(s, ms * UINT64_C(1000));
+        return 0;
 }
 
 enum {
@@ -205,7 +277,7 @@ struct sandbox *sandbox_free(struct sandbox *s)
 {
         if (!s)
                 return NULL;
-        loop_free_events((struct event *[]){s->end, s->reports}, 2);
+        loop_free_events((struct event *[]){s->end, s->reports, s->rest}, 3);
         if (s->pidfd >= 0) {
                 sandbox_kill(s);
                 waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
@@ -440,6 +512,8 @@ static void take_report(struct sandbox *s, const struct init_report *report)
                 take_cleared(s, report);
         } else if (report->kind == INIT_COUNTED) {
                 pass_count(s, report, 0);
+        } else if (report->kind == INIT_STOPPED && s->is_stopped_by_init) {
+                s->host->stopped(s->host->data, s, (uint32_t)report->value);
         }
 }
 

@@ -35,6 +35,8 @@ struct sandbox_host {
          * counters, owned by the callee. */
         void (*cleared)(void *data, struct sandbox *sandbox, const struct monitor_ended *how,
                         int fds[SESSION_COUNTERS]);
+        /* So many of its processes were stopped (sandbox_rest()). */
+        void (*stopped)(void *data, struct sandbox *sandbox, uint32_t n);
         /* The answer to INIT_COUNT. Also comes before kept() if init has answered. */
         void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
 };
@@ -99,6 +101,10 @@ bool sandbox_is_out_of_memory(const struct sandbox *sandbox); /* until that is r
 /* Whether the process with this pid in the sandbox sleeps as a copy of its worker. */
 bool sandbox_is_copy(const struct sandbox *sandbox, pid_t pid);
 void sandbox_kill(struct sandbox *sandbox);
+
+/* SESSION_REST: ms of processor time, SANDBOX_REST_UNLIMITED, or 0. Where no control group can do it, init does. */
+enum { SANDBOX_REST_UNLIMITED = INT32_MAX };
+int sandbox_rest(struct sandbox *sandbox, uint32_t ms);
 
 /* Stops all of its processes, or lets them run again. -EOPNOTSUPP where no control group can
  * freeze. SIGKILL ends frozen ones. */

@@ -111,8 +111,26 @@ void session_enter(struct session *s, enum session_state state)
         s->context->owner.state_changed(s->context->owner.data, s, before);
 }
 
+bool session_begin_rest(struct session *s)
+{
+        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
+
+        if (s->rests || session_is_fresh(s))
+                return false;
+        s->rests = true;
+        sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target,
+                        profile->background_ms);
+        return true;
+}
+
 void session_thaw(struct session *s)
 {
+        if (s->rests) {
+                s->rests = false;
+                sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target, 0);
+                if (s->state == SESSION_IDLE)
+                        session_enter(s, SESSION_IDLE);
+        }
         session_dispatch(s, EVENT_NEEDED, NULL);
 }
 

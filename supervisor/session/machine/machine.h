@@ -61,6 +61,7 @@ enum session_event {
         EVENT_CANCEL,    /* the running cell was cancelled */
         EVENT_KILL,      /* the running cell was cancelled and must end at once */
         EVENT_OWNER_END, /* the server's owner ends the session */
+        EVENT_STOPPED,   /* what a call has left used its processor time, and was stopped */
         EVENT_NEEDED,    /* a frame is about to be sent to the worker */
         SESSION_EVENT_MAX,
 };
@@ -69,6 +70,7 @@ struct session_details {
         uint32_t target;                   /* STARTED */
         const int *fds;                    /* STARTED, CLEARED */
         const struct monitor_ended *ended; /* ENDED, CLEARED */
+        uint32_t stopped;                  /* STOPPED */
         const struct error *error;         /* FAILED, CLOSED; OWNER_END: or NULL */
 };
 
@@ -197,6 +199,9 @@ struct session {
         struct config_profile reduced; /* the profile, less what the newest config took from it */
         char last_profile[IMAGE_NAME_SIZE]; /* of the last sandbox: the default of the next one */
 
+        bool rests;       /* machine.c: the monitor was told that no call runs */
+        uint32_t stopped; /* processes that were stopped since the last call */
+
         struct session_queue queue;
         bool single; /* queue.c: the sandbox ends with its first cell */
         struct session_owners owners;
@@ -269,7 +274,9 @@ void session_dispatch_fds(struct session *session, enum session_event event,
 /* Changes the state, sets its timer and tells the owner. */
 void session_enter(struct session *session, enum session_state state);
 
-/* Thaws a frozen session because a frame is about to be sent to its worker. */
+/* Between two calls, what goes on in the session gets the processors that nobody else uses. Returns false if that has begun already. */
+bool session_begin_rest(struct session *session);
+/* Ends that, and thaws a frozen session, because a frame is about to be sent to its worker. */
 void session_thaw(struct session *session);
 
 /* Interrupts the cell that runs; its status will be this. */

@@ -61,6 +61,20 @@ static void describe_limit(const struct session *s, uint32_t limit, struct cell_
                                 : "all sessions reached \"memory_total\" or the server's own limit");
 }
 
+void outcome_note_stopped(struct session *s, struct cell *cell)
+{
+        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
+        char *note = cell->outcome.note, text[32];
+
+        if (s->stopped == 0)
+                return;
+        text_append(note, sizeof(cell->outcome.note), "%s%u %s stopped after %s of CPU time",
+                    *note ? "; " : "", s->stopped,
+                    s->stopped == 1 ? "process was" : "processes were",
+                    outcome_seconds(profile->background_ms, text));
+        s->stopped = 0;
+}
+
 /* Describes how the worker ended, from its wait status, if the broker did not kill it. */
 static void describe_death(const struct session *s, const struct monitor_ended *ended,
                            struct cell_outcome *o)

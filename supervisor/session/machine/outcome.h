@@ -21,6 +21,9 @@ void outcome_alive(const struct session *s, struct cell *cell);
 void outcome_dead(const struct session *s, const struct monitor_ended *ended,
                   struct cell_outcome *outcome);
 
+/* The processes that were stopped since the last call are in the note of this one. */
+void outcome_note_stopped(struct session *session, struct cell *cell);
+
 /* A sandbox has started: it has run no cell. */
 void outcome_open(struct session *session, uint64_t now_us);
 /* A cell that is not a probe starts. */

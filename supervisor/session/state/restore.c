@@ -379,6 +379,7 @@ void restore_take_restored(struct session *s, const struct session_details *deta
         copy->is_awaited = copy->is_offered = copy->is_told = copy->is_restoring = false;
         copy->wanted = 0;
         copy->back = BACK_NOT;
+        session_thaw(s); /* init runs all processes again */
         s->transaction->state = TRANSACTION_NONE;
         s->copies->state_of = copy->woken.of;
         s->stop_status = CELL_OK;

@@ -1,0 +1,34 @@
+/*
+ * The processes of a session that waits for a call: they are stopped for most of the time, where no control group has them run
+ * only on processors that nobody else uses; and those that an interrupted cell has started are killed.
+ *
+ * A process must not lower its priority for a while: RLIMIT_NICE forbids the way back, and a weight of autogroups is undone by
+ * setsid(). Stopping takes effect at once, on any number of processes, and code cannot undo it while all are stopped.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct rest_spared {
+        bool (*is_copy)(pid_t pid); /* or init */
+        pid_t worker;
+};
+
+/* Calls f for each process; returns the sum of what it returned, or 1 if the list cannot be read. */
+size_t rest_each(size_t (*f)(pid_t pid, void *data), void *data);
+
+/* From now on all processes together may use so many ms of processor time; INT32_MAX: as much as they get. */
+void rest_begin(int32_t ms, pid_t last);
+/* All run as before; continues false: the caller stops or continues them. */
+void rest_end(bool continues);
+/* When rest_tick() is due, for ppoll(). */
+const struct timespec *rest_wait(void);
+/* last: the number of the newest process, or 0. Returns how many processes have been stopped because the time is used up, once. */
+size_t rest_tick(const struct rest_spared *spared, pid_t last);
+
+/* Kills the processes that the worker has started since this clock tick, and what these have started. */
+void rest_sweep(const struct rest_spared *spared, int32_t since);
