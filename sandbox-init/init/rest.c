@@ -1,10 +1,10 @@
 /*
- * What goes on in a session that waits for a call, without control groups.
+ * The processes of a session that waits for a call, without control groups.
  *
- * Theory of operation. A bucket fills with 1/200 of a processor. What the processes use is taken from it; when it is empty,
- * all are stopped until it is full again. So a server that waits, or a timer, is never stopped. Use is the growth of the sum
- * over all processes, with their children that have ended. That lacks a process whose end nobody waits for: each that was made
- * counts for 10 ms, and if there are fewer processes than before all the time counts.
+ * Theory of operation. A bucket fills with 1/200 of a processor, and the processor time of the processes is taken from it. All
+ * are stopped while it is empty, so that a server that waits, or a timer, is never stopped. The time is the growth of the sum
+ * over all processes, with their children that have ended. That lacks a process that no parent waits for: each that was made
+ * counts for 10 ms, and if there are fewer processes than before, one processor counts for all the time.
  *
  * A process in kill() as it is stopped may continue others, so all are stopped again until none runs. Processes that were
  * stopped before, by code, stay so.
@@ -28,7 +28,7 @@
 enum {
         LIST_SIZE = 16 * 1024,
         STAT_SIZE = 512,
-        PART = 200, /* of a processor: one of so many */
+        PART = 200, /* one PART-th of a processor */
         BURST_MS = 200,
         DEBT_MS = 20,
         RUN_MS = 4,     /* between two readings while processes run */

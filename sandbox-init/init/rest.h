@@ -1,6 +1,6 @@
 /*
  * The processes of a session that waits for a call: they are stopped for most of the time, where no control group has them run
- * only on processors that nobody else uses; and those that an interrupted cell has started are killed.
+ * only on processors that other processes leave idle; and those that an interrupted cell has started are killed.
  *
  * A process must not lower its priority for a while: RLIMIT_NICE forbids the way back, and a weight of autogroups is undone by
  * setsid(). Stopping takes effect at once, on any number of processes, and code cannot undo it while all are stopped.
@@ -21,7 +21,7 @@ struct rest_spared {
 /* Calls f for each process; returns the sum of what it returned, or 1 if the list cannot be read. */
 size_t rest_each(size_t (*f)(pid_t pid, void *data), void *data);
 
-/* From now on all processes together may use so many ms of processor time; INT32_MAX: as much as they get. */
+/* From now on all processes together may use `ms` of processor time; INT32_MAX: as much as they get. */
 void rest_begin(int32_t ms, pid_t last);
 /* All run as before; continues false: the caller stops or continues them. */
 void rest_end(bool continues);

@@ -1,7 +1,10 @@
-"""What a call leaves: processes that go on get what nobody else uses, and are stopped when their processor time is used up."""
+"""What a call leaves: processes that continue get what other processes leave, and are stopped when their processor time is used up."""
 
+import glob
 import os
+import signal
 import time
+import unittest
 
 import harness
 from rawmcp import RawServer
@@ -134,7 +137,7 @@ class Rest(harness.Case):
         self.assertIn("1 process was stopped after 0.2 s of CPU time", cell["notice"])
         self.assertTrue(cell["value"]["json"], cell)
 
-    def test_a_timer_goes_on(self):
+    def test_a_timer_continues(self):
         server = self.serve(cpu="5s")
         self.value(server, TICKER)
         before = self.value(server, READ)
@@ -163,7 +166,7 @@ subprocess.Popen([sys.executable, "-c", "import os\\nif os.fork() == 0:\\n os.se
 while True: pass
 """, timeout=2)
         self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
-        # The process of the call before goes on.
+        # The process of the call before continues.
         self.assertTrue(harness.wait_until(lambda: set(self.inside(server, than=2)) == before), (before, self.inside(server, than=2)))
         a = self.value(server, READ)
         time.sleep(0.5)
@@ -196,12 +199,32 @@ threading.Thread(target=count, args=("old",), daemon=True).start()
         self.assertGreater(after["old"], before["old"] + 5)
         self.assertLess(after["thread"], before["thread"] + 3)
         self.assertLess(after["task"], before["task"] + 3)
-        # The control: those of a cell that ends well go on.
+        # The control: those of a cell that ends well continue.
         self.value(server, "threading.Thread(target=count, args=('thread',), daemon=True).start()\nasyncio.create_task(count_in_task()); 1")
         time.sleep(0.5)
         last = self.value(server, "dict(counts)")
         self.assertGreater(last["thread"], after["thread"] + 5)
         self.assertGreater(last["task"], after["task"] + 5)
+
+    @unittest.skipUnless(harness.BOUNDED, "no control group is made")
+    def test_the_group_of_a_killed_janitor(self):
+        def groups(server):
+            return [path for path in glob.glob("/sys/fs/cgroup/**/cloister-*", recursive=True) if f"-{server.process.pid}-" in path]
+
+        server = self.serve()
+        self.value(server, "1")
+        self.assertTrue(groups(server))
+        janitor = [pid for pid in harness.descendants(server.process.pid) if open(f"/proc/{pid}/comm", encoding="utf-8").read().startswith("cloister-janit")]
+        self.assertEqual(len(janitor), 1)
+        os.kill(int(janitor[0]), signal.SIGKILL)
+        self.value(server, "2")
+        server.close()
+        left = groups(server)
+        # Of a mount's root only a janitor may remove them. The control: a server that is not ours to clean.
+        other = self.serve()
+        self.value(other, "1")
+        self.assertTrue(harness.wait_until(lambda: not any(map(os.path.exists, left))), left)
+        self.assertTrue(groups(other))
 
     def test_stopped_by_the_code_stays_stopped(self):
         server = self.serve(cpu="unlimited")

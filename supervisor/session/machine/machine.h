@@ -199,7 +199,7 @@ struct session {
         struct config_profile reduced; /* the profile, less what the newest config took from it */
         char last_profile[IMAGE_NAME_SIZE]; /* of the last sandbox: the default of the next one */
 
-        bool rests;       /* machine.c: the monitor was told that no call runs */
+        bool rests;       /* machine.c: SESSION_REST was sent */
         uint32_t stopped; /* processes that were stopped since the last call */
 
         struct session_queue queue;
@@ -274,7 +274,7 @@ void session_dispatch_fds(struct session *session, enum session_event event,
 /* Changes the state, sets its timer and tells the owner. */
 void session_enter(struct session *session, enum session_state state);
 
-/* Between two calls, what goes on in the session gets the processors that nobody else uses. Returns false if that has begun already. */
+/* Lowers the weight of the session until the next call (SESSION_REST). Returns false if that was done, or if no cell has run. */
 bool session_begin_rest(struct session *session);
 /* Ends that, and thaws a frozen session, because a frame is about to be sent to its worker. */
 void session_thaw(struct session *session);
