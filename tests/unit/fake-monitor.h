@@ -179,6 +179,12 @@ static inline int sessions_frozen(struct sessions *sessions, uint32_t target)
         return fake_answer(sessions, MONITOR_SESSION_FREEZE, 1, target, NULL);
 }
 
+static inline int fake_stopped(struct fake *f, uint32_t n)
+{
+        return fake_notice(f->sessions, (struct monitor_event){MONITOR_SESSION_STOPPED, 0,
+                                                               f->target, .stopped = n});
+}
+
 static inline int sessions_ended(struct sessions *sessions, uint32_t target,
                                  const struct monitor_ended *ended)
 {

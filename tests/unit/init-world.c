@@ -129,10 +129,13 @@ static void obey(int orders, enum order order)
                         sleep_as_copy(orders, order == MUTE_COPY);
                 else
                         answer(orders, once_stopped(pid));
-        } else if (order == CHILD || order == STOPPED_CHILD || order == ORPHAN) {
+        } else if (order == CHILD || order == STOPPED_CHILD || order == ORPHAN ||
+                   order == SPINNER) {
                 pid = order == ORPHAN ? fork_beside() : fork();
                 if (pid == 0 && order == STOPPED_CHILD)
                         kill(getpid(), SIGSTOP);
+                while (pid == 0 && order == SPINNER)
+                        getppid();
                 if (pid == 0)
                         wait_for_ever();
                 answer(orders, order == STOPPED_CHILD ? once_stopped(pid) : pid);

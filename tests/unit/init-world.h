@@ -41,6 +41,7 @@ enum order {
         CHILD,         /* the worker's own child, which waits */
         STOPPED_CHILD, /* one that has stopped */
         ORPHAN,        /* a child of init that waits */
+        SPINNER,       /* the worker's own child, which computes */
         SIGINTS,       /* how often they have come */
         REMINDERS,
         EXIT, /* no answer */

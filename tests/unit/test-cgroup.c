@@ -352,6 +352,64 @@ static bool runs(struct cgroup *cgroup)
         return cgroup_cpu_usec(cgroup) > before;
 }
 
+static void test_rest(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 100);
+        int fd = cgroup_leaf_fd(cgroup, cgroups->operations->cpu_limit_controller);
+
+        if (fd >= 0 && faccessat(fd, "cpu.idle", F_OK, 0) == 0) {
+                check_eq_int(cgroup_rest(cgroup, true), 0);
+                check_eq_int(cgroup_read_number(fd, "cpu.idle"), 1);
+                check_eq_int(cgroup_rest(cgroup, false), 0);
+                check_eq_int(cgroup_read_number(fd, "cpu.idle"), 0);
+                if (cgroups_version(cgroups) == CGROUP_V1)
+                        check_eq_int(cgroup_read_number(fd, "cpu.shares"), 1024);
+                else
+                        check_eq_int(cgroup_read_number(fd, "cpu.weight"), 100);
+        } else {
+                check(fd < 0 || cgroup_rest(cgroup, true) <= 0);
+        }
+        pid_t pid = run_inside(cgroup, tick);
+        check(cgroup_count(cgroup) == 1 || cgroup_leaf_fd(cgroup, CGROUP_UNIFIED) < 0);
+        kill(pid, SIGKILL);
+        wait_for(pid);
+        cgroup_free(cgroup);
+        cgroups_free(cgroups);
+}
+
+/* Kernels before 5.15 have weights only: files of a directory stand in for both versions. */
+static void test_rest_by_weight(void)
+{
+        static const struct cgroup_operations versions[] = {
+                {.version = CGROUP_V1, .cpu_limit_controller = CGROUP_CPU},
+                {.version = CGROUP_V2, .cpu_limit_controller = CGROUP_CPU},
+        };
+        static const char *const files[] = {"cpu.shares", "cpu.weight"}, *const usual[] = {"1024",
+                                                                                           "100"};
+        char directory[] = "/tmp/test-cgroup-XXXXXX", text[16];
+
+        check(mkdtemp(directory));
+        int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        for (int i = 0; i < 2; i++) {
+                struct cgroups owner = {.operations = &versions[i],
+                                        .items = {{.controllers = CGROUP_CPU}},
+                                        .count = 1};
+                struct cgroup cgroup = {.owner = &owner, .fds = {fd}};
+                check_eq_int(cgroup_rest(&cgroup, true), -ENOENT);
+                close(openat(fd, files[i], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+                check_eq_int(cgroup_rest(&cgroup, true), 0);
+                cgroup_read(fd, files[i], text, sizeof(text));
+                check_eq_int(atoi(text), i == 0 ? 2 : 1);
+                check_eq_int(cgroup_rest(&cgroup, false), 0);
+                cgroup_read(fd, files[i], text, sizeof(text));
+                check_eq_str(text, usual[i]);
+                unlinkat(fd, files[i], 0);
+        }
+        close(fd);
+        rmdir(directory);
+}
+
 static void test_freeze(void)
 {
         struct cgroups *cgroups = open_cgroups();
@@ -630,6 +688,8 @@ int main(void)
         run(test_cpu_is_bounded_and_counted);
         run(test_kill_and_free);
         run(test_busy_leaf_is_removed_later);
+        run(test_rest);
+        run(test_rest_by_weight);
         run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);

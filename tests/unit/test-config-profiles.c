@@ -237,6 +237,26 @@ static void test_freeze(void)
         wrong("\"freeze\": \"31d\"", "freeze must be");
 }
 
+static void test_background(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"background\": {\"cpu\": \"1m\"}, \"profiles\": {\"a\": {\"background\": {\"cpu\": \"unlimited\"}},"
+                " \"b\": {\"background\": {\"cpu\": 0.1}}, \"c\": {}}}");
+        _cleanup_config_ struct config *none = good("{}");
+
+        check_eq_int(none->profiles[0].background_ms, 30000);
+        check_eq_int(profile(config, "default")->background_ms, 60000);
+        check_eq_int(profile(config, "a")->background_ms, CONFIG_UNLIMITED);
+        check_eq_int(profile(config, "b")->background_ms, 100);
+        check_eq_int(profile(config, "c")->background_ms, 60000);
+        wrong("\"background\": \"30s\"", "background must be an object");
+        wrong("\"background\": {\"cpu\": \"much\"}", "background.cpu must be a number of seconds");
+        wrong("\"background\": {\"cpu\": 0}", "background.cpu must be from 0.1 s to 86400 s");
+        wrong("\"background\": {\"cpu\": \"25h\"}", "background.cpu must be from 0.1 s to 86400 s");
+        /* Only of this key. */
+        wrong("\"freeze\": \"unlimited\"", "freeze must be a number of seconds");
+}
+
 static void test_state(void)
 {
         _cleanup_config_ struct config *config = good(
@@ -479,6 +499,7 @@ int main(void)
         run(test_default);
         run(test_pool);
         run(test_freeze);
+        run(test_background);
         run(test_state);
         run(test_speculation);
         run(test_checkpoints);

@@ -1,6 +1,7 @@
 /* PID 1 of a sandbox: every request and every end of a process in each of its states (docs/cells.md). */
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -97,7 +98,7 @@ static void test_no_requests(void)
         const struct init_request request_ = {.verb = INIT_RESTORE};
 
         init_world_open(&w);
-        const uint32_t verbs[] = {0, INIT_COUNT + 1, 1000, UINT32_MAX};
+        const uint32_t verbs[] = {0, INIT_VERB_MAX, 1000, UINT32_MAX};
         for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
                 request(&w, (enum init_verb)verbs[i], WORKER);
         request(&w, INIT_WAKE, 0);
@@ -110,6 +111,45 @@ static void test_no_requests(void)
         usleep(100000);
         expect_none(&w);
         check_eq_int(order(&w, WHO), WORKER);
+        init_world_close(&w);
+}
+
+/* The worker that waits for orders uses nothing: it is not stopped. HANG computes. */
+static void test_rest(void)
+{
+        struct init_world w;
+
+        init_world_open(&w);
+        pid_t child = order(&w, CHILD), stopped = order(&w, STOPPED_CHILD);
+        request(&w, INIT_REST, 1000);
+        usleep(500000);
+        expect_none(&w);
+        check(!is_stopped(&w, child) && is_stopped(&w, stopped));
+        check_eq_int(order(&w, WHO), WORKER);
+        request(&w, INIT_REST, 0);
+
+        /* All are stopped for good when their time is over, and a process that code has stopped stays so. */
+        pid_t spinner = order(&w, SPINNER);
+        request(&w, INIT_REST, 50);
+        check_eq_int(expect(&w, INIT_STOPPED, 0), 3);
+        for (int i = 0; i < 1000 && !(is_stopped(&w, WORKER) && is_stopped(&w, spinner)); i++)
+                usleep(1000);
+        check(is_stopped(&w, WORKER) && is_stopped(&w, spinner) && is_stopped(&w, child));
+        request(&w, INIT_REST, 0);
+        check_eq_int(order(&w, WHO), WORKER);
+        check(!is_stopped(&w, child) && !is_stopped(&w, spinner) && is_stopped(&w, stopped));
+
+        /* Those that the worker has started since then end, and no copy. */
+        struct timespec now;
+        pid_t copy = keep(&w, COPY, INIT_KEEP);
+        usleep(50000);
+        clock_gettime(CLOCK_BOOTTIME, &now);
+        usleep(50000);
+        pid_t young = order(&w, CHILD), orphan = order(&w, ORPHAN);
+        request(&w, INIT_SWEEP, (int32_t)(now.tv_sec * 100 + now.tv_nsec / 10000000));
+        check(ends(&w, orphan));
+        check_eq_int(order(&w, WHO), WORKER);
+        check(lives(&w, child) && lives(&w, spinner) && lives(&w, copy) && ends(&w, young));
         init_world_close(&w);
 }
 
@@ -387,6 +427,7 @@ int main(void)
         run(test_interrupts);
         run(test_forged_pids);
         run(test_no_requests);
+        run(test_rest);
         run(test_most_copies);
         run(test_ends);
         run(test_stopping);

@@ -398,6 +398,43 @@ static void test_freeze(void)
         fake_done(&f);
 }
 
+/* Calls that follow each other send nothing; a pause does, once, and so does the call after it. */
+static void test_rest(void)
+{
+        struct fake f;
+        struct end end;
+
+        fake_open(&f);
+        f.config->top.background_ms = 2000;
+        warm_up(&f);
+        ask(&f, &end, "1");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(f.rests, 0);
+        fake_until(&f, f.rests == 1);
+        fake_run_ms(&f, 200);
+        check_eq_int(f.rests, 1);
+        check_eq_int(f.rest_ends, 0);
+        ask(&f, &end, "2");
+        check_eq_int(f.rest_ends, 1);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_str(end.note, "");
+        /* Processes were stopped: the next result says it, and that after it does not. */
+        fake_until(&f, f.rests == 2);
+        fake_stopped(&f, 3);
+        check_eq_int(session_state(fake_session(&f)), SESSION_FROZEN);
+        ask(&f, &end, "3");
+        check_eq_int(f.rest_ends, 2);
+        fake_stopped(&f, 3); /* late */
+        check_eq_int(session_state(fake_session(&f)), SESSION_RUNNING);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_str(end.note, "3 processes were stopped after 2 s of CPU time");
+        ask(&f, &end, "4");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_str(end.note, "");
+        check_eq_int(f.sweeps, 0);
+        fake_done(&f);
+}
+
 static void test_frozen_and_dropped(void)
 {
         struct fake f;
@@ -497,6 +534,7 @@ int main(void)
         run(test_sessions_max);
         run(test_idle);
         run(test_freeze);
+        run(test_rest);
         run(test_frozen_and_dropped);
         run(test_not_frozen_unless_asked_for);
         run(test_names);
