@@ -9,6 +9,7 @@
 #include <linux/memfd.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -472,14 +473,17 @@ static const struct filter_rule filter_sockets_loopback_pairs[] = {
 /* As (level, option). Among those left out: TCP_ULP, SO_ZEROCOPY, SO_ATTACH_FILTER, IP_MSFILTER,
  * packet and netfilter options. */
 static const struct filter_rule filter_socket_options[] = {
-        OPTION(SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_SNDBUF, SO_RCVBUF,
-               SO_RCVLOWAT, SO_KEEPALIVE, SO_LINGER, SO_PASSCRED, SO_TIMESTAMP_OLD, SO_RCVTIMEO_OLD,
-               SO_SNDTIMEO_OLD, SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW),
+        OPTION(SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_RCVLOWAT, SO_KEEPALIVE,
+               SO_LINGER, SO_PASSCRED, SO_TIMESTAMP_OLD, SO_RCVTIMEO_OLD, SO_SNDTIMEO_OLD,
+               SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW),
         OPTION(IPPROTO_TCP, TCP_NODELAY, TCP_CORK, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
                TCP_QUICKACK, TCP_USER_TIMEOUT),
         OPTION(IPPROTO_IP, IP_TOS, IP_TTL, IP_MTU_DISCOVER,
                IP_RECVERR), /* IP_RECVERR: the resolver of glibc */
         OPTION(IPPROTO_IPV6, IPV6_V6ONLY, IPV6_TCLASS, IPV6_RECVERR),
+        /* The size is behind a pointer, and its bound is the machine's. The kernel changes these sizes as it likes too. */
+        {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_SNDBUF)}},
+        {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_RCVBUF)}},
         END_OF_RULES,
 };
 
@@ -679,8 +683,10 @@ static const struct filter_rule filter_egress_calls[] = {
         {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_TCP), EQUAL(2, TCP_NODELAY)}},
         {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_IP), EQUAL(2, IP_RECVERR)}},
         {"setsockopt", ALLOW, {EQUAL(1, IPPROTO_IPV6), EQUAL(2, IPV6_RECVERR)}},
+        /* Its sockets have buffers of a size that it chooses (supervisor/egress/buffers.h). */
+        OPTION(SOL_SOCKET, SO_SNDBUF, SO_RCVBUF, SO_RCVLOWAT, SO_BUF_LOCK, SO_LINGER),
         {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_THREAD, CLONE_THREAD)}},
-        IOCTL(FIONREAD, FIONBIO),
+        IOCTL(FIONREAD, FIONBIO, SIOCOUTQ),
         PRCTL(PR_SET_NAME, PR_SET_VMA),
         {"prlimit64", ALLOW, {EQUAL(0, 0), IS_NULL(2)}},
         END_OF_RULES,

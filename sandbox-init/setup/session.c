@@ -15,8 +15,8 @@
  *      SESSION_GO. From here on all that PID 1 allocates is charged to that cgroup.
  *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
  *      resource limits, and drops the capability bounding set.
- *   4. Makes mounts private. Sets the namespace limits to 0 through the template's full /proc, which
- *      MUST still be visible, and then covers it with a restricted one.
+ *   4. Makes mounts private. Sets the namespace limits to 0, and those of its network, through the template's
+ *      full /proc, which MUST still be visible, and then covers it with a restricted one.
  *   5. Mounts /tmp, /workspace and /dev/shm, and on these the host directories that belong there:
  *      in the template, they are at the places about to be covered. Brings lo up if the profile allows loopback.
  *   6. Becomes uid 1000 without capabilities, irrevocably. Then sets PDEATHSIG, which a change of ids
@@ -131,6 +131,28 @@ static int bounds_limit_user(int *mounts, struct error *err)
         }
         *mounts = openat(user, "max_mnt_namespaces", O_WRONLY | O_CLOEXEC);
         return *mounts < 0 ? error_errno(err, errno, "open max_mnt_namespaces") : 0;
+}
+
+/* In the session's own network namespace. The kernel's defaults are those of a server: megabytes for each socket, which no
+ * control group counts before accept(), and memory for as many connections that have ended as the machine allows. */
+static int bounds_limit_network(struct error *err)
+{
+        static const char *const list[][2] = {
+                {"tcp_rmem", "4096 16384 131072"},
+                {"tcp_wmem", "4096 16384 131072"},
+                {"tcp_max_tw_buckets", "16384"},
+        };
+
+        _cleanup_close_ int ipv4 = open("/proc/sys/net/ipv4", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (ipv4 < 0)
+                return error_errno(err, errno, "open /proc/sys/net/ipv4");
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                ssize_t n = (ssize_t)strlen(list[i][1]);
+                _cleanup_close_ int fd = openat(ipv4, list[i][0], O_WRONLY | O_CLOEXEC);
+                if (fd < 0 || write(fd, list[i][1], (size_t)n) != n)
+                        return error_errno(err, errno, "set net.ipv4.%s", list[i][0]);
+        }
+        return 0;
 }
 
 /* Empties the capability bounding set and locks the securebits. */
@@ -461,6 +483,8 @@ static int build(struct session *s, struct error *err)
         _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root < 0)
                 return error_errno(err, errno, "open /");
+        if (s->template->loopback && bounds_limit_network(err) < 0)
+                return -1;
         _cleanup_close_ int limit = cover_proc(s, root, err);
         int r = limit < 0 ? limit : mount_writable(s, root, err);
         if (r >= 0 && s->template->loopback)

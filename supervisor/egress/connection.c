@@ -23,6 +23,7 @@
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "supervisor/egress/buffers.h"
 #include "supervisor/egress/request.h"
 #include "supervisor/egress/resolver.h"
 #include "supervisor/egress/session.h"
@@ -49,6 +50,8 @@ struct flow {
         bool has_ended, is_shut; /* all was read; and written */
         bool waits;              /* for egress_connections_wake() */
         struct event *readable, *writable;
+        size_t moved; /* since its buffers were enlarged last, or could not be */
+        size_t granted;
 };
 
 /* The callback gets EV_READ or EV_WRITE. */
@@ -68,6 +71,7 @@ static void flow_close(struct flow *f)
                 event_free(f->readable);
         if (f->writable)
                 event_free(f->writable);
+        buffers_return(f->session, f->granted);
         free(f->data);
         f->readable = f->writable = NULL;
         f->data = NULL;
@@ -110,6 +114,7 @@ static int fill(struct flow *f)
         if (n < 0)
                 return -errno;
         size_t length = (size_t)n;
+        f->moved += length;
         egress_session_used(f->session, length);
         int r = take_body(f, &length);
         if (r < 0)
@@ -179,6 +184,7 @@ enum {
         DIAL_ALL_MS = 20000,
         IDLE_MS = 300000,
         CLOSING_MS = 2000,
+        UNUSED_MS = 1000, /* then others may have its buffers */
         CLOSING_BYTES = 256 * 1024,
         FORWARD_MAX = HTTP_HEAD_MAX + 1024,
 };
@@ -210,7 +216,7 @@ static void connection_free(struct connection *c)
         event_del(&c->timer);
         tally_leave(c->session, c->slot);
         if (c->server >= 0)
-                close(c->server);
+                buffers_close(c->server);
         close(c->client);
         http_reader_done(&c->reader);
         free(c);
@@ -316,6 +322,33 @@ static int check_tunnel(const struct connection *c, enum egress_reason *why)
         return client_hello_check(data, f->n, &c->request.host, why);
 }
 
+/* Takes the large buffers of connections that move nothing. */
+static void take_back(struct egress_session *s)
+{
+        for (struct connection *c = s->connections; c; c = c->next) {
+                struct flow *flows[] = {&c->in, &c->out};
+                for (size_t i = 0; i < ARRAY_SIZE(flows); i++) {
+                        struct flow *f = flows[i];
+                        if (f->granted > 0 && clock_ms() - c->moved_ms >= UNUSED_MS &&
+                            buffers_shrink(f->from, f->to)) {
+                                buffers_return(s, f->granted);
+                                f->granted = f->moved = 0;
+                        }
+                }
+        }
+}
+
+static void enlarge(struct flow *f)
+{
+        if (f->moved < BUFFERS_GROW_AFTER)
+                return;
+        f->moved = 0;
+        size_t more = buffers_grow(f->session, f->from, f->to, f->is_in, f->granted);
+        if (f->granted + more == 0)
+                take_back(f->session);
+        f->granted += more;
+}
+
 /* Returns false if the connection has ended or closes. */
 static bool relay(struct connection *c)
 {
@@ -340,8 +373,11 @@ static bool relay(struct connection *c)
         }
         if (r >= 0)
                 r = flow_pump(&c->in, &moved);
-        if (moved)
+        if (moved) {
                 c->moved_ms = clock_ms();
+                enlarge(&c->in);
+                enlarge(&c->out);
+        }
         if (r == -EDQUOT)
                 note(c, EGRESS_USED_UP);
         /* Without TLS the answer ends with the server's end. */
@@ -451,6 +487,8 @@ static void on_dialed(void *data, int fd, enum egress_reason why)
 
         c->dial = NULL;
         c->server = fd;
+        if (fd >= 0)
+                buffers_fix(fd);
         if (fd < 0)
                 refuse(c, why);
         else
@@ -612,6 +650,7 @@ int egress_connection_open(struct egress_session *s, int client)
 {
         struct connection *c = calloc(1, sizeof(*c));
 
+        buffers_fix(client);
         if (!c) {
                 close(client);
                 return -ENOMEM;

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/share.h"
+#include "supervisor/egress/buffers.h"
 #include "supervisor/egress/connection.h"
 #include "supervisor/egress/resolver.h"
 
@@ -111,6 +112,7 @@ static int open_session(struct egress *egress, const int fds[EGRESS_FDS], struct
         event_assign(&s->accepting, egress->base, s->listener, EV_READ | EV_PERSIST, on_accept, s);
         event_assign(&s->end, egress->base, s->leash, EV_READ, on_end, s);
         evtimer_assign(&s->tick, egress->base, on_tick, s);
+        buffers_start(s->listener);
         int r = egress_session_map(s, fds[EGRESS_FD_PAGE], err);
         close(fds[EGRESS_FD_PAGE]);
         if (r >= 0)

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/share.h"
+#include "supervisor/egress/buffers.h"
 
 struct resolver_job {
         struct resolver *resolver;
@@ -353,6 +354,7 @@ static bool begin(struct dial *d, const struct sockaddr_storage *address)
         if (d->fd < 0 || evutil_make_socket_nonblocking(d->fd) < 0)
                 return false;
         setsockopt(d->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        buffers_start(d->fd);
         if (connect(d->fd, (const struct sockaddr *)address, length_of(address)) < 0 &&
             errno != EINPROGRESS)
                 return false;

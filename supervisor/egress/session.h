@@ -26,6 +26,7 @@ struct egress {
         struct egress_session *sessions;
         uint64_t last_key;
         size_t n_connections, connections_max;
+        size_t granted; /* buffers.h */
 };
 
 struct egress_session {
@@ -48,6 +49,7 @@ struct egress_session {
         uint64_t filled_us;
         struct connection *connections;
         size_t n_connections;
+        size_t granted; /* buffers.h */
 
         /* Of the slots of the page. */
         uint32_t last_id;

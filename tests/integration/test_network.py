@@ -1,11 +1,15 @@
 """A session with a network: the hosts that it reaches through its proxy, the refusals, and the reports about both."""
 
+import contextlib
 import json
 import os
+import re
+import shutil
 import socket
 import ssl
 import subprocess
 import threading
+import time
 import unittest
 
 import harness
@@ -405,6 +409,108 @@ large = [once(15000) for i in range(8)]
         self.assertEqual(seconds[0], ["200 OK"] * 16)
         self.assertLess(seconds[1], 1.5 * harness.SLOW, "the control")
         self.assertGreater(seconds[2], 1.5)
+
+
+def tcp_buffers():
+    """Bytes of the buffers of all TCP sockets of the machine."""
+    with open("/proc/net/sockstat", encoding="ascii") as f:
+        words = next(line.split() for line in f if line.startswith("TCP:"))
+    return int(words[words.index("mem") + 1]) * 4096
+
+
+class Buffers(Network):
+    """What the kernel keeps for the proxy is small, however much arrives."""
+
+    ANSWER = 4 << 20
+
+    def fast(self):
+        """A server that answers each request with ANSWER bytes, from small buffers, and reads all."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.addCleanup(listener.close)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+
+        def answer(peer):
+            with contextlib.suppress(OSError), peer:
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % self.ANSWER + b"x" * self.ANSWER)
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return listener.getsockname()[1]
+
+    def begin(self):
+        port = self.fast()
+        server = self.serve([f"127.0.0.1:{port}"])
+        self.ask(server, f"""
+kept = []
+def ask():
+    s = connect()
+    s.sendall(b"GET http://127.0.0.1:{port}/ HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\n\\r\\n")
+    return s""")
+        return server, port
+
+    def least(self):
+        """The least of some samples: other programs use buffers too, for a moment."""
+        return min(tcp_buffers() for _ in range(20) if not time.sleep(0.05))
+
+    def test_connections_that_nobody_reads(self):
+        """60 of them hold at most 8 MiB beside the far ends; the control: the answers of all arrive when they are read."""
+        server, _ = self.begin()
+        before = self.least()
+        self.ask(server, "kept += [ask() for i in range(60)]\ntime.sleep(2)")
+        held = self.least() - before
+        self.assertLess(held, (8 << 20) + 60 * 32768)
+        got = self.ask(server, "[len(rest(s)) for s in kept]", timeout=60)
+        self.assertTrue(len(got) == 60 and min(got) > self.ANSWER, got)
+
+    @unittest.skipUnless(shutil.which("ss"), "needs ss")
+    def test_one_connection_has_room(self):
+        """The buffer of a connection grows with what it moves, shrinks when another one needs it, and is bounded."""
+
+        def sizes():
+            text = subprocess.run(["ss", "-tnmHO", "state", "established", f"( dport = :{port} )"], capture_output=True, text=True, check=True).stdout
+            return sorted(int(size) for size in re.findall(r"skmem:\(r\d+,rb(\d+)", text))
+
+        server, port = self.begin()
+        self.ask(server, "kept.append(ask())")
+        self.assertTrue(harness.wait_until(lambda: sizes() == [16384]), sizes())
+        read = "def read(s, n):\n    while n > 0:\n        n -= len(s.recv(min(n, 65536)))\n"
+        self.ask(server, read + "read(kept[0], 1 << 20)")
+        self.assertTrue(2 << 20 < sizes()[0] <= 4 << 20, sizes())
+        # All others together have what it left.
+        self.ask(server, "kept += [ask() for i in range(20)]\nfor s in kept[1:]: read(s, 1 << 20)")
+        self.assertLessEqual(sum(sizes()), (4 << 20) + 21 * 16384)
+        self.ask(server, "for s in kept[1:]: s.close()\nlen(rest(kept[0])), kept.append(ask()); read(kept[-1], 1 << 20)")
+        self.assertTrue(harness.wait_until(lambda: len(sizes()) == 1 and sizes()[0] > 2 << 20), sizes())
+
+    def test_a_server_that_does_not_read(self):
+        """What it has not taken is dropped with its connection. The control is a connection that is open."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.addCleanup(listener.close)
+        port = listener.getsockname()[1]
+        server = self.serve([f"127.0.0.1:{port}"])
+        before = self.least()
+        send = f"""
+def send():
+    s, line = tunnel("127.0.0.1", {port})
+    s.settimeout(0.2)
+    try:
+        while True:
+            s.send(b"x" * 65536)
+    except TimeoutError:
+        return s
+kept = [send() for i in range(8)]
+"""
+        self.ask(server, send, timeout=60)
+        open_now = self.least() - before
+        self.assertGreater(open_now, 8 * 65536, "the control")
+        self.ask(server, "import struct\nfor s in kept:\n    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); s.close()\n")
+        listener.close()
+        self.assertTrue(harness.wait_until(lambda: self.least() - before < open_now // 8), (self.least() - before, open_now))
 
 
 class Nothing(Network):

@@ -384,8 +384,15 @@ static void test_worker_arguments(void)
                 check_eq_int(ask(&p, SYS_sendto, 3, 0, 0, MSG_OOB | high), FAIL(EOPNOTSUPP));
                 check_eq_int(ask(&p, SYS_recvmsg, 3, 0, MSG_OOB | high, 0), FAIL(EOPNOTSUPP));
                 check_eq_int(ask(&p, SYS_sendmsg, 3, 0, MSG_ZEROCOPY | high, 0), FAIL(EOPNOTSUPP));
-                check_eq_int(ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_RCVBUF | high, 0),
+                check_eq_int(ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_RCVLOWAT | high, 0),
                              ALLOW);
+                check_eq_int(ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_RCVBUF | high, 0),
+                             FAIL(0));
+                check_eq_int(ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_SNDBUF | high, 0),
+                             FAIL(0));
+                check_eq_int(
+                        ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_RCVBUFFORCE | high, 0),
+                        FAIL(ENOSYS));
                 check_eq_int(
                         ask(&p, SYS_setsockopt, 3, SOL_SOCKET | high, SO_ATTACH_FILTER | high, 0),
                         FAIL(ENOSYS));
