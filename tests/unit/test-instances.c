@@ -152,7 +152,8 @@ static void test_limits(void)
         begin(&w, &replies[n], "last", "s0", "echo", 0);
         world_turn(&w);
         check(!replies[n - 1].done);
-        check_has(replies[n].message, "server \"s0\": all clients together use 256 processes of servers");
+        check_has(replies[n].message,
+                  "server \"s0\": all clients together use 256 processes of servers");
         /* Their starts fail, and they have no calls. */
         world_pass_ms(&w, 30000);
         check(replies[0].done && replies[n - 1].done);
