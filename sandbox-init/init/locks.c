@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sandbox-init/lock-table.h"
+
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP 1UL
@@ -27,15 +29,8 @@ enum {
         CALLERS_MAX = 64,         /* threads whose process is known; others are looked up again */
         CLEAN_AFTER_CALLS = 1024, /* stale locks are looked for after so many calls, */
         CLEAN_AFTER_MS = 200,     /* or after this time */
+        LOCAL_TRIES_MAX = 100,    /* of LOCKS_RETRY_MS */
         WAITS = 1,                /* result of a call: not answered yet */
-};
-
-struct lock {
-        uint64_t device, inode;
-        int64_t start, end; /* inclusive */
-        pid_t process;
-        int fd;   /* of the process, by which it took the lock */
-        int type; /* F_RDLCK, F_WRLCK */
 };
 
 struct caller {
@@ -45,7 +40,7 @@ struct caller {
 
 static struct {
         int listener;
-        uint64_t devices[INIT_DEVICES];
+        struct init_hello hello;
         struct lock locks[LOCKS_MAX];
         size_t n;       /* POSIX locks */
         size_t n_flock; /* at most so many files have a lock of flock() */
@@ -53,6 +48,10 @@ static struct {
         int64_t cleaned_ms;
         struct caller callers[CALLERS_MAX];
         size_t next_caller;
+        struct caller
+                local; /* the process that has its locks in a table of its own; thread 0: none */
+        uint64_t local_at;
+        int local_tries; /* while it changes them */
         struct seccomp_notif waiting[LOCKS_WAITERS_MAX];
         size_t n_waiting;
 } all = {.listener = -1};
@@ -125,17 +124,12 @@ static int take_file(const struct caller *c, int fd, struct stat *st)
 static bool is_own(const struct stat *st)
 {
         for (size_t i = 0; i < INIT_DEVICES; i++)
-                if (st->st_dev == all.devices[i])
+                if (st->st_dev == all.hello.devices[i])
                         return true;
         return false;
 }
 
 /* ---- the table ---- */
-
-static bool is_of(const struct lock *l, const struct lock *file)
-{
-        return l->inode == file->inode && l->device == file->device;
-}
 
 static void drop(size_t i)
 {
@@ -162,49 +156,15 @@ static const struct lock *find_conflict(const struct lock *wanted)
 {
         for (size_t i = 0; i < all.n; i++) {
                 const struct lock *l = &all.locks[i];
-                if (!is_of(l, wanted) || l->process == wanted->process || l->start > wanted->end ||
-                    l->end < wanted->start || (l->type == F_RDLCK && wanted->type == F_RDLCK))
+                if (!lock_is_of(l, wanted) || l->process == wanted->process ||
+                    l->start > wanted->end || l->end < wanted->start ||
+                    (l->type == F_RDLCK && wanted->type == F_RDLCK))
                         continue;
                 if (!is_stale(l))
                         return l;
                 drop(i--);
         }
         return NULL;
-}
-
-/* Takes the range from the locks of this process, one of which may become two. Joins
- * those of the same type that touch it. Returns -ENOLCK if there is no room for the second half of one. */
-static int set(struct lock wanted)
-{
-        for (size_t i = 0; i < all.n; i++) {
-                struct lock *l = &all.locks[i], after = *l;
-                bool joins = l->type == wanted.type;
-                if (!is_of(l, &wanted) || l->process != wanted.process ||
-                    l->start - joins > wanted.end || l->end < wanted.start - joins)
-                        continue;
-                if (joins) {
-                        wanted.start = l->start < wanted.start ? l->start : wanted.start;
-                        wanted.end = l->end > wanted.end ? l->end : wanted.end;
-                        drop(i--);
-                        continue;
-                }
-                after.start = wanted.end + 1;
-                bool has_after = l->end > wanted.end;
-                if (l->start < wanted.start) {
-                        if (has_after && all.n == LOCKS_MAX)
-                                return -ENOLCK;
-                        if (has_after)
-                                all.locks[all.n++] = after;
-                        l->end = wanted.start - 1;
-                } else if (has_after) {
-                        *l = after;
-                } else {
-                        drop(i--);
-                }
-        }
-        if (wanted.type != F_UNLCK)
-                all.locks[all.n++] = wanted;
-        return 0;
 }
 
 /* ---- the bound ---- */
@@ -273,6 +233,13 @@ static int64_t now_ms(void)
         return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
+static void clean(void)
+{
+        for (size_t i = all.n; i-- > 0;)
+                if (is_stale(&all.locks[i]))
+                        drop(i);
+}
+
 /* Whether two more locks fit. Looks for those that have ended unseen, but not at each call of a session that has many. */
 static bool has_room(void)
 {
@@ -281,9 +248,7 @@ static bool has_room(void)
                 return true;
         if (all.calls < CLEAN_AFTER_CALLS && now_ms() - all.cleaned_ms < CLEAN_AFTER_MS)
                 return false;
-        for (size_t i = all.n; i-- > 0;)
-                if (is_stale(&all.locks[i]))
-                        drop(i);
+        clean();
         all.n_flock = count_flocks();
         all.calls = 0;
         all.cleaned_ms = now_ms();
@@ -335,13 +300,76 @@ static int set_range(struct lock *l, const struct flock *k, int fd, const struct
         return l->start < 0 ? -EINVAL : 0;
 }
 
-static int copy_flock(pid_t process, uint64_t at, struct flock *k, bool writes)
+static int copy_memory(const struct caller *c, uint64_t at, void *data, size_t n, bool writes)
 {
-        struct iovec here = {k, sizeof(*k)}, there = {(void *)at, sizeof(*k)}; // NOLINT
-        ssize_t n = writes ? process_vm_writev(process, &here, 1, &there, 1, 0)
-                           : process_vm_readv(process, &here, 1, &there, 1, 0);
+        struct iovec here = {data, n}, there = {(void *)at, n}; // NOLINT
+        ssize_t r = writes ? process_vm_writev(c->process, &here, 1, &there, 1, 0)
+                           : process_vm_readv(c->process, &here, 1, &there, 1, 0);
 
-        return n == sizeof(*k) ? 0 : n < 0 && errno == EPERM ? -ENOLCK : -EFAULT;
+        return r == (ssize_t)n ? 0 : r < 0 && errno == EPERM ? -ENOLCK : -EFAULT;
+}
+
+/* ---- a process that has its locks in a table of its own (sandbox-init/lock-table.h) ---- */
+
+static bool read_local(struct local_locks *ret)
+{
+        return copy_memory(&all.local, all.local_at, ret, sizeof(*ret), false) == 0 &&
+               ret->magic == LOCAL_LOCKS_MAGIC && ret->process == all.local.process;
+}
+
+/* Takes its locks over. What it wrote there can be anything. Returns false while it changes them: the call waits. */
+static bool recall(void)
+{
+        const uint64_t revoked_at = all.local_at + offsetof(struct local_locks, is_revoked);
+        struct local_locks before = {}, now = {};
+        uint32_t yes = 1;
+
+        if (all.local.thread != 0 && is_current(&all.local) && read_local(&before)) {
+                copy_memory(&all.local, revoked_at, &yes, sizeof(yes), true);
+                bool is_whole = read_local(&now) && read_local(&before) && now.changes % 2 == 0 &&
+                                now.changes == before.changes;
+                if (!is_whole && all.local_tries++ < LOCAL_TRIES_MAX)
+                        return false;
+                for (size_t i = 0; is_whole && i < now.n && i < LOCAL_LOCKS_MAX; i++) {
+                        now.locks[i].process = all.local.process;
+                        if (all.n < LOCKS_MAX)
+                                all.locks[all.n++] = now.locks[i];
+                }
+        }
+        if (all.local.thread != 0)
+                close(all.local.pidfd);
+        all.local.thread = 0;
+        return true;
+}
+
+/* Gives it the table, and its locks, while no other process has or waits for a lock. */
+static int give_table(const struct caller *c, uint64_t at)
+{
+        struct local_locks table;
+
+        clean();
+        for (size_t i = 0; i < all.n; i++)
+                if (all.locks[i].process != c->process)
+                        return -EBADF;
+        if (all.n_waiting > 0 || all.n > LOCAL_LOCKS_MAX / 2)
+                return -EBADF;
+        all.local = (struct caller){c->process, c->process,
+                                    (int)syscall(SYS_pidfd_open, c->process, 0)};
+        all.local_at = at;
+        all.local_tries = 0;
+        if (all.local.pidfd >= 0 && read_local(&table)) {
+                table.hello = all.hello;
+                table.n = (uint32_t)all.n;
+                memcpy(table.locks, all.locks, all.n * sizeof(all.locks[0]));
+                if (copy_memory(&all.local, at, &table, sizeof(table), true) == 0) {
+                        all.n = 0;
+                        return 0;
+                }
+        }
+        if (all.local.pidfd >= 0)
+                close(all.local.pidfd);
+        all.local.thread = 0;
+        return -EBADF;
 }
 
 static int get_lock(const struct lock *wanted, const struct caller *c, uint64_t at, struct flock *k)
@@ -357,7 +385,7 @@ static int get_lock(const struct lock *wanted, const struct caller *c, uint64_t 
                         .l_len = l->end == INT64_MAX ? 0 : l->end - l->start + 1,
                         .l_pid = l->process,
                 };
-        return copy_flock(c->process, at, k, true);
+        return copy_memory(c, at, k, sizeof(*k), true);
 }
 
 static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
@@ -370,7 +398,7 @@ static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
                               .fd = (int)call->args[0]};
         struct flock k;
 
-        int r = copy_flock(c->process, call->args[2], &k, false);
+        int r = copy_memory(c, call->args[2], &k, sizeof(k), false);
         if (r >= 0)
                 r = set_range(&wanted, &k, fd, st);
         if (r < 0)
@@ -390,7 +418,7 @@ static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
                 return command == F_SETLKW ? WAITS : -EAGAIN;
         if (k.l_type != F_UNLCK && !has_room())
                 return -ENOLCK;
-        return set(wanted);
+        return lock_table_set(all.locks, &all.n, LOCKS_MAX, wanted);
 }
 
 /* Returns what the call returns, or WAITS. */
@@ -404,6 +432,10 @@ static int call(const struct seccomp_notif *request)
         if (!found)
                 return -ENOLCK;
         const struct caller c = *found; /* its place may be given to another one */
+        if (data->nr == SYS_fcntl && !recall())
+                return WAITS;
+        if (data->nr == SYS_fcntl && (int)data->args[0] == -1)
+                return give_table(&c, data->args[2]);
         int fd = take_file(&c, (int)data->args[0], &st);
         if (fd < 0)
                 return fd;
@@ -462,7 +494,7 @@ int locks_fd(void)
 void locks_open(int listener, const struct init_hello *hello)
 {
         all.listener = listener;
-        memcpy(all.devices, hello->devices, sizeof(all.devices));
+        all.hello = *hello;
         /* The caller waits for the answer: it continues on this processor. Since Linux 6.6. */
         if (listener >= 0)
                 ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);

@@ -6,7 +6,7 @@
  * library: it has the sources of cloister-worker, and sandbox-init/freestanding/ instead of libc.
  * Its undefined symbols are CPython's stable ABI, which the interpreter exports, and symbols of the
  * interpreter's libc: fork(), because only that libc can carry its threads, locks and caches over,
- * fflush and stdout, and where glibc has its struct rseq, which others lack.
+ * fflush and stdout, dlopen() for SQLite's locks, and where glibc has its struct rseq, which others lack.
  *
  * cloister-init execs the interpreter with a command that loads the module from its sealed memfd and
  * calls boot(). The rest is the same as in cloister-worker.

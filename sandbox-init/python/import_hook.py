@@ -1,7 +1,7 @@
 """Calls a function with a module of the image after the module was imported. Finds the stand-in for IPython."""
 
 import sys
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 
 from cloister.interrupts import calls_guest
 
@@ -29,6 +29,26 @@ class ImportHook:
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
+
+
+class SqliteFinder:
+    """Has the worker hook SQLite when the module is loaded. The first of sys.meta_path."""
+
+    def __init__(self, core):
+        self._core = core
+
+    def install(self):
+        sys.meta_path.insert(0, self)
+
+    def hook(self, module):
+        if getattr(module, "__file__", None):
+            self._core.hook_sqlite(module.__file__)
+
+    def find_spec(self, name, path=None, target=None):
+        spec = PathFinder.find_spec(name, path, target) if name == "_sqlite3" else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = ImportHook(spec.loader, self.hook)
+        return spec
 
 
 class IPythonFinder:

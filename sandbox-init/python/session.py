@@ -17,7 +17,7 @@ from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
 from cloister.frames import CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
-from cloister.import_hook import IPythonFinder
+from cloister.import_hook import IPythonFinder, SqliteFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
 from cloister.json_codec import decode, encode_own
@@ -108,6 +108,8 @@ class Session:
         )
         self._displays.figures.install()
         IPythonFinder().install()
+        self._sqlite = SqliteFinder(core)
+        self._sqlite.install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
 
@@ -122,6 +124,7 @@ class Session:
     def complete(self):
         """In the template, after its last import."""
         self._namespace.add_modules()
+        self._sqlite.hook(sys.modules.get("_sqlite3"))
         for prepare in stdio.prepare, self._main_loop.prepare, self._keep_reserve, results.prepare:
             try:
                 prepare()

@@ -295,7 +295,7 @@ static int mount_own(const struct limits *l, int root, struct init_hello *ret, s
         if (r >= 0)
                 r = mount_tmpfs_at(root, "dev/shm", l->shm, l->shm_inodes, 01777, err);
         for (size_t i = 0; r >= 0 && i < INIT_DEVICES; i++) {
-                r = fstatat(root, paths[i], &st, 0);
+                r = (int)syscall(SYS_newfstatat, root, paths[i], &st, 0);
                 if (r < 0)
                         return error_errno(err, errno, "stat %s", paths[i]);
                 ret->devices[i] = st.st_dev;
@@ -509,7 +509,7 @@ static void first_process(void *data)
 
         if (enter(s, &s->error) < 0 || build(s, &s->error) < 0)
                 _exit(1);
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, release) < 0) {
+        if (syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, release) < 0) {
                 error_errno(&s->error, errno, "a pair of sockets");
                 _exit(1);
         }

@@ -15,12 +15,12 @@ struct session {
         int fds[SESSION_FD_MAX];
         struct error error; /* set by PID 1 when it could not become init */
         struct init_hello hello;
-        int rpc_fd;         /* in the worker: its channel */
-        int release_fd;     /* in the worker: init writes one byte, non-dumpable and filtered */
-        int proc_fd;        /* for init: lists all processes */
-        int last_pid_fd;    /* for init: ns_last_pid; negative: this kernel has none */
-        int workspace_fd;   /* for init: the tmpfs of /workspace */
-        bool has_network;   /* the template is in a network namespace that no session had yet */
+        int rpc_fd;       /* in the worker: its channel */
+        int release_fd;   /* in the worker: init writes one byte, non-dumpable and filtered */
+        int proc_fd;      /* for init: lists all processes */
+        int last_pid_fd;  /* for init: ns_last_pid; negative: this kernel has none */
+        int workspace_fd; /* for init: the tmpfs of /workspace */
+        bool has_network; /* the template is in a network namespace that no session had yet */
 };
 
 /*

@@ -45,6 +45,7 @@
 #include "sandbox-init/worker/memory/load.h"
 #include "sandbox-init/worker/memory/mappings.h"
 #include "sandbox-init/worker/rollback/rollback.h"
+#include "sandbox-init/worker/sqlite-locks.h"
 
 enum {
         THREAD_BYTES = 0x900, /* of libc's struct of a thread, if that much is mapped */
@@ -651,6 +652,7 @@ static void resume(void)
         restore_signals();
         raw_sleep(NAP_NS);
         channel_branch();
+        sqlite_locks_forget();
 }
 
 static void write_dump(void *data, struct copy_fork *made)

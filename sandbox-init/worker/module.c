@@ -58,6 +58,7 @@
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
 #include "sandbox-init/worker/sources.h"
+#include "sandbox-init/worker/sqlite-locks.h"
 
 /* METH_FASTCALL: supported since CPython 3.7, in the limited API since 3.10. The functions that each
  * cell calls use this or METH_O, because PyArg_ParseTuple is slow. */
@@ -660,6 +661,7 @@ static PyMethodDef methods[] = {
         {"write", branch_write, METH_VARARGS, NULL},
         {"load", branch_load, METH_VARARGS, NULL},
         {"forked", cloister_forked, METH_NOARGS, NULL},
+        {"hook_sqlite", sqlite_locks_hook, METH_O, NULL},
         {NULL, NULL, 0, NULL},
 };
 

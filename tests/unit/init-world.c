@@ -283,7 +283,7 @@ void init_world_open(struct init_world *w)
         *w = (struct init_world){};
         int filter = filter_fd();
         check_eq_int(pipe2(report, O_CLOEXEC), 0);
-        check_eq_int(pipe2(release, O_CLOEXEC), 0);
+        check_eq_int(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, release), 0);
         check_eq_int(pipe2(control, O_CLOEXEC), 0);
         check_eq_int(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders), 0);
         const int inner[4] = {report[1], release[1], control[0], orders[1]};
@@ -302,6 +302,8 @@ void init_world_open(struct init_world *w)
         w->release = release[0];
         w->control = control[1];
         w->orders = orders[0];
+        const struct init_hello hello = {};
+        check_eq_int(write(w->release, &hello, sizeof(hello)), sizeof(hello));
         if (read(w->release, &byte, 1) == 1) {
                 check_eq_int(byte, 'r');
                 return;

@@ -1,0 +1,75 @@
+/*
+ * POSIX locks of files as a table: that of init, of all processes (sandbox-init/init/locks.h), and that of the worker, of its own SQLite
+ * (sandbox-init/worker/sqlite-locks.h), which init reads. Data and one function.
+ */
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "rpc/sandbox-messages.h"
+
+struct lock {
+        uint64_t device, inode;
+        int64_t start, end; /* inclusive */
+        pid_t process;
+        int fd;   /* of the process, by which it took the lock */
+        int type; /* F_RDLCK, F_WRLCK */
+};
+
+enum { LOCAL_LOCKS_MAX = 64 };
+
+#define LOCAL_LOCKS_MAGIC UINT64_C(0x736b636f6c6c716d)
+
+/* While one process alone uses locks, it has them here, and init has this table's address. */
+struct local_locks {
+        uint64_t magic;
+        struct init_hello hello; /* init writes it, from here on the table counts */
+        pid_t process;
+        uint32_t
+                is_revoked; /* init writes 1, and then reads the locks: another process asks for one */
+        uint32_t changes; /* odd while the locks are being changed */
+        uint32_t n;
+        struct lock locks[LOCAL_LOCKS_MAX];
+};
+
+static inline bool lock_is_of(const struct lock *l, const struct lock *file)
+{
+        return l->inode == file->inode && l->device == file->device;
+}
+
+/* Takes the range from the locks of this process on this file, one of which may become two, and joins those of the same
+ * type that touch it. Returns -ENOLCK without a change if there may be no room: max must be above *n + 1. */
+static inline int lock_table_set(struct lock *locks, size_t *n, size_t max, struct lock wanted)
+{
+        for (size_t i = 0; i < *n; i++) {
+                struct lock *l = &locks[i], after = *l;
+                bool joins = l->type == wanted.type;
+                if (!lock_is_of(l, &wanted) || l->process != wanted.process ||
+                    l->start - joins > wanted.end || l->end < wanted.start - joins)
+                        continue;
+                if (joins) {
+                        wanted.start = l->start < wanted.start ? l->start : wanted.start;
+                        wanted.end = l->end > wanted.end ? l->end : wanted.end;
+                }
+                after.start = wanted.end + 1;
+                bool has_before = l->start<wanted.start, has_after = l->end> wanted.end;
+                if (has_before && has_after && *n == max)
+                        return -ENOLCK;
+                if (has_before && has_after)
+                        locks[(*n)++] = after;
+                if (has_before)
+                        l->end = wanted.start - 1;
+                else if (has_after)
+                        *l = after;
+                else
+                        locks[i--] = locks[--*n];
+        }
+        if (wanted.type != F_UNLCK)
+                locks[(*n)++] = wanted;
+        return 0;
+}
