@@ -11,7 +11,6 @@ enum { FACTOR = 2 };
 
 struct memory_account {
         enum memory_account_pool pool;
-        struct memory_account *parent; /* a reference, or NULL */
         atomic_size_t used;
         atomic_uint refs;
 };
@@ -19,27 +18,21 @@ struct memory_account {
 static const size_t most[ACCOUNT_POOLS] = {ACCOUNTS_SESSIONS_MAX, ACCOUNTS_CLIENTS_MAX};
 static atomic_size_t used_by_all[ACCOUNT_POOLS];
 
-struct memory_account *memory_account_new(enum memory_account_pool pool,
-                                          struct memory_account *parent)
+struct memory_account *memory_account_new(enum memory_account_pool pool)
 {
         struct memory_account *account = calloc(1, sizeof(*account));
 
         if (!account)
                 return NULL;
         account->pool = pool;
-        account->parent = parent;
-        if (parent)
-                atomic_fetch_add(&parent->refs, 1);
         atomic_store(&account->refs, 1);
         return account;
 }
 
 struct memory_account *memory_account_unref(struct memory_account *account)
 {
-        if (account && atomic_fetch_sub(&account->refs, 1) == 1) {
-                memory_account_unref(account->parent);
+        if (account && atomic_fetch_sub(&account->refs, 1) == 1)
                 free(account);
-        }
         return NULL;
 }
 
@@ -62,17 +55,11 @@ bool charge_fits(const struct charge *charge, size_t n)
         if (!charge->account || n == 0)
                 return true;
         enum memory_account_pool pool = charge->account->pool;
+        size_t own = atomic_load(&charge->account->used) + n;
         size_t all = atomic_load(&used_by_all[pool]) + n;
         size_t free = all < most[pool] ? most[pool] - all : 0;
 
-        if (atomic_load(&charge->account->used) + n <= ACCOUNT_FREE)
-                return true;
-        for (struct memory_account *account = charge->account; account; account = account->parent) {
-                size_t own = atomic_load(&account->used) + n;
-                if (own > ACCOUNT_MOST || own > FACTOR * free)
-                        return false;
-        }
-        return true;
+        return own <= ACCOUNT_FREE || (own <= ACCOUNT_MOST && own <= FACTOR * free);
 }
 
 void charge_set(struct charge *charge, size_t bytes)
@@ -83,8 +70,7 @@ void charge_set(struct charge *charge, size_t bytes)
                 return;
         charge->bytes = bytes;
         /* The difference wraps around where it is negative. */
-        for (struct memory_account *account = charge->account; account; account = account->parent)
-                atomic_fetch_add(&account->used, bytes - before);
+        atomic_fetch_add(&charge->account->used, bytes - before);
         atomic_fetch_add(&used_by_all[charge->account->pool], bytes - before);
 }
 

@@ -4,8 +4,7 @@
  *
  * Each peer has an account. It may grow to twice the free memory of its pool ("dynamic thresholds", as switches share
  * their buffers), and to ACCOUNT_MOST. One peer alone gets two thirds of the pool; N peers that take all that they can
- * leave 1/(2N + 1) for the next one, so no number of peers can take all. A peer can always have ACCOUNT_FREE bytes. The
- * sessions of one of several principals together have the bound of one peer: many of them take no more than a few.
+ * leave 1/(2N + 1) for the next one, so no number of peers can take all. A peer can always have ACCOUNT_FREE bytes.
  *
  * The functions may be called in each thread.
  */
@@ -26,10 +25,8 @@ enum memory_account_pool { ACCOUNT_OF_SESSION, ACCOUNT_OF_CLIENT, ACCOUNT_POOLS 
 
 struct memory_account;
 
-/* parent: that of the principal, which bounds what all accounts of it have together in the same way; or NULL: there is one
- * principal. Returns NULL when out of memory. */
-struct memory_account *memory_account_new(enum memory_account_pool pool,
-                                          struct memory_account *parent);
+/* Returns NULL when out of memory. */
+struct memory_account *memory_account_new(enum memory_account_pool pool);
 /* Drops a reference; charges hold the others. NULL is allowed. Returns NULL. */
 struct memory_account *memory_account_unref(struct memory_account *account);
 

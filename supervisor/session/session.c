@@ -54,7 +54,7 @@ int session_new(struct session **ret, const struct session_context *context, con
         meter_init(&s->meter);
         session_network_init(&s->network);
         s->principal = principal;
-        s->account = memory_account_new(ACCOUNT_OF_SESSION, principal->account);
+        s->account = memory_account_new(ACCOUNT_OF_SESSION);
         if (machine_init(s) < 0 || queue_init(s) < 0 || !s->account) {
                 session_free(s);
                 return error_errno(err, ENOMEM, "session");

@@ -23,8 +23,7 @@
 enum {
         BUCKETS = 2048,
         DEAD_NAMES_MAX = 1024, /* names without a sandbox that are kept */
-        CREATING_MAX =
-                16, /* sandboxes of a principal that the monitor makes at once: others wait no longer than these take */
+        CREATING_MAX = 16,     /* sandboxes of a principal that the monitor makes at once */
 };
 
 struct sessions {
@@ -100,15 +99,10 @@ static int check_right(struct sessions *sessions, const struct session *s, struc
                  yield_one(sessions, s->principal, s->principal->n_live < right ? 0 : right));
         if (has_place)
                 return 0;
-        if (all->n > 1)
-                return error_set(
-                        err, EBUSY,
-                        "no session of yours can be added now: of %zu, the most allowed, each client has a right to %zu: use one of your sessions, or wait until an idle one is dropped",
-                        most, right);
         return error_set(
                 err, EBUSY,
-                "%zu sessions are live, the most allowed: use one of them, or wait until an idle one is dropped",
-                most);
+                "%zu sessions are live%s, the most allowed: use one of them, or wait until an idle one is dropped",
+                most, all->n > 1 ? ", or places of other clients" : "");
 }
 
 /* Whether a sandbox may be requested now. Otherwise EVENT_PLACE follows. */

@@ -64,7 +64,7 @@ class Places(Shares):
         statuses = [self.status(GREEDY, "1") for _ in range(20)]
         self.assertEqual((statuses.count("ok"), statuses.count("error")), (8, 12))
         answer = value(self.call(GREEDY, "1").response())
-        self.assertIn("each client has a right to 4", answer["error"]["message"])
+        self.assertIn("12 sessions are live, or places of other clients", answer["error"]["message"])
         for name in ("first", "second", "third", "fourth"):
             self.assertEqual(self.in_time(lambda name=name: self.status(BOB, "1", session=name)), "ok")
         self.assertEqual(self.status(BOB, "1", session="fifth"), "error")

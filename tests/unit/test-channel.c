@@ -493,7 +493,7 @@ static void test_unread_of_all(void)
         size_t sum = 0;
 
         for (int i = 0; i < 3; i++) {
-                struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION, NULL);
+                struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION);
                 open_rig(&r[i]);
                 charge_open(&r[i].channel.kept, account);
                 memory_account_unref(account);

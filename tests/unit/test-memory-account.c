@@ -16,7 +16,7 @@ static size_t grow(struct charge *charge, size_t step)
 
 static void open_one(struct charge *charge, enum memory_account_pool pool)
 {
-        struct memory_account *account = memory_account_new(pool, NULL);
+        struct memory_account *account = memory_account_new(pool);
 
         *charge = (struct charge){};
         charge_open(charge, account);
@@ -86,7 +86,7 @@ static void test_at_once(void)
 /* Memory that is kept longer than its session still counts. */
 static void test_outlives(void)
 {
-        struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION, NULL);
+        struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION);
         struct shared_text *text = shared_text_new(strdup("text"), 4);
         struct charge other;
 

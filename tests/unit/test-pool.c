@@ -426,7 +426,8 @@ static void test_rights_of_principals(void)
                 if (cases[i].n == 1)
                         check_refused(&w, "alice:more", "12 sessions are live");
                 else
-                        check_refused(&w, "alice:more", "no session of yours can be added now");
+                        check_refused(&w, "alice:more",
+                                      "sessions are live, or places of other clients");
                 for (size_t k = 0; k < cases[i].right && cases[i].n > 1; k++) {
                         snprintf(name, sizeof(name), "bob:%zu", k);
                         run_one(&w, name, false);
@@ -445,11 +446,11 @@ static void test_what_others_do_not_need(void)
         run_one(&w, "bob:1", false);
         run_one(&w, "alice:1", false);
         run_one(&w, "alice:2", false);
-        check_refused(&w, "alice:3", "each client has a right to 2");
+        check_refused(&w, "alice:3", "4 sessions are live, or places of other clients");
         run_one(&w, "bob:2", false);
-        check_refused(&w, "bob:3", "each client has a right to 2");
+        check_refused(&w, "bob:3", "4 sessions are live, or places of other clients");
         end(&w, 1);
-        check_refused(&w, "alice:3", "each client has a right to 2");
+        check_refused(&w, "alice:3", "4 sessions are live, or places of other clients");
         run_one(&w, "bob:3", false);
         close_world(&w);
 }
@@ -466,7 +467,7 @@ static void test_unnamed_sessions_give_way(void)
         run_one(&w, "alice:1", true);
         run_one(&w, "bob:2", true);
         spin(&w, SESSION_UNNAMED_MS - 100);
-        check_refused(&w, "alice:2", "each client has a right to 2");
+        check_refused(&w, "alice:2", "4 sessions are live, or places of other clients");
         spin(&w, 200);
         /* Bob has only what he has a right to: alice's own session ends for her new one. */
         begin_as(&w, &done, "alice:2", NULL, true);
@@ -478,7 +479,7 @@ static void test_unnamed_sessions_give_way(void)
         start(&w, 5);
         check(has_cell(&w, 5));
         /* The session that gave way reports it. There is no other one for its call. */
-        check_refused(&w, "alice:1", "each client has a right to 2");
+        check_refused(&w, "alice:1", "4 sessions are live, or places of other clients");
         check_has(session_lost(sessions_find(w.sessions, "alice:1")), "no call had named it");
         close_world(&w);
 }

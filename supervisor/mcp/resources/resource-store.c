@@ -118,7 +118,7 @@ static struct resource *new_resource(struct resource_store *store, const struct 
         if (!r)
                 return NULL;
         if (!store->kept.account) {
-                struct memory_account *account = memory_account_new(ACCOUNT_OF_CLIENT, NULL);
+                struct memory_account *account = memory_account_new(ACCOUNT_OF_CLIENT);
                 charge_open(&store->kept, account);
                 memory_account_unref(account);
         }

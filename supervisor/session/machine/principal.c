@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/memory-account.h"
-
 struct session_principal *principal_find(const struct session_principals *all, const char *name,
                                          size_t n)
 {
@@ -29,12 +27,8 @@ struct session_principal *principal_ref(struct session_principals *all, const ch
                 return p;
         }
         p = calloc(1, sizeof(*p));
-        if (p && n > 0)
-                p->account = memory_account_new(ACCOUNT_OF_SESSION, NULL);
-        if (!p || (n > 0 && !p->account)) {
-                free(p);
+        if (!p)
                 return NULL;
-        }
         p->all = all;
         memcpy(p->key, session_key, n);
         p->number = n > 0 ? ++all->last_number : 0;
@@ -48,7 +42,6 @@ void principal_unref(struct session_principal *p)
         if (!p || --p->n_names > 0)
                 return;
         LIST_REMOVE(p, link);
-        memory_account_unref(p->account);
         free(p);
 }
 

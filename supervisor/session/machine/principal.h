@@ -15,8 +15,6 @@
 
 enum { PRINCIPAL_PLACES = 4 };
 
-struct memory_account;
-
 struct session_principal {
         LIST_ENTRY(session_principal) link;
         struct session_principals *all;
@@ -27,8 +25,6 @@ struct session_principal {
         size_t n_creating; /* of these wait for the monitor */
         size_t n_searches; /* calls.c: searches of its sessions */
         size_t call_bytes; /* of their calls of tools, with CALL_BYTES for each */
-        struct memory_account
-                *account; /* of what the broker keeps for its sessions; NULL: it has no name */
 };
 
 struct session_principals {
