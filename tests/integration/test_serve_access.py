@@ -243,8 +243,8 @@ class Users(Serve):
             super().stop(process, log)
 
 
-class Tokens(Serve):
-    """The file of tokens, changed while the server runs."""
+class TokenFile(Serve):
+    """A server with a file of tokens."""
     ALICE, BOB, LATER = "alice-alice-alice-1", "bob-bob-bob-bob-bob-2", "later-later-later-3"
 
     def setUp(self):
@@ -272,6 +272,10 @@ class Tokens(Serve):
 
     def status_of(self, token):
         return self.connect().modern("tools/list", Authorization=f"Bearer {token}").response().status
+
+
+class Tokens(TokenFile):
+    """The file of tokens, changed while the server runs."""
 
     def listen(self, token):
         """A stream of notifications."""
