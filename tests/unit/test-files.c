@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "base/base64.h"
+#include "rpc/memory-account.h"
 #include "tests/unit/fake-client.h"
 
 struct got {
@@ -71,6 +72,35 @@ static void test_read(void)
         check_eq_str(got.text, "one two");
         check_eq_int(f.kills, 0);
         fake_done(&f);
+}
+
+/* The content of a file that arrives counts as memory of its session. */
+static void test_memory(void)
+{
+        static char bytes[64 * 1024];
+        struct memory_account *account = memory_account_new(ACCOUNT_OF_SESSION);
+        struct charge others = {};
+        struct fake f;
+        struct got got;
+
+        memset(bytes, 'x', sizeof(bytes) - 1);
+        charge_open(&others, account);
+        for (int is_full = 0; is_full < 2; is_full++) {
+                fake_open(&f);
+                warm_up(&f);
+                charge_set(&others, is_full ? ACCOUNTS_SESSIONS_MAX : 0);
+                read_file(&f, &got, "x", sizeof(bytes));
+                struct frame_header header = fake_read(&f, NULL, 0);
+                answer(&f, header.id, bytes, sizeof(bytes) - 1, true, "v");
+                check_eq_int(got.count, 1);
+                check_eq_int(got.code, is_full ? EBUSY : 0);
+                if (is_full)
+                        check_has(got.error, "too many files are being read");
+                charge_set(&others, 0);
+                fake_done(&f);
+        }
+        charge_done(&others);
+        memory_account_unref(account);
 }
 
 /* The session is thawed so that the worker reads the request, and is not frozen before the answer. */
@@ -328,6 +358,7 @@ static void test_list_and_put(void)
 int main(void)
 {
         run(test_read);
+        run(test_memory);
         run(test_thaws);
         run(test_refused);
         run(test_refusal);

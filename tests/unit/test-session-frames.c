@@ -2,6 +2,7 @@
 #include "supervisor/session/sessions.h"
 
 #include "supervisor/session/calls/calls.h"
+#include "supervisor/session/machine/machine.h"
 #include "supervisor/session/session.h"
 
 #include "tests/unit/fake-client.h"
@@ -351,6 +352,48 @@ static void test_search(void)
         check_eq_int(fake_tools.searches_cancelled, 1 + CALLS_SEARCHES_MAX);
 }
 
+/* What the sessions of one of several principals have together is bounded too. */
+static void test_share_of_a_principal(void)
+{
+        static const char search[] =
+                "{\"what\":\"search\",\"q\":\"mail\",\"limit\":3,\"wait_ms\":0}";
+        static const char call[] = "{\"server\":\"s\",\"tool\":\"t\",\"arguments\":{}}";
+        static const char *const names[] = {"alice:work", "work"};
+        struct fake f;
+        struct end end;
+        char text[256];
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                bool is_refused = i == 0; /* the control: the only principal has the whole pool */
+                fake_open(&f);
+                ask_on(&f, &end, names[i], "1", 0, false);
+                fake_spin(&f);
+                fake_start(&f);
+                fake_take_exec(&f, NULL, 0);
+                struct session_principal *p = sessions_find(f.sessions, names[i])->principal;
+                p->n_searches = 16;
+                fake_send(&f, FRAME_QUERY, 1, search);
+                check_eq_int(fake_has_frame(&f), is_refused);
+                if (is_refused) {
+                        fake_read(&f, text, sizeof(text));
+                        check_has(text, "too many searches");
+                }
+                p->n_searches = !is_refused; /* the one that runs */
+                p->all->call_bytes = 64 * 1024 * 1024 - 1024;
+                fake_send(&f, FRAME_CALL, 2, call);
+                check_eq_int(fake_has_frame(&f), is_refused);
+                if (is_refused) {
+                        fake_read(&f, text, sizeof(text));
+                        check_has(text, "too many calls of tools are in progress");
+                        p->all->call_bytes = 0;
+                        fake_send(&f, FRAME_CALL, 3, call);
+                        check(!fake_has_frame(&f));
+                        check(p->call_bytes > 1024 && p->call_bytes < 2048);
+                }
+                fake_done(&f);
+        }
+}
+
 static void test_query(void)
 {
         struct fake f;
@@ -489,6 +532,7 @@ int main(void)
         run(test_forged_calls);
         run(test_large_arguments);
         run(test_refused_call);
+        run(test_share_of_a_principal);
         run(test_query);
         run(test_search);
         run(test_calls_bound);

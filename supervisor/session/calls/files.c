@@ -11,6 +11,7 @@
 #include "base/json-out.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "rpc/memory-account.h"
 #include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/machine/machine.h"
 
@@ -312,6 +313,7 @@ struct file_read {
         char version[FILES_VERSION_MAX + 1];
         size_t most;
         struct buffer content;
+        struct charge kept; /* of it */
         files_read_fn *done;
         void *data;
 };
@@ -319,6 +321,7 @@ struct file_read {
 static void read_end(struct file_read *read, const struct error *error)
 {
         read->done(read->data, error ? NULL : &read->content, error);
+        charge_done(&read->kept);
         buffer_done(&read->content);
         free(read);
 }
@@ -334,6 +337,10 @@ static int take_piece(struct file_read *read, const struct file_answer *answer, 
         if (answer->size > read->most || answer->data.length > read->most - read->content.length)
                 return error_set(err, EFBIG, "%s has %llu bytes: at most %zu are read", read->path,
                                  (unsigned long long)answer->size, read->most);
+        if (!charge_fits(&read->kept, answer->data.length))
+                return error_set(err, EBUSY, "%s: too many files are being read: try again",
+                                 read->path);
+        charge_set(&read->kept, read->content.length + answer->data.length);
         int r = buffer_append(&read->content, buffer_bytes(&answer->data), answer->data.length);
         return r < 0 ? error_errno(err, -r, "%s", read->path) : !answer->eof;
 }
@@ -376,8 +383,11 @@ int files_read(struct session *session, const char *name, const char *path, size
                 .data = data,
         };
         snprintf(read->path, sizeof(read->path), "out/%s", path);
+        charge_open(&read->kept, session->account);
         int r = files_fetch(session, read->path, 0, FILES_CHUNK, on_piece, read, err);
-        if (r < 0)
+        if (r < 0) {
+                charge_done(&read->kept);
                 free(read);
+        }
         return r;
 }
