@@ -91,6 +91,17 @@ int quantity_bytes(yyjson_val *value, uint64_t *ret)
         return 0;
 }
 
+int quantity_bytes_of(const char *text, uint64_t *ret)
+{
+        double d = 0;
+        int r = from_text(text, byte_units, &d);
+
+        if (r >= 0 && d > bytes_max)
+                return -ERANGE;
+        *ret = (uint64_t)d;
+        return r;
+}
+
 static int to_u32(double d, uint32_t *ret)
 {
         if (!(d >= 0 && d <= UINT32_MAX))

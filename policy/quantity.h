@@ -9,6 +9,9 @@
  * Returns 0, -EINVAL for other values, -ERANGE above 2^60. */
 int quantity_bytes(yyjson_val *value, uint64_t *ret);
 
+/* Parses text as quantity_bytes() does. */
+int quantity_bytes_of(const char *text, uint64_t *ret);
+
 /* Milliseconds: a number of seconds, or a string of a number and ms, s, m or h. 0 to 2^32-1. */
 int quantity_milliseconds(yyjson_val *value, uint32_t *ret);
 

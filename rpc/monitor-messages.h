@@ -92,7 +92,8 @@ struct monitor_hello {
         uint32_t reserved;
         uint32_t usage; /* enum monitor_usage */
         uint32_t sessions_max;
-        uint64_t memory_max; /* bytes, of each session */
+        uint64_t memory_max;   /* bytes, of each session */
+        uint64_t memory_total; /* bytes, of all */
 };
 
 /* The limit of memory that was reached. */

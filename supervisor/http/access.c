@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "policy/image.h"
+#include "policy/quantity.h"
 
 static const char *const loopback[] = {"localhost", "127.0.0.1", "[::1]"};
 
@@ -52,6 +53,39 @@ static int take_number(const char *text, size_t *ret)
         return 0;
 }
 
+/* As in the config: of a session at least (check_sums()). */
+static int take_sum(struct access_token *t, const char *word)
+{
+        uint64_t bytes = 0;
+
+        if (strncmp(word, "cpu=", 4) == 0 && strspn(word + 4, "0123456789.") == strlen(word + 4))
+                return quantity_milliseconds_of(word + 4, &t->cpu_milli) < 0 || t->cpu_milli == 0
+                               ? -EINVAL
+                               : 0;
+        if (strncmp(word, "memory=", 7) != 0 || quantity_bytes_of(word + 7, &bytes) < 0 ||
+            bytes >> 20 == 0 || bytes >> 20 > UINT32_MAX)
+                return -EINVAL;
+        t->memory_mib = (uint32_t)(bytes >> 20);
+        return 0;
+}
+
+static int check_sums(const struct access *access, const struct access_token *t, unsigned line,
+                      struct error *err)
+{
+        const struct limits *one = access->limits_of
+                                           ? access->limits_of(access->data, t->principal.profile)
+                                           : NULL;
+
+        if (one && t->memory_mib > 0 && t->memory_mib < one->memory >> 20)
+                return error_set(err, EINVAL,
+                                 "line %u: memory= is below the %llu MiB of one session", line,
+                                 (unsigned long long)(one->memory >> 20));
+        if (one && t->cpu_milli > 0 && t->cpu_milli < one->cpu_milli)
+                return error_set(err, EINVAL, "line %u: cpu= is below the %g cores of one session",
+                                 line, one->cpu_milli / 1000.0);
+        return 0;
+}
+
 static int take_setting(struct access_token *t, const char *word, unsigned line, struct error *err)
 {
         int r = -EINVAL;
@@ -64,9 +98,11 @@ static int take_setting(struct access_token *t, const char *word, unsigned line,
                 r = take_number(word + 6, &t->principal.calls_max);
         else if (strncmp(word, "sessions=", 9) == 0)
                 r = take_number(word + 9, &t->principal.sessions_max);
+        else
+                r = take_sum(t, word);
         return r < 0 ? error_set(
                                err, EINVAL,
-                               "line %u: profile=NAME, calls=N or sessions=N is needed behind the token",
+                               "line %u: profile=NAME, calls=N, sessions=N, memory=SIZE (such as 2G) or cpu=CORES is needed behind the token",
                                line)
                      : 0;
 }
@@ -113,7 +149,7 @@ static int take_line(struct access *access, char *text, unsigned line, struct er
         for (char *word; r >= 0 && (word = strtok_r(NULL, " \t\r", &rest)) && *word != '#';)
                 r = take_setting(t, word, line, err);
         t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
-        return r;
+        return r < 0 ? r : check_sums(access, t, line, err);
 }
 
 static int read_lines(struct access *access, const char *text, size_t n, struct error *err)
@@ -182,6 +218,8 @@ static int take_changes(const struct access *access, struct access_token *t,
         t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
         t->principal.calls_max = now->principal.calls_max;
         t->principal.sessions_max = now->principal.sessions_max;
+        t->memory_mib = now->memory_mib;
+        t->cpu_milli = now->cpu_milli;
         return change;
 }
 
@@ -211,6 +249,8 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
         struct access now;
 
         access_init(&now, access->everybody.profile);
+        now.limits_of = access->limits_of;
+        now.data = access->data;
         int r = read_lines(&now, text, n, err);
         if (r >= 0 && access->n_tokens + now.n_tokens > ACCESS_NAMES_EVER)
                 r = error_set(err, E2BIG, "too many names were there since the start: restart");
@@ -237,6 +277,22 @@ size_t access_principals(const struct access *access)
         for (size_t i = 0; i < access->n_tokens; i++)
                 n += !access->tokens[i]->removed;
         return n;
+}
+
+void access_sums(const void *data, const char *key, struct monitor_principal *ret)
+{
+        const struct access *access = data;
+
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                const struct access_token *t = access->tokens[i];
+                if (strcmp(t->principal.key, key) == 0)
+                        *ret = (struct monitor_principal){(uint32_t)i + 1, 0, t->memory_mib,
+                                                          t->cpu_milli};
+        }
+        for (size_t i = 0; i < access->n_users; i++) {
+                if (strcmp(access->users[i]->principal.key, key) == 0)
+                        ret->id = (uint32_t)(ACCESS_NAMES_EVER + i + 1);
+        }
 }
 
 struct mcp_principal *access_user(struct access *access, uint32_t uid)

@@ -5,7 +5,8 @@
  * after DNS rebinding the Host is the page's, which has to be ours. A bearer token names the
  * principal. Without tokens each user of a unix socket is a principal, and all other clients are one.
  *
- * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N]; # begins a comment. They can
+ * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [memory=SIZE] [cpu=CORES]; #
+ * begins a comment. They can
  * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
  */
 #pragma once
@@ -15,6 +16,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "policy/limits.h"
+#include "rpc/monitor-messages.h"
 #include "supervisor/mcp/state.h"
 
 enum {
@@ -37,6 +40,7 @@ struct access_token {
         struct mcp_principal principal;
         char token[ACCESS_TOKEN_MAX + 1];
         char profile[SESSION_NAME_MAX + 1]; /* "": the default */
+        uint32_t memory_mib, cpu_milli;     /* of all its sessions; 0: an even share */
         bool removed;
 };
 
@@ -48,6 +52,9 @@ struct access_user {
 struct access {
         const char *const *hosts, *const *origins; /* borrowed: besides those of the loopback */
         size_t n_hosts, n_origins;
+        /* The limits of a session with this profile (NULL: the default), and its data; or NULL. */
+        const struct limits *(*limits_of)(const void *data, const char *profile);
+        const void *data;
         bool needs_token;
         struct access_token *tokens[ACCESS_NAMES_EVER]; /* owned */
         size_t n_tokens;
@@ -72,6 +79,9 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
 
 /* How many principals have access. Without tokens all clients of TCP are one, and one user of a unix socket is expected. */
 size_t access_principals(const struct access *access);
+
+/* The principal of the sessions with this key; data: struct access. */
+void access_sums(const void *data, const char *key, struct monitor_principal *ret);
 
 /* The user of a unix socket: "uid-N". NULL: there are too many. */
 struct mcp_principal *access_user(struct access *access, uint32_t uid);

@@ -84,7 +84,17 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 
 static void count_principals(struct http_server *server)
 {
-        sessions_set_principals(server->mcp->sessions, access_principals(&server->access));
+        sessions_set_principals(server->mcp->sessions, access_principals(&server->access),
+                                access_sums, &server->access);
+}
+
+static const struct limits *limits_of(const void *data, const char *profile)
+{
+        const struct http_server *server = data;
+        const struct config *config = sessions_config(server->mcp->sessions);
+        int i = profile ? config_find_profile(config, profile, NULL) : (int)config->profile;
+
+        return i >= 0 && (size_t)i < config->n_profiles ? &config->profiles[i].limits : NULL;
 }
 
 static void take_client(struct http_server *server, int fd, uint32_t uid)
@@ -274,6 +284,8 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
         TAILQ_INIT(&server->busy);
         TAILQ_INIT(&server->sessions);
         access_init(&server->access, options->profile);
+        server->access.limits_of = limits_of;
+        server->access.data = server;
         server->access.hosts = options->hosts;
         server->access.n_hosts = options->n_hosts;
         server->access.origins = options->origins;

@@ -107,7 +107,8 @@ void monitor_send_config(struct monitor *m)
                           .mode = m->ids.mode,
                           .usage = monitor_limits_usage(m),
                           .sessions_max = m->sessions_max,
-                          .memory_max = profiles_early_limits(m->profiles)->memory},
+                          .memory_max = profiles_early_limits(m->profiles)->memory,
+                          .memory_total = monitor_sums_memory(m)},
         };
 
         monitor_send(m, &hello, NULL, 0);

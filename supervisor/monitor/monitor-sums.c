@@ -81,6 +81,11 @@ int monitor_sums_set(struct monitor *m, struct error *err)
         return r < 0 ? error_context(err, "memory_total, cpu_total"), r : 0;
 }
 
+uint64_t monitor_sums_memory(const struct monitor *m)
+{
+        return m->sums->total.memory;
+}
+
 /* ---- principals ---- */
 
 static uint64_t share_of(const struct monitor *m, const struct monitor_principal *p)
@@ -218,15 +223,23 @@ static void kill_one_of(struct monitor *m, uint32_t id, enum monitor_limit limit
         sandbox_kill_for_memory(sandbox, limit);
 }
 
-/* Returns how many bytes may still be taken. */
-static uint64_t check_total(struct monitor *m)
+/* The sum less what is kept free while there are several principals, for sessions that grow before the next look. */
+static uint64_t most_of_all(const struct monitor *m)
 {
         uint64_t total = m->sums->total.memory, margin = total / MARGIN_PART;
 
-        margin = !has_groups(m) ? 0 : margin < MARGIN_MIB_MAX * MIB ? margin : MARGIN_MIB_MAX * MIB;
-        uint64_t used = used_by(m, 0);
-        if (used + margin <= total)
-                return total - margin - used;
+        if (!has_groups(m) || m->sums->n_principals == 0)
+                return total;
+        return total - (margin < MARGIN_MIB_MAX * MIB ? margin : MARGIN_MIB_MAX * MIB);
+}
+
+/* Returns how many bytes may still be taken. */
+static uint64_t check_total(struct monitor *m)
+{
+        uint64_t most = most_of_all(m), used = used_by(m, 0);
+
+        if (used <= most)
+                return most - used;
         const struct sums_principal *above = most_above(m);
         if (above || !has_groups(m))
                 kill_one_of(m, above ? above->is.id : 0, MONITOR_LIMIT_TOTAL);
@@ -280,7 +293,7 @@ static int refuse(uint64_t used, uint64_t most, const char *of, const char *name
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uint32_t *first,
                        struct error *err)
 {
-        uint64_t total = m->sums->total.memory, own = 0;
+        uint64_t own = 0;
 
         *first = 0;
         int r = p->id > 0 ? note(m, p, err) : 0;
@@ -291,12 +304,12 @@ int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uin
         if (p->memory_mib > 0 && (own = used_by(m, p->id)) + NEW_MIB * MIB > p->memory_mib * MIB)
                 return refuse(own, p->memory_mib * MIB, "of this principal", "\"memory=\"", err);
         uint64_t used = used_by(m, 0);
-        if (used + NEW_MIB * MIB <= total)
+        if (used + NEW_MIB * MIB <= most_of_all(m))
                 return 0;
         const struct sums_principal *above = p->id > 0 ? most_above(m) : NULL;
         if (above && above->is.id != p->id && used_by(m, p->id) < share_of(m, p))
                 *first = above->is.id;
-        return refuse(used, total, "of all clients", "\"memory_total\"", err);
+        return refuse(used, m->sums->total.memory, "of all clients", "\"memory_total\"", err);
 }
 
 void monitor_sums_done(struct monitor *m)

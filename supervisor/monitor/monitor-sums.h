@@ -19,6 +19,7 @@ struct monitor;
 
 /* Call when the config and the control groups are there, at the start and after each change of one of them. */
 int monitor_sums_set(struct monitor *m, struct error *err);
+uint64_t monitor_sums_memory(const struct monitor *m); /* of all, in bytes */
 void monitor_sums_done(struct monitor *m);
 
 /* Whether the principal may have one more session. -EDQUOT: no; *first: the principal of whom a session has to end first, or

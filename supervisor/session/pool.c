@@ -17,6 +17,7 @@
 #include "policy/image.h"
 
 enum {
+        CLIENTS_MAX = 64,
         MAKE_US = 10000, /* taken for granted until one was made */
         MAKE_MIN_US = 500,
         MAKE_MAX_US = 100000, /* longer ones waited for an image or a template */
@@ -36,6 +37,7 @@ struct spare {
         enum spare_state state;
         uint32_t serial, target;
         size_t profile;
+        struct monitor_principal principal;
         int fds[SESSION_FDS];
         struct event *readable;
         uint64_t asked_us, ready_us;
@@ -58,6 +60,13 @@ struct pool_size {
         uint64_t not_before_us;         /* the next sandbox is not requested before */
 };
 
+/* A principal whose sessions have this profile. */
+struct pool_client {
+        struct monitor_principal is;
+        size_t profile;
+        uint64_t used_us; /* its last call */
+};
+
 struct pool {
         struct event_base *base;
         const struct config *config; /* borrowed; of all spares that are not to be ended */
@@ -70,6 +79,8 @@ struct pool {
         bool expected; /* sessions of some profile are */
         TAILQ_HEAD(, spare) spares;
         struct pool_size sizes[CONFIG_PROFILES_MAX];
+        struct pool_client clients[CLIENTS_MAX]; /* the last ones */
+        size_t n_clients;
         double make_us; /* mean time in which a sandbox is made */
         struct event *timer, *period;
         uint64_t latest_us; /* a request is delayed until then at most */
@@ -205,6 +216,52 @@ static size_t wanted(const struct pool *p, size_t profile)
         return size_wanted(&p->sizes[profile], settings_of(p, profile));
 }
 
+/* How many spares of a profile a principal has, the requested one and early ones included. */
+static size_t spares_of(const struct pool *p, size_t profile, uint32_t principal)
+{
+        const struct spare *spare;
+        size_t n = 0;
+
+        TAILQ_FOREACH (spare, &p->spares, link)
+                n += is_for(spare, profile) && spare->principal.id == principal;
+        return n;
+}
+
+static struct pool_client *find_client(struct pool *p, size_t profile, uint32_t principal)
+{
+        for (size_t i = 0; i < p->n_clients; i++) {
+                if (p->clients[i].profile == profile && p->clients[i].is.id == principal)
+                        return &p->clients[i];
+        }
+        return NULL;
+}
+
+static bool is_recent(const struct pool_client *client, uint64_t now)
+{
+        return client && now < client->used_us + POOL_PERIOD_MS * UINT64_C(1000);
+}
+
+/* The principal that gets the next spare of a profile: one that has called in the last minute and has none (*lacks), otherwise
+ * the one that called last. */
+static struct monitor_principal next_principal(const struct pool *p, size_t profile, bool *lacks)
+{
+        const struct pool_client *found = NULL;
+        uint64_t now = clock_us();
+
+        *lacks = false;
+        for (size_t i = 0; i < p->n_clients; i++) {
+                const struct pool_client *c = &p->clients[i];
+                if (c->profile != profile)
+                        continue;
+                bool has_none = is_recent(c, now) && spares_of(p, profile, c->is.id) == 0;
+                if (!found || has_none > *lacks ||
+                    (has_none == *lacks && c->used_us > found->used_us))
+                        found = c;
+                *lacks |= has_none;
+        }
+        return found ? found->is : (struct monitor_principal){};
+}
+
 static size_t have(const struct pool *p, size_t profile)
 {
         const struct spare *spare;
@@ -234,7 +291,10 @@ static int next_profile(const struct pool *p, uint64_t *at)
 
         for (size_t i = 0; i < n_profiles(p); i++) {
                 const struct pool_size *size = &p->sizes[i];
-                if (size->suspended || have(p, i) >= wanted(p, i) ||
+                size_t n = have(p, i);
+                bool lacks;
+                (void)next_principal(p, i, &lacks);
+                if (size->suspended || n >= (lacks ? settings_of(p, i)->max : wanted(p, i)) ||
                     (found >= 0 && size->not_before_us >= *at))
                         continue;
                 found = (int)i;
@@ -276,12 +336,16 @@ static int request(struct pool *p, size_t profile)
 
         if (!spare)
                 return -ENOMEM;
-        *spare = (struct spare){
-                .pool = p, .state = SPARE_COMING, .profile = profile, .asked_us = clock_us()};
+        bool lacks;
+        *spare = (struct spare){.pool = p,
+                                .state = SPARE_COMING,
+                                .profile = profile,
+                                .principal = next_principal(p, profile, &lacks),
+                                .asked_us = clock_us()};
         for (size_t i = 0; i < SESSION_FDS; i++)
                 spare->fds[i] = -1;
         TAILQ_INSERT_TAIL(&p->spares, spare, link);
-        int r = sandbox_request_new(&p->requests, MONITOR_SESSION_CREATE, profile, &spare->serial);
+        int r = sandbox_request_session(&p->requests, profile, &spare->principal, &spare->serial);
         if (r < 0)
                 spare_free(spare);
         return r;
@@ -386,9 +450,18 @@ bool pool_give_up(struct pool *p)
         return true;
 }
 
-/* Ends the spares above the number that is wanted now. */
+/* Ends the spares of principals that have not called lately, and those above the number that is wanted now. */
 static void trim(struct pool *p)
 {
+        uint64_t now = clock_us();
+        struct spare *other, *after;
+
+        for (other = TAILQ_FIRST(&p->spares); other && p->n_clients > 0; other = after) {
+                after = TAILQ_NEXT(other, link);
+                if (spare_is_ready(other) &&
+                    !is_recent(find_client(p, other->profile, other->principal.id), now))
+                        spare_end(other);
+        }
         for (size_t i = 0; i < n_profiles(p); i++) {
                 struct spare *spare, *next;
                 size_t most = wanted(p, i), n = have(p, i);
@@ -414,6 +487,8 @@ static void on_period(evutil_socket_t fd, short what, void *data)
                         again = true;
         }
         trim(p);
+        for (size_t i = 0; i < p->n_clients; i++)
+                again |= is_recent(&p->clients[i], now);
         if (again)
                 start_period(p);
         request_soon(p);
@@ -544,13 +619,15 @@ void pool_expect(struct pool *p, size_t profile)
         request_soon(p);
 }
 
-static enum sandbox_offer take(struct pool *p, size_t profile, struct sandbox_offered *ret)
+static enum sandbox_offer take(struct pool *p, size_t profile, uint32_t principal,
+                               struct sandbox_offered *ret)
 {
         struct spare *spare, *next;
 
         for (spare = TAILQ_FIRST(&p->spares); spare; spare = next) {
                 next = TAILQ_NEXT(spare, link);
-                if (!spare_is_ready(spare) || spare->profile != profile)
+                if (!spare_is_ready(spare) || spare->profile != profile ||
+                    spare->principal.id != principal)
                         continue;
                 if (!is_silent(spare)) {
                         on_readable(spare->fds[SESSION_RPC], EV_READ, spare);
@@ -564,7 +641,8 @@ static enum sandbox_offer take(struct pool *p, size_t profile, struct sandbox_of
                 return SANDBOX_READY;
         }
         TAILQ_FOREACH (spare, &p->spares, link) {
-                if (spare->state != SPARE_COMING || spare->profile != profile)
+                if (spare->state != SPARE_COMING || spare->profile != profile ||
+                    spare->principal.id != principal)
                         continue;
                 ret->serial = spare->serial;
                 spare_free(spare);
@@ -573,11 +651,51 @@ static enum sandbox_offer take(struct pool *p, size_t profile, struct sandbox_of
         return SANDBOX_NONE;
 }
 
-enum sandbox_offer pool_take(struct pool *p, size_t profile, struct sandbox_offered *ret)
+/* Ends a spare of a principal that has another one, or has not called lately, for one that has none. */
+static void make_room(struct pool *p, size_t profile)
+{
+        struct spare *spare;
+        bool lacks;
+
+        (void)next_principal(p, profile, &lacks);
+        if (!lacks || have(p, profile) < settings_of(p, profile)->max)
+                return;
+        TAILQ_FOREACH (spare, &p->spares, link) {
+                uint32_t id = spare->principal.id;
+                if (spare_is_ready(spare) && spare->profile == profile &&
+                    (spares_of(p, profile, id) > 1 ||
+                     !is_recent(find_client(p, profile, id), clock_us()))) {
+                        spare_end(spare);
+                        return;
+                }
+        }
+}
+
+void pool_note_call(struct pool *p, size_t profile, const struct monitor_principal *principal)
+{
+        struct pool_client *client = find_client(p, profile, principal->id);
+
+        if (!client && p->n_clients < CLIENTS_MAX) {
+                client = &p->clients[p->n_clients++];
+        } else if (!client) {
+                client = p->clients;
+                for (size_t i = 1; i < CLIENTS_MAX; i++) {
+                        if (p->clients[i].used_us < client->used_us)
+                                client = &p->clients[i];
+                }
+        }
+        *client = (struct pool_client){*principal, profile, clock_us()};
+        make_room(p, profile);
+        start_period(p);
+        request_soon(p);
+}
+
+enum sandbox_offer pool_take(struct pool *p, size_t profile,
+                             const struct monitor_principal *principal, struct sandbox_offered *ret)
 {
         if (!p->expected)
                 return SANDBOX_NONE;
-        enum sandbox_offer offer = take(p, profile, ret);
+        enum sandbox_offer offer = take(p, profile, principal->id, ret);
         size_note(&p->sizes[profile], clock_us(), p->make_us);
         start_period(p);
         if (offer == SANDBOX_READY)
@@ -624,6 +742,7 @@ void pool_reload(struct pool *p, const struct config *config, size_t sessions_ma
         }
         p->config = config;
         p->sessions_max = sessions_max;
+        p->n_clients = 0;
         match_sizes(p);
 }
 

@@ -12,6 +12,8 @@
  * have waited, within the limits of the config. Without sessions it falls to the
  * minimum, or to none if the profile's sessions are not expected.
  *
+ * A spare is made for one principal, in whose control group it is, and no other one gets it.
+ *
  * A spare takes a place among the live sessions until the monitor has reported its end; it is ended
  * when a session needs the place. A reload of the config ends all spares. A spare whose worker
  * sends something or ends is replaced after a delay that grows each time.
@@ -61,8 +63,14 @@ void pool_note_activity(struct pool *pool, uint64_t now_us);
  * before the first such call. */
 void pool_expect(struct pool *pool, size_t profile);
 
-/* Takes a spare, or the pending request, for a session with this profile. */
-enum sandbox_offer pool_take(struct pool *pool, size_t profile, struct sandbox_offered *ret);
+/* Takes a spare of this principal, or the pending request, for a session with this profile. */
+enum sandbox_offer pool_take(struct pool *pool, size_t profile,
+                             const struct monitor_principal *principal,
+                             struct sandbox_offered *ret);
+
+/* A session of this principal has begun a cell: one spare at least is kept for it for a minute, if the profile's maximum
+ * allows. */
+void pool_note_call(struct pool *pool, size_t profile, const struct monitor_principal *principal);
 
 /* How many spares exist or are requested; are being ended; exist. Each of the first two takes a
  * place among the live sessions. */

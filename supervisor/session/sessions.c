@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
@@ -31,6 +32,7 @@ struct sessions {
         TAILQ_HEAD(, session) list; /* the oldest first */
         struct session *buckets[BUCKETS];
         size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
+        size_t n_freeing;                  /* end to free memory for another principal */
         size_t n_yielding;                 /* of the live ones, end for another session */
         struct session_principals principals;
         struct pool *pool;
@@ -113,7 +115,7 @@ static bool has_place(struct sessions *sessions, const struct session *s)
 
         if (n_live(sessions) - sessions->n_yielding + pool_count(pool) >= most)
                 pool_give_up(pool);
-        return s->principal->n_creating < CREATING_MAX &&
+        return s->principal->n_creating < CREATING_MAX && sessions->n_freeing == 0 &&
                n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
                                pool_ending(pool) <
                        most;
@@ -128,13 +130,14 @@ static int get_sandbox(void *data, const struct session *session, size_t profile
 
         if (r < 0)
                 return r;
-        enum sandbox_offer offer = pool_take(sessions->pool, profile, ret);
+        const struct monitor_principal principal = principal_sums(&sessions->principals,
+                                                                  session->principal);
+        enum sandbox_offer offer = pool_take(sessions->pool, profile, &principal, ret);
         if (offer != SANDBOX_NONE)
                 return offer;
         if (!has_place(sessions, session))
                 return SANDBOX_NONE;
-        r = sandbox_request_new(&sessions->context.requests, MONITOR_SESSION_CREATE, profile,
-                                &ret->serial);
+        r = sandbox_request_session(&sessions->context.requests, profile, &principal, &ret->serial);
         return r < 0 ? r : SANDBOX_COMING;
 }
 
@@ -151,6 +154,10 @@ static void count_change(struct sessions *sessions, struct session *s, enum sess
 
         sessions->n_in[before]--;
         sessions->n_in[now]++;
+        if (now == SESSION_NONE && s->frees_memory) {
+                s->frees_memory = false;
+                sessions->n_freeing--;
+        }
         p->n_creating += (now == SESSION_CREATING) - (before == SESSION_CREATING);
         if (now != SESSION_NONE) {
                 p->n_live += before == SESSION_NONE;
@@ -174,6 +181,24 @@ static void on_place_free(void *data)
         }
 }
 
+/* The index of the profile of a sandbox that is requested under the newest config, or -1. */
+static int profile_of(const struct sessions *sessions, const struct session *s)
+{
+        if (s->config != sessions->context.config)
+                return -1;
+        return s->profile ? (int)(s->profile - s->config->profiles) : 0;
+}
+
+static void note_call(struct sessions *sessions, const struct session *s)
+{
+        const struct monitor_principal principal = principal_sums(&sessions->principals,
+                                                                  s->principal);
+        int profile = profile_of(sessions, s);
+
+        if (profile >= 0 && principal.id > 0)
+                pool_note_call(sessions->pool, (size_t)profile, &principal);
+}
+
 static void state_changed(void *data, struct session *session, enum session_state before)
 {
         struct sessions *sessions = data;
@@ -187,6 +212,8 @@ static void state_changed(void *data, struct session *session, enum session_stat
         if (sessions->n_in[SESSION_QUEUED] > 0 && before != SESSION_QUEUED &&
             (before == SESSION_CREATING || now == SESSION_NONE))
                 on_place_free(sessions);
+        if (now == SESSION_RUNNING && session->principal->key[0])
+                note_call(sessions, session);
         if (now == SESSION_RUNNING && !sessions->servers_started) {
                 const struct tool_provider *tools = &sessions->context.tools;
                 sessions->servers_started = true;
@@ -302,9 +329,22 @@ bool sessions_quota(struct sessions *sessions, const char *principal, size_t mos
         return !p || p->n_live < most || yield_one(sessions, p, SIZE_MAX);
 }
 
-void sessions_set_principals(struct sessions *sessions, size_t n)
+void sessions_set_principals(struct sessions *sessions, size_t n,
+                             void (*sums)(const void *data, const char *key,
+                                          struct monitor_principal *ret),
+                             const void *data)
 {
+        uint64_t one = sessions->context.hello.memory_max,
+                 all = sessions->context.hello.memory_total;
+
+        if (n > 1 && n != sessions->principals.n && one > 0 && all / one < n)
+                log_warning(
+                        "memory_total (%llu MiB) is enough for one session (%llu MiB) of each of %llu principals, and %zu have access",
+                        (unsigned long long)(all >> 20), (unsigned long long)(one >> 20),
+                        (unsigned long long)(all / one), n);
         sessions->principals.n = n;
+        sessions->principals.sums = sums;
+        sessions->principals.data = data;
 }
 
 void sessions_note_named(struct sessions *sessions, const char *key)
@@ -396,14 +436,6 @@ static struct session *find_target(struct sessions *sessions, uint32_t target)
         return NULL;
 }
 
-/* The index of the profile of a sandbox that is requested under the newest config, or -1. */
-static int profile_of(const struct sessions *sessions, const struct session *s)
-{
-        if (s->config != sessions->context.config)
-                return -1;
-        return s->profile ? (int)(s->profile - s->config->profiles) : 0;
-}
-
 static int take_started(struct sessions *sessions, const struct monitor_message *message)
 {
         uint32_t serial = message->asked.serial, target = message->event.target;
@@ -422,16 +454,43 @@ static int take_started(struct sessions *sessions, const struct monitor_message 
         return 0;
 }
 
+/* Ends a session of the principal that is most above its share of the memory: idle ones first, the oldest first. Its sandbox's
+ * end lets those that wait ask again. */
+static bool free_memory(struct sessions *sessions, uint32_t principal)
+{
+        const struct error why = {
+                EDQUOT,
+                "all sessions reached \"memory_total\", and yours had more than an even share of it"};
+        struct session *s, *found = NULL;
+
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (principal == 0 || s->state < SESSION_IDLE || s->frees_memory ||
+                    principal_sums(&sessions->principals, s->principal).id != principal)
+                        continue;
+                if (!found || (found->queue.first && !s->queue.first))
+                        found = s;
+        }
+        if (!found || sessions->n_freeing > 0)
+                return sessions->n_freeing > 0;
+        found->frees_memory = true;
+        sessions->n_freeing++;
+        session_dispatch(found, EVENT_OWNER_END, &(struct session_details){.error = &why});
+        return true;
+}
+
 static int take_failure(struct sessions *sessions, const struct monitor_message *message)
 {
         uint32_t serial = message->asked.serial;
         const struct error *error = &message->event.error;
+        const struct error again = {.code = ESTALE};
 
         if (pool_failed(sessions->pool, serial, error))
                 return 0;
         struct session *session = find_awaiting(sessions, serial);
         if (!session)
                 return -ENOENT;
+        if (error->code == EDQUOT && free_memory(sessions, message->event.target))
+                error = &again;
         session_dispatch(session, EVENT_FAILED, &(struct session_details){.error = error});
         return 0;
 }

@@ -46,8 +46,12 @@ bool sessions_is_live(struct sessions *sessions, const char *key);
 /* Whether one more session of this principal (its key) may live, if it may have `most`. Otherwise one of its own sessions
  * gives up its place, if one may (SESSION_UNNAMED_MS). */
 bool sessions_quota(struct sessions *sessions, const char *principal, size_t most);
-/* How many principals have access. Each has a right to a few places (machine/principal.h). */
-void sessions_set_principals(struct sessions *sessions, size_t n);
+/* How many principals have access, and what all sessions of each may use. Each has a right to a few places
+ * (machine/principal.h). */
+void sessions_set_principals(struct sessions *sessions, size_t n,
+                             void (*sums)(const void *data, const char *key,
+                                          struct monitor_principal *ret),
+                             const void *data);
 /* A call names the session of this key, which from now on keeps its place until it is idle for long. */
 void sessions_note_named(struct sessions *sessions, const char *key);
 

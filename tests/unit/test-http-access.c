@@ -198,6 +198,39 @@ static void test_wrong_tokens(void)
         access_done(&access);
 }
 
+static const struct limits *limits_of(const void *data, const char *profile)
+{
+        return data;
+}
+
+/* Of all sessions of a principal: one at least fits. */
+static void test_sums(void)
+{
+        struct limits one = {.memory = 512 << 20, .cpu_milli = 1000};
+        struct monitor_principal p = {};
+        struct access access;
+        struct error err = {};
+
+        access_init(&access, NULL);
+        access.limits_of = limits_of;
+        access.data = &one;
+        static const char good[] = "alice " A " memory=1.5G cpu=1.5\nbob " B "\n";
+        check_ok(access_read_tokens(&access, good, strlen(good), &err));
+        access_sums(&access, "alice", &p);
+        check(p.id == 1 && p.memory_mib == 1536 && p.cpu_milli == 1500);
+        access_sums(&access, "bob", &p);
+        check(p.id == 2 && p.memory_mib == 0 && p.cpu_milli == 0);
+        static const char *const small[] = {"alice " A " memory=256M\n", "alice " A " cpu=0.5\n"};
+        for (size_t i = 0; i < ARRAY_SIZE(small); i++) {
+                check(access_replace_tokens(&access, small[i], strlen(small[i]), NULL, NULL, &err) <
+                      0);
+                check_has(err.text, "of one session");
+        }
+        access_sums(&access, "alice", &p);
+        check(p.id == 1 && p.memory_mib == 1536);
+        access_done(&access);
+}
+
 static void test_files(void)
 {
         static const struct {
@@ -218,6 +251,13 @@ static void test_files(void)
                 {"alice " A " calls=1x\n", "line 1: profile=NAME"},
                 {"alice " A " calls=\n", "line 1: profile=NAME"},
                 {"alice " A " calls=999999\n", "line 1: profile=NAME"},
+                {"alice " A " memory=lots\n", "line 1: profile=NAME"},
+                {"alice " A " memory=0\n", "line 1: profile=NAME"},
+                {"alice " A " memory=-1\n", "line 1: profile=NAME"},
+                {"alice " A " memory=9999999T\n", "line 1: profile=NAME"},
+                {"alice " A " cpu=0\n", "line 1: profile=NAME"},
+                {"alice " A " cpu=1h\n", "line 1: profile=NAME"},
+                {"alice " A " cpu=\n", "line 1: profile=NAME"},
                 {"alice " A " profile=\n", "line 1: profile=NAME"},
                 {"alice " A " profile=a/b\n", "line 1: profile=NAME"},
                 {"alice " A " root=1\n", "line 1: profile=NAME"},
@@ -399,6 +439,7 @@ int main(void)
         run(test_origins);
         run(test_tokens);
         run(test_wrong_tokens);
+        run(test_sums);
         run(test_files);
         run(test_many_tokens);
         run(test_replaced_tokens);

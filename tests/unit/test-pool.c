@@ -18,7 +18,8 @@ struct world {
         struct sessions *sessions;
         int creates, kills;
         bool refuse;
-        uint32_t profile; /* newest */
+        uint32_t profile;                   /* newest */
+        struct monitor_principal principal; /* newest */
         struct {
                 int rpc;
                 bool killed;
@@ -32,6 +33,7 @@ static int on_request(void *data, const struct monitor_request *request, uint32_
 
         if (request->verb == MONITOR_SESSION_CREATE && !w->refuse) {
                 w->profile = target;
+                w->principal = request->principal;
                 *serial = (uint32_t)++w->creates;
         } else if (request->verb == MONITOR_SESSION_KILL) {
                 check(target > 0 && target < SANDBOXES);
@@ -418,7 +420,7 @@ static void test_rights_of_principals(void)
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 struct world w;
                 open_world(&w, "{\"pool\": 0}", (uint32_t)cases[i].places);
-                sessions_set_principals(w.sessions, cases[i].n);
+                sessions_set_principals(w.sessions, cases[i].n, NULL, NULL);
                 for (size_t k = 0; k < cases[i].left; k++) {
                         snprintf(name, sizeof(name), "alice:%zu", k);
                         run_one(&w, name, false);
@@ -436,13 +438,93 @@ static void test_rights_of_principals(void)
         }
 }
 
+static void sums(const void *data, const char *key, struct monitor_principal *ret)
+{
+        *ret = (struct monitor_principal){*key == 'a' ? 1 : 2, 9, 300, 1500};
+}
+
+/* The monitor refuses bob's session until one of alice's has ended: idle ones first, the oldest first. */
+static void test_memory_of_another(void)
+{
+        struct monitor_message refused = {
+                .asked = {.verb = MONITOR_SESSION_CREATE},
+                .event = {.kind = MONITOR_FAILED, .target = 1, .error = {EDQUOT, "the sum"}}};
+        struct world w;
+        struct end busy, bob;
+
+        open_world(&w, "{\"pool\": 0}", 12);
+        sessions_set_principals(w.sessions, 2, sums, NULL);
+        begin(&w, &busy, "alice:busy", NULL);
+        start(&w, 1);
+        run_one(&w, "alice:old", false);
+        check_eq_int(w.principal.id, 1);
+        check_eq_int(w.principal.of, 2);
+        check_eq_int(w.principal.memory_mib, 300);
+        run_one(&w, "alice:new", false);
+        begin(&w, &bob, "bob:1", NULL);
+        check_eq_int(w.principal.id, 2);
+        for (int i = 0; i < 2; i++) {
+                refused.asked.serial = (uint32_t)w.creates;
+                check_eq_int(sessions_event(w.sessions, &refused), 0);
+                spin(&w, 1);
+                check_eq_int(w.kills, i + 1);
+                check(w.sandbox[2 + i].killed);
+                /* It asks again when that one has ended. */
+                check_eq_int(w.creates, 4 + i);
+                end(&w, (uint32_t)(2 + i));
+                check_eq_int(w.creates, 5 + i);
+        }
+        start(&w, 6);
+        check(has_cell(&w, 6));
+        check_eq_int(busy.count, 0);
+        /* The control: the refusal names nobody. */
+        refused.event.target = 0;
+        struct end alice;
+        begin(&w, &alice, "alice:old", NULL);
+        refused.asked.serial = 7;
+        check_eq_int(sessions_event(w.sessions, &refused), 0);
+        spin(&w, 1);
+        check_has(alice.why, "the sum");
+        check_eq_int(w.kills, 2);
+        close_world(&w);
+}
+
+/* A spare is for one principal. Each that has called in the last minute has one, as far as the maximum allows. */
+static void test_spares_of_principals(void)
+{
+        struct world w;
+        struct end done;
+
+        open_world(&w, "{\"pool\": {\"min\": 1, \"max\": 2}}", 20);
+        sessions_set_principals(w.sessions, 2, sums, NULL);
+        run_one(&w, "alice:1", false);
+        expect(&w, "default");
+        spin(&w, POOL_EARLY_MS);
+        until(&w, w.creates == 2);
+        check_eq_int(w.principal.id, 1);
+        start(&w, 2);
+        run_one(&w, "bob:1", false); /* bob does not get alice's */
+        check_eq_int(w.creates, 3);
+        until(&w, w.creates == 4);
+        check_eq_int(w.principal.id, 2);
+        start(&w, 4);
+        spin(&w, LONG_MS);
+        check_eq_int(w.creates, 4);
+        begin(&w, &done, "bob:2", NULL);
+        check(has_cell(&w, 4));
+        check(!has_cell(&w, 2));
+        begin(&w, &done, "alice:2", NULL);
+        check(has_cell(&w, 2));
+        close_world(&w);
+}
+
 static void test_what_others_do_not_need(void)
 {
         struct world w;
 
         /* A place above bob's right is for whoever comes first; one that he leaves is his again. */
         open_world(&w, "{\"pool\": 0}", 4);
-        sessions_set_principals(w.sessions, 2);
+        sessions_set_principals(w.sessions, 2, NULL, NULL);
         run_one(&w, "bob:1", false);
         run_one(&w, "alice:1", false);
         run_one(&w, "alice:2", false);
@@ -461,7 +543,7 @@ static void test_unnamed_sessions_give_way(void)
         struct end done;
 
         open_world(&w, "{\"pool\": 0}", 4);
-        sessions_set_principals(w.sessions, 2);
+        sessions_set_principals(w.sessions, 2, NULL, NULL);
         run_one(&w, "alice:named", false);
         run_one(&w, "bob:1", true);
         run_one(&w, "alice:1", true);
@@ -491,15 +573,15 @@ static void test_order_of_giving_way(void)
         struct end done;
 
         open_world(&w, "{\"pool\": 0}", 6);
-        sessions_set_principals(w.sessions, 3);
+        sessions_set_principals(w.sessions, 3, NULL, NULL);
         run_one(&w, "bob:1", true);
         run_one(&w, "alice:1", true);
         run_one(&w, "alice:2", true);
         run_one(&w, "carol:1", true);
-        sessions_set_principals(w.sessions, 1);
+        sessions_set_principals(w.sessions, 1, NULL, NULL);
         run_one(&w, "alice:3", true);
         run_one(&w, "alice:4", true);
-        sessions_set_principals(w.sessions, 3);
+        sessions_set_principals(w.sessions, 3, NULL, NULL);
         spin(&w, SESSION_UNNAMED_MS + 100);
         sessions_note_named(w.sessions, "alice:1");
         begin(&w, &done, "carol:2", NULL);
@@ -535,7 +617,7 @@ static void test_many_at_once(void)
         char name[16];
 
         open_world(&w, "{\"pool\": 0}", 30);
-        sessions_set_principals(w.sessions, 2);
+        sessions_set_principals(w.sessions, 2, NULL, NULL);
         for (int i = 0; i < 20; i++) {
                 snprintf(name, sizeof(name), "alice:%d", i);
                 begin(&w, &ends[i], name, NULL);
@@ -691,6 +773,8 @@ int main(void)
         run(test_no_place_left);
         run(test_no_place_left_but_a_request);
         run(test_rights_of_principals);
+        run(test_memory_of_another);
+        run(test_spares_of_principals);
         run(test_what_others_do_not_need);
         run(test_unnamed_sessions_give_way);
         run(test_order_of_giving_way);

@@ -168,8 +168,9 @@ struct session {
         TAILQ_ENTRY(session) link;
         struct session *same_bucket;
         struct session_principal *principal;
-        bool is_named; /* by a call, and not by the server */
-        bool yields;   /* it ends, and its place belongs to another session */
+        bool is_named;     /* by a call, and not by the server */
+        bool frees_memory; /* it ends for a session of another principal */
+        bool yields;       /* it ends, and its place belongs to another session */
 
         const struct session_context *context;
         const struct session_table *table;

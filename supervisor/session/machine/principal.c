@@ -67,3 +67,14 @@ size_t principals_reserved(const struct session_principals *all,
         }
         return taken < most ? most - taken : 0;
 }
+
+struct monitor_principal principal_sums(const struct session_principals *all,
+                                        const struct session_principal *principal)
+{
+        struct monitor_principal sums = {.of = (uint32_t)all->n};
+
+        if (all->sums && principal->key[0])
+                all->sums(all->data, principal->key, &sums);
+        sums.of = (uint32_t)all->n;
+        return sums;
+}

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/session-name.h"
 
 enum { PRINCIPAL_PLACES = 4 };
@@ -32,7 +33,14 @@ struct session_principals {
         uint64_t last_number;
         size_t call_bytes; /* of all */
         size_t n;          /* how many have access, whether they have sessions or not */
+        /* Fills in all but `of`, unless it does not know the key. NULL: there is one principal. */
+        void (*sums)(const void *data, const char *key, struct monitor_principal *ret);
+        const void *data;
 };
+
+/* As the monitor is told of it. */
+struct monitor_principal principal_sums(const struct session_principals *all,
+                                        const struct session_principal *principal);
 
 /* Returns the principal of a session's key, with one more name; NULL when out of memory. */
 struct session_principal *principal_ref(struct session_principals *all, const char *session_key);

@@ -34,6 +34,17 @@ static inline int sandbox_request_new(const struct sandbox_requests *requests,
         return requests->send(requests->data, &request, serial);
 }
 
+static inline int sandbox_request_session(const struct sandbox_requests *requests, size_t profile,
+                                          const struct monitor_principal *principal,
+                                          uint32_t *serial)
+{
+        const struct monitor_request request = {.verb = MONITOR_SESSION_CREATE,
+                                                .target = (uint32_t)profile,
+                                                .principal = *principal};
+
+        return requests->send(requests->data, &request, serial);
+}
+
 enum sandbox_offer {
         SANDBOX_NONE,   /* there is none yet */
         SANDBOX_READY,  /* target, fds (owned by the caller from now on) */

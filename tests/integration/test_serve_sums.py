@@ -1,0 +1,150 @@
+"""Principals of `cloister serve` share memory and processors: sums of all, of one, and what each of them is sure to get. Each test
+has a control: what the same calls get without the bound, or a single principal."""
+
+import glob
+import os
+import time
+
+import harness
+from test_serve_shares import BOB, GREEDY, Shares, value
+
+HOLD = "import os\nheld = bytearray(os.urandom(1 << 16)) * 16 * 80\nlen(held)"
+SPIN = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end:\n    pass"
+
+
+class Sums(Shares):
+    CONFIG = {"limits": {"memory": "160M"}, "memory_total": "420M", "pool": 0}
+
+    def spawn(self, log, *arguments, **options):
+        self.log = log
+        return super().spawn(log, *arguments, **options)
+
+    def cell(self, token, code, **arguments):
+        return value(self.call(token, code, **arguments).response())
+
+    def hold(self, token, n):
+        """Sessions s0, s1 and so on, which take 80 MiB each."""
+        cells = [self.cell(token, HOLD, session=f"s{i}", timeout=30) for i in range(n)]
+        return [c["status"] if c["status"] != "error" else c["error"]["message"] for c in cells]
+
+    def kept(self, token, n):
+        """What their next calls get."""
+        cells = [self.cell(token, "print('held' in globals())", session=f"s{i}") for i in range(n)]
+        return [c.get("stdout") == "True\n" for c in cells], " ".join(c.get("notice", "") or str(c.get("error", "")) for c in cells)
+
+    def groups(self):
+        """The control groups of sandboxes, as paths in "sandboxes"."""
+        paths = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.pid}-*/sandboxes/**/s-*", recursive=True)
+        return {path.partition("/sandboxes/")[2] for path in paths}
+
+
+class Memory(Sums):
+    def test_below_its_share(self):
+        """A principal below its even share is served: a session of the one above it ends, and the result says why."""
+        self.assertEqual(self.hold(GREEDY, 4), 4 * ["ok"])
+        self.assertEqual(self.in_time(lambda: self.hold(BOB, 1)), ["ok"])
+        self.assertEqual(self.in_time(lambda: self.cell(BOB, "1", session="s1"))["status"], "ok")
+        self.assertEqual(self.kept(BOB, 1)[0], [True])
+        left, why = self.kept(GREEDY, 4)
+        self.assertIn(left.count(False), (1, 2, 3))
+        self.assertRegex(why, r'all sessions reached "memory_total"|the sessions of all clients use')
+
+    def test_above_its_share(self):
+        """It is refused, in one line that names the sum. Those that exist go on."""
+        refused = None
+        for i in range(40):
+            cell = self.cell(GREEDY, "held = b'x' * (2 << 20)", session=f"s{i}")
+            if cell["status"] != "ok":
+                refused = cell["error"]["message"]
+                break
+            if i < 3:
+                self.assertEqual(self.hold(GREEDY, 3)[i], "ok")
+        self.assertRegex(refused or "", r'^the sessions of all clients use \d+ of 420 MiB \("memory_total"\)')
+        # Their next cells may take a little more, and samples count what processes share several times.
+        self.assertGreaterEqual(self.kept(GREEDY, 3)[0].count(True), 2 if self.groups() else 1)
+
+    def test_control_enough_for_all(self):
+        self.serve(self.BOTH, memory_total="2G")
+        self.assertEqual(self.hold(GREEDY, 4) + self.hold(BOB, 2), 6 * ["ok"])
+        self.assertEqual((self.kept(GREEDY, 4)[0], self.kept(BOB, 2)[0]), ([True] * 4, [True] * 2))
+
+    def test_of_one_principal(self):
+        """memory= in its line bounds its sessions together, and no other's."""
+        self.serve(f"greedy {GREEDY} memory=240M\nbob {BOB}\n", memory_total="2G")
+        for i in range(3):
+            self.assertEqual(self.status(GREEDY, "1", session=f"s{i}"), "ok")
+        why = str([self.cell(GREEDY, HOLD, session=f"s{i}", timeout=30) for i in range(3)])
+        left, later = self.kept(GREEDY, 3)
+        self.assertLess(left.count(True), 3)
+        self.assertIn('the sessions of this principal reached "memory="', why + later)
+        self.assertEqual(self.hold(BOB, 3), 3 * ["ok"])
+        self.assertEqual(self.kept(BOB, 3)[0], [True] * 3)
+        more = (self.cell(GREEDY, "held = b'x' * (2 << 20)", session=f"t{i}") for i in range(60))
+        refused = next(c for c in more if c["status"] == "error")
+        self.assertIn("the sessions of this principal use", refused["error"]["message"])
+
+    def test_bad_lines(self):
+        """One line says what is wrong, and the tokens before stay."""
+        for words, expected in (
+            ("memory=lots", "line 1: profile=NAME, calls=N, sessions=N, memory=SIZE (such as 2G) or cpu=CORES is needed"),
+            ("memory=64M", "line 1: memory= is below the 160 MiB of one session"),
+            ("cpu=0.5", "line 1: cpu= is below the 1 cores of one session"),
+            ("cpu=0", "line 1: profile=NAME"),
+            ("cpu=1h", "line 1: profile=NAME"),
+            ("memory=-1", "line 1: profile=NAME"),
+        ):
+            with self.subTest(words=words):
+                self.put(f"greedy {GREEDY} {words}\n")
+                self.assertTrue(harness.wait_until(lambda expected=expected: expected in self.log.text()), self.log.text()[-500:])
+                self.assertEqual(self.status(BOB, "1", session="s0"), "ok")
+        self.put(f"greedy {GREEDY} memory=160M cpu=1\n")
+        self.assertTrue(harness.wait_until(lambda: self.connect().modern("tools/list", Authorization=f"Bearer {BOB}").response().status == 401))
+
+    def test_the_start_says_how_many_fit(self):
+        self.serve("".join(f"p{i} token-of-principal-{i}\n" for i in range(5)))
+        expected = "memory_total (420 MiB) is enough for one session (160 MiB) of each of 2 principals, and 5 have access"
+        self.assertTrue(harness.wait_until(lambda: expected in self.log.text()), self.log.text())
+
+
+class Groups(Sums):
+    """Where there are control groups."""
+
+    def setUp(self):
+        super().setUp()
+        self.status(BOB, "1", session="s0")
+        if not self.groups():
+            self.skipTest("no control groups: processor time is not shared, and the pool only by count")
+
+    def test_processors(self):
+        """Six sessions of one principal get what one of the other gets."""
+        seconds = 3
+        self.status(GREEDY, "1", session="s0")
+        spinning = [self.call(GREEDY, SPIN.format(seconds), session=f"s{i}") for i in range(6)]
+        time.sleep(0.5)
+        bob = self.cell(BOB, SPIN.format(seconds - 1), session="s0")
+        each = [value(c.response())["cpu_ms"] / seconds for c in spinning]
+        self.assertGreater(bob["cpu_ms"] / (seconds - 1), 1.8 * sum(each) / len(each), each)
+
+    def test_spares(self):
+        """A ready sandbox is in the group of its principal, and no other gets it. Each that has called has one."""
+        self.serve(self.BOTH, pool={"min": 1, "max": 4})
+        for token in (GREEDY, BOB):
+            self.assertEqual(self.status(token, "1", session="s0"), "ok")
+
+        def ready():
+            groups = [path.split("/")[0] for path in self.groups()]
+            return {name: groups.count(name) for name in set(groups) if name.startswith("p-")}
+
+        self.assertTrue(harness.wait_until(lambda: sorted(ready().values()) == [2, 2]), ready())
+        before = self.groups()
+        self.assertEqual(self.status(BOB, "1", session="s1"), "ok")
+        # Bob took his own; that of the other is still there.
+        self.assertTrue(before <= self.groups())
+        self.assertEqual(ready().get("p-1"), 2, self.groups())
+        self.assertTrue(harness.wait_until(lambda: ready().get("p-2") == 3), ready())
+
+
+del Shares, Sums
+
+if __name__ == "__main__":
+    harness.main()
