@@ -25,7 +25,6 @@ enum {
 /* A principal that has had a sandbox. */
 struct sums_principal {
         struct monitor_principal is; /* id 0: a free place */
-        uint64_t used;               /* bytes, at the last count */
         uint64_t seen_ms;            /* when it last asked for a sandbox, or had one */
 };
 
@@ -44,13 +43,13 @@ static bool has_groups(const struct monitor *m)
         return cgroups_version(m->cgroups) != CGROUP_NONE;
 }
 
-/* Bytes of all (0) or of a principal. */
-static uint64_t used_by(struct monitor *m, uint32_t id)
+/* Bytes of all (0) or of a principal, exactly if it is more than `most`. */
+static uint64_t used_by(struct monitor *m, uint32_t id, uint64_t most)
 {
         uint64_t used = 0;
 
         if (has_groups(m))
-                return cgroups_used(m->cgroups, id);
+                return cgroups_used(m->cgroups, id, most);
         if (id == 0)
                 return memory_watch_sum(m->memory);
         for (uint32_t i = 0; i < m->sessions_max; i++) {
@@ -105,8 +104,8 @@ static struct sums_principal *find(struct sums *s, uint32_t id)
         return NULL;
 }
 
-/* Counts all, and removes those that have had no sandbox for long. */
-static void count(struct monitor *m)
+/* Removes those that have had no sandbox for long. */
+static void sweep(struct monitor *m)
 {
         struct sums *s = m->sums;
         uint64_t now = clock_ms();
@@ -120,30 +119,27 @@ static void count(struct monitor *m)
         }
         for (size_t i = s->n_principals; i-- > 0;) {
                 struct sums_principal *p = &s->principals[i];
-                if (now < p->seen_ms + FORGET_MS) {
-                        p->used = used_by(m, p->is.id);
+                if (now < p->seen_ms + FORGET_MS)
                         continue;
-                }
                 if (has_groups(m))
                         cgroups_forget_principal(m->cgroups, p->is.id);
                 *p = s->principals[--s->n_principals];
         }
 }
 
-/* The principal that is most above its even share; NULL: none is. */
-static struct sums_principal *most_above(struct monitor *m)
+/* The principal that is most above its even share; 0: none is. */
+static uint32_t most_above(struct monitor *m)
 {
-        struct sums_principal *found = NULL;
+        uint32_t found = 0;
         uint64_t most = 0;
 
-        count(m);
         for (size_t i = 0; i < m->sums->n_principals; i++) {
-                struct sums_principal *p = &m->sums->principals[i];
-                uint64_t share = share_of(m, &p->is);
-                if (p->used < share || p->used - share < most)
+                const struct monitor_principal *p = &m->sums->principals[i].is;
+                uint64_t share = share_of(m, p), used = used_by(m, p->id, share);
+                if (used < share + most)
                         continue;
-                found = p;
-                most = p->used - share;
+                found = p->id;
+                most = used - share;
         }
         return found;
 }
@@ -152,7 +148,7 @@ static int set_group(struct monitor *m, const struct monitor_principal *p, struc
 {
         const struct cgroup_total total = {p->memory_mib ? p->memory_mib * MIB
                                                          : (uint64_t)INT64_MAX / MIB * MIB,
-                                           p->cpu_milli ? p->cpu_milli : m->sums->total.cpu_milli};
+                                           p->cpu_milli};
 
         return has_groups(m) ? cgroups_set_total(m->cgroups, p->id, &total, err) : 0;
 }
@@ -165,7 +161,7 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
         bool is_new = !known;
 
         if (is_new && s->n_principals == SUMS_PRINCIPALS_MAX)
-                count(m);
+                sweep(m);
         if (is_new && s->n_principals == SUMS_PRINCIPALS_MAX)
                 return error_set(err, EDQUOT, "%d principals have sessions", SUMS_PRINCIPALS_MAX);
         bool differs = is_new || known->is.memory_mib != p->memory_mib ||
@@ -194,7 +190,7 @@ static struct sandbox *largest_of(struct monitor *m, uint32_t id)
                         continue;
                 uint64_t used = has_groups(m) ? sandbox_memory_now(sandbox)
                                               : memory_watch_part(m->memory, i);
-                if (used >= most) {
+                if (used > most) {
                         found = sandbox;
                         most = used;
                 }
@@ -236,13 +232,13 @@ static uint64_t most_of_all(const struct monitor *m)
 /* Returns how many bytes may still be taken. */
 static uint64_t check_total(struct monitor *m)
 {
-        uint64_t most = most_of_all(m), used = used_by(m, 0);
+        uint64_t most = most_of_all(m), used = used_by(m, 0, most);
 
         if (used <= most)
                 return most - used;
-        const struct sums_principal *above = most_above(m);
-        if (above || !has_groups(m))
-                kill_one_of(m, above ? above->is.id : 0, MONITOR_LIMIT_TOTAL);
+        uint32_t above = most_above(m);
+        if (above > 0 || !has_groups(m))
+                kill_one_of(m, above, MONITOR_LIMIT_TOTAL);
         return 0;
 }
 
@@ -251,7 +247,7 @@ void monitor_sums_changed(struct monitor *m)
         check_total(m);
         for (size_t i = 0; i < m->sums->n_principals; i++) {
                 const struct monitor_principal *p = &m->sums->principals[i].is;
-                if (p->memory_mib > 0 && used_by(m, p->id) > p->memory_mib * MIB)
+                if (p->memory_mib > 0 && used_by(m, p->id, 0) > p->memory_mib * MIB)
                         kill_one_of(m, p->id, MONITOR_LIMIT_PRINCIPAL);
         }
 }
@@ -261,7 +257,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         struct monitor *m = data;
         uint64_t ms = check_total(m) / MIB;
 
-        count(m);
+        sweep(m);
         ms = ms < TICK_MIN_MS ? TICK_MIN_MS : ms > TICK_MAX_MS ? TICK_MAX_MS : ms;
         struct timeval after = clock_timeval_ms(ms);
         if (m->sums->n_principals > 0)
@@ -282,34 +278,41 @@ static int watch(struct monitor *m, struct error *err)
 
 /* ---- new sessions ---- */
 
-static int refuse(uint64_t used, uint64_t most, const char *of, const char *name, struct error *err)
+static uint64_t less_one(uint64_t sum)
+{
+        return sum > NEW_MIB * MIB ? sum - NEW_MIB * MIB : 0;
+}
+
+static int refuse(uint64_t used, uint64_t most_mib, const char *of, const char *name,
+                  struct error *err)
 {
         return error_set(
                 err, EDQUOT,
                 "the sessions %s use %llu of %llu MiB (%s): end one with 'cloister sessions end NAME', or raise %s",
-                of, (unsigned long long)(used / MIB), (unsigned long long)(most / MIB), name, name);
+                of, (unsigned long long)(used / MIB), (unsigned long long)most_mib, name, name);
 }
 
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uint32_t *first,
                        struct error *err)
 {
-        uint64_t own = 0;
-
         *first = 0;
         int r = p->id > 0 ? note(m, p, err) : 0;
         if (r >= 0 && p->id > 0)
                 r = watch(m, err);
         if (r < 0)
                 return r;
-        if (p->memory_mib > 0 && (own = used_by(m, p->id)) + NEW_MIB * MIB > p->memory_mib * MIB)
-                return refuse(own, p->memory_mib * MIB, "of this principal", "\"memory=\"", err);
-        uint64_t used = used_by(m, 0);
-        if (used + NEW_MIB * MIB <= most_of_all(m))
+        uint64_t bound = p->memory_mib > 0 ? less_one(p->memory_mib * MIB) : UINT64_MAX,
+                 share = share_of(m, p),
+                 own = p->id > 0 ? used_by(m, p->id, bound < share ? bound : share) : share;
+        if (p->id > 0 && own > bound)
+                return refuse(own, p->memory_mib, "of this principal", "\"memory=\"", err);
+        bound = less_one(most_of_all(m));
+        uint64_t used = used_by(m, 0, bound);
+        if (used <= bound)
                 return 0;
-        const struct sums_principal *above = p->id > 0 ? most_above(m) : NULL;
-        if (above && above->is.id != p->id && used_by(m, p->id) < share_of(m, p))
-                *first = above->is.id;
-        return refuse(used, m->sums->total.memory, "of all clients", "\"memory_total\"", err);
+        if (own < share)
+                *first = most_above(m);
+        return refuse(used, m->sums->total.memory / MIB, "of all clients", "\"memory_total\"", err);
 }
 
 void monitor_sums_done(struct monitor *m)

@@ -89,7 +89,8 @@ struct cgroup_operations {
         int (*set_limits)(const struct cgroup *cgroup, const struct limits *limits,
                           struct error *err);
         int (*set_memory)(const struct cgroup *cgroup, uint64_t bytes, struct error *err);
-        int (*set_cpu)(const struct cgroup *cgroup, uint32_t milli, struct error *err);
+        int (*set_cpu)(const struct cgroup *cgroup, uint32_t milli, uint32_t period_us,
+                       struct error *err);
         const char *cpu_limit_file; /* in a leaf of cpu_limit_controller; absent without that
                                      * controller */
         enum cgroup_controller cpu_limit_controller;

@@ -14,6 +14,12 @@
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 
+enum {
+        PERIOD_US = 20000,
+        PERIOD_LONG_US = 100000, /* the kernel wants a millisecond of processor time in each */
+        CPU_SMALL = 100,
+};
+
 /* ---- the machine ---- */
 
 static uint64_t lower(uint64_t a, uint64_t b)
@@ -123,10 +129,14 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
                 r = cgroup2_enable(group.fds[0], group.name, err);
         if (r >= 0)
                 r = o->set_memory(&group, total->memory, err);
-        return r < 0 ? r : o->set_cpu(&group, total->cpu_milli, err);
+        if (r < 0)
+                return r;
+        /* All stop when the time of a period is used up. */
+        return o->set_cpu(&group, total->cpu_milli,
+                          total->cpu_milli < CPU_SMALL ? PERIOD_LONG_US : PERIOD_US, err);
 }
 
-uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal)
+uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most)
 {
         const struct cgroup_operations *o = cgroups->operations;
         _cleanup_group_ struct cgroup group;
@@ -135,7 +145,7 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal)
                 return 0;
         int fd = cgroup_leaf_fd(&group, o->memory_controller);
         uint64_t used = cgroup_read_number(fd, o->memory_now_file);
-        for (size_t i = 0; i < ARRAY_SIZE(o->cache_keys); i++) {
+        for (size_t i = 0; used > most && i < ARRAY_SIZE(o->cache_keys); i++) {
                 uint64_t cache = cgroup_read_key(fd, "memory.stat", o->cache_keys[i]);
                 used -= cache < used ? cache : used;
         }

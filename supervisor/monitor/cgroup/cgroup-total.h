@@ -11,7 +11,7 @@
 
 struct cgroup_total {
         uint64_t memory;    /* bytes */
-        uint32_t cpu_milli; /* thousandths of a core */
+        uint32_t cpu_milli; /* thousandths of a core; 0: as much as the groups above */
 };
 
 /* What the machine has, or our own control group if that is less. */
@@ -22,8 +22,8 @@ struct cgroup_total cgroup_total_here(void);
 int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
                       struct error *err);
 
-/* Bytes that these sandboxes use, without pages of files that the kernel can free. */
-uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal);
+/* Bytes that these sandboxes use; if that is more than `most`, without pages of files that the kernel can free. */
+uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most);
 
 /* Whether the limit of memory of a principal was ever reached. */
 bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal);

@@ -23,12 +23,16 @@
 
 enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };
 
-static int set_cpu(const struct cgroup *cgroup, uint32_t milli, struct error *err)
+static int set_cpu(const struct cgroup *cgroup, uint32_t milli, uint32_t period_us,
+                   struct error *err)
 {
         char text[48];
 
-        snprintf(text, sizeof(text), "%llu %d", (unsigned long long)milli * (PERIOD_US / 1000),
-                 PERIOD_US);
+        if (milli == 0)
+                snprintf(text, sizeof(text), "max");
+        else
+                snprintf(text, sizeof(text), "%llu %u",
+                         (unsigned long long)milli * period_us / 1000, period_us);
         int r = cgroup_write(cgroup_leaf_fd(cgroup, CGROUP_UNIFIED), "cpu.max", text);
         /* A user manager delegates memory and pids, but cpu not always. */
         return r < 0 && r != -ENOENT ? error_errno(err, -r, "cgroup: write cpu.max") : 0;
@@ -47,7 +51,7 @@ static int set_limits(const struct cgroup *cgroup, const struct limits *limits, 
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_UNIFIED, "pids.max", limits->pids, err);
         if (r >= 0 && limits->cpu_milli > 0)
-                r = set_cpu(cgroup, limits->cpu_milli, err);
+                r = set_cpu(cgroup, limits->cpu_milli, PERIOD_US, err);
         if (r < 0)
                 return r;
         /* Absent where the kernel does not count swap. */
@@ -294,14 +298,18 @@ static int set_memory_v1(const struct cgroup *cgroup, uint64_t bytes, struct err
 }
 
 /* The kernel refuses a group more than the one above it has (EINVAL). That group's limit then holds. */
-static int set_cpu_v1(const struct cgroup *cgroup, uint32_t milli, struct error *err)
+static int set_cpu_v1(const struct cgroup *cgroup, uint32_t milli, uint32_t period_us,
+                      struct error *err)
 {
         if (cgroup_leaf_fd(cgroup, CGROUP_CPU) < 0)
                 return 0;
-        int r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_period_us", PERIOD_US, err);
-        if (r >= 0)
+        int r = milli == 0
+                        ? cgroup_write(cgroup_leaf_fd(cgroup, CGROUP_CPU), "cpu.cfs_quota_us", "-1")
+                        : cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_period_us", period_us,
+                                            err);
+        if (r >= 0 && milli > 0)
                 r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_quota_us",
-                                      (uint64_t)milli * (PERIOD_US / 1000), err);
+                                      (uint64_t)milli * period_us / 1000, err);
         return r == -EINVAL ? 0 : r;
 }
 
@@ -315,7 +323,7 @@ static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limit
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_PIDS, "pids.max", limits->pids, err);
         if (r >= 0 && limits->cpu_milli > 0)
-                r = set_cpu_v1(cgroup, limits->cpu_milli, err);
+                r = set_cpu_v1(cgroup, limits->cpu_milli, PERIOD_US, err);
         return r < 0 ? r : 0;
 }
 
