@@ -497,7 +497,7 @@ static const struct filter_rule filter_init_all[] = {
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
         {"newfstatat fstat clock_gettime", ALLOW},
         /* locks (sandbox-init/init/locks.h) */
-        {"flock pidfd_open pidfd_getfd pidfd_send_signal tgkill", ALLOW},
+        {"flock pidfd_open pidfd_getfd pidfd_send_signal", ALLOW},
         {"process_vm_readv process_vm_writev", ALLOW},
         {"getrlimit prlimit64", ALLOW},
         {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},

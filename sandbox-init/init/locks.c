@@ -26,7 +26,6 @@
 #endif
 
 enum {
-        CALLERS_MAX = 64,         /* threads whose process is known; others are looked up again */
         CLEAN_AFTER_CALLS = 1024, /* stale locks are looked for after so many calls, */
         CLEAN_AFTER_MS = 200,     /* or after this time */
         LOCAL_TRIES_MAX = 100,    /* of LOCKS_RETRY_MS */
@@ -34,8 +33,8 @@ enum {
 };
 
 struct caller {
-        pid_t thread, process;
-        int pidfd; /* of the process */
+        pid_t process; /* 0: none */
+        int pidfd;
 };
 
 static struct {
@@ -46,10 +45,7 @@ static struct {
         size_t n_flock; /* at most so many files have a lock of flock() */
         size_t calls;   /* since the last clean() */
         int64_t cleaned_ms;
-        struct caller callers[CALLERS_MAX];
-        size_t next_caller;
-        struct caller
-                local; /* the process that has its locks in a table of its own; thread 0: none */
+        struct caller local; /* the process that has its locks in a table of its own */
         uint64_t local_at;
         int local_tries; /* while it changes them */
         struct seccomp_notif waiting[LOCKS_WAITERS_MAX];
@@ -73,39 +69,23 @@ static pid_t process_of(pid_t thread)
         return at ? (pid_t)strtol(at + 6, NULL, 10) : 0;
 }
 
-static struct caller *caller_new(pid_t thread)
+static struct caller caller_new(pid_t process)
 {
-        pid_t process = process_of(thread);
         int pidfd = process > 0 ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
-        struct caller *c = &all.callers[all.next_caller];
 
-        if (pidfd < 0)
-                return NULL;
-        all.next_caller = (all.next_caller + 1) % CALLERS_MAX;
-        if (c->thread != 0)
+        return (struct caller){pidfd < 0 ? 0 : process, pidfd};
+}
+
+static void caller_done(struct caller *c)
+{
+        if (c->process != 0)
                 close(c->pidfd);
-        *c = (struct caller){thread, process, pidfd};
-        return c;
+        c->process = 0;
 }
 
 static bool is_current(const struct caller *c)
 {
-        return syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) == 0 &&
-               syscall(SYS_tgkill, c->process, c->thread, 0) == 0;
-}
-
-static struct caller *caller_of(pid_t thread)
-{
-        for (size_t i = 0; i < CALLERS_MAX; i++) {
-                struct caller *c = &all.callers[i];
-                if (c->thread != thread)
-                        continue;
-                if (is_current(c))
-                        return c;
-                close(c->pidfd);
-                c->thread = 0;
-        }
-        return caller_new(thread);
+        return c->process != 0 && syscall(SYS_pidfd_send_signal, c->pidfd, 0, NULL, 0) == 0;
 }
 
 /* Returns a descriptor of the caller's open file, or negative errno. */
@@ -139,12 +119,13 @@ static void drop(size_t i)
 /* Whether the process has ended, or has closed the file: the kernel reports neither. */
 static bool is_stale(const struct lock *l)
 {
-        const struct caller *c = caller_of(l->process);
+        struct caller c = caller_new(l->process);
         struct stat st;
 
-        if (!c || c->process != l->process)
+        if (c.process == 0)
                 return true;
-        int fd = take_file(c, l->fd, &st);
+        int fd = take_file(&c, l->fd, &st);
+        caller_done(&c);
         if (fd < 0)
                 return fd == -EBADF;
         close(fd);
@@ -169,7 +150,8 @@ static const struct lock *find_conflict(const struct lock *wanted)
 
 /* ---- the bound ---- */
 
-/* How many locks of flock() are in this directory of descriptions. A process that may not be inspected counts as full. */
+/* How many locks of flock() are in this directory of descriptions. A process that may not be inspected counts as full, and a
+ * description that cannot be read as locked. */
 static size_t count_in(const char *path)
 {
         _Alignas(struct dirent64) char list[4096];
@@ -189,7 +171,7 @@ static size_t count_in(const char *path)
                         if (fd >= 0)
                                 close(fd);
                         text[n > 0 ? n : 0] = '\0';
-                        found += strstr(text, " FLOCK ") != NULL;
+                        found += strstr(text, " FLOCK ") || (n <= 0 && errno != ENOENT);
                 }
         }
         if (size < 0 && (dir >= 0 || (errno != ENOENT && errno != ESRCH))) {
@@ -324,7 +306,7 @@ static bool recall(void)
         struct local_locks before = {}, now = {};
         uint32_t yes = 1;
 
-        if (all.local.thread != 0 && is_current(&all.local) && read_local(&before)) {
+        if (is_current(&all.local) && read_local(&before)) {
                 copy_memory(&all.local, revoked_at, &yes, sizeof(yes), true);
                 bool is_whole = read_local(&now) && read_local(&before) && now.changes % 2 == 0 &&
                                 now.changes == before.changes;
@@ -336,9 +318,7 @@ static bool recall(void)
                                 all.locks[all.n++] = now.locks[i];
                 }
         }
-        if (all.local.thread != 0)
-                close(all.local.pidfd);
-        all.local.thread = 0;
+        caller_done(&all.local);
         return true;
 }
 
@@ -347,17 +327,16 @@ static int give_table(const struct caller *c, uint64_t at)
 {
         struct local_locks table;
 
+        if (all.n_waiting > 0 || all.n > 4UL * LOCAL_LOCKS_MAX) /* clean() takes too long */
+                return -EBADF;
         clean();
         for (size_t i = 0; i < all.n; i++)
-                if (all.locks[i].process != c->process)
+                if (all.locks[i].process != c->process || i > LOCAL_LOCKS_MAX / 2)
                         return -EBADF;
-        if (all.n_waiting > 0 || all.n > LOCAL_LOCKS_MAX / 2)
-                return -EBADF;
-        all.local = (struct caller){c->process, c->process,
-                                    (int)syscall(SYS_pidfd_open, c->process, 0)};
+        all.local = caller_new(c->process);
         all.local_at = at;
         all.local_tries = 0;
-        if (all.local.pidfd >= 0 && read_local(&table)) {
+        if (all.local.process != 0 && read_local(&table)) {
                 table.hello = all.hello;
                 table.n = (uint32_t)all.n;
                 memcpy(table.locks, all.locks, all.n * sizeof(all.locks[0]));
@@ -366,9 +345,7 @@ static int give_table(const struct caller *c, uint64_t at)
                         return 0;
                 }
         }
-        if (all.local.pidfd >= 0)
-                close(all.local.pidfd);
-        all.local.thread = 0;
+        caller_done(&all.local);
         return -EBADF;
 }
 
@@ -421,22 +398,16 @@ static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
         return lock_table_set(all.locks, &all.n, LOCKS_MAX, wanted);
 }
 
-/* Returns what the call returns, or WAITS. */
-static int call(const struct seccomp_notif *request)
+static int call_by(const struct caller *c, const struct seccomp_data *data)
 {
-        const struct seccomp_data *data = &request->data;
-        const struct caller *found = caller_of((pid_t)request->pid);
         struct stat st;
         int r;
 
-        if (!found)
-                return -ENOLCK;
-        const struct caller c = *found; /* its place may be given to another one */
         if (data->nr == SYS_fcntl && !recall())
                 return WAITS;
         if (data->nr == SYS_fcntl && (int)data->args[0] == -1)
-                return give_table(&c, data->args[2]);
-        int fd = take_file(&c, (int)data->args[0], &st);
+                return give_table(c, data->args[2]);
+        int fd = take_file(c, (int)data->args[0], &st);
         if (fd < 0)
                 return fd;
         if (fcntl(fd, F_GETFL) & O_PATH)
@@ -444,8 +415,18 @@ static int call(const struct seccomp_notif *request)
         else if (data->nr == SYS_flock)
                 r = call_flock(fd, &st, (int)data->args[1]);
         else
-                r = call_fcntl(&c, fd, &st, data);
+                r = call_fcntl(c, fd, &st, data);
         close(fd);
+        return r;
+}
+
+/* Returns what the call returns, or WAITS. */
+static int call(const struct seccomp_notif *request)
+{
+        struct caller c = caller_new(process_of((pid_t)request->pid));
+
+        int r = c.process == 0 ? -ENOLCK : call_by(&c, &request->data);
+        caller_done(&c);
         return r;
 }
 
