@@ -12,6 +12,7 @@ enum {
         LIMITS_TMP = 64 << 20,
         LIMITS_WORKSPACE = 128 << 20,
         LIMITS_SHM = 64 << 20,
+        LIMITS_SOCKET_BUFFERS = 12 << 20,
 };
 
 struct limits {
@@ -25,6 +26,8 @@ struct limits {
         uint32_t workspace_inodes;
         uint32_t shm_inodes;
         uint32_t open_files; /* RLIMIT_NOFILE; default 1024 */
+        uint64_t
+                socket_buffers; /* bytes that a control group may count apart from memory; 0: no network */
 };
 
 void limits_default(struct limits *limits);

@@ -13,8 +13,11 @@
  * after some of the time that it took. While none of its processes has run since, it is taken only every
  * ten seconds, because the kernel may also change what processes share.
  *
- * A session whose figure does not change is looked at less often. Buffers of sockets belong to no
- * process; their number is limited instead.
+ * A session whose figure does not change is looked at less often.
+ *
+ * Buffers of sockets belong to no process. A session with more than SOCKETS_FREE sockets has them added up by a child, and
+ * they count as its memory. A control group counts them too, but only after accept(2), and version 1 apart from memory:
+ * a session that has a network is over the limit with SOCKETS_MAX sockets that hold more than UNCOUNTED_MAX.
  */
 #include "supervisor/monitor/memory-watch.h"
 
@@ -22,11 +25,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/process/process-memory.h"
+#include "supervisor/monitor/process/socket-memory.h"
 #include "supervisor/monitor/template/sandbox.h"
 
 enum {
@@ -38,14 +44,24 @@ enum {
         EXACT_TIMEOUT_MS = 2000, /* the session grows meanwhile */
         EXACT_AGAIN = 2,         /* a process about to exec may have been counted twice */
         EXACT_AGAIN_US = 10000,
-        EXACT_PAUSE = 4,    /* times the duration of the last exact figure */
-        REST_MS = 10000,    /* between exact figures of processes that do not run */
-        SOCKETS_MAX = 1024, /* each with a buffer of 208 KiB, or 416 KiB if it asks */
-        GROWTH_PART = 16,   /* of the limit: growth that matters */
+        EXACT_PAUSE = 4, /* times the duration of the last exact figure */
+        REST_MS = 10000, /* between exact figures of processes that do not run */
+        SOCKETS_MAX = 1024,
+        SOCKETS_FREE = 64, /* these can have SOCKET_MEMORY_MOST each */
+        UNCOUNTED_MAX = 16 << 20,
+        SOCKETS_AGAIN_MS = 100,
+        GROWTH_PART = 16, /* of the limit: growth that matters */
         SOCKSTAT_TEXT = 256,
         TOLD_STEP = 1024 * 1024,
         SHARED_MAX = 16 * 1024 * 1024, /* of the template's pages in a new session */
         PRIVATE_MIN = 4 * 1024 * 1024, /* of a session that does nothing (limits_sessions_max()) */
+};
+
+struct sockets {
+        uint64_t n; /* when they were added up last, or are now */
+        uint64_t bytes;
+        uint64_t asked_ms, next_ms;
+        struct child_task *task;
 };
 
 /* The state of the sandbox of a slot. */
@@ -58,6 +74,7 @@ struct watched {
         uint64_t asked_ms, next_exact_ms;
         uint64_t rest; /* process_rest() before the exact figure */
         struct child_task *task;
+        struct sockets sockets;
         struct process_growth growth;
         uint64_t told;  /* by host.used(); 0: not yet */
         uint64_t first; /* of those, the first: pages that it mostly shares with its template */
@@ -129,8 +146,16 @@ static uint64_t own_part(const struct watched *s)
         return s->told == 0 ? 0 : PRIVATE_MIN + (s->told > s->first ? s->told - s->first : 0);
 }
 
+/* What its processes may have. */
+static uint64_t most_of(const struct watched *s, const struct sandbox_memory *memory)
+{
+        return memory->max > s->sockets.bytes ? memory->max - s->sockets.bytes : 0;
+}
+
 static void tell(struct watched *s, struct sandbox *sandbox, uint64_t used)
 {
+        if (used > 0)
+                used += s->sockets.bytes;
         uint64_t change = used > s->told ? used - s->told : s->told - used;
 
         if (used == 0 || (s->told != 0 && change < TOLD_STEP))
@@ -153,7 +178,7 @@ static void tell_sum(struct watched *s, struct sandbox *sandbox)
                 if (seen->pid != 1 && !sandbox_is_copy(sandbox, (pid_t)seen->pid))
                         used += seen->all;
         }
-        if (used <= sandbox_memory(sandbox)->max)
+        if (used <= most_of(s, sandbox_memory(sandbox)))
                 tell(s, sandbox, used);
 }
 
@@ -178,14 +203,14 @@ static void on_exact(void *data, const struct error *error, void *reply, int fds
         s->next_exact_ms = now + (now - s->asked_ms) * EXACT_PAUSE;
         /* Without an exact figure the other one counts, as it is now: the limit may have become higher
          * (sandbox_keep()). */
-        if ((error ? s->bound : exact) > sandbox_memory(sandbox)->max)
+        if ((error ? s->bound : exact) > most_of(s, sandbox_memory(sandbox)))
                 end(s, sandbox, "bytes of memory", error ? s->bound : exact);
 }
 
 static void ask_exact(struct watched *s, struct sandbox *sandbox,
                       const struct sandbox_memory *memory)
 {
-        struct sandbox_memory asked = *memory;
+        struct sandbox_memory asked = {.proc = memory->proc, .max = most_of(s, memory)};
         const struct child_task_spec spec = {.name = "cloister-memory",
                                              .keep = {memory->proc},
                                              .n_keep = 1,
@@ -194,8 +219,7 @@ static void ask_exact(struct watched *s, struct sandbox *sandbox,
                                              .run = run_exact,
                                              .argument = &asked};
         struct error error = {};
-        /* The bound is above max here. */
-        bool has_grown = s->bound - memory->max / GROWTH_PART > s->exact_bound;
+        bool has_grown = s->bound > s->exact_bound + memory->max / GROWTH_PART;
 
         if (s->task || (!has_grown && clock_ms() < s->next_exact_ms))
                 return;
@@ -221,29 +245,107 @@ static uint64_t count_sockets(int sockstat)
         return strncmp(text, key, strlen(key)) == 0 ? strtoull(text + strlen(key), NULL, 10) : 0;
 }
 
+/* ---- sockets ---- */
+
+struct sockets_asked {
+        int pidfd;
+        uint64_t n;
+};
+
+static size_t run_sockets(void *argument, void *reply, int fds[CHILD_TASK_FDS])
+{
+        const struct sockets_asked *asked = argument;
+        uint64_t bytes = socket_memory(asked->pidfd, asked->n);
+
+        memcpy(reply, &bytes, sizeof(bytes));
+        return 0;
+}
+
+static void on_sockets(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
+                       size_t n_fds)
+{
+        struct watched *s = data;
+        struct sandbox *sandbox = sandbox_of(s);
+        uint64_t bytes = s->sockets.n * SOCKET_MEMORY_MOST, now = clock_ms();
+
+        s->sockets.task = NULL;
+        if (!sandbox)
+                return;
+        if (!error)
+                memcpy(&bytes, reply, sizeof(bytes));
+        const struct sandbox_memory *memory = sandbox_memory(sandbox);
+        s->sockets.bytes = bytes;
+        s->sockets.next_ms = now + (now - s->sockets.asked_ms) * EXACT_PAUSE + SOCKETS_AGAIN_MS;
+        if (memory && bytes > (memory->proc < 0 ? UNCOUNTED_MAX : memory->max))
+                end(s, sandbox, "bytes of sockets", bytes);
+}
+
+static void add_up_sockets(struct watched *s, struct sandbox *sandbox, uint64_t n)
+{
+        struct sockets *sockets = &s->sockets;
+        struct error error = {};
+
+        if (sockets->task || (n <= sockets->n + SOCKETS_FREE && clock_ms() < sockets->next_ms))
+                return;
+        _cleanup_close_ int pidfd = pidfd_open(sandbox_pid(sandbox), 0);
+        struct sockets_asked asked = {pidfd, n};
+        const struct child_task_spec spec = {.name = "cloister-sockets",
+                                             .keep = {pidfd},
+                                             .n_keep = 1,
+                                             .reply_size = sizeof(uint64_t),
+                                             .timeout_ms = EXACT_TIMEOUT_MS,
+                                             .run = run_sockets,
+                                             .argument = &asked};
+        sockets->n = n;
+        sockets->asked_ms = clock_ms();
+        if (pidfd < 0 || child_task_start(s->watch->host.tasks, &spec, on_sockets, s,
+                                          &sockets->task, &error) < 0)
+                sockets->bytes = n * SOCKET_MEMORY_MOST;
+}
+
+/* Returns whether their number has changed. */
+static bool look_at_sockets(struct watched *s, struct sandbox *sandbox,
+                            const struct sandbox_memory *memory)
+{
+        uint64_t n = count_sockets(memory->sockets), before = s->sockets.n;
+
+        if (n > (memory->proc < 0 ? SOCKETS_MAX : SOCKETS_FREE))
+                add_up_sockets(s, sandbox, n);
+        else
+                s->sockets.n = s->sockets.bytes = 0;
+        if (memory->proc >= 0 && n > SOCKETS_MAX)
+                end(s, sandbox, "sockets", n);
+        return s->sockets.n != before;
+}
+
 static bool has_grown_too_much(const struct watched *s, const struct sandbox_memory *memory)
 {
-        return s->growth.bytes > memory->max &&
-               process_memory_grown(memory->proc, &s->growth) > memory->max;
+        uint64_t most = most_of(s, memory);
+
+        return s->growth.bytes > most && process_memory_grown(memory->proc, &s->growth) > most;
 }
 
 static void look_at(struct watched *s, struct sandbox *sandbox, const struct sandbox_memory *memory)
 {
+        uint64_t before = s->bound;
+
+        if (look_at_sockets(s, sandbox, memory))
+                s->watch->is_active = true;
+        if (memory->proc < 0 || s->is_killed)
+                return;
         struct process_memory found = process_memory_bound(memory->proc, &s->growth);
-        uint64_t bound = found.bytes, before = s->bound, sockets = count_sockets(memory->sockets);
+        uint64_t bound = found.bytes, most = most_of(s, memory);
 
         s->unchanged = bound == before ? s->unchanged + 1 : 0;
         s->bound = bound;
         tell_sum(s, sandbox);
         if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
                 s->watch->is_active = true;
-        if (sockets > SOCKETS_MAX)
-                end(s, sandbox, "sockets", sockets);
-        else if (found.least > memory->max)
+        if (found.least > most)
                 end(s, sandbox, "bytes of memory", found.least);
         else if (has_grown_too_much(s, memory))
                 end(s, sandbox, "bytes of memory", s->growth.bytes);
-        else if (bound > memory->max)
+        else if (bound > most)
                 ask_exact(s, sandbox, memory);
         else
                 s->exact_bound = 0;
@@ -253,6 +355,7 @@ static void forget(struct memory_watch *w, struct watched *s, uint32_t handle)
 {
         child_task_cancel(s->task);
         w->sum -= own_part(s);
+        child_task_cancel(s->sockets.task);
         *s = (struct watched){.watch = w, .handle = handle};
 }
 
@@ -322,8 +425,10 @@ struct memory_watch *memory_watch_free(struct memory_watch *w)
 {
         if (!w)
                 return NULL;
-        for (uint32_t i = 0; i < w->n_used; i++)
+        for (uint32_t i = 0; i < w->n_used; i++) {
                 child_task_cancel(w->watched[i].task);
+                child_task_cancel(w->watched[i].sockets.task);
+        }
         if (w->timer)
                 event_free(w->timer);
         if (w->watched)

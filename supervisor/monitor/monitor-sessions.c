@@ -210,7 +210,7 @@ static int make(void *data, const struct profile_session *session, struct error 
                             session->principal, session->limits, &m->sandboxes[i], err);
         if (r < 0)
                 return r;
-        if (!is_counted)
+        if (!is_counted || session->limits->socket_buffers > 0)
                 memory_watch_wake(m->memory);
         r = template_make(session->template, m->sandboxes[i], session->limits, !is_counted, err);
         if (r < 0)

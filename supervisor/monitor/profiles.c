@@ -623,6 +623,8 @@ static int profile_new(struct profiles *all, struct config *config, size_t index
         }
         p->limits = p->settings->limits;
         limits_fit(&p->limits);
+        if (p->settings->network != CONFIG_NETWORK_NONE)
+                p->limits.socket_buffers = LIMITS_SOCKET_BUFFERS;
         if (p->ids.count == 1)
                 limits_share_uid(&p->limits);
         choose_image(p, choice);

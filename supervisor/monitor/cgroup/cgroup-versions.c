@@ -313,6 +313,16 @@ static int set_cpu_v1(const struct cgroup *cgroup, uint32_t milli, uint32_t peri
         return r == -EINVAL ? 0 : r;
 }
 
+/* TCP's and UDP's, which version 1 counts only where it has a limit for them, and not as memory. Absent where the kernel was
+ * started with cgroup.memory=nosocket. */
+static int set_sockets(const struct cgroup *cgroup, uint64_t bytes, struct error *err)
+{
+        static const char file[] = "memory.kmem.tcp.limit_in_bytes";
+        int r = cgroup_write_number(cgroup_leaf_fd(cgroup, CGROUP_MEMORY), file, bytes);
+
+        return r < 0 && r != -ENOENT ? error_errno(err, -r, "cgroup: write %s", file) : 0;
+}
+
 static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limits,
                          struct error *err)
 {
@@ -320,6 +330,8 @@ static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limit
                                   err);
         if (r >= 0)
                 r = set_swap(cgroup, limits->memory, err);
+        if (r >= 0 && limits->socket_buffers > 0)
+                r = set_sockets(cgroup, limits->socket_buffers, err);
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_PIDS, "pids.max", limits->pids, err);
         if (r >= 0 && limits->cpu_milli > 0)

@@ -28,6 +28,7 @@ struct sandbox {
         int listener;                   /* of its proxy, or -1 */
         struct sandbox_memory memory;   /* open while it runs without a control group */
         uint64_t limit;                 /* of memory, without a copy */
+        bool has_sockets;               /* which its control group may not count */
         bool is_out_of_memory;
         enum monitor_limit limit_reached; /* if it is */
         uint32_t oom_kills;               /* that were reported */

@@ -23,13 +23,13 @@
 #include "supervisor/monitor/template/sandbox-copy.h"
 #include "supervisor/monitor/template/sandbox-internal.h"
 
-/* ---- a sandbox whose memory no control group counts, and that is over its limit ---- */
+/* ---- a sandbox that is over a limit which no control group has ---- */
 
 enum { KILLED_MAX = 256 }; /* takes a millisecond */
 
 const struct sandbox_memory *sandbox_memory(const struct sandbox *s)
 {
-        return s->memory.proc < 0 ? NULL : &s->memory;
+        return s->memory.proc < 0 && s->memory.sockets < 0 ? NULL : &s->memory;
 }
 
 static int stat_namespace(int proc, const char *pid, struct stat *ret)
@@ -47,8 +47,9 @@ static int sandbox_open_memory(struct sandbox *s, struct error *err)
 
         /* PID 1 has covered the template's /proc with its own by now. */
         snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)s->pid);
-        s->memory.proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (s->memory.proc < 0)
+        if (!s->cgroup)
+                s->memory.proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (!s->cgroup && s->memory.proc < 0)
                 return error_errno(err, errno, "open %s", path);
         snprintf(path, sizeof(path), "/proc/%d/net/sockstat", (int)s->pid);
         s->memory.sockets = open(path, O_RDONLY | O_CLOEXEC);
@@ -259,6 +260,7 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .listener = -1,
                               .memory = {-1, -1, limits->memory},
                               .limit = limits->memory,
+                              .has_sockets = limits->socket_buffers > 0,
                               .wait_status = -1};
         struct limits with_reserve = *limits;
         with_reserve.memory += sandbox_reserve(s);
@@ -393,12 +395,11 @@ static int open_proc(pid_t pid, const char *file, struct error *err)
 
 static int open_usage(struct sandbox *s, int fds[SESSION_FDS], struct error *err)
 {
-        if (s->cgroup)
-                return cgroup_open_usage(s->cgroup, fds, err);
-
-        int r = sandbox_open_memory(s, err);
+        int r = s->cgroup && !s->has_sockets ? 0 : sandbox_open_memory(s, err);
         if (r < 0)
                 return r;
+        if (s->cgroup)
+                return cgroup_open_usage(s->cgroup, fds, err);
         pid_t worker = find_worker(s);
         if (worker <= 0)
                 return error_set(err, ESRCH, "the worker ended at once");

@@ -41,9 +41,9 @@ struct sandbox_host {
         void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
 };
 
-/* Where no control group counts its memory: what the monitor counts it with. */
+/* What the monitor counts its memory with. */
 struct sandbox_memory {
-        int proc;     /* its /proc: all processes of its pid namespace; -1: none can be read */
+        int proc; /* its /proc: all processes of its pid namespace; -1: a control group counts them */
         int sockets;  /* /proc/net/sockstat of its network namespace, or -1 */
         uint64_t max; /* bytes */
 };

@@ -1,0 +1,15 @@
+/* The memory of a network namespace's sockets, as the kernel tells by sock_diag(7). */
+#pragma once
+
+#include <stdint.h>
+
+enum {
+        SOCKET_MEMORY_MOST = 208 * 1024
+}; /* of one: net.core.wmem_default; nobody sets another size (docs/seccomp.md) */
+
+/*
+ * For a child: joins the network namespace of a process, of which there is a pidfd, and adds up the buffers of its sockets:
+ * TCP, UDP and UNIX. `used`: the number of sockets that it has. One that is not listed may have been closed while its bytes
+ * are on their way, and counts as SOCKET_MEMORY_MOST; where the kernel lists none, each does.
+ */
+uint64_t socket_memory(int pidfd, uint64_t used);
