@@ -6,7 +6,7 @@ import time
 
 import harness
 import outer_filter
-from resources import INSIDE, LIMIT, MIB, Case
+from resources import INSIDE, LIMIT, MIB, SLACK, Case
 
 
 class Floods(Case):
@@ -241,8 +241,136 @@ for i in range(6):
         self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
 
 
+def internet_buffers():
+    """Bytes of the buffers of all TCP and UDP sockets of the machine."""
+    found = 0
+    with open("/proc/net/sockstat", encoding="ascii") as f:
+        for line in f:
+            words = line.split()
+            if words[0] in ("TCP:", "UDP:"):
+                found += int(words[words.index("mem") + 1]) * 4096
+    return found
+
+
+FILL = """
+def fill(make, count):
+    kept = []
+    try:
+        while len(kept) < count:
+            for s in make():
+                kept.append(s)
+                s.setblocking(False)
+                try:
+                    for i in range(100):  # datagrams are dropped without an error
+                        s.send(b'x' * 60000)
+                except BlockingIOError:
+                    pass
+    except OSError:
+        pass
+    return kept
+pids = []
+def fill_all(make, count):
+    for i in range(3):
+        pid = os.fork()
+        if pid == 0:
+            kept = fill(make, count)
+            time.sleep(30)
+            os._exit(0)
+        pids.append(pid)
+    time.sleep(6)
+"""
+
+
 class Loopback(Case):
     CONFIG = {**Case.CONFIG, "profiles": {"default": {"network": "loopback"}}}
+
+    def fill(self, code):
+        """Runs code that fills buffers, and returns the cell and the MiB that the kernel kept for them at the most, by its own count."""
+        pending = self.server.start_call(INSIDE + FILL + code, timeout=30)
+        before, most = internet_buffers(), 0
+        while not pending.done():
+            most = max(most, internet_buffers() - before)
+            time.sleep(0.05)
+        cell = pending.result(60)["structuredContent"]
+        self.assertEqual(self.value("1 + 1", session="elsewhere"), 2)
+        return cell, most >> 20
+
+    def assert_counted(self, cell, held):
+        """What was held is in the session's count except for 16 MiB, or the session has ended. Between two samples it grows (SLACK)."""
+        if cell["status"] == "oom":
+            self.assertLess(held, LIMIT + SLACK, cell)
+        else:
+            self.assertEqual(cell["status"], "ok", cell)
+            self.assertLess(held, (cell["peak_memory_bytes"] >> 20) + 16)
+
+    def test_buffers_of_datagrams(self):
+        """85. UDP of both families; the control is the socket that takes a datagram."""
+        for family, address in (("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")):
+            with self.subTest(family):
+                cell, held = self.fill(f"""
+def make():
+    s = socket.socket(socket.{family}, socket.SOCK_DGRAM)
+    s.bind(('{address}', 0))
+    s.connect(s.getsockname())
+    return [s]
+a = fill(make, 1)
+fill_all(make, 900)
+print(len(a[0].recv(65536)))
+""")
+                self.assert_counted(cell, held)
+                if cell["status"] == "ok":
+                    self.assertEqual(cell["stdout"], "60000\n", "the control")
+
+    def test_buffers_of_connections(self):
+        """85. TCP, both ends full."""
+        cell, held = self.fill("""
+listener = socket.create_server(('127.0.0.1', 0), backlog=200)
+def make():
+    c = socket.create_connection(listener.getsockname())
+    return [c, listener.accept()[0]]
+fill_all(make, 200)
+""")
+        self.assert_counted(cell, held)
+
+    def test_connections_that_are_not_accepted(self):
+        """85. No control group counts them before accept()."""
+        cell, held = self.fill("""
+listeners = [socket.create_server(('127.0.0.1', 0), backlog=4096) for i in range(8)]
+def make():
+    return [socket.create_connection(l.getsockname(), 1) for l in listeners]
+fill_all(make, 900)
+""")
+        self.assertEqual(cell["status"], "oom", cell)
+        self.assertLess(held, LIMIT + SLACK)
+
+    def test_sizes_of_buffers(self):
+        """85. Code cannot set the size of a buffer. The control: another option is set."""
+        sizes = self.value(INSIDE + """
+def sizes(*kind):
+    s = socket.socket(*kind)
+    before = [s.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF, socket.SO_KEEPALIVE):
+        s.setsockopt(socket.SOL_SOCKET, option, 1 << 20)
+    after = [s.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    return [before == after, max(after), s.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)]
+[sizes(family, kind) for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+""")
+        for unchanged, size, keepalive in sizes:
+            self.assertTrue(unchanged and size <= 212992 and keepalive, sizes)
+
+    def test_many_idle_connections(self):
+        """The control: 460 sockets without data count as little."""
+        cell = self.server.cell(INSIDE + """
+listener = socket.create_server(('127.0.0.1', 0), backlog=500)
+kept = []
+for i in range(230):
+    kept += [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+time.sleep(2)
+kept[0].send(b'x')
+kept[1].recv(1)
+""", session="idle")
+        self.assertEqual(cell["status"], "ok", cell)
+        self.assertLess(cell["peak_memory_bytes"], 64 * MIB)
 
     def test_a_flood_over_loopback(self):
         """86. The control: the packets arrive, but only in this session's network."""
