@@ -47,9 +47,7 @@ static uint64_t time_in_state_ms(const struct session *s)
         case SESSION_IDLE:
                 left = idle_left_ms(s);
                 freeze = freeze_ms(s);
-                if ((copies_is_due(s) || tasks_scan_is_due(s) ||
-                     (!s->rests && !session_is_fresh(s))) &&
-                    left > SESSION_QUIET_MS)
+                if ((copies_is_due(s) || tasks_scan_is_due(s)) && left > SESSION_QUIET_MS)
                         return SESSION_QUIET_MS;
                 if (freeze > 0 && freeze < left)
                         return freeze;
@@ -492,8 +490,9 @@ void session_forget_sandbox(struct session *s)
         meter_close(&s->meter);
         tasks_close(s);
         session_network_close(&s->network);
-        s->target = s->serial = s->stopped = 0;
-        s->rests = false;
+        s->target = s->serial = 0;
+        s->rest.is_on = false;
+        s->rest.wait_ms = s->rest.stopped = 0;
         s->catalogue = 0;
         s->stop_status = CELL_OK;
         s->end = END_NONE;
@@ -633,13 +632,10 @@ static void rest(struct session *s, const struct session_details *details)
                 tasks_scan(s);
         if (copies_is_due(s) && idle_left_ms(s) > 0) {
                 copies_keep(s, "");
-                return;
-        }
-        bool is_asked = s->files->n > 0 || s->branched_until_us > clock_us();
-        scans |= !is_asked && session_begin_rest(s);
-        if (!scans && (freeze_ms(s) == 0 || idle_left_ms(s) == 0)) {
+        } else if (!scans && (freeze_ms(s) == 0 || idle_left_ms(s) == 0)) {
                 drop_idle(s, details);
-        } else if (scans || is_asked || s->calls->n > 0 || channel_is_receiving(&s->channel)) {
+        } else if (scans || s->calls->n > 0 || s->files->n > 0 ||
+                   channel_is_receiving(&s->channel) || s->branched_until_us > clock_us()) {
                 session_enter(s, SESSION_IDLE);
         } else {
                 sandbox_request(&s->context->requests, MONITOR_SESSION_FREEZE, s->target, 0);
@@ -649,7 +645,7 @@ static void rest(struct session *s, const struct session_details *details)
 
 static void note_stopped(struct session *s, const struct session_details *details)
 {
-        s->stopped = details->stopped;
+        s->rest.stopped = details->stopped;
         session_enter(s, SESSION_FROZEN);
 }
 

@@ -398,7 +398,7 @@ static void test_freeze(void)
         fake_done(&f);
 }
 
-/* Calls that follow each other send nothing; a pause does, once, and so does the call after it. */
+/* The session uses no processor time after a call: nothing is sent. Its processes compute: sent once, and by the call after it. */
 static void test_rest(void)
 {
         struct fake f;
@@ -409,9 +409,15 @@ static void test_rest(void)
         warm_up(&f);
         ask(&f, &end, "1");
         fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        fake_run_ms(&f, 400);
         check_eq_int(f.rests, 0);
+        ask(&f, &end, "1");
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
+        check_eq_int(f.rests + f.rest_ends, 0);
+        fake_run_ms(&f, 100);
+        fake_set_counter(f.cpu, "1000000000\n"); /* ns: a second more */
         fake_until(&f, f.rests == 1);
-        fake_run_ms(&f, 200);
+        fake_run_ms(&f, 400);
         check_eq_int(f.rests, 1);
         check_eq_int(f.rest_ends, 0);
         ask(&f, &end, "2");
@@ -419,6 +425,8 @@ static void test_rest(void)
         fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), "{\"status\":\"ok\"}");
         check_eq_str(end.note, "");
         /* Processes were stopped: the next result says it, and that after it does not. */
+        fake_run_ms(&f, 100);
+        fake_set_counter(f.cpu, "2000000000\n");
         fake_until(&f, f.rests == 2);
         fake_stopped(&f, 3);
         check_eq_int(session_state(fake_session(&f)), SESSION_FROZEN);

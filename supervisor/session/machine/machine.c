@@ -52,17 +52,82 @@ static void on_remind(evutil_socket_t fd, short what, void *data)
         request_interrupt(data, true);
 }
 
+/*
+ * Between two calls the weight of the session is lowered until the next one (SESSION_REST), if its processes use processor time: a
+ * session that only waits costs the next call nothing.
+ */
+enum {
+        REST_FIRST_MS = 100, /* between two readings of the counter */
+        REST_LAST_MS = 5000,
+        REST_PART = 50,     /* of a processor: less is not noticed */
+        REST_OWN_US = 5000, /* that a copy and a scan of files take */
+};
+
+static void wait_for_rest(struct session *s, uint32_t ms)
+{
+        const struct timeval t = clock_timeval_ms(ms);
+
+        evtimer_add(s->rest.timer, &t);
+}
+
+/* Without a group the counter is the worker's: of other processes it is only known whether there were any. */
+static bool uses_time(struct session *s)
+{
+        enum monitor_usage kind = session_usage_kind(s);
+        uint64_t now = clock_us(), cpu = meter_cpu_us(&s->meter, kind);
+        struct session_rest *r = &s->rest;
+        uint64_t used = cpu - r->cpu_us, most = (now - r->read_us) / REST_PART + REST_OWN_US;
+        bool is_first = r->wait_ms == 0;
+
+        r->read_us = now;
+        r->cpu_us = cpu;
+        r->wait_ms = is_first                        ? REST_FIRST_MS
+                     : r->wait_ms < REST_LAST_MS / 2 ? r->wait_ms * 2
+                                                     : REST_LAST_MS;
+        return kind == MONITOR_USAGE_PROC && s->tasks.total > 0 ? true : !is_first && used > most;
+}
+
+static void on_rest(evutil_socket_t fd, short what, void *data)
+{
+        struct session *s = data;
+        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
+
+        if (s->state != SESSION_IDLE || s->rest.is_on)
+                return;
+        s->rest.is_on = uses_time(s) && s->branched_until_us < clock_us();
+        if (s->rest.is_on)
+                sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target,
+                                profile->background_ms);
+        else
+                wait_for_rest(s, s->rest.wait_ms);
+}
+
+void session_thaw(struct session *s)
+{
+        bool was_on = s->rest.is_on;
+
+        s->rest.is_on = false;
+        s->rest.wait_ms = 0;
+        if (was_on)
+                sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target, 0);
+        if (was_on && s->state == SESSION_IDLE)
+                wait_for_rest(s, SESSION_QUIET_MS);
+        session_dispatch(s, EVENT_NEEDED, NULL);
+}
+
 int machine_init(struct session *s)
 {
+        s->rest.timer = evtimer_new(s->context->base, on_rest, s);
         s->timer = evtimer_new(s->context->base, on_timer, s);
         s->remind = event_new(s->context->base, -1, EV_PERSIST, on_remind, s);
-        return s->timer && s->remind ? 0 : -ENOMEM;
+        return s->timer && s->remind && s->rest.timer ? 0 : -ENOMEM;
 }
 
 void machine_done(struct session *s)
 {
         loop_event_free(&s->timer);
         loop_event_free(&s->remind);
+        loop_event_free(&s->rest.timer);
 }
 
 bool session_dispatch(struct session *s, enum session_event event,
@@ -108,30 +173,11 @@ void session_enter(struct session *s, enum session_state state)
         else
                 evtimer_del(s->timer);
         watch_interrupt(s, before);
-        s->context->owner.state_changed(s->context->owner.data, s, before);
-}
-
-bool session_begin_rest(struct session *s)
-{
-        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
-
-        if (s->rests || session_is_fresh(s))
-                return false;
-        s->rests = true;
-        sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target,
-                        profile->background_ms);
-        return true;
-}
-
-void session_thaw(struct session *s)
-{
-        if (s->rests) {
-                s->rests = false;
-                sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target, 0);
-                if (s->state == SESSION_IDLE)
-                        session_enter(s, SESSION_IDLE);
+        if (state == SESSION_IDLE && before != SESSION_IDLE && !session_is_fresh(s)) {
+                s->rest.wait_ms = 0;
+                wait_for_rest(s, SESSION_QUIET_MS);
         }
-        session_dispatch(s, EVENT_NEEDED, NULL);
+        s->context->owner.state_changed(s->context->owner.data, s, before);
 }
 
 void session_interrupt(struct session *s, enum cell_status status)

@@ -163,6 +163,15 @@ struct session_history {
         struct session_traffic traffic; /* of all its cells */
 };
 
+/* The time between two calls (machine.c). */
+struct session_rest {
+        bool is_on;       /* SESSION_REST was sent */
+        uint32_t stopped; /* processes that were stopped since the last call */
+        struct event *timer;
+        uint32_t wait_ms; /* until it fires; 0: the counter was not read yet */
+        uint64_t read_us, cpu_us;
+};
+
 struct session {
         /* sessions.c */
         TAILQ_ENTRY(session) link;
@@ -200,8 +209,7 @@ struct session {
         struct config_profile reduced; /* the profile, less what the newest config took from it */
         char last_profile[IMAGE_NAME_SIZE]; /* of the last sandbox: the default of the next one */
 
-        bool rests;       /* machine.c: SESSION_REST was sent */
-        uint32_t stopped; /* processes that were stopped since the last call */
+        struct session_rest rest;
 
         struct session_queue queue;
         bool single; /* queue.c: the sandbox ends with its first cell */
@@ -275,9 +283,7 @@ void session_dispatch_fds(struct session *session, enum session_event event,
 /* Changes the state, sets its timer and tells the owner. */
 void session_enter(struct session *session, enum session_state state);
 
-/* Lowers the weight of the session until the next call (SESSION_REST). Returns false if that was done, or if no cell has run. */
-bool session_begin_rest(struct session *session);
-/* Ends that, and thaws a frozen session, because a frame is about to be sent to its worker. */
+/* Ends the rest of a session, and thaws a frozen one, because a frame is about to be sent to its worker. */
 void session_thaw(struct session *session);
 
 /* Interrupts the cell that runs; its status will be this. */

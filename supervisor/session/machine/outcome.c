@@ -66,13 +66,13 @@ void outcome_note_stopped(struct session *s, struct cell *cell)
         const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
         char *note = cell->outcome.note, text[32];
 
-        if (s->stopped == 0)
+        if (s->rest.stopped == 0)
                 return;
         text_append(note, sizeof(cell->outcome.note), "%s%u %s stopped after %s of CPU time",
-                    *note ? "; " : "", s->stopped,
-                    s->stopped == 1 ? "process was" : "processes were",
+                    *note ? "; " : "", s->rest.stopped,
+                    s->rest.stopped == 1 ? "process was" : "processes were",
                     outcome_seconds(profile->background_ms, text));
-        s->stopped = 0;
+        s->rest.stopped = 0;
 }
 
 /* Describes how the worker ended, from its wait status, if the broker did not kill it. */
