@@ -51,8 +51,8 @@ struct status {
 
 static struct {
         enum { REST_OFF, REST_RUNS, REST_STOPPED } state;
-        bool is_unlimited, is_over, is_still; /* is_still: none runs any more */
-        int64_t debt, left, at, sum;          /* ns */
+        bool is_over, is_still;      /* is_still: none runs any more */
+        int64_t debt, left, at, sum; /* ns */
         pid_t last, held[HELD_MAX];
         size_t n, n_held;
         struct timespec wait;
@@ -147,11 +147,12 @@ static size_t continue_one(pid_t pid, void *data)
         return 0;
 }
 
+/* In state D it stops before it runs code again. */
 static size_t is_running(pid_t pid, void *data)
 {
         struct status status;
 
-        return pid > 1 && read_status(pid, &status) && !strchr("TtZX", status.state);
+        return pid > 1 && read_status(pid, &status) && !strchr("TtDZX", status.state);
 }
 
 static size_t count_one(pid_t pid, void *data)
@@ -199,9 +200,8 @@ void rest_begin(int32_t ms, pid_t last)
 {
         rest_end(true);
         rest.state = REST_RUNS;
-        rest.is_unlimited = ms == INT32_MAX;
         rest.is_over = rest.is_still = false;
-        rest.left = ms * MS;
+        rest.left = ms == INT32_MAX ? INT64_MAX : ms * MS;
         rest.debt = -BURST_MS * MS;
         rest.at = clock_ns(CLOCK_MONOTONIC);
         measure(last, 0);
@@ -231,9 +231,11 @@ static void tick_stopped(void)
         wait_for(are_any ? AGAIN_MS * MS : rest.debt * PART);
 }
 
-/* The next reading comes soon while they use more than their part. */
-static void tick_running(int64_t used, int64_t elapsed)
+/* The next reading comes soon while they use more than their part; the reading itself takes at most half of that. */
+static void tick_running(int64_t used, int64_t elapsed, int64_t cost)
 {
+        int64_t quiet = elapsed * 2 < QUIET_MS * MS ? elapsed * 2 : QUIET_MS * MS;
+
         if (rest.is_over || rest.debt > 0) {
                 stop();
                 rest.state = REST_STOPPED;
@@ -241,7 +243,7 @@ static void tick_running(int64_t used, int64_t elapsed)
         } else if (used > elapsed / PART || elapsed < RUN_MS * MS) {
                 wait_for(RUN_MS * MS);
         } else {
-                wait_for(elapsed * 2 < QUIET_MS * MS ? elapsed * 2 : QUIET_MS * MS);
+                wait_for(quiet > cost * 2 * PART ? quiet : cost * 2 * PART);
         }
 }
 
@@ -252,16 +254,16 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
 
         if (!rest_wait() || elapsed < rest.wait.tv_sec * 1000 * MS + rest.wait.tv_nsec)
                 return 0;
-        int64_t used = measure(last, elapsed);
+        int64_t used = measure(last, elapsed), cost = clock_ns(CLOCK_MONOTONIC) - now;
         rest.at = now;
         rest.left -= used;
-        rest.is_over |= !rest.is_unlimited && rest.left <= 0;
-        rest.debt += used - elapsed / PART;
+        rest.is_over |= rest.left <= 0;
+        rest.debt += used + cost - elapsed / PART;
         rest.debt = rest.debt > DEBT_MS * MS     ? DEBT_MS * MS
                     : rest.debt < -BURST_MS * MS ? -BURST_MS * MS
                                                  : rest.debt;
         if (rest.state == REST_RUNS) {
-                tick_running(used, elapsed);
+                tick_running(used, elapsed, cost);
         } else if (rest.is_over || rest.debt > 0) {
                 tick_stopped();
         } else {

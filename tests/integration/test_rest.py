@@ -119,22 +119,22 @@ class Rest(harness.Case):
         return found
 
     def test_stopped_after_its_time(self):
-        server = self.serve(cpu="0.2s")
+        server = self.serve(cpu="0.1s")
         self.value(server, SPIN.format(n=3))
         self.wait_stopped(server)
         cell = server.cell("sum(1 for p in os.listdir('/proc') if p.isdigit()) >= 5")
         self.assertEqual(cell["status"], "ok", cell)
-        self.assertIn("3 processes were stopped after 0.2 s of CPU time", cell["notice"])
+        self.assertIn("3 processes were stopped after 0.1 s of CPU time", cell["notice"])
         # They continue with the call, and the next one does not say it again.
         self.assertNotIn("stopped", server.cell("1").get("notice", ""))
         self.assertGreater(self.use(server, 0.05) + self.use(server, 1), 0)
 
     def test_a_thread_of_the_interpreter(self):
-        server = self.serve(cpu="0.2s")
+        server = self.serve(cpu="0.1s")
         self.value(server, "import threading\nn = 0\ndef f():\n    global n\n    while True: n += 1\nthreading.Thread(target=f, daemon=True).start()")
         self.wait_stopped(server)
         cell = server.cell("import time\na = n\ntime.sleep(0.2)\nn > a")
-        self.assertIn("1 process was stopped after 0.2 s of CPU time", cell["notice"])
+        self.assertIn("1 process was stopped after 0.1 s of CPU time", cell["notice"])
         self.assertTrue(cell["value"]["json"], cell)
 
     def test_a_timer_continues(self):
