@@ -10,7 +10,7 @@
  *  2. capabilities  none is left; no_new_privs, which the next steps require
  *  3. Landlock      best effort, like everywhere: the mounts hold without it
  *  4. limits        of each process; the guard has the one of all
- *  5. descriptors   all but the standard streams and the filter are closed
+ *  5. descriptors   only the standard streams and the filter stay open
  *  6. filter        last, because it denies most of the steps above
  */
 #include "rootfs/installer-sandbox.h"
@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/param.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -48,12 +49,11 @@
 #include "policy/package-set.h"
 
 enum {
-        BINDS_MAX = 256,
-        LINKS_MAX = 16,
-        TASKS_MAX = 64,   /* processes and threads */
-        FILES_MAX = 128,  /* descriptors of a process: the kernel's buffers of sockets */
-        MEMORY_MIB = 960, /* of all processes */
-        DATA_MIB = 768,   /* private memory of one, which the kernel bounds at once */
+        TASKS_MAX = 64,      /* processes and threads */
+        FILES_MAX = 128,     /* descriptors of a process: each socket has buffers of the kernel */
+        MEMORY_MIB = 960,    /* of all processes */
+        DATA_MIB = 768,      /* private memory of one, which the kernel bounds at once */
+        FILE_MIN = 64 << 20, /* bytes that one file may have in any case */
         MEASURE_MS = 50,
         TMPFS_BYTES = 1 << 20,
         TMPFS_INODES = 4096,
@@ -64,143 +64,97 @@ enum {
 struct tree {
         int root;
         const char *home;
-        char bound[BINDS_MAX][PATH_MAX];
-        size_t n;
 };
 
-/* What every machine has for all users: libraries with the packages of distributions, certificates, and what libc
- * reads to find a host's address. */
-static const char *const shown[] = {
-        "/usr/lib",
-        "/usr/lib64",
-        "/usr/local/lib",
-        "/lib",
-        "/lib64",
-        "/nix/store",
-        "/usr/share/python-wheels",
-        "/usr/share/ca-certificates",
-        "/usr/local/share/ca-certificates",
-        "/usr/share/pki",
-        "/usr/share/zoneinfo",
-        "/var/lib/ca-certificates",
-        "/etc/ssl",
-        "/etc/pki",
-        "/etc/ca-certificates",
-        "/etc/resolv.conf",
-        "/etc/hosts",
-        "/etc/host.conf",
-        "/etc/nsswitch.conf",
-        "/etc/gai.conf",
-        "/etc/services",
-        "/etc/passwd",
-        "/etc/group",
-        "/etc/localtime",
-        "/etc/os-release",
-        "/etc/ld.so.cache",
-};
+/* Files that all users of a machine may read: libraries with the packages of distributions, certificates, and the
+ * files that libc reads to find a host's address. */
+static const char shown[] =
+        "/usr/lib /usr/lib64 /usr/local/lib /lib /lib64 /nix/store /usr/share/python-wheels "
+        "/usr/share/ca-certificates /usr/local/share/ca-certificates /usr/share/pki /usr/share/zoneinfo "
+        "/var/lib/ca-certificates /etc/ssl /etc/pki /etc/ca-certificates /etc/resolv.conf /etc/hosts "
+        "/etc/host.conf /etc/nsswitch.conf /etc/gai.conf /etc/services /etc/passwd /etc/group "
+        "/etc/localtime /etc/os-release /etc/ld.so.cache";
 
-static const char *const devices[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
+static const char devices[] = "/dev/null /dev/zero /dev/random /dev/urandom";
 
-/* Variables that the installer gets. A name that ends in "_" is a prefix. */
-static const char *const kept[] = {
-        "PATH",
-        "HOME",
-        "LANG",
-        "LC_",
-        "TZ",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "PIP_INDEX_URL",
-        "UV_INDEX_URL",
-        "UV_DEFAULT_INDEX",
-        "PIP_PROXY",
-        "PIP_TIMEOUT",
-        "UV_NATIVE_TLS",
-        "PIP_DEFAULT_TIMEOUT",
-        "UV_SYSTEM_CERTS",
-        "UV_HTTP_TIMEOUT",
-        "UV_INSECURE_HOST",
-        "PIP_TRUSTED_HOST",
-        PACKAGES_VARIABLE,
-        PACKAGES_INDEX_VARIABLE,
-};
+/* Variables with paths of files that the installer reads, or lists of them. */
+static const char path_variables[] =
+        "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT "
+        "PIP_CLIENT_CERT LD_LIBRARY_PATH";
 
-/* These too; their values are paths, or lists of them, which the installer reads. */
-static const char *const kept_paths[] = {"SSL_CERT_FILE",  "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
-                                         "CURL_CA_BUNDLE", "PIP_CERT",     "PIP_CLIENT_CERT",
-                                         "LD_LIBRARY_PATH"};
+/* The others that it gets. */
+static const char variables[] =
+        "PATH HOME LANG LC_ALL LC_CTYPE TZ http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY "
+        "ALL_PROXY NO_PROXY PIP_INDEX_URL UV_INDEX_URL UV_DEFAULT_INDEX PIP_PROXY PIP_TIMEOUT "
+        "PIP_DEFAULT_TIMEOUT PIP_TRUSTED_HOST UV_NATIVE_TLS UV_SYSTEM_CERTS UV_HTTP_TIMEOUT "
+        "UV_INSECURE_HOST " PACKAGES_VARIABLE " " PACKAGES_INDEX_VARIABLE;
 
-static bool is_below(const char *path, const char *directory)
+/* Copies the next member of a list, and returns false at its end (NULL is an empty one). */
+static bool next_of(const char **list, const char *separator, char ret[PATH_MAX])
 {
-        size_t n = strlen(directory);
-
-        return strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
+        if (!*list || !**list)
+                return false;
+        size_t n = strcspn(*list, separator);
+        snprintf(ret, PATH_MAX, "%.*s", (int)n, *list);
+        *list += n + ((*list)[n] != '\0');
+        return true;
 }
 
-static bool is_bound(const struct tree *t, const char *path)
+/* Cuts the last n components off. */
+static void cut(char *path, int n)
 {
-        for (size_t i = 0; i < t->n; i++)
-                if (is_below(path, t->bound[i]))
-                        return true;
-        return false;
+        for (char *slash; n > 0 && (slash = strrchr(path, '/')); n--)
+                *slash = '\0';
 }
 
-/* Makes an empty directory or file, or a link, below the new root, which no other process can change. */
-static int make_place(int root, const char *path, bool is_directory, const char *link)
+static int attach(const struct tree *t, int mount, const char *path, bool is_directory,
+                  struct error *err)
 {
-        char made[PATH_MAX];
+        char directory[PATH_MAX];
 
-        for (const char *at = path + 1; (at = strchr(at, '/')); at++) {
-                snprintf(made, sizeof(made), "%.*s", (int)(at - path - 1), path + 1);
-                if (mkdirat(root, made, 0755) < 0 && errno != EEXIST)
-                        return -errno;
-        }
-        int r = link           ? symlinkat(link, root, path + 1)
-                : is_directory ? mkdirat(root, path + 1, 0755)
-                               : mknodat(root, path + 1, S_IFREG | 0644, 0);
-        return r < 0 && errno != EEXIST ? -errno : 0;
+        snprintf(directory, sizeof(directory), "%s", path + 1);
+        if (!is_directory)
+                cut(directory, 1);
+        int r = mount_point_make(t->root, directory, err);
+        if (r >= 0 && !is_directory && mknodat(t->root, path + 1, S_IFREG | 0644, 0) < 0)
+                return error_errno(err, errno, "make %s", path);
+        return r < 0 ? r : mount_attach(mount, t->root, path + 1, err);
 }
 
-static int attach(struct tree *t, int mount, const char *path, bool is_directory, struct error *err)
+/* Shows a file or directory of the host at its own path. Leaves out what is missing or shown already, and each
+ * path that contains the user's home. */
+static int show(const struct tree *t, const char *path, uint64_t attributes, struct error *err)
 {
-        int r = make_place(t->root, path, is_directory, NULL);
-
-        if (r >= 0 && move_mount(mount, "", t->root, path + 1, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                r = -errno;
-        if (r < 0)
-                return error_errno(err, -r, "show %s", path);
-        if (t->n == BINDS_MAX)
-                return error_set(err, E2BIG, "more than %d files and directories", BINDS_MAX);
-        snprintf(t->bound[t->n++], PATH_MAX, "%s", path);
-        return 0;
-}
-
-/* Shows a file or directory of the host at its own path. Leaves out what is missing, and each path that contains the
- * user's home. */
-static int show(struct tree *t, const char *path, uint64_t attributes, struct error *err)
-{
+        size_t n = strlen(path);
         struct stat st;
 
-        if (path[0] != '/' || path[1] == '\0' || strstr(path, "/..") || strlen(path) >= PATH_MAX ||
-            is_below(t->home, path) || is_bound(t, path) || stat(path, &st) < 0)
+        if (!path_is_clean(path) || n < 2 ||
+            (strncmp(t->home, path, n) == 0 && strchr("/", t->home[n])) ||
+            faccessat(t->root, path + 1, F_OK, 0) == 0 || stat(path, &st) < 0)
                 return 0;
         _cleanup_close_ int mount = mount_clone_tree(AT_FDCWD, path, attributes | MOUNT_ATTR_NOSUID,
                                                      err);
         return mount < 0 ? mount : attach(t, mount, path, S_ISDIR(st.st_mode), err);
 }
 
-static int show_plain(struct tree *t, const char *path, struct error *err)
+static int show_plain(const struct tree *t, const char *path, struct error *err)
 {
         return show(t, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, err);
 }
 
-static int show_matches(struct tree *t, const char *directory, const char *pattern,
+static int show_list(const struct tree *t, const char *list, const char *separator,
+                     struct error *err)
+{
+        char path[PATH_MAX];
+        int r = 0;
+
+        while (r >= 0 && next_of(&list, separator, path))
+                r = strncmp(path, "/dev/", 5) == 0 ? show(t, path, MOUNT_ATTR_NOEXEC, err)
+                                                   : show_plain(t, path, err);
+        return r;
+}
+
+static int show_matches(const struct tree *t, const char *directory, const char *pattern,
                         struct error *err)
 {
         char whole[PATH_MAX];
@@ -216,146 +170,84 @@ static int show_matches(struct tree *t, const char *directory, const char *patte
         return r;
 }
 
-/* A link to a directory that is shown ("/lib" to "usr/lib") stays a link. */
-static int show_system(struct tree *t, const char *path, struct error *err)
+/* The libraries and packages of the interpreter in PREFIX/bin. The user's home and ~/.local hold other things
+ * too: of them, only those of Python. */
+static int show_library(const struct tree *t, const char *prefix, struct error *err)
 {
-        char target[PATH_MAX];
-        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        size_t n = strlen(t->home);
+        bool shared = strncmp(prefix, t->home, n) == 0 &&
+                      (prefix[n] == '\0' || strcmp(prefix + n, "/.local") == 0);
+        int r = show_matches(t, prefix, shared ? "lib/python3*" : "lib", err);
 
-        if (n <= 0 || strchr(path + 1, '/'))
-                return show_plain(t, path, err);
-        target[n] = '\0';
-        int r = make_place(t->root, path, false, target + (target[0] == '/'));
-        if (r < 0)
-                return error_errno(err, -r, "link %s", path);
-        snprintf(t->bound[t->n++], PATH_MAX, "%s", path);
-        return 0;
+        return r < 0 ? r : show_matches(t, prefix, shared ? "lib/libpython*" : "lib64", err);
 }
 
-/* Cuts the last n components off. */
-static void cut(char *path, int n)
+/* An interpreter, its libraries, and if it is of a virtual environment those of the one that that was made from. */
+static int show_python(const struct tree *t, const char *program, struct error *err)
 {
-        for (char *slash; n > 0 && (slash = strrchr(path, '/')); n--)
-                *slash = '\0';
-}
+        char path[PATH_MAX], real[PATH_MAX], line[PATH_MAX];
 
-/* The libraries and packages of the interpreter in PREFIX/bin. A prefix that holds other things too shows only those
- * of Python. */
-static int show_library(struct tree *t, const char *prefix, struct error *err)
-{
-        char local[PATH_MAX], path[PATH_MAX + 8];
-
-        snprintf(local, sizeof(local), "%s/.local", t->home);
-        if (is_below(t->home, prefix) || strcmp(prefix, local) == 0) {
-                int r = show_matches(t, prefix, "lib/python3*", err);
-                return r < 0 ? r : show_matches(t, prefix, "lib/libpython*", err);
-        }
-        snprintf(path, sizeof(path), "%s/lib64", prefix);
+        snprintf(path, sizeof(path), "%s", program);
+        if (!realpath(program, real))
+                return 0;
         int r = show_plain(t, path, err);
-        path[strlen(path) - 2] = '\0';
-        return r < 0 ? r : show_plain(t, path, err);
-}
-
-/* Of a virtual environment: its description, and the interpreter that it was made from. */
-static int show_environment(struct tree *t, const char *prefix, struct error *err)
-{
-        char path[PATH_MAX + 16], line[PATH_MAX], base[PATH_MAX];
-
-        snprintf(path, sizeof(path), "%s/pyvenv.cfg", prefix);
-        int r = show_plain(t, path, err);
+        if (r >= 0)
+                r = show_plain(t, real, err);
+        cut(path, 2);
+        cut(real, 2);
+        if (r >= 0)
+                r = show_library(t, path, err);
+        if (r >= 0)
+                r = show_library(t, real, err);
+        strncat(path, "/pyvenv.cfg", sizeof(path) - strlen(path) - 1);
+        if (r >= 0)
+                r = show_plain(t, path, err);
         FILE *f = fopen(path, "re");
         while (f && r >= 0 && fgets(line, sizeof(line), f)) {
-                if (sscanf(line, "home = %4000[^\n]", base) != 1)
-                        continue;
-                cut(base, 1);
-                r = show_library(t, base, err);
+                if (sscanf(line, "home = %4000[^\n]", real) == 1) {
+                        cut(real, 1);
+                        r = show_library(t, real, err);
+                }
         }
         if (f)
                 fclose(f);
         return r;
 }
 
-/* A program with all links that lead to it. is_python: with what belongs to the interpreter. */
-static int show_program(struct tree *t, const char *program, bool is_python, struct error *err)
+/* The first program of this name in PATH. */
+static int show_program(const struct tree *t, const char *name, struct error *err)
 {
-        char path[2 * PATH_MAX], prefix[PATH_MAX], target[PATH_MAX];
-        int r = 0;
+        const char *list = getenv("PATH");
+        char directory[PATH_MAX], path[PATH_MAX + 16];
 
-        snprintf(path, sizeof(path), "%s", program);
-        for (int i = 0; i < LINKS_MAX && r >= 0; i++) {
-                snprintf(prefix, sizeof(prefix), "%s", path);
-                cut(prefix, 2);
-                if (is_python && (r = show_library(t, prefix, err)) >= 0)
-                        r = show_environment(t, prefix, err);
-                ssize_t n = r < 0 || is_bound(t, path) ? -1
-                                                       : readlink(path, target, sizeof(target) - 1);
-                if (n <= 0 || path[0] != '/' || strstr(path, "/.."))
-                        break;
-                target[n] = '\0';
-                if ((r = make_place(t->root, path, false, target)) < 0)
-                        return error_errno(err, -r, "link %s", path);
-                cut(path, 1);
-                /* A target with ".." is followed as the kernel does it, from the real directory. */
-                if (target[0] != '/' && realpath(path, prefix))
-                        snprintf(path, sizeof(path), "%s/%s", prefix, target);
-                else
-                        snprintf(path, sizeof(path), "%s", target);
-                if (strstr(path, "/..") && realpath(path, prefix))
-                        snprintf(path, sizeof(path), "%s", prefix);
-        }
-        return r < 0 ? r : show_plain(t, path, err);
-}
-
-static int show_in_path(struct tree *t, const char *name, bool is_python, struct error *err)
-{
-        char path[PATH_MAX];
-
-        for (const char *at = getenv("PATH"); at && *at; at += *at == ':') {
-                size_t n = strcspn(at, ":");
-                snprintf(path, sizeof(path), "%.*s/%s", (int)n, at, name);
-                at += n;
-                if (path[0] == '/' && access(path, X_OK) == 0)
-                        return show_program(t, path, is_python, err);
+        while (next_of(&list, ":", directory)) {
+                snprintf(path, sizeof(path), "%s/%s", directory, name);
+                if (access(path, X_OK) == 0)
+                        return strcmp(name, "uv") == 0 ? show_plain(t, path, err)
+                                                       : show_python(t, path, err);
         }
         return 0;
 }
 
-static int show_variables(struct tree *t, struct error *err)
-{
-        char path[PATH_MAX];
-        int r = 0;
-
-        for (size_t i = 0; i < ARRAY_SIZE(kept_paths); i++) {
-                for (const char *at = getenv(kept_paths[i]); at && *at && r >= 0;
-                     at += *at == ':') {
-                        size_t n = strcspn(at, ":");
-                        snprintf(path, sizeof(path), "%.*s", (int)n, at);
-                        at += n;
-                        r = show_plain(t, path, err);
-                }
-        }
-        return r;
-}
-
 /* Who could write to one of these directories could put code into every session. */
-static int show_packages(struct tree *t, const struct installer_sandbox *how, char top[PATH_MAX],
-                         struct error *err)
+static int show_packages(const struct tree *t, const struct installer_sandbox *how,
+                         char top[PATH_MAX], struct error *err)
 {
         const char *const steps[] = {how->store, PACKAGES_INSTALLED, how->profile};
         _cleanup_close_ int dir = -1;
+        struct stat st;
         size_t n = 0;
 
         for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-                struct stat st;
                 n += (size_t)snprintf(top + n, PATH_MAX - n, "%s%s", i ? "/" : "", steps[i]);
                 if (n >= PATH_MAX)
                         return error_errno(err, ENAMETOOLONG, "%s", how->store);
                 int next = openat(dir < 0 ? AT_FDCWD : dir, steps[i],
                                   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (next < 0 && errno != ENOTDIR)
+                        return error_errno(err, errno, "%s", top);
                 cleanup_close(&dir);
                 dir = next;
-                if (dir < 0 && errno != ENOTDIR && errno != ELOOP)
-                        return error_errno(err, errno, "%s", top);
                 if (dir < 0 || fstat(dir, &st) < 0 || st.st_uid != geteuid() || st.st_mode & 0022)
                         return error_set(
                                 err, EPERM,
@@ -367,26 +259,28 @@ static int show_packages(struct tree *t, const struct installer_sandbox *how, ch
         return mount < 0 ? mount : attach(t, mount, top, true, err);
 }
 
-static int fill(struct tree *t, const struct installer_sandbox *how, char top[PATH_MAX],
+/* The programs are those that rootfs/packages.py looks for. */
+static int fill(const struct tree *t, const struct installer_sandbox *how, char top[PATH_MAX],
                 struct error *err)
 {
-        int r = show_packages(t, how, top, err);
+        const char *names = path_variables;
+        char name[PATH_MAX];
 
-        for (size_t i = 0; i < ARRAY_SIZE(shown) && r >= 0; i++)
-                r = show_system(t, shown[i], err);
-        for (size_t i = 0; i < ARRAY_SIZE(devices) && r >= 0; i++)
-                r = show(t, devices[i], MOUNT_ATTR_NOEXEC, err);
+        int r = show_packages(t, how, top, err);
         if (r >= 0)
-                r = show_variables(t, err);
-        /* As rootfs/packages.py looks for them. */
+                r = show_list(t, shown, " ", err);
         if (r >= 0)
-                r = show_program(t, how->python, true, err);
+                r = show_list(t, devices, " ", err);
+        while (r >= 0 && next_of(&names, " ", name))
+                r = show_list(t, getenv(name), ":", err);
         if (r >= 0)
-                r = show_program(t, "/usr/bin/python3", true, err);
+                r = show_python(t, how->python, err);
         if (r >= 0)
-                r = show_in_path(t, "python3", true, err);
+                r = show_python(t, "/usr/bin/python3", err);
         if (r >= 0)
-                r = show_in_path(t, "uv", false, err);
+                r = show_program(t, "python3", err);
+        if (r >= 0)
+                r = show_program(t, "uv", err);
         if (r >= 0)
                 r = show_matches(t, t->home, ".local/lib/python3*/site-packages/pip", err);
         _cleanup_close_ int proc = r < 0 ? r : mount_proc_new(MOUNT_PROC_PIDS, err);
@@ -395,7 +289,6 @@ static int fill(struct tree *t, const struct installer_sandbox *how, char top[PA
 
 static int take_root(const struct installer_sandbox *how, char top[PATH_MAX], struct error *err)
 {
-        static struct tree t;
         struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
         const char *home = path_home();
 
@@ -403,8 +296,7 @@ static int take_root(const struct installer_sandbox *how, char top[PATH_MAX], st
                 return error_errno(err, errno, "make mounts private");
         _cleanup_close_ int root = mount_tmpfs_new(TMPFS_BYTES, TMPFS_INODES, 0755,
                                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
-        t.root = root;
-        t.home = home ? home : "/";
+        const struct tree t = {.root = root, .home = home ? home : "/"};
         int r = root < 0 ? root : mount_over_root(root, err);
         if (r >= 0)
                 r = fill(&t, how, top, err);
@@ -419,13 +311,14 @@ static int take_root(const struct installer_sandbox *how, char top[PATH_MAX], st
 
 static bool is_kept(const char *variable)
 {
-        for (size_t i = 0; i < ARRAY_SIZE(kept) + ARRAY_SIZE(kept_paths); i++) {
-                const char *name = i < ARRAY_SIZE(kept) ? kept[i]
-                                                        : kept_paths[i - ARRAY_SIZE(kept)];
-                size_t n = strlen(name);
-                if (strncmp(variable, name, n) == 0 && (name[n - 1] == '_' || variable[n] == '='))
-                        return true;
-        }
+        const char *lists[] = {path_variables, variables};
+        char name[PATH_MAX];
+
+        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+                while (next_of(&lists[i], " ", name))
+                        if (strncmp(variable, name, strlen(name)) == 0 &&
+                            variable[strlen(name)] == '=')
+                                return true;
         return false;
 }
 
@@ -449,7 +342,7 @@ static bool has_own_count(void)
                (major > 5 || (major == 5 && minor >= 14));
 }
 
-static int set_limits(uint64_t file_max, struct error *err)
+static int set_limits(uint64_t size_max, struct error *err)
 {
         const struct {
                 __rlimit_resource_t resource;
@@ -457,7 +350,7 @@ static int set_limits(uint64_t file_max, struct error *err)
         } limits[] = {
                 {RLIMIT_DATA, (rlim_t)DATA_MIB << 20},
                 {RLIMIT_NOFILE, FILES_MAX},
-                {RLIMIT_FSIZE, file_max},
+                {RLIMIT_FSIZE, MAX(size_max, FILE_MIN)},
                 {RLIMIT_CORE, 1},
                 {RLIMIT_MEMLOCK, 0},
                 {RLIMIT_NPROC, TASKS_MAX},
@@ -492,7 +385,7 @@ static int confine(const struct installer_sandbox *how, const char *top, struct 
                 return error_errno(err, errno, "no_new_privs");
         /* An error means that the kernel has no Landlock, or another version of it. */
         (void)landlock_confine(rules, ARRAY_SIZE(rules), true, &hint);
-        r = set_limits(how->file_max, err);
+        r = set_limits(how->size_max, err);
         if (r < 0)
                 return r;
         if (how->filter_fd != FILTER_AT && dup2(how->filter_fd, FILTER_AT) < 0)

@@ -1,6 +1,8 @@
 /* The sandbox of the program that installs packages for sessions (docs/packages.md). */
 #pragma once
 
+#include <stdint.h>
+
 #include "base/error.h"
 
 /* All strings are borrowed. */
@@ -8,7 +10,7 @@ struct installer_sandbox {
         const char *store;
         const char *profile; /* whose directory in the store it may change */
         const char *python;  /* the interpreter that runs it */
-        uint64_t file_max;   /* bytes of one file */
+        uint64_t size_max;   /* packages.max_size */
         int filter_fd;       /* FILTER_INSTALLER (owned) */
 };
 

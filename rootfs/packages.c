@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/param.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +24,6 @@ enum {
         RESOLVE_MS = 30 * 60 * 1000,
         DEPTH_MAX = 64,
         REPLACED_MAX = 4096,
-        FILE_MIN = 64 * 1024 * 1024, /* what an installer may write to one file in any case */
 };
 
 static const char script[] = {
@@ -297,7 +295,7 @@ int packages_become_installer(const char *python, const char *store, struct erro
         struct json_out out = {.to = &request};
         const char *text = getenv(PACKAGES_VARIABLE), *filter = getenv(PACKAGES_FILTER_VARIABLE);
         _cleanup_json_ yyjson_doc *doc = NULL;
-        char inside[PATH_MAX];
+        char inside[PATH_MAX], path[PATH_MAX];
         int64_t most = 0;
         struct stat st;
 
@@ -315,6 +313,12 @@ int packages_become_installer(const char *python, const char *store, struct erro
                 snprintf(inside, sizeof(inside), "%s/bin/python3", python);
         if (access(inside, X_OK) < 0)
                 snprintf(inside, sizeof(inside), "%s", IMAGE_PYTHON_DEFAULT);
+        /* An interpreter finds its library by its real path, or by the description of its virtual environment. */
+        char *slash = strrchr(inside, '/');
+        snprintf(path, sizeof(path), "%.*s/../pyvenv.cfg", slash ? (int)(slash - inside) : 0,
+                 inside);
+        if (access(path, F_OK) < 0 && realpath(inside, path))
+                snprintf(inside, sizeof(inside), "%s", path);
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "action", "session");
         json_out_text(&out, "store", store);
@@ -326,7 +330,7 @@ int packages_become_installer(const char *python, const char *store, struct erro
                 .store = store,
                 .profile = profile,
                 .python = inside,
-                .file_max = MAX((uint64_t)most, FILE_MIN),
+                .size_max = (uint64_t)most,
                 .filter_fd = atoi(filter),
         };
         r = installer_sandbox_enter(&sandbox, err);

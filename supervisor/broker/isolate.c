@@ -65,21 +65,6 @@ static const char *const read_only[] = {
         NULL,
 };
 
-/* Makes each directory of an absolute path below root. */
-static int make_path(int root, const char *path, struct error *err)
-{
-        char made[PATH_MAX];
-
-        for (const char *at = path; *at;) {
-                at += strspn(at, "/");
-                at += strcspn(at, "/");
-                snprintf(made, sizeof(made), ".%.*s", (int)(at - path), path);
-                if (mkdirat(root, made, 0755) < 0 && errno != EEXIST)
-                        return error_errno(err, errno, "make %s in the broker's root", path);
-        }
-        return 0;
-}
-
 /*
  * Binds a host directory with its subtree: in another user namespace, the kernel refuses a bind
  * mount that would uncover what is below a mount.
@@ -87,25 +72,12 @@ static int make_path(int root, const char *path, struct error *err)
 static int bind_directory(int root, const char *source, const char *target, bool writable,
                           struct error *err)
 {
-        struct mount_attr attr = {
-                .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
-                            (writable ? 0 : MOUNT_ATTR_RDONLY),
-        };
-        char relative[PATH_MAX];
+        uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC |
+                              (writable ? 0 : MOUNT_ATTR_RDONLY);
 
-        _cleanup_close_ int tree = open_tree(AT_FDCWD, source,
-                                             OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-        if (tree < 0)
-                return error_errno(err, errno, "bind %s", source);
-        if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
-                return error_errno(err, errno, "restrict the mount of %s", source);
-        int r = make_path(root, target, err);
-        if (r < 0)
-                return r;
-        snprintf(relative, sizeof(relative), ".%s", target);
-        if (move_mount(tree, "", root, relative, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-                return error_errno(err, errno, "bind %s", source);
-        return 0;
+        _cleanup_close_ int tree = mount_clone_tree(AT_FDCWD, source, attributes, err);
+        int r = tree < 0 ? tree : mount_point_make(root, target + 1, err);
+        return r < 0 ? r : mount_attach(tree, root, target + 1, err);
 }
 
 static bool is_below(const char *path, const char *directory)

@@ -1,4 +1,4 @@
-"""Class 136: the program that installs packages is taken over by what an index sends. A program in uv's place makes attempts, and an index
+"""Class 145: the program that installs packages is taken over by what an index sends. A program in uv's place makes attempts, and an index
 sends pages without end."""
 
 import contextlib
@@ -37,7 +37,7 @@ def syscall(number, *args):
     call("syscall", ctypes.c_long(number), *args)
 
 def child(function):
-    """Whether it succeeds in a process of its own."""
+    """Makes the attempt in another process."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -333,7 +333,7 @@ class InPlaceOfUv(Installer):
         with open(f"{outside}/result", encoding="utf-8") as f:
             control = json.load(f)
         missing = [name for name in control["names"] if name not in control["attempts"]]
-        # What this machine may refuse to every user.
+        # Attempts that a machine may refuse to every user.
         self.assertLessEqual(set(missing), {"a user namespace", "mount", "change the root", "a host name", "keys", "see /home", "clear no_new_privs"})
         self.assertGreater(len(control["attempts"]), 40, missing)
 

@@ -1,4 +1,4 @@
-"""Classes 142, 145, 146: what a call leaves in its session tries to continue computing, or to outlive the call that was interrupted."""
+"""Classes 142 to 144: what a call leaves in its session tries to continue computing, or to outlive the call that was interrupted."""
 
 import os
 import time

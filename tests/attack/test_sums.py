@@ -1,4 +1,4 @@
-"""Class 138: the sums of all sessions are bounded, whatever each of them may have."""
+"""Class 140: the sums of all sessions are bounded, whatever each of them may have."""
 
 import harness
 import rawmcp
@@ -36,7 +36,7 @@ class Unbounded(rawmcp.ServerCase):
         return names
 
     def test_many_sessions(self):
-        """138. Six sessions, each below its own limit, take more than 400 MiB together."""
+        """140. Six sessions, each below its own limit, take more than 400 MiB together."""
         names = self.names(6)
         for name in names:
             self.assertEqual(self.hold(70, name)["structuredContent"]["status"], "ok")
@@ -47,7 +47,7 @@ class Bounded(Unbounded):
     CONFIG = {"limits": {"memory": "128M"}, "memory_total": "240M", "pool": 0}
 
     def test_many_sessions(self):
-        """138. The memory of all is bounded: some of these sessions end, and the result names the sum."""
+        """140. The memory of all is bounded: some of these sessions end, and the result names the sum."""
         names = self.names(6)
         for name in names:
             self.hold(70, name)
@@ -60,7 +60,7 @@ class Bounded(Unbounded):
             self.assertIn('all sessions reached "memory_total"', notice)
 
     def test_refused(self):
-        """138. Once the sum is reached, a new session is refused in one line; those that exist go on, and one that ends makes room."""
+        """140. Once the sum is reached, a new session is refused in one line; those that exist go on, and one that ends makes room."""
         names, refused = [], None
         for name in self.names(40):
             result = self.hold(2, name)
