@@ -255,8 +255,9 @@ static const struct filter_rule filter_guest_arguments[] = {
         END_OF_RULES,
 };
 
-/* Calls that write to the disk, or move pages between it and the page cache. */
-#define SYNC_CALLS "fsync fdatasync sync_file_range fadvise64 readahead"
+/* They write to the disk, or move pages that others use between it and the page cache. */
+#define SYNC_CALLS  "fsync fdatasync sync_file_range"
+#define CACHE_CALLS "fadvise64 readahead"
 
 static const struct filter_rule filter_writes_any[] = {
         {"open", ALLOW, {CLEAR(1, O_DIRECT)}},
@@ -268,13 +269,14 @@ static const struct filter_rule filter_writes_any[] = {
 /* No file that code can write to is on a disk: there is nothing to write, and it would only make the host's file
  * system work, or drop pages that other sessions need. */
 static const struct filter_rule filter_sync_none[] = {
-        {SYNC_CALLS, FAIL(0)},
+        {SYNC_CALLS " " CACHE_CALLS, FAIL(0)},
         {"msync", ALLOW, {CLEAR(2, MS_SYNC)}},
         {"msync", FAIL(0), {SET(2, MS_SYNC)}},
         END_OF_RULES,
 };
 
-/* With writable directories of the host. Files whose every write is a sync would make the disk of the host work without a bound. */
+/* With writable directories of the host: init bounds how many syncs a session makes, which it could not for files
+ * whose every write is one. */
 static const struct filter_rule filter_sync_writable[] = {
         {"open", ALLOW, {CLEAR(1, O_DIRECT | O_DSYNC)}},
         {"open", FAIL(EINVAL), {SET(1, O_DSYNC)}},
@@ -283,13 +285,16 @@ static const struct filter_rule filter_sync_writable[] = {
         {"pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE | RWF_DSYNC | RWF_SYNC)}},
         {"pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_DSYNC)}},
         {"pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_SYNC)}},
-        {SYNC_CALLS " msync", ALLOW},
+        {SYNC_CALLS, ASK_INIT},
+        {"msync", ALLOW, {CLEAR(2, MS_SYNC)}},
+        {"msync", ASK_INIT, {SET(2, MS_SYNC)}},
+        {CACHE_CALLS, FAIL(0)},
         END_OF_RULES,
 };
 
 /* The template's, which a session is under besides its own. */
 static const struct filter_rule filter_sync_template[] = {
-        {SYNC_CALLS " msync", ALLOW},
+        {SYNC_CALLS " " CACHE_CALLS " msync", ALLOW},
         END_OF_RULES,
 };
 

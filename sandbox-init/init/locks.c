@@ -30,6 +30,7 @@ enum {
         CLEAN_AFTER_MS = 200,     /* or after this time */
         LOCAL_TRIES_MAX = 100,    /* of LOCKS_RETRY_MS */
         WAITS = 1,                /* result of a call: not answered yet */
+        GOES_ON,                  /* the caller itself makes the call */
 };
 
 struct caller {
@@ -48,6 +49,7 @@ static struct {
         struct caller local; /* the process that has its locks in a table of its own */
         uint64_t local_at;
         int local_tries; /* while it changes them */
+        int64_t next_sync_us;
         struct seccomp_notif waiting[LOCKS_WAITERS_MAX];
         size_t n_waiting;
 } all = {.listener = -1};
@@ -420,9 +422,29 @@ static int call_by(const struct caller *c, const struct seccomp_data *data)
         return r;
 }
 
-/* Returns what the call returns, or WAITS. */
+static bool is_sync(const struct seccomp_notif *request)
+{
+        return request->data.nr != SYS_flock && request->data.nr != SYS_fcntl;
+}
+
+/* Which file it is about does not matter: another thread may exchange the descriptor, but each call counts. */
+static int call_sync(void)
+{
+        const int64_t each = 1000000 / SYNCS_PER_S, now = now_ms() * 1000;
+
+        if (all.next_sync_us < now - each * SYNCS_AT_ONCE)
+                all.next_sync_us = now - each * SYNCS_AT_ONCE;
+        if (all.next_sync_us > now - each)
+                return WAITS;
+        all.next_sync_us += each;
+        return GOES_ON;
+}
+
+/* Returns what the call returns, or WAITS or GOES_ON. */
 static int call(const struct seccomp_notif *request)
 {
+        if (is_sync(request))
+                return call_sync();
         struct caller c = caller_new(process_of((pid_t)request->pid));
 
         int r = c.process == 0 ? -ENOLCK : call_by(&c, &request->data);
@@ -432,7 +454,11 @@ static int call(const struct seccomp_notif *request)
 
 static void answer(uint64_t id, int r)
 {
-        struct seccomp_notif_resp response = {.id = id, .error = r};
+        struct seccomp_notif_resp response = {
+                .id = id,
+                .error = r == GOES_ON ? 0 : r,
+                .flags = r == GOES_ON ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0,
+        };
 
         /* Fails if a signal has interrupted the call, which is then made again. */
         ioctl(all.listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
@@ -447,7 +473,10 @@ bool locks_retry(void)
                 if (r == WAITS)
                         continue;
                 answer(w->id, r);
-                all.waiting[i--] = all.waiting[--all.n_waiting];
+                /* In their order: a sync must not wait for those that came later. */
+                memmove(&all.waiting[i], &all.waiting[i + 1],
+                        (--all.n_waiting - i) * sizeof(all.waiting[0]));
+                i--;
         }
         return all.n_waiting > 0;
 }
@@ -458,9 +487,9 @@ void locks_serve(void)
 
         if (ioctl(all.listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0)
                 return;
-        int r = call(&request);
+        int r = is_sync(&request) && all.n_waiting > 0 ? WAITS : call(&request);
         if (r == WAITS && all.n_waiting == LOCKS_WAITERS_MAX)
-                r = -ENOLCK;
+                r = is_sync(&request) ? -EIO : -ENOLCK;
         if (r == WAITS)
                 all.waiting[all.n_waiting++] = request;
         else

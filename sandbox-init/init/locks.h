@@ -9,6 +9,12 @@
  */
 #pragma once
 
+/*
+ * The same listener gets calls that wait for the disk of the host, where a mount is writable: fsync(), fdatasync(),
+ * sync_file_range(), msync() with MS_SYNC. Their number is bounded, because the kernel charges the commits of a file
+ * system's journal to nobody: a call that is one too many waits here, and goes on then.
+ */
+
 #include <stdbool.h>
 
 #include "rpc/sandbox-messages.h"
@@ -17,6 +23,8 @@ enum {
         LOCKS_MAX = 4096,
         LOCKS_WAITERS_MAX = 256, /* calls that wait for a lock */
         LOCKS_RETRY_MS = 10,     /* a lock also ends when a file is closed, which nobody reports */
+        SYNCS_PER_S = 100,
+        SYNCS_AT_ONCE = 16, /* after a rest */
 };
 
 /* listener: owned; negative: the kernel gave none, and each call for a lock fails with ENOSYS. */

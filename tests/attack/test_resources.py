@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 import time
 
@@ -338,6 +339,80 @@ while time.monotonic() < end:
         self.assertEqual(self.value(code.format(sync, syncfs)), ["ENOSYS", "ENOSYS"])
         # The control, of one file.
         self.ok("import os\nwith open('/tmp/f', 'w') as f: os.fsync(f.fileno())")
+
+
+class Syncs(harness.Case):
+    def test_syncs_with_mounts(self):
+        """84. Eight processes that sync in a loop: nothing happens where no mount is writable; else init bounds their number. As root,
+        no mount can be writable."""
+        writable = os.geteuid() != 0
+        place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, place)
+        os.chmod(place, 0o755)
+        mount = {"source": place, "target": "/data"}
+        config = self.config(profiles={"ro": {"agent": True, "mounts": [mount]}, "rw": {"agent": True, "mounts": [{**mount, "mode": "rw"}]}})
+        server = rawmcp.RawServer("--config", config)
+        self.addCleanup(server.free)
+        server.initialize()
+
+        def value(code, name):
+            cell = server.cell(code, session=name, profile=name, timeout=60)
+            self.assertEqual(cell["status"], "ok", cell)
+            return cell["value"]["json"]
+        flood = """
+import errno, mmap, os, time
+def flood(paths, seconds, n=8):
+    read, write = os.pipe()
+    for i in range(n):
+        if os.fork() == 0:
+            f = os.open(paths[i % len(paths)], os.O_RDONLY)
+            calls = [lambda: os.fsync(f), lambda: os.fdatasync(f)]
+            end, done = time.monotonic() + seconds, 0
+            while time.monotonic() < end:
+                calls[done % 2]()
+                done += 1
+            os.write(write, b"%d\\n" % done)
+            os._exit(0)
+    os.close(write)
+    done = list(map(int, open(read).read().split()))
+    for _ in range(n):
+        os.wait()
+    return done
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+"""
+        # The control: what does nothing has no bound.
+        self.assertGreater(sum(value(flood + "flood([os.__file__], 1)", "ro")), 5000)
+        self.assertEqual(value("[refused(os.fsync, 9999)]", "ro"), [None])
+        if not writable:
+            return
+        done = value(flood + "open('/data/f', 'w').close()\nflood(['/data/f', os.__file__], 4)", "rw")
+        self.assertEqual(len(done), 8)
+        self.assertLessEqual(sum(done), 4.5 * 100 + 16 + 8)
+        self.assertGreaterEqual(min(done), sum(done) // 20, done)  # none waits for ever
+        self.assertGreater(sum(done), 100)
+        # They are real calls: they fail as ever, and what a mapping has written is in the file.
+        self.assertEqual(value("""
+f = os.open('/data/f', os.O_RDWR)
+os.ftruncate(f, 4096)
+m = mmap.mmap(f, 4096)
+m[:5] = b'hello'
+m.flush()
+[refused(os.fsync, 9999), refused(os.fsync, os.pipe()[0]), refused(os.open, '/data/g', os.O_CREAT | os.O_WRONLY | os.O_DSYNC),
+ refused(os.open, '/data/g', os.O_CREAT | os.O_WRONLY | os.O_SYNC), refused(os.pwritev, f, [b'x'], 0, os.RWF_DSYNC), refused(os.pwritev, f, [b'x'], 0, os.RWF_SYNC),
+ refused(os.posix_fadvise, f, 0, 0, os.POSIX_FADV_DONTNEED)]""", "rw"), ["EBADF", "EINVAL", "EINVAL", "EINVAL", "ENOTSUP", "ENOTSUP", None])
+        with open(os.path.join(place, "f"), "rb") as f:
+            self.assertEqual(f.read(5), b"hello")
+        self.assertEqual(value("import sqlite3\nc = sqlite3.connect('file:/data/base?nolock=1', uri=True)\nc.execute('create table t (x)')\n"
+                               "for i in range(10):\n    c.execute('insert into t values (?)', (i,))\n    c.commit()\nc.execute('select count(*) from t').fetchone()[0]", "rw"), 10)
+        # Code that waits for its turn can be interrupted.
+        cell = server.cell("import threading\nfor _ in range(40):\n    threading.Thread(target=lambda: [os.fsync(f) for _ in range(1000)], daemon=True).start()\n"
+                           "while True: os.fsync(f)", session="rw", profile="rw", timeout=2)
+        self.assertEqual(cell["status"], "timeout", cell)
+        server.close()
 
 
 if __name__ == "__main__":
