@@ -172,15 +172,6 @@ void private_files_add(struct private_files *to, const char *path)
         to->n++;
 }
 
-/* Returns whether a file or directory of a tree is left out, and counts it. */
-static bool is_left_out(struct plan *plan, const char *path, const struct stat *st)
-{
-        if (!private_files_has(st, plan->readers))
-                return false;
-        private_files_add(&plan->private, path);
-        return true;
-}
-
 /* Whether the readers cannot enter one of the directories that lead to a canonical path. */
 static bool is_below_private(const char *path, mode_t readers)
 {
@@ -449,8 +440,10 @@ static int tree_entry(struct tree *t, const struct dirent *d, struct error *err)
         }
         if (S_ISLNK(st.st_mode))
                 return tree_link(t, path, err);
-        if (is_left_out(t->plan, path, &st))
+        if (private_files_has(&st, t->plan->readers)) {
+                private_files_add(&t->plan->private, path);
                 return 0;
+        }
         if (S_ISREG(st.st_mode))
                 return tree_file(t, path, d->d_name, &st, err);
         if (!S_ISDIR(st.st_mode) || t->depth == DEPTH_MAX) {

@@ -193,14 +193,7 @@ void catalogue_views_done(struct catalogue_views *views)
 
         while ((view = TAILQ_FIRST(&views->list)))
                 view_free(views, view);
-        catalogue_text_unref(views->complete.text);
-}
-
-void catalogue_views_renew(struct catalogue_views *views)
-{
-        catalogue_views_done(views);
-        views->complete.text = NULL;
-        views->stale = true;
+        views->complete.text = catalogue_text_unref(views->complete.text);
 }
 
 static bool is_equal(const struct buffer *a, const struct buffer *b)

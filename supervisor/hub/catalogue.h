@@ -65,9 +65,6 @@ struct catalogue_views {
 void catalogue_views_init(struct catalogue_views *views);
 void catalogue_views_done(struct catalogue_views *views);
 
-/* After a reload: all get a new version, because a session may change from one to another. */
-void catalogue_views_renew(struct catalogue_views *views);
-
 /* Rebuilds the complete catalogue when it is stale. */
 void catalogue_views_refresh(struct catalogue_views *views);
 

@@ -563,7 +563,8 @@ int hub_reload(struct hub *hub, const struct config *config, struct error *err)
         if (r >= 0) {
                 adopt(hub, before, after, config);
                 free(before);
-                catalogue_views_renew(&hub->views);
+                /* All get a new version: a session may change from one to another. */
+                catalogue_views_done(&hub->views);
                 touch(hub);
                 if (hub->is_in_use)
                         hub_start(hub, NULL, HUB_UNKNOWN);
