@@ -21,7 +21,9 @@ import sys
 
 import _signal  # the module signal would import enum and make enumerations
 from _signal import getsignal
+from _thread import _count as threads_count
 from _thread import get_ident
+from sys import _current_frames
 
 from cloister import aio, sources, tracebacks
 
@@ -108,7 +110,20 @@ class Interrupts:
                 pass
         return self._core.begin()
 
+    def end_threads(self):
+        """Ends the threads that an interrupted cell has started, as soon as they run Python code."""
+        if threads_count() == 0:
+            return
+        try:
+            from ctypes import c_ulong, py_object, pythonapi
+
+            for ident in set(_current_frames()) - self.threads:
+                pythonapi.PyThreadState_SetAsyncExc(c_ulong(ident), py_object(SystemExit))
+        except Exception:
+            pass  # the image has no ctypes, or the guest has changed it
+
     def begin(self):
+        self.threads = set(_current_frames()) if threads_count() else {get_ident()}
         self.arrived = self.pending = self.raised = self.cancelled = False
         self.task = self.cancel = None
         self.cell = True

@@ -5,7 +5,6 @@ await, so that `asyncio.run(main())` works there as in any script.
 """
 
 import functools
-import sys
 from _thread import _count as threads_count
 from _thread import get_ident
 from contextvars import copy_context
@@ -76,26 +75,6 @@ class MainLoop:
         """Between cells: whether the loop has to run. A thread of the guest may read the next cell, or use the loop."""
         loop = self._loop
         return threads_count() > 0 or (loop is not None and loop.has_begun())
-
-    def running(self):
-        """The threads and the tasks of the guest, and the main thread."""
-        if not self.is_needed():
-            return {self._thread}
-        tasks = aio.module.all_tasks(self._loop) if self._loop is not None else ()
-        return {self._thread, *sys._current_frames(), *tasks}
-
-    def end_since(self, before):
-        """Ends what an interrupted cell has started since running(): tasks when they wait, threads when they run Python code."""
-        new = self.running() - before
-        try:
-            from ctypes import c_ulong, py_object, pythonapi
-        except Exception:
-            pythonapi = None  # the image has no ctypes
-        for one in new:
-            if not isinstance(one, int):
-                one.cancel()
-            elif pythonapi is not None:
-                pythonapi.PyThreadState_SetAsyncExc(c_ulong(one), py_object(SystemExit))
 
     def stop_idling(self):
         """A cell has arrived."""

@@ -318,7 +318,6 @@ class Session:
         if sys.argv != arguments:
             sys.argv[:] = arguments
         Nothing.was_read = False
-        running = self._main_loop.running()
         self._interrupts.begin()
         self._displays.begin(number)
         if self._published.begin(number):
@@ -329,8 +328,8 @@ class Session:
             outcome = self._cells.run(source, filename, self._namespace.prepare, self._needs.pop(number, None))
         if not self._core.ours():
             self._leave_child(outcome)
-        if self._interrupts.arrived and self._main_loop.is_needed():
-            self._main_loop.end_since(running)
+        if self._interrupts.arrived:
+            self._interrupts.end_threads()
         if Nothing.was_read and not self._script.is_one and not isinstance(outcome.error, EOFError):
             stdio.complain(NO_INPUT)
         if isinstance(outcome.error, MemoryError) and self._reserve is not None:
