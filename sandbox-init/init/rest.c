@@ -29,7 +29,7 @@ enum {
         LIST_SIZE = 16 * 1024,
         STAT_SIZE = 512,
         PART = 200, /* one PART-th of a processor */
-        BURST_MS = 200,
+        BURST_MS = 100,
         DEBT_MS = 20,
         RUN_MS = 4,     /* between two readings while processes run */
         QUIET_MS = 100, /* while they use little */
@@ -254,7 +254,8 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
 
         if (!rest_wait() || elapsed < rest.wait.tv_sec * 1000 * MS + rest.wait.tv_nsec)
                 return 0;
-        int64_t used = measure(last, elapsed), cost = clock_ns(CLOCK_MONOTONIC) - now;
+        int64_t own = clock_ns(CLOCK_PROCESS_CPUTIME_ID), used = measure(last, elapsed);
+        int64_t cost = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
         rest.at = now;
         rest.left -= used;
         rest.is_over |= rest.left <= 0;
