@@ -10,8 +10,8 @@
 enum {
         LOCK_SEND = 1, /* values of SO_BUF_LOCK (socket(7)), Linux 5.14 */
         LOCK_RECEIVE = 2,
-        GRANT_LEAST = 64 * 1024,
-        LOCAL_MOST = 256 * 1024, /* on the client's side, whose round trip is short */
+        GRANT_LEAST = 48 * 1024,
+        LOCAL_MOST = 128 * 1024, /* on the client's side, whose round trip is short */
 };
 
 static void set(int fd, int option, int value)
@@ -48,7 +48,7 @@ void buffers_fix(int fd)
 }
 
 /* SO_RCVBUF goes to rmem_max only, which is a fraction of tcp_rmem, and leaves the largest window as it is. SO_RCVLOWAT
- * makes both large enough for so many bytes; how many bytes fit is learned from the first call. */
+ * makes both large enough for a number of bytes; the first call tells how many bytes fit. */
 static void grow_receive(int fd, size_t most)
 {
         size_t fits = most / 8;
@@ -76,7 +76,7 @@ size_t buffers_grow(struct egress_session *s, int from, int to, bool is_in, size
 {
         size_t each = BUFFERS_EACH - s->granted, all = (BUFFERS_ALL - s->egress->granted) / 2;
         size_t left = granted + (each < all ? each : all);
-        size_t size = left - left / 8, local = size / 8, more = size - granted;
+        size_t size = left - left / 16, local = size / 8, more = size - granted;
 
         if (size < GRANT_LEAST || size < granted * 2)
                 return 0;

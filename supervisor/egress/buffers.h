@@ -1,8 +1,8 @@
 /*
  * The kernel's buffers of the proxy's sockets.
  *
- * Each socket begins with small buffers of a fixed size. A flow that has moved BUFFERS_GROW_AFTER gets most of what its
- * session has left, so that one connection is fast over a long way, and many that nobody reads hold little: a session at
+ * Each socket begins with small buffers of a fixed size. A new connection, and later a flow that has moved
+ * BUFFERS_GROW_AFTER, gets most of what its session has left, so that one connection is fast over a long way, and many whose client does not read hold little: a session at
  * most EGRESS_CONNECTIONS_EACH * 4 * BUFFER_SMALL + BUFFERS_EACH, all of them EGRESS_CONNECTIONS_MAX * 4 * BUFFER_SMALL +
  * BUFFERS_ALL. A connection that moves nothing gives its room to another one.
  */
@@ -30,5 +30,5 @@ void buffers_return(struct egress_session *session, size_t granted);
 /* Makes them small again. Returns false if there are bytes in them. */
 bool buffers_shrink(int from, int to);
 
-/* Bytes that the server has not taken are dropped: nobody would count them in a closed socket. */
+/* Drops bytes that the server has not taken: a closed socket would keep them without being counted. */
 void buffers_close(int server);

@@ -322,31 +322,30 @@ static int check_tunnel(const struct connection *c, enum egress_reason *why)
         return client_hello_check(data, f->n, &c->request.host, why);
 }
 
-/* Takes the large buffers of connections that move nothing. */
-static void take_back(struct egress_session *s)
+static void give_back(struct flow *f)
 {
-        for (struct connection *c = s->connections; c; c = c->next) {
-                struct flow *flows[] = {&c->in, &c->out};
-                for (size_t i = 0; i < ARRAY_SIZE(flows); i++) {
-                        struct flow *f = flows[i];
-                        if (f->granted > 0 && clock_ms() - c->moved_ms >= UNUSED_MS &&
-                            buffers_shrink(f->from, f->to)) {
-                                buffers_return(s, f->granted);
-                                f->granted = f->moved = 0;
-                        }
-                }
-        }
+        if (f->granted == 0 || !buffers_shrink(f->from, f->to))
+                return;
+        buffers_return(f->session, f->granted);
+        f->granted = f->moved = 0;
 }
 
-static void enlarge(struct flow *f)
+/* Connections that move nothing give their buffers to others, and so does the direction in which little moves. */
+static void enlarge(struct flow *f, struct flow *other)
 {
         if (f->moved < BUFFERS_GROW_AFTER)
                 return;
         f->moved = 0;
+        if (other->moved < BUFFERS_GROW_AFTER)
+                give_back(other);
         size_t more = buffers_grow(f->session, f->from, f->to, f->is_in, f->granted);
-        if (f->granted + more == 0)
-                take_back(f->session);
         f->granted += more;
+        for (struct connection *c = f->session->connections; c && f->granted == 0; c = c->next) {
+                if (clock_ms() - c->moved_ms < UNUSED_MS)
+                        continue;
+                give_back(&c->in);
+                give_back(&c->out);
+        }
 }
 
 /* Returns false if the connection has ended or closes. */
@@ -375,8 +374,8 @@ static bool relay(struct connection *c)
                 r = flow_pump(&c->in, &moved);
         if (moved) {
                 c->moved_ms = clock_ms();
-                enlarge(&c->in);
-                enlarge(&c->out);
+                enlarge(&c->in, &c->out);
+                enlarge(&c->out, &c->in);
         }
         if (r == -EDQUOT)
                 note(c, EGRESS_USED_UP);
@@ -475,6 +474,7 @@ static void start_relaying(struct connection *c)
                 end(c);
                 return;
         }
+        c->in.granted = buffers_grow(c->session, c->server, c->client, true, 0);
         set_timer(c, c->out.is_held && c->must_be_tls ? HEAD_MS : IDLE_MS);
         relay(c);
 }

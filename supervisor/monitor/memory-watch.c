@@ -146,7 +146,7 @@ static uint64_t own_part(const struct watched *s)
         return s->told == 0 ? 0 : PRIVATE_MIN + (s->told > s->first ? s->told - s->first : 0);
 }
 
-/* What its processes may have. */
+/* The memory that its processes may have. */
 static uint64_t most_of(const struct watched *s, const struct sandbox_memory *memory)
 {
         return memory->max > s->sockets.bytes ? memory->max - s->sockets.bytes : 0;

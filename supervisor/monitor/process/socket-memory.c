@@ -29,7 +29,7 @@ static void add_socket(struct found *found, const struct rtattr *attribute, int 
                 return; /* a connection that has ended has no buffers */
         size_t n = RTA_PAYLOAD(attribute);
         memcpy(m, RTA_DATA(attribute), n < sizeof(m) ? n : sizeof(m));
-        /* TCP counts what it sends twice while a packet is on its way. */
+        /* WMEM_ALLOC of TCP is a part of WMEM_QUEUED. */
         uint32_t sent = m[SK_MEMINFO_WMEM_QUEUED] > m[SK_MEMINFO_WMEM_ALLOC]
                                 ? m[SK_MEMINFO_WMEM_QUEUED]
                                 : m[SK_MEMINFO_WMEM_ALLOC];

@@ -5,7 +5,7 @@
 
 enum {
         SOCKET_MEMORY_MOST = 208 * 1024
-}; /* of one: net.core.wmem_default; nobody sets another size (docs/seccomp.md) */
+}; /* of one: net.core.wmem_default; the filter lets no code set another size */
 
 /*
  * For a child: joins the network namespace of a process, of which there is a pidfd, and adds up the buffers of its sockets:

@@ -41,7 +41,7 @@ struct sandbox_host {
         void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
 };
 
-/* What the monitor counts its memory with. */
+/* The files with which the monitor counts its memory. */
 struct sandbox_memory {
         int proc; /* its /proc: all processes of its pid namespace; -1: a control group counts them */
         int sockets;  /* /proc/net/sockstat of its network namespace, or -1 */
