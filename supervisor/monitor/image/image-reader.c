@@ -68,12 +68,8 @@ static void package_place_lock_path(const char *profile, char *to, size_t size)
 
 static int enter(int parent, const char *name, mode_t mode, struct error *err)
 {
-        if (mkdirat(parent, name, mode) < 0) {
-                if (errno != EEXIST)
-                        return error_errno(err, errno, "make %s", name);
-        } else if (fchmodat(parent, name, mode, 0) < 0) {
-                return error_errno(err, errno, "mode of %s", name); /* which the umask has cut */
-        }
+        if (mkdirat(parent, name, mode) < 0 && errno != EEXIST)
+                return error_errno(err, errno, "make %s", name);
         int fd = openat(parent, name, FLAGS);
         return fd < 0 ? error_errno(err, errno, "%s", name) : fd;
 }
@@ -98,6 +94,8 @@ static int lock_use(int own, struct error *err)
  * O_PATH descriptor. *lock: while it is open, no set is removed that is asked for from now on. */
 static int package_place_open(int store, const char *profile, int *lock, struct error *err)
 {
+        /* So that no mode is changed afterwards: an installer could put a link there. */
+        umask(0);
         _cleanup_close_ int all = enter(store, PACKAGES_INSTALLED, MODE_ABOVE, err);
         if (all < 0)
                 return error_context(err, "image store");
