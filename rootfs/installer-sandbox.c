@@ -55,6 +55,7 @@ enum {
         DATA_MIB = 768,      /* private memory of one, which the kernel bounds at once */
         FILE_MIN = 64 << 20, /* bytes that one file may have in any case */
         MEASURE_MS = 50,
+        NICE = 10, /* workers have 5 */
         TMPFS_BYTES = 1 << 20,
         TMPFS_INODES = 4096,
 };
@@ -385,6 +386,7 @@ static int confine(const struct installer_sandbox *how, const char *top, struct 
                 return error_errno(err, errno, "no_new_privs");
         /* An error means that the kernel has no Landlock, or another version of it. */
         (void)landlock_confine(rules, ARRAY_SIZE(rules), true, &hint);
+        setpriority(PRIO_PROCESS, 0, NICE);
         r = set_limits(how->size_max, err);
         if (r < 0)
                 return r;
