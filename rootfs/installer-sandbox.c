@@ -55,7 +55,7 @@ enum {
         DATA_MIB = 768,      /* private memory of one, which the kernel bounds at once */
         FILE_MIN = 64 << 20, /* bytes that one file may have in any case */
         MEASURE_MS = 50,
-        NICE = 10, /* workers have 5 */
+        NICE = 5, /* as workers */
         TMPFS_BYTES = 1 << 20,
         TMPFS_INODES = 4096,
 };
