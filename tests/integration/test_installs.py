@@ -312,11 +312,16 @@ class Real(rawmcp.ServerCase):
             cls.addClassCleanup(shutil.rmtree, top, ignore_errors=True)
             os.chmod(top, 0o755)
             usual["CLOISTER_IMAGE_STORE"] = f"{top}/images"
+        usual.update(cls.more())
         harness.environment = lambda **more: make(**{**usual, **more})
         try:
             super().setUpClass()
         finally:
             harness.environment = make
+
+    @classmethod
+    def more(cls):
+        return {}
 
     def test_numpy_and_pandas(self):
         self.ok("x = [1, 2]")
@@ -324,6 +329,19 @@ class Real(rawmcp.ServerCase):
         self.assertEqual(cell["value"]["repr"], "([1, 2], 300.0)")
         cell = self.ok("%pip install pandas\nimport pandas\nint(pandas.DataFrame({'a': x}).a.sum())", timeout=300, wait=300)
         self.assertEqual(cell["value"]["json"], 3)
+
+
+@unittest.skipUnless(harness.WHOLE, "suite slow: uv and wheels of PyPI")
+class RealByUv(Real):
+    @classmethod
+    def more(cls):
+        top = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        cls.addClassCleanup(shutil.rmtree, top, ignore_errors=True)
+        os.chmod(top, 0o755)
+        python = os.path.join(os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv")), "bin", "python")
+        subprocess.run([python, "-m", "pip", "install", "-q", "--target", f"{top}/uv", "uv"], check=True, timeout=harness.patient(180),
+                       env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"})
+        return {"PATH": f"{top}/uv/bin:/usr/bin:/bin"}
 
 
 @unittest.skipIf(harness.ROOT or not harness.WHOLE, "an ordinary user, suite slow")
