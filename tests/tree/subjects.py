@@ -28,7 +28,7 @@ VERBS = set(
     reset resolve respect restart restore restrict resume retry return reuse revert rewrite reword route run say scale scan schedule seal search
     select send separate serialize serve set settle share shorten show shrink simplify skip sort speed split start state stop store stream strip
     support survive swap switch take tear tell terminate test thaw tidy time tolerate trace track translate treat trim truncate try turn unblock
-    unify unlink unmount update use validate verify wait wake warn watch widen wire withdraw wrap write""".split()
+    unify unlink unmount update use validate verify wait wake walk warn watch widen wire withdraw wrap write""".split()
 )
 
 
