@@ -44,7 +44,7 @@ struct rights {
         const struct mcp_principal *principal;
 };
 
-/* Without a profile of its own, a principal has the config's default and those of clients' names. */
+/* A principal without a profile may use the config's default, and those of clients' names. */
 static bool may_use(const void *data, const char *profile)
 {
         const struct rights *rights = data;

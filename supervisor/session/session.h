@@ -26,8 +26,8 @@ struct session *session_free(struct session *session);
 
 /* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. */
 void session_end_by_owner(struct session *session, bool restart);
-/* The config was reloaded: what its profile has lost is lost for the session too. Ends one that has a mount or a
- * network which the profile has not any more. One whose profile is gone has no tools and reaches no host. */
+/* The config was reloaded: the session loses what its profile has lost. Ends a session with a mount or a network
+ * that the profile lost. A session whose profile was removed has no tools and reaches no host. */
 void session_take_rights(struct session *session);
 /* Its principal may not use its profile any more: ends it, and the next sandbox is of the call's profile. */
 void session_leave_forbidden_profile(struct session *session);

@@ -186,7 +186,7 @@ class Reached(Network):
         self.assertEqual(cell["receipt"]["network"], "none")
 
     def test_hosts_that_the_profile_loses(self):
-        """A host that is gone from network.allow cannot be reached any more; its connections end. The limits stay."""
+        """A host that was removed from network.allow cannot be reached any more; its connections end. The limits stay."""
         far, other = self.far(), self.far()
         names = [f"localhost:{far.port}", f"127.0.0.1:{far.port}"], [f"localhost:{other.port}", f"127.0.0.1:{other.port}"]
         server = self.serve(names[0] + names[1], max_bytes="1M")

@@ -512,7 +512,7 @@ class Reduced(Profiles):
         self.assertTrue(harness.wait_until(lambda: server.log().count("config was reloaded") > before), server.log())
 
     def ends(self, server, name, why, profile):
-        """The session has ended with one line that says so, and begins anew under the profile of today."""
+        """The session has ended, one line names the reason, and it begins anew under the newest profile."""
         cell = server.cell("'x' in globals()", session=name, profile=profile)
         self.assertEqual((cell["status"], cell["value"]["json"], cell["state"]), ("ok", False, "new"), cell)
         self.assertIn(why, cell["notice"])

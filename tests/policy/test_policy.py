@@ -179,7 +179,7 @@ class Policy(unittest.TestCase):
     def test_actions(self):
         """No filter traces, traps or only logs. A listener is asked for locks only, by the code of the agent: init makes those calls
         itself, so that it does not matter what another thread changes meanwhile. The template has none: there, they fail. Where a mount is
-        writable, it is asked for syncs too, which it only counts."""
+        writable, it receives syncs too, which it only counts."""
         for (variant, arch), code in programs().items():
             returned = {k for op, _, _, k in code if op == 0x06}
             asks = {INIT} if variant.startswith(("worker", "template")) else set()

@@ -14,7 +14,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPENERS = {"base/host-file.c": "host_file_open", "rootfs/packages.py": "create_fd"}
-# What runs inside a sandbox writes the sandbox's files; the policy names flags that a sandbox may not use.
+# Code inside a sandbox writes the sandbox's files. The policy names flags that a sandbox may not use.
 INSIDE = ("sandbox-init/", "supervisor/doctor/probe.py", "policy/seccomp/")
 
 C_WAYS = re.compile(

@@ -225,7 +225,7 @@ static void test_copy(void)
         err = (struct error){};
 }
 
-/* What the readers of the image may not read is left out, counted and named; a required file is an error. */
+/* Files that the readers of the image may not read are left out, counted and named; a required file is an error. */
 static void test_private(void)
 {
         static const struct {
