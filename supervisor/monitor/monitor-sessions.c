@@ -307,7 +307,10 @@ void monitor_session_request(struct monitor *m, const struct monitor_request *re
                        request->verb == MONITOR_SESSION_KEEP_ASIDE;
         struct error error = {};
 
-        int r = slot ? pass(*slot, request) : -ESRCH;
+        int r = !slot ? -ESRCH
+                : is_keep && !monitor_sums_allow_copy(m, (uint32_t)(slot - m->sandboxes))
+                        ? -ENOMEM
+                        : pass(*slot, request);
         /* The broker gets MONITOR_SESSION_ENDED for one that has just ended by itself. */
         if (r < 0 && !is_kill) {
                 error_errno(&error, -r, "session %u", request->target);

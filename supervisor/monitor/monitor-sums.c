@@ -315,6 +315,15 @@ int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uin
         return refuse(used, m->sums->total.memory / MIB, "of all clients", "\"memory_total\"", err);
 }
 
+bool monitor_sums_allow_copy(struct monitor *m, uint32_t slot)
+{
+        uint64_t own = has_groups(m) ? sandbox_memory_now(m->sandboxes[slot])
+                                     : memory_watch_part(m->memory, slot),
+                 most = m->sums->total.memory / 4 * 3;
+
+        return own <= most && used_by(m, 0, most - own) <= most - own;
+}
+
 void monitor_sums_done(struct monitor *m)
 {
         if (m->sums && m->sums->timer)

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -26,6 +27,10 @@ void monitor_sums_done(struct monitor *m);
  * 0. Makes the principal's group. */
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
                        uint32_t *first, struct error *err);
+
+/* Whether the sandbox in this slot may keep a copy of its worker, which can become as large as the worker. A quarter of the sum
+ * stays free for what runs. */
+bool monitor_sums_allow_copy(struct monitor *m, uint32_t slot);
 
 /* The samples of a session, which no control group counts, have changed. */
 void monitor_sums_changed(struct monitor *m);
