@@ -443,6 +443,12 @@ void memory_watch_wake(struct memory_watch *w)
                 arm(w);
 }
 
+void memory_watch_forget(struct memory_watch *w, uint32_t slot)
+{
+        if (slot < w->n_used)
+                forget(w, &w->watched[slot], 0);
+}
+
 uint64_t memory_watch_sum(const struct memory_watch *w)
 {
         return w->sum;

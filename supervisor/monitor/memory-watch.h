@@ -37,6 +37,9 @@ struct memory_watch *memory_watch_free(struct memory_watch *watch);
 /* The sum that was sent last; 0: none. */
 uint64_t memory_watch_used(const struct memory_watch *watch, const struct sandbox *sandbox);
 
+/* The sandbox in this slot has ended. */
+void memory_watch_forget(struct memory_watch *watch, uint32_t slot);
+
 /* What all sessions use, without the pages that each shares with its template; what the one in this slot adds to it. */
 uint64_t memory_watch_sum(const struct memory_watch *watch);
 uint64_t memory_watch_part(const struct memory_watch *watch, uint32_t slot);

@@ -29,7 +29,11 @@ static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
 
 static void release(void *data, struct sandbox *sandbox)
 {
-        *slot_of(data, sandbox_handle(sandbox)) = NULL;
+        struct monitor *m = data;
+        struct sandbox **slot = slot_of(m, sandbox_handle(sandbox));
+
+        *slot = NULL;
+        memory_watch_forget(m->memory, (uint32_t)(slot - m->sandboxes));
         sandbox_free(sandbox);
 }
 
@@ -309,7 +313,7 @@ void monitor_session_request(struct monitor *m, const struct monitor_request *re
 
         int r = !slot ? -ESRCH
                 : is_keep && !monitor_sums_allow_copy(m, (uint32_t)(slot - m->sandboxes))
-                        ? -ENOMEM
+                        ? -EDQUOT
                         : pass(*slot, request);
         /* The broker gets MONITOR_SESSION_ENDED for one that has just ended by itself. */
         if (r < 0 && !is_kill) {

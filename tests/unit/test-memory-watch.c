@@ -99,6 +99,8 @@ static void test_any_slot_is_looked_at(void)
                 look(base, w);
                 check_eq_int(told.handle, i + 101);
                 slots[order[i]] = NULL;
+                memory_watch_forget(w, (uint32_t)order[i]);
+                check(memory_watch_sum(w) == 0);
                 look(base, w);
                 check(memory_watch_sum(w) == 0);
                 check_eq_int(told.count, 0);

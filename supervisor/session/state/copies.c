@@ -381,7 +381,9 @@ void copies_kept(struct session *s, const struct error *error)
         if (!error)
                 add(s);
         tell(s, !error,
-             error && error->code == ENOMEM
+             error && error->code == EDQUOT
+                     ? "no copy of the state is kept: it may not fit into memory_total beside all other sessions"
+             : error && error->code == ENOMEM
                      ? "no copy of the state is kept: all copies together are larger than limits.memory"
                      : COPIES_NOT_MADE);
 }
