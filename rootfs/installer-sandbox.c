@@ -117,7 +117,7 @@ static int attach(const struct tree *t, int mount, const char *path, bool is_dir
         if (!is_directory)
                 cut(directory, 1);
         int r = mount_point_make(t->root, directory, err);
-        if (r >= 0 && !is_directory && mknodat(t->root, path + 1, S_IFREG | 0644, 0) < 0)
+        if (r >= 0 && !is_directory && mknodat(t->root, path + 1, 0644, 0) < 0)
                 return error_errno(err, errno, "make %s", path);
         return r < 0 ? r : mount_attach(mount, t->root, path + 1, err);
 }

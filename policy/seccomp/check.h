@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "policy/seccomp/rules.h"
+#include "policy/seccomp/entries.h"
 
 /*
  * Checks a compiled program against its table: every call number below FILTER_CHECK_CALLS and some

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "policy/seccomp/rules.h"
+#include "policy/seccomp/entries.h"
 
 /* Negative for a name that libseccomp does not know, or that is not this architecture's. */
 int filter_native_number(const char *name);

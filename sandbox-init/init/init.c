@@ -499,7 +499,10 @@ static int wait_and_serve(bool locks_wait, const sigset_t *while_waiting)
                                 {.fd = locks_fd(), .events = POLLIN}};
         bool ticks = init.state == STOPPING || init.state == CLEARING;
 
-        int n = ppoll(list, 2, ticks ? &tick_time : locks_wait ? &retry_time : rest_wait(),
+        int n = ppoll(list, 2,
+                      ticks        ? &tick_time
+                      : locks_wait ? &retry_time
+                                   : rest_wait(),
                       while_waiting);
         if (n < 0)
                 return errno != EINTR;
