@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/lock-table.h"
 #include "policy/limits.h"
 #include "policy/template-link.h"
 
@@ -75,12 +76,6 @@ enum init_report_kind {
         INIT_REPORT_NONE,
 #define INIT_REPORT(name, ...) INIT_##name,
 #include "rpc/sandbox-messages.def"
-};
-
-enum { INIT_DEVICES = 3 };
-
-struct init_hello {
-        uint64_t devices[INIT_DEVICES]; /* of the session's own file systems */
 };
 
 enum {

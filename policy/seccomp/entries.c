@@ -98,7 +98,7 @@ static int entries_add_others(struct filter_entries *entries, size_t *room, enum
                 for (const struct filter_rule *const *part =
                              filter_table((enum filter_kind)other)->parts;
                      *part && r >= 0; part++) {
-                        bool seen = has_part(&tables[kind], *part);
+                        bool seen = has_part(filter_table(kind), *part);
                         for (enum filter_kind before = 0; before < other; before++)
                                 seen |= has_part(&tables[before], *part);
                         if (!seen)

@@ -69,12 +69,6 @@
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
-#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
-#endif
-#define LISTENER_REQUESTS                                                                          \
-        SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,          \
-                SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define TERMIOS2        44 /* sizeof(struct termios2), part of the four requests' numbers */
 #define GET_TERMIOS2    _IOC(_IOC_READ, 'T', 0x2a, TERMIOS2) /* TCGETS2 */
 #define SET_TERMIOS2(n) _IOC(_IOC_WRITE, 'T', (n), TERMIOS2) /* 0x2b: TCSETS2; TCSETSW2, TCSETSF2 */
@@ -393,7 +387,7 @@ static const struct filter_rule filter_template_only[] = {
           CLEAR(1, ~(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER))}},
         /* init, which has this filter too, takes the locks of its session */
         {"flock pidfd_getfd process_vm_readv process_vm_writev", ALLOW},
-        IOCTL(LISTENER_REQUESTS),
+        IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
         {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
         PRCTL(PR_SET_SECCOMP, PR_GET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,
               PR_SET_DUMPABLE, PR_GET_DUMPABLE, PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_NAME,
@@ -506,7 +500,7 @@ static const struct filter_rule filter_init_all[] = {
         {"process_vm_readv process_vm_writev", ALLOW},
         {"getrlimit prlimit64", ALLOW},
         {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
-        IOCTL(LISTENER_REQUESTS),
+        IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
         END_OF_RULES,
 };
 

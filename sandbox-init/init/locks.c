@@ -18,15 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sandbox-init/lock-table.h"
-
-#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
-#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP 1UL
-#endif
+#include "base/lock-table.h"
 
 enum {
-        CLEAN_AFTER_CALLS = 1024, /* stale locks are looked for after so many calls, */
+        CLEAN_AFTER_CALLS = 1024, /* stale locks are looked for after this number of calls, */
         CLEAN_AFTER_MS = 200,     /* or after this time */
         LOCAL_TRIES_MAX = 100,    /* of LOCKS_RETRY_MS */
         WAITS = 1,                /* result of a call: not answered yet */
@@ -41,9 +36,9 @@ struct caller {
 static struct {
         int listener;
         struct init_hello hello;
-        struct lock locks[LOCKS_MAX];
+        struct file_lock locks[LOCKS_MAX];
         size_t n;       /* POSIX locks */
-        size_t n_flock; /* at most so many files have a lock of flock() */
+        size_t n_flock; /* open files that may have a lock of flock() */
         size_t calls;   /* since the last clean() */
         int64_t cleaned_ms;
         struct caller local; /* the process that has its locks in a table of its own */
@@ -119,7 +114,7 @@ static void drop(size_t i)
 }
 
 /* Whether the process has ended, or has closed the file: the kernel reports neither. */
-static bool is_stale(const struct lock *l)
+static bool is_stale(const struct file_lock *l)
 {
         struct caller c = caller_new(l->process);
         struct stat st;
@@ -135,10 +130,10 @@ static bool is_stale(const struct lock *l)
 }
 
 /* Returns a lock of another process that excludes this one; NULL: none. */
-static const struct lock *find_conflict(const struct lock *wanted)
+static const struct file_lock *find_conflict(const struct file_lock *wanted)
 {
         for (size_t i = 0; i < all.n; i++) {
-                const struct lock *l = &all.locks[i];
+                const struct file_lock *l = &all.locks[i];
                 if (!lock_is_of(l, wanted) || l->process == wanted->process ||
                     l->start > wanted->end || l->end < wanted->start ||
                     (l->type == F_RDLCK && wanted->type == F_RDLCK))
@@ -241,8 +236,8 @@ static bool has_room(void)
 
 /* ---- the calls ---- */
 
-/* As flock(2). A file that others use too gets no lock: a shared one would exclude nobody in the session, because nobody
- * in it gets an exclusive one. */
+/* As flock(2). A file that others use too gets no lock: a shared one would exclude no process of the session, because no process
+ * of it gets an exclusive one. */
 static int call_flock(int fd, const struct stat *st, int operation)
 {
         int what = operation & ~LOCK_NB;
@@ -260,7 +255,7 @@ static int call_flock(int fd, const struct stat *st, int operation)
 }
 
 /* The range in bytes of the file: 0, or negative errno. */
-static int set_range(struct lock *l, const struct flock *k, int fd, const struct stat *st)
+static int set_range(struct file_lock *l, const struct flock *k, int fd, const struct stat *st)
 {
         int64_t from = 0;
 
@@ -293,7 +288,7 @@ static int copy_memory(const struct caller *c, uint64_t at, void *data, size_t n
         return r == (ssize_t)n ? 0 : r < 0 && errno == EPERM ? -ENOLCK : -EFAULT;
 }
 
-/* ---- a process that has its locks in a table of its own (sandbox-init/lock-table.h) ---- */
+/* ---- a process that has its locks in a table of its own (base/lock-table.h) ---- */
 
 static bool read_local(struct local_locks *ret)
 {
@@ -301,7 +296,7 @@ static bool read_local(struct local_locks *ret)
                ret->magic == LOCAL_LOCKS_MAGIC && ret->process == all.local.process;
 }
 
-/* Takes its locks over. What it wrote there can be anything. Returns false while it changes them: the call waits. */
+/* Takes its locks over. The code may have written any bytes there. Returns false while it changes them: the call waits. */
 static bool recall(void)
 {
         const uint64_t revoked_at = all.local_at + offsetof(struct local_locks, is_revoked);
@@ -351,9 +346,10 @@ static int give_table(const struct caller *c, uint64_t at)
         return -EBADF;
 }
 
-static int get_lock(const struct lock *wanted, const struct caller *c, uint64_t at, struct flock *k)
+static int get_lock(const struct file_lock *wanted, const struct caller *c, uint64_t at,
+                    struct flock *k)
 {
-        const struct lock *l = find_conflict(wanted);
+        const struct file_lock *l = find_conflict(wanted);
 
         k->l_type = F_UNLCK;
         if (l)
@@ -371,10 +367,10 @@ static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
                       const struct seccomp_data *call)
 {
         int command = (int)call->args[1], mode = fcntl(fd, F_GETFL);
-        struct lock wanted = {.device = st->st_dev,
-                              .inode = st->st_ino,
-                              .process = c->process,
-                              .fd = (int)call->args[0]};
+        struct file_lock wanted = {.device = st->st_dev,
+                                   .inode = st->st_ino,
+                                   .process = c->process,
+                                   .fd = (int)call->args[0]};
         struct flock k;
 
         int r = copy_memory(c, call->args[2], &k, sizeof(k), false);
@@ -505,7 +501,4 @@ void locks_open(int listener, const struct init_hello *hello)
 {
         all.listener = listener;
         all.hello = *hello;
-        /* The caller waits for the answer: it continues on this processor. Since Linux 6.6. */
-        if (listener >= 0)
-                ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
 }

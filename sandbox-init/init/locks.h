@@ -4,7 +4,7 @@
  * the caller, so that code that exchanges the descriptor or the arguments meanwhile gains nothing.
  *
  * POSIX locks belong to a table of processes, which is here: the kernel makes no object for them, and
- * nobody outside the session meets them. flock() belongs to the open file, and init calls it. Only files of the session's own
+ * they exclude no process outside the session. flock() belongs to the open file, and init calls it. Only files of the session's own
  * file systems can be locked: elsewhere, shared locks have no effect, and others get ENOLCK. Both kinds together are at most LOCKS_MAX.
  */
 #pragma once
@@ -22,7 +22,8 @@
 enum {
         LOCKS_MAX = 4096,
         LOCKS_WAITERS_MAX = 256, /* calls that wait for a lock */
-        LOCKS_RETRY_MS = 10,     /* a lock also ends when a file is closed, which nobody reports */
+        LOCKS_RETRY_MS =
+                10, /* a lock also ends when a file is closed, which the kernel does not report */
         SYNCS_PER_S = 100,
         SYNCS_AT_ONCE = 16, /* after a rest */
 };

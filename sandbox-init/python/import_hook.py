@@ -31,23 +31,19 @@ class ImportHook:
         return getattr(self._loader, name)
 
 
-class SqliteFinder:
-    """Has the worker hook SQLite when the module is loaded. The first of sys.meta_path."""
+class PatchFinder:
+    """Calls a function with a module after its import. patches: {name of the module: function}."""
 
-    def __init__(self, core):
-        self._core = core
-
-    def install(self):
-        sys.meta_path.insert(0, self)
-
-    def hook(self, module):
-        if getattr(module, "__file__", None):
-            self._core.hook_sqlite(module.__file__)
+    def __init__(self, patches):
+        self._patches = patches
 
     def find_spec(self, name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path, target) if name == "_sqlite3" else None
+        patch = self._patches.get(name)
+        if patch is None:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = ImportHook(spec.loader, self.hook)
+            spec.loader = ImportHook(spec.loader, patch)
         return spec
 
 

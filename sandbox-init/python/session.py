@@ -17,7 +17,7 @@ from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
 from cloister.frames import CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
-from cloister.import_hook import IPythonFinder, SqliteFinder
+from cloister.import_hook import IPythonFinder, PatchFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
 from cloister.json_codec import decode, encode_own
@@ -106,10 +106,8 @@ class Session:
         self._namespace.start(
             self._displays.display, self._copies.undo, self._blocks.transaction, self._cells.installer
         )
-        self._displays.figures.install()
+        sys.meta_path.insert(0, PatchFinder({**self._displays.figures.patches, "_sqlite3": self._hook_sqlite}))
         IPythonFinder().install()
-        self._sqlite = SqliteFinder(core)
-        self._sqlite.install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
 
@@ -121,10 +119,14 @@ class Session:
             self._published = Published(vars(__main__), self._channel)
         self._published.on_input(number, payload)
 
+    def _hook_sqlite(self, module):
+        if getattr(module, "__file__", None):
+            self._core.hook_sqlite(module.__file__)
+
     def complete(self):
         """In the template, after its last import."""
         self._namespace.add_modules()
-        self._sqlite.hook(sys.modules.get("_sqlite3"))
+        self._hook_sqlite(sys.modules.get("_sqlite3"))
         for prepare in stdio.prepare, self._main_loop.prepare, self._keep_reserve, results.prepare:
             try:
                 prepare()

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "sandbox-init/lock-table.h"
+#include "base/lock-table.h"
 #include "sandbox-init/raw.h"
 
 /* A libc may have them in another library, which the interpreter has loaded. */
 #pragma weak dlopen
 #pragma weak dlsym
 
-enum { ASK_AFTER = 16 }; /* calls, until init is asked again for the table */
+enum { ASK_AFTER = 16 }; /* calls until the next request for the table */
 
 /* The beginning of struct sqlite3_vfs (sqlite.org/c3ref/vfs.html). */
 struct vfs {
@@ -31,7 +31,7 @@ static struct {
         int (*fcntl)(int fd, int command, ...);
 } table;
 
-static bool is_own_file(int fd, struct lock *ret)
+static bool is_own_file(int fd, struct file_lock *ret)
 {
         struct stat st;
 
@@ -67,7 +67,7 @@ static bool has_table(pid_t self, int type)
         return false;
 }
 
-static bool change(struct lock wanted)
+static bool change(struct file_lock wanted)
 {
         struct local_locks *l = &table.locks;
         size_t n = l->n;
@@ -85,11 +85,11 @@ static bool change(struct lock wanted)
  * is made again, to init. */
 static bool set_here(int fd, int command, struct flock *k)
 {
-        struct lock wanted = {.process = (pid_t)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0),
-                              .start = k->l_start,
-                              .end = k->l_len ? k->l_start + k->l_len - 1 : INT64_MAX,
-                              .fd = fd,
-                              .type = k->l_type};
+        struct file_lock wanted = {.process = (pid_t)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0),
+                                   .start = k->l_start,
+                                   .end = k->l_len ? k->l_start + k->l_len - 1 : INT64_MAX,
+                                   .fd = fd,
+                                   .type = k->l_type};
         bool done = false;
 
         if (k->l_whence != SEEK_SET || k->l_start < 0 || k->l_len < 0 || wanted.end < wanted.start)

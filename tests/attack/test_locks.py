@@ -220,7 +220,7 @@ identities = {name: [os.fstat(fd).st_dev, os.fstat(fd).st_ino] for name, fd in f
 """
 
 
-# The worker's own table (sandbox-init/lock-table.h), with lies in it: as if it were SQLite's, at an address of the code's choice.
+# The worker's own table (base/lock-table.h), with lies in it: as if it were SQLite's, at an address of the code's choice.
 LIES = r"""
 import time
 def table(process, n, changes, locks=b""):

@@ -177,7 +177,7 @@ class Policy(unittest.TestCase):
                 self.assertIn(answer, (KILL, ENOSYS), (variant, arch, n))
 
     def test_actions(self):
-        """No filter traces, traps or only logs. A listener is asked for locks only, by the code of the agent: init makes those calls
+        """No filter traces, traps or only logs. Calls for locks only go to a listener, in the code of the agent: init makes those calls
         itself, so that it does not matter what another thread changes meanwhile. The template has none: there, they fail. Where a mount is
         writable, it receives syncs too, which it only counts."""
         for (variant, arch), code in programs().items():

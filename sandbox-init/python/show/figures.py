@@ -7,9 +7,7 @@ environment selects the backend Agg; if the code selects another one, its figure
 
 import functools
 import sys
-from importlib.machinery import PathFinder
 
-from cloister.import_hook import ImportHook
 from cloister.interrupts import calls_guest
 from cloister.stdio import complain
 
@@ -24,20 +22,8 @@ class Figures:
     def __init__(self, show, show_plotly):
         self._show = show
         self._show_plotly = show_plotly
-        self._patches = {_PYPLOT: self._patch_pyplot, _PLOTLY: self._patch_plotly}
+        self.patches = {_PYPLOT: self._patch_pyplot, _PLOTLY: self._patch_plotly}
         self._seen = []  # figures that the cell has displayed itself
-
-    def install(self):
-        sys.meta_path.insert(0, self)
-
-    def find_spec(self, name, path=None, target=None):
-        patch = self._patches.get(name)
-        if patch is None:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = ImportHook(spec.loader, patch)
-        return spec
 
     def _patch_plotly(self, module):
         """Otherwise show() looks for a browser."""

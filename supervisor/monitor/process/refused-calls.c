@@ -137,6 +137,7 @@ static const struct call {
         {"openat2", SYS_openat2, OPTIONAL, {0}},
         {"landlock_create_ruleset", SYS_landlock_create_ruleset, OPTIONAL, {0}},
         {"epoll_create1", SYS_epoll_create1, OPTIONAL, {EPOLL_CLOEXEC}},
+        {"pidfd_getfd", SYS_pidfd_getfd, OPTIONAL, {0}},
 };
 static_assert(ARRAY_SIZE(calls) <= REFUSED_CALLS_MAX, "room for all");
 

@@ -11,9 +11,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "rpc/sandbox-messages.h"
+enum { INIT_DEVICES = 3 };
 
-struct lock {
+/* The first message of a worker to init (rpc/sandbox-messages.h). */
+struct init_hello {
+        uint64_t devices[INIT_DEVICES]; /* of the session's own file systems */
+};
+
+struct file_lock {
         uint64_t device, inode;
         int64_t start, end; /* inclusive */
         pid_t process;
@@ -34,20 +39,21 @@ struct local_locks {
                 is_revoked; /* init writes 1, and then reads the locks: another process asks for one */
         uint32_t changes; /* odd while the locks are being changed */
         uint32_t n;
-        struct lock locks[LOCAL_LOCKS_MAX];
+        struct file_lock locks[LOCAL_LOCKS_MAX];
 };
 
-static inline bool lock_is_of(const struct lock *l, const struct lock *file)
+static inline bool lock_is_of(const struct file_lock *l, const struct file_lock *file)
 {
         return l->inode == file->inode && l->device == file->device;
 }
 
 /* Takes the range from the locks of this process on this file, one of which may become two, and joins those of the same
  * type that touch it. Returns -ENOLCK without a change if there may be no room: max must be above *n + 1. */
-static inline int lock_table_set(struct lock *locks, size_t *n, size_t max, struct lock wanted)
+static inline int lock_table_set(struct file_lock *locks, size_t *n, size_t max,
+                                 struct file_lock wanted)
 {
         for (size_t i = 0; i < *n; i++) {
-                struct lock *l = &locks[i], after = *l;
+                struct file_lock *l = &locks[i], after = *l;
                 bool joins = l->type == wanted.type;
                 if (!lock_is_of(l, &wanted) || l->process != wanted.process ||
                     l->start - joins > wanted.end || l->end < wanted.start - joins)
