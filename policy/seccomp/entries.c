@@ -100,7 +100,7 @@ static int entries_add_others(struct filter_entries *entries, size_t *room, enum
                      *part && r >= 0; part++) {
                         bool seen = has_part(filter_table(kind), *part);
                         for (enum filter_kind before = 0; before < other; before++)
-                                seen |= has_part(&tables[before], *part);
+                                seen |= has_part(filter_table(before), *part);
                         if (!seen)
                                 r = entries_add_part(entries, room, *part, true, number);
                 }
