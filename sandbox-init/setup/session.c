@@ -283,24 +283,32 @@ static int cover_proc(struct session *s, int root, struct error *err)
         return r < 0 ? error_context(err, "proc") : take_fd(limit);
 }
 
+/* The device is asked of the mount itself: what an image has at the path may be exchanged meanwhile. */
 static int mount_own(const struct limits *l, int root, struct init_hello *ret, struct error *err)
 {
-        const char *const paths[INIT_DEVICES] = {"tmp", "workspace", "dev/shm"};
+        const struct {
+                const char *path;
+                uint64_t size;
+                uint32_t inodes;
+        } own[INIT_DEVICES] = {
+                {"tmp", l->tmp, l->tmp_inodes},
+                {"workspace", l->workspace, l->workspace_inodes},
+                {"dev/shm", l->shm, l->shm_inodes},
+        };
+        const uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
         struct stat st;
 
-        int r = mount_tmpfs_at(root, "tmp", l->tmp, l->tmp_inodes, 01777, err);
-        if (r >= 0)
-                r = mount_tmpfs_at(root, "workspace", l->workspace, l->workspace_inodes, 01777,
-                                   err);
-        if (r >= 0)
-                r = mount_tmpfs_at(root, "dev/shm", l->shm, l->shm_inodes, 01777, err);
-        for (size_t i = 0; r >= 0 && i < INIT_DEVICES; i++) {
-                r = (int)syscall(SYS_newfstatat, root, paths[i], &st, 0);
+        for (size_t i = 0; i < INIT_DEVICES; i++) {
+                _cleanup_close_ int fd = mount_tmpfs_new(own[i].size, own[i].inodes, 01777,
+                                                         attributes, err);
+                int r = fd < 0 ? fd : fstat(fd, &st) < 0 ? error_errno(err, errno, "stat") : 0;
+                if (r >= 0)
+                        r = mount_attach(fd, root, own[i].path, err);
                 if (r < 0)
-                        return error_errno(err, errno, "stat %s", paths[i]);
+                        return error_context(err, "tmpfs /%s", own[i].path);
                 ret->devices[i] = st.st_dev;
         }
-        return r;
+        return 0;
 }
 
 static int attach_late(int mount, int root, const char *path, struct error *err)
