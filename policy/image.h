@@ -32,7 +32,7 @@
 /* Beside image.json: locked by those who use the image (rootfs/store.h). */
 #define IMAGE_LOCK "lock"
 
-enum { IMAGE_FORMAT = 1, IMAGE_RECIPE = 5, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
+enum { IMAGE_FORMAT = 1, IMAGE_RECIPE = 6, IMAGE_JSON_MAX = 1024 * 1024, IMAGE_NAME_SIZE = 65 };
 enum { IMAGE_PARTS_MAX = 1024 * 1024, IMAGE_KEY_SIZE = 17 };
 
 #define IMAGE_PYTHON_DEFAULT "/usr/bin/python3"

@@ -28,6 +28,16 @@ CLOSED = {
         "if bit: os.utime('/dev/null')",
         "n = os.stat('/dev/null').st_mtime_ns; d, last[0] = n - last[0], n; return d > 0",
     ),
+    "lock of a device node": (
+        "import fcntl\nnode = os.open('/dev/zero', os.O_RDONLY)",
+        "fcntl.flock(node, fcntl.LOCK_EX if bit else fcntl.LOCK_UN)",
+        "fcntl.flock(node, fcntl.LOCK_EX | fcntl.LOCK_NB); fcntl.flock(node, fcntl.LOCK_UN); return 1",
+    ),
+    "lock of a file of the image": (
+        "import fcntl\nnode = os.open(os.__file__, os.O_RDONLY)",
+        "fcntl.flock(node, fcntl.LOCK_EX if bit else fcntl.LOCK_UN)",
+        "fcntl.flock(node, fcntl.LOCK_EX | fcntl.LOCK_NB); fcntl.flock(node, fcntl.LOCK_UN); return 1",
+    ),
     "number of sockets that were made": (
         # The kernel counts on each processor.
         "import socket, struct\nlast = [0]\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
