@@ -301,7 +301,9 @@ static int mount_own(const struct limits *l, int root, struct init_hello *ret, s
         for (size_t i = 0; i < INIT_DEVICES; i++) {
                 _cleanup_close_ int fd = mount_tmpfs_new(own[i].size, own[i].inodes, 01777,
                                                          attributes, err);
-                int r = fd < 0 ? fd : fstat(fd, &st) < 0 ? error_errno(err, errno, "stat") : 0;
+                int r = fd;
+                if (fd >= 0 && syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) < 0)
+                        r = error_errno(err, errno, "stat");
                 if (r >= 0)
                         r = mount_attach(fd, root, own[i].path, err);
                 if (r < 0)
