@@ -54,7 +54,7 @@ def forget(kind, target):
         os.close(fd)
 
 
-def send(verb, target=0, gen=None, number=None):
+def send(verb, target=0, gen=None, number=None, principal=(0, 0, 0, 0)):
     global serial
     serial += 1
     number = serial if number is None else number
@@ -62,7 +62,7 @@ def send(verb, target=0, gen=None, number=None):
     # Only KEEP names copies to replace: the monitor refuses such numbers in a request of another kind.
     instead = (-pid, pid + 1) if verb == KEEP else (0, 0)
     numbers = target, generation if gen is None else gen, pid, *instead
-    link.send(struct.pack("<7I", verb, number, *(n & 0xFFFFFFFF for n in numbers)))
+    link.send(struct.pack("<11I", verb, number, *(n & 0xFFFFFFFF for n in (*numbers, *principal))))
     return number
 
 
@@ -140,6 +140,14 @@ def every_message():
                 fresh = verb not in (CREATE, UP_START) or gen == generation
                 if (kind != FAILED) != (allowed and fresh):
                     wrong.append((verb, target, gen, kind, code))
+    # Any principal has a session; the others that there can be have one, too.
+    for principal in NUMBERS:
+        number = send(CREATE, principal=(principal,) * 4)
+        event = wait(lambda e, number=number: e[1] == number)
+        if event[0] == STARTED:
+            end(event[2])
+        else:
+            wrong.append((CREATE, principal, event))
     end(session)
     return {"wrong": wrong}
 
