@@ -198,7 +198,7 @@ def upstreams():
     """One server started many times, stopped twice, and left running."""
     running = []
     refused = 0
-    for _ in range(261):
+    for _ in range(517):
         event = ask(UP_START)
         if event[0] == UP_STARTED:
             running.append(event[2])

@@ -89,7 +89,7 @@ class HostileBroker(harness.Case):
     @unittest.skipUnless(os.environ.get("CLOISTER_TEST_WHOLE"), "takes long: suite slow")
     def test_more_servers_than_there_may_be(self):
         found, status = self.act("upstreams", self.servers())
-        self.assertEqual((found, status), ({"started": 256, "refused": 5}, 7), self.said())
+        self.assertEqual((found, status), ({"started": 512, "refused": 5}, 7), self.said())
         self.assertNotIn("killing", self.said())
 
     def test_at_random(self):

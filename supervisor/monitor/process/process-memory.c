@@ -27,7 +27,12 @@
 
 #include "base/cleanup.h"
 
-enum { THREADS_MAX = 48, /* of process_rest() */ PATH_SIZE = 64, PROCESS_TEXT_SIZE = 4096 };
+enum {
+        INIT = 1,
+        THREADS_MAX = 48, /* of process_rest() */
+        PATH_SIZE = 64,
+        PROCESS_TEXT_SIZE = 4096,
+};
 
 /* ---- the processes that a procfs shows ---- */
 
@@ -139,7 +144,7 @@ uint64_t process_rest(int proc)
 
         while ((pid = process_cursor_next(&c)) > 0) {
                 hash = mix(hash, (uint64_t)pid);
-                if (!add_process(proc, pid, &left, &hash))
+                if (pid != INIT && !add_process(proc, pid, &left, &hash))
                         return 0;
         }
         return hash == 0 ? 1 : hash;

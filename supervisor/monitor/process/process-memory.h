@@ -58,9 +58,9 @@ uint64_t process_memory_held(int proc, bool (*counts)(const void *data, long pid
                              const void *data);
 
 /*
- * A number for the processes that a procfs shows: as long as it is the same, none of them has run, and
- * none was added. 0: one of them runs now, or they have too many threads for a look of less than a
- * millisecond.
+ * A number for the processes that a procfs shows: as long as it is the same, none of them but init has
+ * run, and none was added. init looks at them while they rest, and takes no memory. 0: one of them runs
+ * now, or they have too many threads for a look of less than a millisecond.
  */
 uint64_t process_rest(int proc);
 
