@@ -16,6 +16,7 @@ enum { INIT_DEVICES = 3 };
 /* The first message of a worker to init (rpc/sandbox-messages.h). */
 struct init_hello {
         uint64_t devices[INIT_DEVICES]; /* of the session's own file systems */
+        uint64_t listener; /* the worker's descriptor of its filter's listener; 0: none */
 };
 
 struct file_lock {

@@ -43,7 +43,7 @@ enum {
 
         /* Where PID 1 finds its own. */
         INIT_REPORT_FD = 3,
-        /* A socket. The worker sends struct init_hello, with the listener of its filter if it has one. init writes
+        /* A socket. The worker sends struct init_hello, with the number of its filter's listener. init writes
          * one byte: the worker may read its channel. */
         INIT_RELEASE_FD = 4,
         INIT_CONTROL_FD = 5,

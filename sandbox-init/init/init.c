@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -481,12 +482,16 @@ static int greet(void)
 {
         struct init_hello hello;
         int listener = -1;
-        size_t count = 1;
 
-        ssize_t n = fd_receive(INIT_RELEASE_FD, &hello, sizeof(hello), &listener, &count, NULL, 0);
-        if (n != sizeof(hello))
+        if (fd_read_full(INIT_RELEASE_FD, &hello, sizeof(hello)) != sizeof(hello))
                 return -EPROTO;
-        locks_open(count == 1 ? listener : -1, &hello);
+        if (hello.listener > 0) {
+                int worker = (int)syscall(SYS_pidfd_open, FIRST_WORKER, 0);
+                listener = worker < 0 ? -1
+                                      : (int)syscall(SYS_pidfd_getfd, worker, hello.listener, 0);
+                close(worker);
+        }
+        locks_open(listener, &hello);
         return 0;
 }
 

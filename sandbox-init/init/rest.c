@@ -257,7 +257,7 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
         int64_t own = clock_ns(CLOCK_PROCESS_CPUTIME_ID), used = measure(last, elapsed);
         int64_t cost = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
         rest.at = now;
-        rest.left -= used;
+        rest.left -= used + cost; /* holding them back is part of what they cost */
         rest.is_over |= rest.left <= 0;
         rest.debt += used + cost - elapsed / PART;
         rest.debt = rest.debt > DEBT_MS * MS     ? DEBT_MS * MS

@@ -381,8 +381,6 @@ static int confine(const struct template_plan *plan, struct error *err)
  * first victim of the OOM killer; raising the score needs no privilege. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
-        int listener = -1;
-
         int r = write_file("/proc/self/oom_score_adj", "1000", err);
         if (r < 0)
                 return r;
@@ -404,14 +402,16 @@ static int enter_worker(struct session *s, int release, struct error *err)
                 return error_errno(err, errno, "close the template's descriptors");
         r = confine(s->template, err);
         if (r >= 0)
-                r = filter_load_listening(filter, &listener, err);
+                r = filter_load_listening(filter, &s->listener_fd, err);
         if (r < 0)
                 return r;
-        r = fd_send(s->release_fd, &s->hello, sizeof(s->hello), &listener, listener >= 0, 0);
+        /* Its number is the lowest. init takes it by that: descriptors on their way are counted for the user, and another session may
+         * have all that there can be. */
+        if (s->listener_fd >= 0)
+                s->hello.listener = (uint64_t)s->listener_fd;
+        r = fd_write_all(s->release_fd, &s->hello, sizeof(s->hello));
         if (r < 0)
-                return error_errno(err, -r, "send the filter's listener to init");
-        if (listener >= 0)
-                close(listener);
+                return error_errno(err, -r, "tell init the filter's listener");
         return fd_close_range((unsigned int)s->release_fd + 1, ~0U);
 }
 

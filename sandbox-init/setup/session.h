@@ -17,6 +17,7 @@ struct session {
         struct init_hello hello;
         int rpc_fd;       /* in the worker: its channel */
         int release_fd;   /* in the worker: init writes one byte, non-dumpable and filtered */
+        int listener_fd;  /* in the worker: until init has taken it; -1: none */
         int proc_fd;      /* for init: lists all processes */
         int last_pid_fd;  /* for init: ns_last_pid; negative: this kernel has none */
         int workspace_fd; /* for init: the tmpfs of /workspace */

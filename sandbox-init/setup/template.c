@@ -198,6 +198,7 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 if (r == 1) {
                         ret->rpc_fd = session.rpc_fd;
                         ret->release_fd = session.release_fd;
+                        ret->listener_fd = session.listener_fd;
                         return 1;
                 }
                 fd_close_many(session.fds, count);

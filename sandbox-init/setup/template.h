@@ -27,6 +27,7 @@ struct template_session {
         int rpc_fd;     /* at a high number, O_CLOEXEC */
         int release_fd; /* init writes a byte once it is non-dumpable and filtered. The channel must
                          * not be read before. -1: there is nothing to wait for */
+        int listener_fd; /* of the filter, until init has taken it; -1: none */
 };
 
 /* The plan of the monitor. Call before serving: workers do not have its descriptor. */

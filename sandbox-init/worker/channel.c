@@ -98,7 +98,7 @@ static void lock_release(struct lock *lock)
 
 static struct {
         int fd;
-        int release;                /* -1 once init has written to it */
+        int release, listener;      /* -1 once init has written to release */
         int own_fd, own_release;    /* the session's, while the channel is diverted */
         bool is_diverted, was_read; /* was_read: bytes of the session's channel */
         struct buffer in;
@@ -108,6 +108,7 @@ static struct {
 } channel = {
         .fd = -1,
         .release = -1,
+        .listener = -1,
         .in = BUFFER_INIT(BUFFERED_MAX),
 };
 
@@ -115,7 +116,9 @@ static void close_release(void)
 {
         if (channel.release >= 0)
                 raw_call(SYS_close, channel.release, 0, 0, 0, 0, 0);
-        channel.release = -1;
+        if (channel.listener >= 0)
+                raw_call(SYS_close, channel.listener, 0, 0, 0, 0, 0);
+        channel.release = channel.listener = -1;
 }
 
 static void drop_memfds(void)
@@ -173,10 +176,11 @@ int channel_take_fd(void)
         return fd;
 }
 
-void channel_open(int fd, int release)
+void channel_open(int fd, int release, int listener)
 {
         channel.fd = fd;
         channel.release = release;
+        channel.listener = listener;
         owner_set();
 }
 
@@ -187,7 +191,9 @@ int channel_divert(int fd)
         channel.own_fd = channel.fd;
         channel.own_release = channel.release;
         channel.is_diverted = true;
-        channel_open(fd, -1);
+        channel.fd = fd;
+        channel.release = -1;
+        owner_set();
         return 0;
 }
 

@@ -17,8 +17,8 @@
 #include "sandbox-init/raw.h"
 
 /* Takes the descriptors. Nothing is read before a byte has come from `release`, which init writes
- * when it is non-dumpable and filtered; -1: there is nothing to wait for. */
-void channel_open(int fd, int release);
+ * when it is non-dumpable and filtered; -1: there is nothing to wait for. Then `listener` is closed, which init has. */
+void channel_open(int fd, int release, int listener);
 void channel_forget(void); /* in a child: closes the channel, if it is open */
 int channel_number(void);  /* of the descriptor, in a child too */
 /* In a branch, whose memory is that of another worker: the channel under the same number is its own. */

@@ -293,7 +293,7 @@ static PyObject *cloister_warm_up(PyObject *self, PyObject *args)
 
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
 {
-        struct template_session session = {.rpc_fd = -1, .release_fd = -1};
+        struct template_session session = {.rpc_fd = -1, .release_fd = -1, .listener_fd = -1};
         struct error error = {0};
 
         if (reported)
@@ -320,7 +320,7 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
                 leave(EXIT_FAILURE, error.text);
         if (r == 0)
                 _exit(EXIT_SUCCESS);
-        channel_open(session.rpc_fd, session.release_fd);
+        channel_open(session.rpc_fd, session.release_fd, session.listener_fd);
         return none();
 }
 

@@ -115,7 +115,9 @@ static bool has_place(struct sessions *sessions, const struct session *s)
 
         if (n_live(sessions) - sessions->n_yielding + pool_count(pool) >= most)
                 pool_give_up(pool);
-        return s->principal->n_creating < CREATING_MAX && sessions->n_freeing == 0 &&
+        /* A single principal has the whole queue: one profile whose template hangs must not keep another's. */
+        bool may_create = sessions->principals.n < 2 || s->principal->n_creating < CREATING_MAX;
+        return may_create && sessions->n_freeing == 0 &&
                n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
                                pool_ending(pool) <
                        most;

@@ -395,8 +395,9 @@ class Tokens(TokenFile):
 
     def test_quotas_count_at_once(self):
         """calls= and sessions= of a line that is changed, for calls and sessions that there are already."""
-        self.put(f"alice {self.ALICE} sessions=3 calls=3\nbob {self.BOB}\n")
-        self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 200))
+        # Once the file has been read, which nothing else tells.
+        self.put(f"alice {self.ALICE} sessions=3 calls=3\n")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.BOB) == 401))
         for i in range(3):
             self.assertEqual(self.value(self.call(self.ALICE, f"x = {i}\nx", session=f"s{i}")), i)
         number = iter(range(1000))
@@ -407,7 +408,6 @@ class Tokens(TokenFile):
             return part in answer
         quota = "as many live sessions as your quota"
         self.assertTrue(refused(quota))
-        # Once the file has been read, which nothing else tells.
         self.put(f"alice {self.ALICE} sessions=2 calls=3\nbob {self.BOB}\nlater {self.LATER}\n")
         self.assertTrue(harness.wait_until(lambda: self.status_of(self.LATER) == 200))
         self.run_cloister("sessions", "end", "alice:s2")

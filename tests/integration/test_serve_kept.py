@@ -30,6 +30,7 @@ HOLDERS = {
     "http_connection": "its connections end (test_serve_access.py)", "http_session": "client", "mcp_peer": "client", "mcp_task": "task",
     "mcp_call": "waiting running suspended kept", "resource_read": "its connections end", "subscription": "its connections end",
     "mcp_request": "its connections end", "task_waiter": "its connections end", "http_stream": "client", "mode_server": "standard input and output",
+    "rights": "an argument while the config is read",
 }
 # What else is kept by the principal's key.
 KEYS = {"session": "variables checkpoint receipt listed"}

@@ -134,7 +134,7 @@ static void obey(int orders, enum order order)
                 pid = order == ORPHAN ? fork_beside() : fork();
                 if (pid == 0 && order == STOPPED_CHILD)
                         kill(getpid(), SIGSTOP);
-                while (pid == 0 && order == SPINNER)
+                for (volatile bool spins = pid == 0 && order == SPINNER; spins;)
                         getppid();
                 if (pid == 0)
                         wait_for_ever();

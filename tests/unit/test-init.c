@@ -137,6 +137,8 @@ static void test_rest(void)
         check(is_stopped(&w, WORKER) && is_stopped(&w, spinner) && is_stopped(&w, child));
         request(&w, INIT_REST, 0);
         check_eq_int(order(&w, WHO), WORKER);
+        for (int i = 0; i < 1000 && (is_stopped(&w, child) || is_stopped(&w, spinner)); i++)
+                usleep(1000);
         check(!is_stopped(&w, child) && !is_stopped(&w, spinner) && is_stopped(&w, stopped));
 
         /* Those that the worker has started since then end, and no copy. */

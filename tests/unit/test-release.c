@@ -16,7 +16,7 @@ static void open_channel(int *peer, int *release)
 
         check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
         check(pipe(ends) == 0);
-        channel_open(pair[0], ends[0]);
+        channel_open(pair[0], ends[0], -1);
         *peer = pair[1];
         *release = ends[1];
 }
@@ -76,7 +76,7 @@ static void test_reads_at_once(void)
         int pair[2];
 
         check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-        channel_open(pair[0], -1);
+        channel_open(pair[0], -1, -1);
         send_frame(pair[1]);
         check_eq_int(channel_pull(), 0);
         check_eq_int(channel_peek(&header, &payload, NULL), 1);
