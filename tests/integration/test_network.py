@@ -376,7 +376,7 @@ n""", session="sender")
         self.assertAlmostEqual(sum(host["bytes_out"] for host in self.cell["network"]), sent, delta=1000)
         far.seen.clear()
         self.ask(server, GUEST, session="tunnels")
-        self.ask(server, f"import threading\nfor i in range(40):\n    s = connect(); s.sendall(b'CONNECT {where} HTTP/1.1\\r\\n\\r\\n' + b'y' * 15000); s.shutdown(socket.SHUT_WR); rest(s); s.close()", session="tunnels")
+        self.ask(server, f"for i in range(40):\n    s = connect()\n    try: s.sendall(b'CONNECT {where} HTTP/1.1\\r\\n\\r\\n' + b'y' * 15000); s.shutdown(socket.SHUT_WR); rest(s)\n    except OSError: pass  # cut off\n    s.close()", session="tunnels")
         self.assertLessEqual(sum(map(len, far.seen)), 100 << 10)
         self.assertGreater(sum(map(len, far.seen)), 70000)
 

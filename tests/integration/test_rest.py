@@ -22,10 +22,11 @@ if os.fork() == 0:
     n = 0
     while True:
         n += 1
-        with open("/tmp/n", "w") as f: f.write(str(n))
+        with open("/tmp/m", "w") as f: f.write(str(n))
+        os.rename("/tmp/m", "/tmp/n")
         time.sleep(0.05)
 """
-READ = "int(open('/tmp/n').read() or 0)"
+READ = "import os\nint(open('/tmp/n').read() or 0) if os.path.exists('/tmp/n') else 0"
 
 
 class Rest(harness.Case):
@@ -144,7 +145,7 @@ class Rest(harness.Case):
         time.sleep(3)
         cell = server.cell(READ)
         self.assertNotIn("notice", cell)
-        self.assertGreater(cell["value"]["json"], before + 30)
+        self.assertGreater(cell["value"]["json"], before + 5)
 
     def test_unlimited(self):
         server = self.serve(cpu="unlimited")
@@ -169,8 +170,7 @@ while True: pass
         # The process of the call before continues.
         self.assertTrue(harness.wait_until(lambda: set(self.inside(server, than=2)) == before), (before, self.inside(server, than=2)))
         a = self.value(server, READ)
-        time.sleep(0.5)
-        self.assertGreater(self.value(server, READ), a)
+        self.assertTrue(harness.wait_until(lambda: self.value(server, READ) > a))
         # The control: what a cell that ended well has started stays.
         self.value(server, SPIN.format(n=2))
         time.sleep(0.3)
