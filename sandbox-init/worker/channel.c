@@ -112,10 +112,12 @@ static struct {
         .in = BUFFER_INIT(BUFFERED_MAX),
 };
 
+/* Nothing while the channel is diverted: init may not have taken the listener yet. */
 static void close_release(void)
 {
-        if (channel.release >= 0)
-                raw_call(SYS_close, channel.release, 0, 0, 0, 0, 0);
+        if (channel.release < 0)
+                return;
+        raw_call(SYS_close, channel.release, 0, 0, 0, 0, 0);
         if (channel.listener >= 0)
                 raw_call(SYS_close, channel.listener, 0, 0, 0, 0, 0);
         channel.release = channel.listener = -1;

@@ -1,5 +1,6 @@
 /* A worker that was forked and is not yet released reads nothing from the channel. */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -84,8 +85,40 @@ static void test_reads_at_once(void)
         channel_forget();
 }
 
+/* init takes the listener by its number: it stays open until init has released the worker, also while the worker serves another
+ * channel, and no longer. */
+static void test_listener(void)
+{
+        struct frame_header header;
+        const char *payload;
+        int own[2], other[2], ends[2];
+
+        check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, own) == 0);
+        check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, other) == 0);
+        check(pipe(ends) == 0);
+        int listener = dup(STDERR_FILENO);
+        channel_open(own[0], ends[0], listener);
+        check_eq_int(channel_divert(other[0]), 0);
+        send_frame(other[1]);
+        check_eq_int(channel_pull(), 0);
+        check(fcntl(listener, F_GETFD) >= 0);
+        channel_restore();
+        check(write(ends[1], "r", 1) == 1);
+        send_frame(own[1]);
+        check_eq_int(channel_pull(), 0);
+        check_eq_int(channel_peek(&header, &payload, NULL), 1);
+        channel_next(&header);
+        check(fcntl(listener, F_GETFD) < 0 && errno == EBADF);
+        for (int i = 0; i < 2; i++)
+                close(other[i]);
+        close(own[1]);
+        close(ends[1]);
+        channel_forget();
+}
+
 int main(void)
 {
+        test_listener(); /* a channel that was read cannot be diverted any more */
         test_waits_for_init();
         test_init_that_ends_releases_nobody();
         test_reads_at_once();
