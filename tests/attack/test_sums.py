@@ -52,7 +52,7 @@ class Bounded(Unbounded):
         said = [str(self.hold(70, name)) for name in names]
         told = [self.look(name) for name in names]
         left = [t for t in told if self.is_held(t)]
-        self.assertIn(len(left), (1, 2, 3))
+        self.assertLessEqual(len(left), 3)
         why = [t.get("notice", "") + str(t.get("error", "")) for t in told if not self.is_held(t)]
         self.assertRegex(" ".join(said + why), r'all sessions reached "memory_total"|\("memory_total"\)')
 
@@ -69,10 +69,10 @@ class Bounded(Unbounded):
         self.assertIsNotNone(refused)
         self.assertIn('("memory_total")', refused.split("\n")[1])
         self.assertEqual(refused.count("\n"), 1)
-        self.assertGreater(len(names), 4, refused)
+        self.assertGreater(len(names), 2, refused)
         # The next cells of many would take more than what is left.
         self.assertEqual(self.holders(names[:2]), names[:2])
-        self.end(names[:4])
+        self.end(names)
         self.assertTrue(harness.wait_until(lambda: not self.hold(1, "afterwards").get("isError")))
 
 
