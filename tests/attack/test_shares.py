@@ -169,7 +169,7 @@ class Shares(rawmcp.ServerCase):
         for name, channel in CLOSED.items():
             with self.subTest(name):
                 self.assertLess(self.between_sessions(channel, 0.004), 0.65)
-                self.assertTrue(harness.wait_until(lambda c=channel: self.outside(c, 0.02 * harness.SLOW) > 0.8, 60), "control")
+                self.assertTrue(harness.wait_until(lambda c=channel: self.outside(c, 0.01 * harness.SLOW) > 0.8, 60), "control")
 
     def test_what_stays_is_written_down(self):
         with open(PAGE, encoding="utf-8") as f:
@@ -177,7 +177,7 @@ class Shares(rawmcp.ServerCase):
         for name, channel in STAYS.items():
             with self.subTest(name):
                 self.assertIn(f"| {name} |", page)
-                rates = {slot: capacity(self.between_sessions(channel, slot), slot) for slot in (0.02, 0.005, 0.001)}
+                rates = {slot: capacity(self.between_sessions(channel, slot), slot) for slot in ((0.02, 0.005, 0.001) if harness.WHOLE else (0.001,))}
                 print(f"{name}: {max(rates.values()):.0f} bit/s", file=sys.stderr)
 
 
