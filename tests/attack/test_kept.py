@@ -26,6 +26,8 @@ KINDS = {
                        "libc.sigqueue(os.getpid(), 34 + n % 20, None) and fail()", 5000, COUNTED),
     "datagrams of AF_UNIX": ("", "kept.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)); kept[-1][0].setblocking(False); kept[-1][0].send(b'x' * 200000)", 2500, COUNTED),
     "descriptors on their way": ("a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM); a.setblocking(False)", "socket.send_fds(a, [b'x'], [0] * 50)", 5000, COUNTED),
+    "locks of files": ("import fcntl; kept.extend(open(f'/tmp/lock-{os.getpid()}-{i}', 'w') for i in range(400))",
+                       "fcntl.lockf(kept[n % 400], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * (100000 - n))", 60000, COUNTED),
     "names in /tmp": ("", "os.close(os.open(f'/tmp/{n}-{os.getpid()}-' + 'x' * 200, os.O_CREAT | os.O_WRONLY))", 20000, COUNTED),
     "names that are missing": ("", "os.path.exists(f'/usr/{n}-{os.getpid()}-' + 'x' * 200)", 25000, 200),
     "threads": ("import threading", "threading.Thread(target=time.sleep, args=(20,), daemon=True).start()", 1000, COUNTED),
