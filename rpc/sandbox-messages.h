@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/lock-table.h"
 #include "policy/limits.h"
 #include "policy/template-link.h"
 
@@ -81,6 +80,13 @@ enum init_report_kind {
 enum {
         INIT_COPIES_MAX = 24, /* sleeping copies of a session */
         INIT_INSTEAD_MAX = 2, /* that one copy can replace */
+        INIT_DEVICES = 3,     /* file systems of a session's own */
+};
+
+/* The first message to init, from the worker. */
+struct init_hello {
+        uint64_t devices[INIT_DEVICES];
+        uint64_t listener; /* the worker's descriptor of its filter's listener; 0: none */
 };
 
 struct init_request {

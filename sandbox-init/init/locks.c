@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/lock-table.h"
+#include "sandbox-init/lock-table.h"
 
 enum {
         CLEAN_AFTER_CALLS = 1024, /* stale locks are looked for after this number of calls, */
@@ -288,7 +288,7 @@ static int copy_memory(const struct caller *c, uint64_t at, void *data, size_t n
         return r == (ssize_t)n ? 0 : r < 0 && errno == EPERM ? -ENOLCK : -EFAULT;
 }
 
-/* ---- a process that has its locks in a table of its own (base/lock-table.h) ---- */
+/* ---- a process that has its locks in a table of its own (sandbox-init/lock-table.h) ---- */
 
 static bool read_local(struct local_locks *ret)
 {
@@ -334,7 +334,7 @@ static int give_table(const struct caller *c, uint64_t at)
         all.local_at = at;
         all.local_tries = 0;
         if (all.local.process != 0 && read_local(&table)) {
-                table.hello = all.hello;
+                memcpy(table.devices, all.hello.devices, sizeof(table.devices));
                 table.n = (uint32_t)all.n;
                 memcpy(table.locks, all.locks, all.n * sizeof(all.locks[0]));
                 if (copy_memory(&all.local, at, &table, sizeof(table), true) == 0) {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/lock-table.h"
+#include "sandbox-init/lock-table.h"
 #include "sandbox-init/raw.h"
 
 /* A libc may have them in another library, which the interpreter has loaded. */
@@ -40,7 +40,7 @@ static bool is_own_file(int fd, struct file_lock *ret)
         ret->device = st.st_dev;
         ret->inode = st.st_ino;
         for (size_t i = 0; i < INIT_DEVICES; i++)
-                if (st.st_dev == table.locks.hello.devices[i])
+                if (st.st_dev == table.locks.devices[i])
                         return true;
         return false;
 }

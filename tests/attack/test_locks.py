@@ -220,11 +220,11 @@ identities = {name: [os.fstat(fd).st_dev, os.fstat(fd).st_ino] for name, fd in f
 """
 
 
-# The worker's own table (base/lock-table.h), with lies in it: as if it were SQLite's, at an address of the code's choice.
+# The worker's own table (sandbox-init/lock-table.h), with lies in it: as if it were SQLite's, at an address of the code's choice.
 LIES = r"""
 import time
 def table(process, n, changes, locks=b""):
-    head = struct.pack("QQQQQiIII", 0x736b636f6c6c716d, 0, 0, 0, 0, process, 0, changes, n)
+    head = struct.pack("QQQQiIII", 0x736b636f6c6c716d, 0, 0, 0, process, 0, changes, n)
     return ctypes.create_string_buffer(head + locks, len(head) + 64 * 48)
 def give(memory, address=None):
     place = ctypes.c_void_p(ctypes.addressof(memory) if address is None else address)
@@ -240,7 +240,7 @@ value = []
 for process, n, changes in ((os.getpid(), 0, 0), (os.getpid(), 1 << 31, 0), (os.getpid(), 64, 1), (1, 5, 0), (os.getppid(), 5, 0)):
     memory = table(process, n, changes, entry * 64)
     given = give(memory)[0] == 0
-    struct.pack_into("II", memory, 48, changes, n)
+    struct.pack_into("II", memory, 40, changes, n)
     value.append([given, *of_another()])
 value += [give(memory, a)[1] for a in (0, 8, 1 << 47, (1 << 64) - 8)]
 value.append(of_another())

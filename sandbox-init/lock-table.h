@@ -11,13 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { INIT_DEVICES = 3 };
-
-/* The first message of a worker to init (rpc/sandbox-messages.h). */
-struct init_hello {
-        uint64_t devices[INIT_DEVICES]; /* of the session's own file systems */
-        uint64_t listener; /* the worker's descriptor of its filter's listener; 0: none */
-};
+#include "rpc/sandbox-messages.h"
 
 struct file_lock {
         uint64_t device, inode;
@@ -34,7 +28,8 @@ enum { LOCAL_LOCKS_MAX = 64 };
 /* While one process alone uses locks, it has them here, and init has this table's address. */
 struct local_locks {
         uint64_t magic;
-        struct init_hello hello; /* init writes it, from here on the table counts */
+        uint64_t devices
+                [INIT_DEVICES]; /* struct init_hello; init writes them, from then on the table counts */
         pid_t process;
         uint32_t
                 is_revoked; /* init writes 1, and then reads the locks: another process asks for one */
