@@ -147,7 +147,7 @@ class Serve(harness.Case):
     def stop(self, process, log):
         process.terminate()
         # It may have had no time to handle the signal.
-        self.assertIn(process.wait(harness.PATIENCE), (0, -signal.SIGTERM, -signal.SIGKILL))
+        self.assertIn(process.wait(harness.PATIENCE), (0, -signal.SIGTERM, -signal.SIGKILL), log.text())
         log.close()
 
     def connect(self, address=None, window=None):
