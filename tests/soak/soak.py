@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Creates and ends sessions and runs cells for long, and measures what grows.
 
-    tests/soak/soak.py [--full | --seconds N] [--user UID] [--json FILE]
+    tests/soak/soak.py [--full | --seconds N | --hostile N] [--user UID] [--json FILE]
 
     --full      100,000 sessions and 1,000,000 cells, however long they take
     --seconds   half of it sessions, half of it cells (600)
+    --hostile   this number of sessions, with a network of their own; every twentieth takes all that it can of one thing
     --user      root runs the server as this user, and can still read what its processes hold
     --json      all samples, and the figures
 
@@ -37,16 +38,48 @@ SESSIONS, CELLS = 100_000, 1_000_000
 SESSIONS_BLOCK, CELLS_BLOCK = 500, 10_000
 NAMES = 4  # sessions that are replaced at the same time
 WINDOW = 32  # cells that are on their way
-SLABS = ("task_struct", "mm_struct", "pid_namespace", "net_namespace", "user_namespace", "mnt_cache", "filp", "cred_jar", "kernfs_node_cache")
+SLABS = ("task_struct", "mm_struct", "pid_namespace", "net_namespace", "user_namespace", "mnt_cache", "filp", "cred_jar", "kernfs_node_cache",
+         "file_lock_cache", "file_lock_ctx", "sock_inode_cache", "UDP", "TCP", "tw_sock_TCP", "dentry", "eventpoll_epi", "vm_area_struct", "anon_vma")
+
+FORKS = """
+import os
+for _ in range(20):
+    if os.fork() == 0:
+        %s
+"""
+HOSTILE_EVERY = 20
+# Each is cut off after HOSTILE_S, where it does not end by itself or by a limit.
+HOSTILE_S = 3
+HOSTILE = (
+    "import fcntl\nf = open('/workspace/f', 'w')\nfor i in range(10 ** 6): fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * i)",
+    "import socket\nkept = []\nwhile True:\n    s = socket.socket(type=socket.SOCK_DGRAM)\n    s.bind(('127.0.0.1', 0))\n    s.connect(s.getsockname())\n"
+    "    for _ in range(8): s.send(bytes(60000))\n    kept.append(s)",
+    "import socket\nl = socket.create_server(('127.0.0.1', 0), backlog=1000)\nkept = []\nwhile True:\n    s = socket.create_connection(l.getsockname())\n"
+    "    s.setblocking(False)\n    s.send(bytes(1 << 20))\n    kept.append(s)",
+    "import socket\nkept = []\nwhile True:\n    pair = socket.socketpair()\n    pair[0].setblocking(False)\n    pair[0].send(bytes(1 << 17))\n    kept.append(pair)",
+    FORKS % "while True: pass",
+    FORKS % "os.setsid(); import time; time.sleep(1000)",
+    "kept = bytearray(1 << 40)",
+    "kept = []\nwhile True: kept.append(bytearray(1 << 20))",
+    "import os\nfor i in range(10 ** 6): open(f'/workspace/{i}', 'w').close()",
+    "import mmap\nkept = [mmap.mmap(-1, 4096, prot=1 + i % 2) for i in range(10 ** 6)]",
+    "import select, os\nkept = []\nwhile True:\n    e = select.epoll()\n    for fd in range(3): e.register(os.memfd_create('m') if fd else os.pipe()[0])\n    kept.append(e)",
+    "import asyncio\nasync def task():\n    while True: await asyncio.sleep(0)\nkept = [asyncio.ensure_future(task()) for _ in range(10 ** 5)]\nawait asyncio.sleep(100)",
+    "import threading\nwhile True: threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()",
+    "print('x' * (1 << 30))",
+    "import os\nos.kill(os.getpid(), 9)",
+    "while True: pass",
+)
 
 
 class Server:
     """`cloister mcp` on two pipes, with a window of requests."""
 
-    def __init__(self, folder, user):
+    def __init__(self, folder, user, hostile):
+        self.hostile, self.made, self.on_way = hostile, 0, {}
         config = os.path.join(folder, "config.json")
         with open(config, "w", encoding="ascii") as f:
-            f.write("{}")
+            json.dump({"network": "loopback"} if hostile else {}, f)
         os.chmod(folder, 0o755)
         self.log = open(os.path.join(folder, "log"), "w+b")
         command = [harness.CLOISTER, "mcp", "--config", config, "--log-level", "warning"]
@@ -79,19 +112,32 @@ class Server:
         self.log.seek(0)
         return self.log.read()[-2000:].decode(errors="replace")
 
-    def expect(self, state):
-        cell = self.receive()["result"]["structuredContent"]
+    def expect(self, state, message=None):
+        cell = (message or self.receive())["result"]["structuredContent"]
         if (cell["status"], cell["state"]) != ("ok", state):
             raise SystemExit(f"soak: a cell ended as {cell}; {self.tail()}")
 
+    def begin_session(self, name):
+        self.made += 1
+        turn, rest = divmod(self.made, HOSTILE_EVERY)
+        hostile = self.hostile and rest == 0
+        if hostile:
+            self.cell(HOSTILE[turn % len(HOSTILE)], session=name, reset=True, timeout=HOSTILE_S)
+        else:
+            self.cell("x = 1", session=name, reset=True)
+        self.on_way[self.sent] = (name, hostile)
+
     def sessions(self, n):
-        """Each replaces the session of its name, which ends."""
+        """Each replaces the session of its name, which ends. How a hostile cell ends does not matter."""
         for i in range(min(NAMES, n)):
-            self.cell("x = 1", session=f"s{i}", reset=True)
+            self.begin_session(f"s{i}")
         for i in range(n):
-            self.expect("new")
+            message = self.receive()
+            name, hostile = self.on_way.pop(message["id"])
+            if not hostile:
+                self.expect("new", message)
             if i + NAMES < n:
-                self.cell("x = 1", session=f"s{i % NAMES}", reset=True)
+                self.begin_session(name)
 
     def cells(self, n):
         for _ in range(min(WINDOW, n)):
@@ -122,6 +168,10 @@ def kernel():
         name, value = line.split(":")
         if name in ("MemAvailable", "SUnreclaim", "SReclaimable", "Percpu"):
             found[name] = int(value.split()[0]) * 1024
+    for line in residue.read("/proc/net/sockstat").splitlines():
+        words = line.split()
+        if "mem" in words:
+            found[words[0] + " pages"] = int(words[words.index("mem") + 1])
     for line in residue.read("/proc/slabinfo").splitlines()[2:]:
         name, active = line.split()[:2]
         if name in SLABS:
@@ -213,6 +263,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--hostile", type=int, default=0)
     parser.add_argument("--user", type=int, default=0)
     parser.add_argument("--json")
     options = parser.parse_args()
@@ -220,10 +271,11 @@ def main():
     before = residue.Residue()
     report, grown, samples = {}, [], []
     with tempfile.TemporaryDirectory(prefix="cloister-test-", dir="/var/tmp") as folder:
-        server = Server(folder, options.user)
+        server = Server(folder, options.user, options.hostile)
         server.sessions(100)
-        for unit, block, total in (("sessions", SESSIONS_BLOCK, SESSIONS), ("cells", CELLS_BLOCK, CELLS)):
-            own, took = phase(server, unit, block, total if options.full else 0, options.seconds / 2, samples)
+        phases = (("sessions", SESSIONS_BLOCK, options.hostile or SESSIONS), ("cells", CELLS_BLOCK, CELLS))
+        for unit, block, total in phases[:1] if options.hostile else phases:
+            own, took = phase(server, unit, block, total if options.full or options.hostile else 0, options.seconds / 2, samples)
             found, more = figures(own, unit)
             report[unit] = {"seconds": round(took, 1), **found}
             grown += more
