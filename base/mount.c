@@ -2,6 +2,7 @@
 #include "base/mount.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +84,7 @@ static int make_last(int root, const char *path, struct error *err)
 
 int mount_point_make(int root, const char *path, struct error *err)
 {
-        char prefix[256];
+        char prefix[PATH_MAX];
 
         for (size_t n = 0; path[n] != '\0';) {
                 struct error why = {};

@@ -72,7 +72,9 @@ struct tree {
 static const char shown[] =
         "/usr/lib /usr/lib64 /usr/local/lib /lib /lib64 /nix/store /usr/share/python-wheels "
         "/usr/share/ca-certificates /usr/local/share/ca-certificates /usr/share/pki /usr/share/zoneinfo "
-        "/var/lib/ca-certificates /etc/ssl /etc/pki /etc/ca-certificates /etc/resolv.conf /etc/hosts "
+        "/var/lib/ca-certificates /etc/ssl/certs /etc/ssl/cert.pem /etc/ssl/ca-bundle.pem "
+        "/etc/ssl/openssl.cnf /etc/pki/ca-trust /etc/pki/tls/certs /etc/pki/tls/cert.pem "
+        "/etc/pki/tls/openssl.cnf /etc/crypto-policies /etc/ca-certificates /etc/resolv.conf /etc/hosts "
         "/etc/host.conf /etc/nsswitch.conf /etc/gai.conf /etc/services /etc/passwd /etc/group "
         "/etc/localtime /etc/os-release /etc/ld.so.cache";
 
@@ -114,8 +116,10 @@ static int attach(const struct tree *t, int mount, const char *path, bool is_dir
         char directory[PATH_MAX];
 
         snprintf(directory, sizeof(directory), "%s", path + 1);
-        if (!is_directory)
-                cut(directory, 1);
+        if (!is_directory) {
+                char *slash = strrchr(directory, '/');
+                *(slash ? slash : directory) = '\0';
+        }
         int r = mount_point_make(t->root, directory, err);
         if (r >= 0 && !is_directory && mknodat(t->root, path + 1, 0644, 0) < 0)
                 return error_errno(err, errno, "make %s", path);
@@ -272,8 +276,6 @@ static int fill(const struct tree *t, const struct installer_sandbox *how, char 
                 r = show_list(t, shown, " ", err);
         if (r >= 0)
                 r = show_list(t, devices, " ", err);
-        while (r >= 0 && next_of(&names, " ", name))
-                r = show_list(t, getenv(name), ":", err);
         if (r >= 0)
                 r = show_python(t, how->python, err);
         if (r >= 0)
@@ -284,6 +286,9 @@ static int fill(const struct tree *t, const struct installer_sandbox *how, char 
                 r = show_program(t, "uv", err);
         if (r >= 0)
                 r = show_matches(t, t->home, ".local/lib/python3*/site-packages/pip", err);
+        /* Last: a certificate in a package must not stand for the whole library of an interpreter. */
+        while (r >= 0 && next_of(&names, " ", name))
+                r = show_list(t, getenv(name), ":", err);
         _cleanup_close_ int proc = r < 0 ? r : mount_proc_new(MOUNT_PROC_PIDS, err);
         return proc < 0 ? proc : attach(t, proc, "/proc", true, err);
 }

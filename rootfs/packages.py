@@ -251,6 +251,14 @@ def run(argv, on_line=None):
     return process.returncode, "".join(lines)
 
 
+def answer(argv):
+    """As run(), of a program that may not be able to run here, such as a script whose interpreter the sandbox does not have."""
+    try:
+        return run(argv)
+    except OSError as e:
+        return 127, str(e)
+
+
 def one_line(text):
     return re.sub(r"\s+", " ", text).strip()[:400]
 
@@ -316,7 +324,7 @@ class Pip(Installer):
             if other and os.access(other, os.X_OK):
                 candidates.append((other, "", True))
         for python, wheel, cross in candidates:
-            status, text = run([python, "-E", "-c", PIP, wheel, "", "", "--version"])
+            status, text = answer([python, "-E", "-c", PIP, wheel, "", "", "--version"])
             if status == 0 and text.startswith("pip "):
                 self.host, self.wheel, self.cross = python, wheel, cross
                 return True
@@ -412,7 +420,7 @@ class Uv(Installer):
         self.program = shutil.which("uv")
         if not self.program:
             return False
-        status, text = run([self.program, "--version"])
+        status, text = answer([self.program, "--version"])
         match = re.match(r"uv (\d+)\.(\d+)", text)
         # uv writes pylock.toml, which identifies each wheel, since version 0.7.
         return status == 0 and match is not None and tuple(map(int, match.groups())) >= (0, 7)

@@ -55,7 +55,6 @@ int store_open(const char *path, bool make, struct error *err)
 mode_t store_readers(const char *path)
 {
         char real[PATH_MAX];
-        mode_t readers = S_IRGRP | S_IROTH;
         struct stat st;
 
         for (size_t n = realpath(path, real) ? strlen(real) : 0; n > 0;
@@ -65,10 +64,8 @@ mode_t store_readers(const char *path)
                         continue;
                 if (!(st.st_mode & (S_IXGRP | S_IXOTH)))
                         return 0;
-                if (!(st.st_mode & S_IXOTH))
-                        readers = S_IRGRP;
         }
-        return readers;
+        return S_IRGRP | S_IROTH;
 }
 
 int store_find(int store, const char *name, struct image_info *ret, struct error *err)

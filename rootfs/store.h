@@ -26,8 +26,8 @@
 /* Opens the store; `make`: creates it if it is missing. Returns a directory descriptor. */
 int store_open(const char *path, bool make, struct error *err);
 
-/* The permissions that a file must have so that all who can enter the store may read it: S_IRGRP and S_IROTH, only
- * S_IRGRP, or 0 if its owner alone can. */
+/* The permissions that a file must have so that all who can enter the store may read it: S_IRGRP and S_IROTH, or 0 if its
+ * owner alone can. A group that can enter it may be another one than that of a file. */
 mode_t store_readers(const char *path);
 
 /* Returns 1 and the content of image.json, 0 if there is no such image, negative errno if the

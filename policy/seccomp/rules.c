@@ -621,10 +621,10 @@ static const struct filter_rule filter_installer_calls[] = {
          "ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
          "epoll_pwait2",
          ALLOW},
-        {"open openat access faccessat faccessat2 stat fstat lstat newfstatat statx statfs fstatfs "
-         "readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat rmdir unlink "
-         "unlinkat rename renameat renameat2 link linkat symlink symlinkat chmod fchmod fchmodat "
-         "fchmodat2 utime utimes utimensat futimesat truncate",
+        {"access faccessat faccessat2 stat fstat lstat newfstatat statx statfs fstatfs readlink "
+         "readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat rmdir unlink unlinkat "
+         "rename renameat renameat2 link linkat symlink symlinkat utime utimes utimensat futimesat "
+         "truncate",
          ALLOW},
         {"bind connect getsockname getpeername getsockopt shutdown getrandom", ALLOW},
         {"sendfile", FAIL(EINVAL)},
@@ -634,6 +634,21 @@ static const struct filter_rule filter_installer_calls[] = {
          "process_vm_readv process_vm_writev setuid setgid setresuid setresgid setgroups keyctl "
          "personality",
          FAIL(EPERM)},
+        END_OF_RULES,
+};
+
+/* On the host's file system a program with S_ISUID or S_ISGID would run with the rights of the images' owner. */
+static const struct filter_rule filter_installer_modes[] = {
+        {"chmod fchmod", ALLOW, {CLEAR(1, S_ISUID | S_ISGID)}},
+        {"chmod fchmod", FAIL(EPERM), {SET(1, S_ISUID)}},
+        {"chmod fchmod", FAIL(EPERM), {SET(1, S_ISGID)}},
+        {"fchmodat fchmodat2", ALLOW, {CLEAR(2, S_ISUID | S_ISGID)}},
+        {"fchmodat fchmodat2", FAIL(EPERM), {SET(2, S_ISUID)}},
+        {"fchmodat fchmodat2", FAIL(EPERM), {SET(2, S_ISGID)}},
+        {"open", ALLOW, {CLEAR(1, O_CREAT | (O_TMPFILE & ~O_DIRECTORY))}},
+        {"open", ALLOW, {CLEAR(2, S_ISUID | S_ISGID)}},
+        {"openat", ALLOW, {CLEAR(2, O_CREAT | (O_TMPFILE & ~O_DIRECTORY))}},
+        {"openat", ALLOW, {CLEAR(3, S_ISUID | S_ISGID)}},
         END_OF_RULES,
 };
 
@@ -739,8 +754,9 @@ static const struct filter_table tables[] = {
         [FILTER_READER] = {"image reader", FAIL(ENOSYS), {filter_reader_all}},
         [FILTER_INSTALLER] = {"installer",
                               FAIL(ENOSYS),
-                              {filter_installer_calls, filter_installer_arguments,
-                               filter_memory_counted, filter_socket_options}},
+                              {filter_installer_calls, filter_installer_modes,
+                               filter_installer_arguments, filter_memory_counted,
+                               filter_socket_options}},
 };
 static_assert(ARRAY_SIZE(tables) == FILTER_KIND_MAX, "one table per kind");
 

@@ -2,6 +2,7 @@
 sends pages without end."""
 
 import contextlib
+import glob
 import http.server
 import json
 import os
@@ -56,6 +57,10 @@ def write(path):
     with open(path, "w") as f:
         f.write("x")
     os.unlink(path)
+
+def file(name):
+    open(work + "/" + name, "w").close()
+    return work + "/" + name
 
 def connect(address):
     with socket.socket(socket.AF_UNIX) as s:
@@ -133,6 +138,10 @@ ATTEMPTS = {
     "see /dev/shm": lambda: os.stat("/dev/shm"),
     "write to /tmp": lambda: write("/tmp/%%d" %% os.getpid()),
     "change a program": lambda: open(GIVEN["program"], "r+"),
+    "a set-uid file": lambda: os.chmod(file("set-uid"), 0o4755),
+    "a set-gid file": lambda: os.chmod(file("set-gid"), 0o2755),
+    "create a set-uid file": lambda: os.close(os.open(work + "/set-uid-2", os.O_CREAT | os.O_WRONLY, 0o4755)),
+    "create a set-uid file without a name": lambda: os.close(os.open(work, os.O_TMPFILE | os.O_WRONLY, 0o4755)),
     "see a process of the user": lambda: os.stat("/proc/%%d" %% GIVEN["victim"]),
     "signal a process of the user": lambda: os.kill(GIVEN["victim"], 0),
     "read the environment of a process of the user": lambda: read("/proc/%%d/environ" %% GIVEN["victim"]),
@@ -170,12 +179,15 @@ ATTEMPTS = {
 }
 CONTROLS = {
     "its own work": lambda: write(work + "/file"),
+    "a program of its own": lambda: os.chmod(file("program"), 0o755),
+    "a file without a name": lambda: os.close(os.open(work, os.O_TMPFILE | os.O_WRONLY, 0o755)),
     "the interpreter": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
     "a process": lambda: child(lambda: None),
     "the index": lambda: socket.create_connection(("127.0.0.1", GIVEN["port"]), 5).close(),
     "the resolver": lambda: socket.getaddrinfo("localhost", 80),
     "certificates": lambda: __import__("ssl").create_default_context(),
     "100 MiB": lambda: bytearray(100 << 20),
+    "the library that has a certificate": lambda: read(GIVEN["library"]),
 }
 
 def tries(all):
@@ -202,7 +214,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with open("/proc/self/status") as f:
     status = {line.split(":")[0]: line.partition(":")[2].strip() for line in f}
 with open(top + "/result.part", "w") as f:
-    json.dump({"names": list(ATTEMPTS), "attempts": tries(ATTEMPTS), "controls": tries(CONTROLS), "status": status,
+    json.dump({"names": list(ATTEMPTS), "attempts": tries(ATTEMPTS), "controls": tries(CONTROLS), "usual": list(CONTROLS), "status": status,
                "fds": sorted(os.listdir("/proc/self/fd")), "root": sorted(os.listdir("/")),
                "pids": [p for p in os.listdir("/proc") if p.isdigit()]}, f)
 os.rename(top + "/result.part", top + "/result")
@@ -250,6 +262,7 @@ class Installer(rawmcp.ServerCase):
     USER = pwd.getpwnam("games") if harness.ROOT else None
     HOGS = 0
     IN_PLACE = True  # of uv; without, pip is used
+    PROGRAM = PROGRAM
 
     @classmethod
     def setUpClass(cls):
@@ -274,13 +287,14 @@ class Installer(rawmcp.ServerCase):
                 os.chmod(path, 0o755 if os.path.isdir(path) else os.stat(path).st_mode & 0o777)
                 if harness.ROOT:
                     os.chown(path, cls.USER.pw_uid, cls.USER.pw_gid)
+        library = cls.make_library()
         cls.victim = subprocess.Popen(cls.as_user("sleep", "600"))
         cls.addClassCleanup(cls.victim.wait)
         cls.addClassCleanup(cls.victim.kill)
         given = {"key": f"{home}/key", "home": home, "socket": f"{home}/socket", "abstract": cls.top, "victim": cls.victim.pid,
-                 "port": cls.index.server_port, "hogs": cls.HOGS, "program": f"{programs}/uv"}
+                 "port": cls.index.server_port, "hogs": cls.HOGS, "program": f"{programs}/uv", "library": f"{library}/other.py"}
         with open(f"{programs}/uv", "w", encoding="utf-8") as f:
-            f.write(PROGRAM % {"given": given})
+            f.write(cls.PROGRAM % {"given": given})
         os.chmod(f"{programs}/uv", 0o755)
         if harness.ROOT:
             os.chown(f"{programs}/uv", cls.USER.pw_uid, cls.USER.pw_gid)
@@ -288,12 +302,23 @@ class Installer(rawmcp.ServerCase):
         cls.CONFIG = {"packages": {"install": "allow", "index": f"http://127.0.0.1:{cls.index.server_port}/simple", "timeout": 60},
                       **({"user": "games"} if harness.ROOT else {})}
         make = harness.environment
-        path = f"{programs}:/usr/bin:/bin" if cls.IN_PLACE else "/usr/bin:/bin"
-        harness.environment = lambda **more: make(PATH=path, CLOISTER_IMAGE_STORE=f"{cls.top}/images", XDG_SECRET="1", UV_PUBLISH_TOKEN="1", **more)
+        path = f"{programs}:{cls.top}/venv/bin:/usr/bin:/bin" if cls.IN_PLACE else "/usr/bin:/bin"
+        harness.environment = lambda **more: make(PATH=path, CLOISTER_IMAGE_STORE=f"{cls.top}/images", XDG_SECRET="1", UV_PUBLISH_TOKEN="1",
+                                                  SSL_CERT_FILE=f"{library}/cert.pem", **more)
         try:
             super().setUpClass()
         finally:
             harness.environment = make
+
+    @classmethod
+    def make_library(cls):
+        """A virtual environment whose packages have the certificates. Returns their directory."""
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", f"{cls.top}/venv"], check=True)
+        (library,) = glob.glob(f"{cls.top}/venv/lib/python3*/site-packages")
+        for name in ("cert.pem", "other.py"):
+            with open(f"{library}/{name}", "w", encoding="ascii"):
+                pass
+        return library
 
     @classmethod
     def as_user(cls, *words):
@@ -313,7 +338,7 @@ class InPlaceOfUv(Installer):
             found = json.load(f)
         self.assertEqual(found["attempts"], [])
         self.assertGreater(len(found["names"]), 40)
-        self.assertEqual(found["controls"], ["its own work", "the interpreter", "a process", "the index", "the resolver", "certificates", "100 MiB"])
+        self.assertEqual(found["controls"], found["usual"])
         status = found["status"]
         self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
         self.assertEqual({status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}, {"0" * 16})
@@ -367,6 +392,15 @@ class Hogs(Installer):
         self.assertLess(most[0], 1400 << 20)
         self.assertTrue(harness.wait_until(lambda: "uv" not in harness.descendants(self.server.process.pid).values()))
         self.ok("1")
+
+
+class WithAShim(Installer):
+    """uv is a script of a version manager, whose interpreter the sandbox does not have: pip is used."""
+
+    PROGRAM = "#!/usr/bin/env bash\necho uv 0.9.0 # %(given)r\n"
+
+    def test_another_installer_is_found(self):
+        self.assertIn("no such package: 'absent'", self.install("absent")["error"]["message"])
 
 
 class WithPip(Installer):

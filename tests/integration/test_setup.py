@@ -198,16 +198,35 @@ class Setup(harness.Case):
         self.assertEqual(self.setup("claude", "--yes").returncode, 0)
         self.assertEqual((os.stat(path).st_gid, os.stat(path).st_mode & 0o777), (group, 0o640))
         self.assertEqual(glob.glob(path + ".*"), [])
-        entries = ((1, 6, 0xFFFFFFFF), (2, 4, 65534), (4, 0, 0xFFFFFFFF), (16, 4, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF))
         with open(path, "w", encoding="utf-8") as f:
             f.write("{}")
-        try:
-            os.setxattr(path, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries))
-        except OSError:
+        if not self.set_list(path, "access"):
             return  # the file system has no lists
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o640)
         self.assertEqual(self.setup("claude", "--yes").returncode, 0)
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+
+    @staticmethod
+    def set_list(path, kind):
+        """Gives the user 65534 the right to read, by an access control list. False: the file system has none."""
+        entries = ((1, 6, 0xFFFFFFFF), (2, 4, 65534), (4, 0, 0xFFFFFFFF), (16, 4, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF))
+        try:
+            os.setxattr(path, f"system.posix_acl_{kind}", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries))
+        except OSError:
+            return False
+        return True
+
+    def test_a_directory_whose_new_files_have_readers(self):
+        """The list that the directory gives to a new file would let them read the new config."""
+        path = self.file("claude")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("{}")
+        os.chmod(path, 0o640)
+        if not self.set_list(os.path.dirname(path), "default"):
+            return
+        self.assertEqual(self.setup("claude", "--yes").returncode, 0)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o640)
+        self.assertNotIn("system.posix_acl_access", os.listxattr(path))
 
     def test_wrong_words(self):
         for arguments, status, reason in (((), 2, "needs the name of a client"), (("cursr",), 1, "did you mean cursor?"),

@@ -305,8 +305,8 @@ static void test_store_readers(void)
         } rows[] = {
                 {0755, 0755, S_IRGRP | S_IROTH},
                 {0755, 0711, S_IRGRP | S_IROTH},
-                {0755, 0750, S_IRGRP},
-                {0750, 0755, S_IRGRP},
+                {0755, 0750, S_IRGRP | S_IROTH},
+                {0750, 0755, S_IRGRP | S_IROTH},
                 {0755, 0700, 0},
                 {0700, 0755, 0},
                 {0744, 0755, 0},

@@ -19,6 +19,8 @@
 #include "supervisor/cli/command/process.h"
 #include "supervisor/config/config-files.h"
 
+static const char access_list[] = "system.posix_acl_access";
+
 int entry_text_path(const struct options *o, const char *name, char ret[PATH_MAX],
                     struct error *err)
 {
@@ -400,8 +402,10 @@ static int keep_mode(int fd, const char *target)
 
         if (stat(target, &st) < 0)
                 return 0;
-        bool other = fchown(fd, (uid_t)-1, st.st_gid) < 0 ||
-                     getxattr(target, "system.posix_acl_access", NULL, 0) > 0;
+        /* Which the directory gives to its new files. */
+        bool listed = fremovexattr(fd, access_list) < 0 && errno != ENODATA && errno != EOPNOTSUPP;
+        bool other = fchown(fd, (uid_t)-1, st.st_gid) < 0 || listed ||
+                     getxattr(target, access_list, NULL, 0) > 0;
         return fchmod(fd, st.st_mode & (other ? 0707 : 0777)) < 0 ? -errno : 0;
 }
 
