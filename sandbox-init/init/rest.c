@@ -6,8 +6,8 @@
  * over all processes, with their children that have ended. That lacks a process that no parent waits for: each that was made
  * counts for 10 ms, and if there are fewer processes than before, one processor counts for all the time.
  *
- * A process in kill() as it is stopped may continue others, so all are stopped again until none runs. Processes that were
- * stopped before, by code, stay so.
+ * A process in kill() as it is stopped may continue others, and so may a timer whose signal is SIGCONT: all are stopped again
+ * while one runs, and what then still runs, time after time, is killed. Processes that were stopped before, by code, stay so.
  */
 #include "sandbox-init/init/rest.h"
 
@@ -30,28 +30,31 @@ enum {
         STAT_SIZE = 512,
         PART = 200, /* one PART-th of a processor */
         BURST_MS = 100,
-        DEBT_MS = 20,
+        DEBT_MS = 1000, /* many processors use that between two readings */
         RUN_MS = 4,     /* between two readings while processes run */
-        QUIET_MS = 100, /* while they use little */
+        QUIET_MS = 100, /* while they use little, or are stopped */
         CHECK_MS = 1,   /* after a stop: whether none runs */
         AGAIN_MS = 10,
-        MADE_MS = 10, /* of a process that was made, and may have ended */
-        TICK_MS = 10, /* of /proc (USER_HZ) */
+        AGAIN_MAX = 20, /* so often something ran that had been stopped */
+        MADE_MS = 10,   /* of a process that was made, and may have ended */
+        TICK_MS = 10,   /* of /proc (USER_HZ) */
         HELD_MAX = 64,
         SWEEPS_MAX = 100,
+        SWEEP_AGAIN_MS = 500, /* the worker has named its copies by then */
 };
 
 /* Fields of /proc/PID/stat (proc_pid_stat(5)). */
 struct status {
-        char state;
-        int parent;
+        char state; /* of the first thread */
+        int parent, threads;
         long long children; /* ticks of those that have ended */
         long long started;  /* ticks */
 };
 
 static struct {
-        enum { REST_OFF, REST_RUNS, REST_STOPPED } state;
-        bool is_over, is_still;      /* is_still: none runs any more */
+        enum { REST_OFF, REST_RUNS, REST_STOPPED, REST_SWEPT } state;
+        bool is_over;
+        int again;
         int64_t debt, left, at, sum; /* ns */
         pid_t last, held[HELD_MAX];
         size_t n, n_held;
@@ -60,15 +63,15 @@ static struct {
 
 /* ---- processes ---- */
 
-size_t rest_each(size_t (*f)(pid_t pid, void *data), void *data)
+static size_t each_of(int directory, size_t (*f)(pid_t pid, void *data), void *data)
 {
         _Alignas(struct dirent64) char list[LIST_SIZE];
         size_t found = 0;
         long size;
 
-        if (lseek(INIT_PROC_FD, 0, SEEK_SET) < 0)
+        if (lseek(directory, 0, SEEK_SET) < 0)
                 return 1;
-        while ((size = syscall(SYS_getdents64, INIT_PROC_FD, list, sizeof(list))) > 0) {
+        while ((size = syscall(SYS_getdents64, directory, list, sizeof(list))) > 0) {
                 for (long at = 0; at < size;) {
                         const struct dirent64 *entry = (const void *)(list + at);
                         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
@@ -81,13 +84,18 @@ size_t rest_each(size_t (*f)(pid_t pid, void *data), void *data)
         return size < 0 ? 1 : found;
 }
 
-/* False: there is no such process. */
-static bool read_status(pid_t pid, struct status *ret)
+size_t rest_each(size_t (*f)(pid_t pid, void *data), void *data)
+{
+        return each_of(INIT_PROC_FD, f, data);
+}
+
+/* Of a process, or of a thread in its directory `task`. False: there is none. */
+static bool read_status_in(int directory, pid_t pid, struct status *ret)
 {
         char path[32], text[STAT_SIZE];
 
         snprintf(path, sizeof(path), "%d/stat", (int)pid);
-        int fd = openat(INIT_PROC_FD, path, O_RDONLY | O_CLOEXEC);
+        int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
         ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
         if (fd >= 0)
                 close(fd);
@@ -99,10 +107,22 @@ static bool read_status(pid_t pid, struct status *ret)
         if (name_end)
                 found = sscanf(
                         name_end,
-                        ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %lld %lld %*d %*d %*d %*d %lld",
-                        &ret->state, &ret->parent, &children[0], &children[1], &ret->started);
+                        ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %lld %lld %*d %*d %d %*d %lld",
+                        &ret->state, &ret->parent, &children[0], &children[1], &ret->threads,
+                        &ret->started);
         ret->children = children[0] + children[1];
-        return found == 5;
+        return found == 6;
+}
+
+static bool read_status(pid_t pid, struct status *ret)
+{
+        return read_status_in(INIT_PROC_FD, pid, ret);
+}
+
+/* A process whose first thread has ended is a zombie to its parent, while its other threads run. */
+static bool has_ended(const struct status *status)
+{
+        return status->state == 'X' || (status->state == 'Z' && status->threads <= 1);
 }
 
 static int64_t clock_ns(clockid_t clock)
@@ -136,23 +156,54 @@ static void stop(void)
         kill(-1, SIGSTOP);
 }
 
-static size_t continue_one(pid_t pid, void *data)
+static bool is_held(pid_t pid)
 {
         for (size_t i = 0; i < rest.n_held; i++) {
                 if (rest.held[i] == pid)
-                        return 0;
+                        return true;
         }
-        if (pid > 1)
+        return false;
+}
+
+static size_t continue_one(pid_t pid, void *data)
+{
+        if (pid > 1 && !is_held(pid))
                 kill(pid, SIGCONT);
         return 0;
 }
 
 /* In state D it stops before it runs code again. */
-static size_t is_running(pid_t pid, void *data)
+static size_t is_thread_running(pid_t thread, void *data)
 {
         struct status status;
 
-        return pid > 1 && read_status(pid, &status) && !strchr("TtDZX", status.state);
+        return read_status_in(*(const int *)data, thread, &status) &&
+               !strchr("TtDZX", status.state);
+}
+
+static size_t is_running(pid_t pid, void *data)
+{
+        struct status status;
+        char path[32];
+
+        if (pid <= 1 || !read_status(pid, &status) || has_ended(&status))
+                return 0;
+        if (status.state != 'Z')
+                return !strchr("TtD", status.state);
+        snprintf(path, sizeof(path), "%d/task", (int)pid);
+        int task = openat(INIT_PROC_FD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (task < 0)
+                return 0;
+        size_t n = each_of(task, is_thread_running, &task);
+        close(task);
+        return n;
+}
+
+static size_t kill_running(pid_t pid, void *data)
+{
+        if (is_running(pid, NULL))
+                kill(pid, SIGKILL);
+        return 0;
 }
 
 static size_t count_one(pid_t pid, void *data)
@@ -189,6 +240,68 @@ static int64_t measure(pid_t last, int64_t elapsed)
         return used;
 }
 
+/* ---- what an interrupted cell has started ---- */
+
+static struct {
+        struct rest_spared spared;
+        int64_t since;
+        bool is_last; /* all copies have been named */
+        size_t n_spared;
+} sweep;
+
+static bool is_young(pid_t pid, struct status *ret)
+{
+        return read_status(pid, ret) && ret->started >= sweep.since && !has_ended(ret);
+}
+
+/* A copy that the worker has made and not named yet is a stopped child of init. */
+static bool may_be_copy(pid_t pid, const struct status *status)
+{
+        return !sweep.is_last && status->parent == 1 && is_held(pid);
+}
+
+static size_t sweep_one(pid_t pid, void *data)
+{
+        struct status status, parent;
+
+        if (pid == sweep.spared.worker || sweep.spared.is_copy(pid) || !is_young(pid, &status))
+                return 0;
+        if (may_be_copy(pid, &status)) {
+                sweep.n_spared++;
+                return 0;
+        }
+        if (status.parent != 1 && status.parent != sweep.spared.worker) {
+                if (!is_young(status.parent, &parent))
+                        return 0;
+                /* The parent ends first, and this one is init's then. */
+                if (!may_be_copy(status.parent, &parent))
+                        return 1;
+        }
+        kill(pid, SIGKILL);
+        return 1;
+}
+
+static void sweep_all(void)
+{
+        const struct timespec pause = {.tv_nsec = MS};
+
+        stop();
+        for (int i = 0; i < SWEEPS_MAX; i++) {
+                sweep.n_spared = 0;
+                if (rest_each(sweep_one, NULL) == 0)
+                        break;
+                ppoll(NULL, 0, &pause, NULL);
+        }
+        rest_each(continue_one, NULL);
+}
+
+static void sweep_rest(void)
+{
+        rest.state = REST_OFF;
+        sweep.is_last = true;
+        sweep_all();
+}
+
 /* ---- a session at rest ---- */
 
 static void wait_for(int64_t ns)
@@ -200,7 +313,8 @@ void rest_begin(int32_t ms, pid_t last)
 {
         rest_end(true);
         rest.state = REST_RUNS;
-        rest.is_over = rest.is_still = false;
+        rest.is_over = false;
+        rest.again = 0;
         rest.left = ms == INT32_MAX ? INT64_MAX : ms * MS;
         rest.debt = -BURST_MS * MS;
         rest.at = clock_ns(CLOCK_MONOTONIC);
@@ -212,30 +326,39 @@ void rest_end(bool continues)
 {
         if (rest.state == REST_STOPPED && continues)
                 rest_each(continue_one, NULL);
+        else if (rest.state == REST_SWEPT && continues)
+                sweep_rest();
         rest.state = REST_OFF;
 }
 
 const struct timespec *rest_wait(void)
 {
-        return rest.state == REST_OFF || rest.is_still ? NULL : &rest.wait;
+        return rest.state == REST_OFF ? NULL : &rest.wait;
 }
 
-/* Until none runs. */
-static void tick_stopped(void)
+/* How long they may be left alone: the reading itself takes at most half of their part. */
+static int64_t quiet_time(int64_t most, int64_t cost)
+{
+        int64_t quiet = most < QUIET_MS * MS ? most : QUIET_MS * MS;
+
+        return quiet > cost * 2 * PART ? quiet : cost * 2 * PART;
+}
+
+static void tick_stopped(int64_t cost)
 {
         bool are_any = rest_each(is_running, NULL) > 0;
 
+        if (are_any && ++rest.again > AGAIN_MAX)
+                rest_each(kill_running, NULL);
         if (are_any)
                 kill(-1, SIGSTOP);
-        rest.is_still = rest.is_over && !are_any;
-        wait_for(are_any ? AGAIN_MS * MS : rest.debt * PART);
+        wait_for(are_any ? AGAIN_MS * MS
+                         : quiet_time(rest.is_over ? INT64_MAX : rest.debt * PART, cost));
 }
 
-/* The next reading comes soon while they use more than their part; the reading itself takes at most half of that. */
+/* The next reading comes soon while they use more than their part. */
 static void tick_running(int64_t used, int64_t elapsed, int64_t cost)
 {
-        int64_t quiet = elapsed * 2 < QUIET_MS * MS ? elapsed * 2 : QUIET_MS * MS;
-
         if (rest.is_over || rest.debt > 0) {
                 stop();
                 rest.state = REST_STOPPED;
@@ -243,7 +366,7 @@ static void tick_running(int64_t used, int64_t elapsed, int64_t cost)
         } else if (used > elapsed / PART || elapsed < RUN_MS * MS) {
                 wait_for(RUN_MS * MS);
         } else {
-                wait_for(quiet > cost * 2 * PART ? quiet : cost * 2 * PART);
+                wait_for(quiet_time(elapsed * 2, cost));
         }
 }
 
@@ -254,6 +377,10 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
 
         if (!rest_wait() || elapsed < rest.wait.tv_sec * 1000 * MS + rest.wait.tv_nsec)
                 return 0;
+        if (rest.state == REST_SWEPT) {
+                sweep_rest();
+                return 0;
+        }
         int64_t own = clock_ns(CLOCK_PROCESS_CPUTIME_ID), used = measure(last, elapsed);
         int64_t cost = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own;
         rest.at = now;
@@ -266,7 +393,7 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
         if (rest.state == REST_RUNS) {
                 tick_running(used, elapsed, cost);
         } else if (rest.is_over || rest.debt > 0) {
-                tick_stopped();
+                tick_stopped(cost);
         } else {
                 rest_each(continue_one, NULL);
                 rest.state = REST_RUNS;
@@ -278,44 +405,18 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
         return n > 0 ? n : 1;
 }
 
-/* ---- what an interrupted cell has started ---- */
-
-struct sweep {
-        const struct rest_spared *spared;
-        int64_t since;
-};
-
-static bool is_young(const struct sweep *s, pid_t pid, struct status *ret)
-{
-        return read_status(pid, ret) && ret->started >= s->since && !strchr("ZX", ret->state);
-}
-
-static size_t sweep_one(pid_t pid, void *data)
-{
-        const struct sweep *s = data;
-        struct status status, parent;
-
-        if (pid == s->spared->worker || s->spared->is_copy(pid) || !is_young(s, pid, &status))
-                return 0;
-        for (size_t i = 0; i < rest.n_held; i++) {
-                if (rest.held[i] == pid)
-                        return 0;
-        }
-        if (status.parent != 1 && status.parent != s->spared->worker)
-                return is_young(s, status.parent,
-                                &parent); /* ends first, and this one is init's then */
-        kill(pid, SIGKILL);
-        return 1;
-}
-
 void rest_sweep(const struct rest_spared *spared, int32_t since)
 {
-        const struct timespec pause = {.tv_nsec = MS};
-        struct sweep s = {spared, since};
+        int64_t now = clock_ns(CLOCK_BOOTTIME) / (TICK_MS * MS);
 
         rest_end(true);
-        stop();
-        for (int i = 0; i < SWEEPS_MAX && rest_each(sweep_one, &s) > 0; i++)
-                ppoll(NULL, 0, &pause, NULL);
-        rest_each(continue_one, NULL);
+        sweep.spared = *spared;
+        sweep.since = now - ((now - since) & INT32_MAX);
+        sweep.is_last = false;
+        sweep_all();
+        if (sweep.n_spared == 0)
+                return;
+        rest.state = REST_SWEPT;
+        rest.at = clock_ns(CLOCK_MONOTONIC);
+        wait_for(SWEEP_AGAIN_MS * MS);
 }

@@ -3,7 +3,8 @@
  * only on processors that other processes leave idle; and those that an interrupted cell has started are killed.
  *
  * A process must not lower its priority for a while: RLIMIT_NICE forbids the way back, and a weight of autogroups is undone by
- * setsid(). Stopping takes effect at once, on any number of processes, and code cannot undo it while all are stopped.
+ * setsid(). Stopping takes effect at once, on any number of processes. A timer can undo it: what such a timer has continued again
+ * and again is killed.
  */
 #pragma once
 
@@ -30,5 +31,6 @@ const struct timespec *rest_wait(void);
 /* last: the number of the newest process, or 0. Returns how many processes have been stopped because the time is used up, once. */
 size_t rest_tick(const struct rest_spared *spared, pid_t last);
 
-/* Kills the processes that the worker has started since this clock tick, and what these have started. */
+/* Kills the processes that the worker has started since this clock tick, and what these have started.
+ * since: clock ticks since the start of the machine, modulo 2^31. */
 void rest_sweep(const struct rest_spared *spared, int32_t since);

@@ -391,7 +391,7 @@ static void sweep(struct session *s, const struct cell *cell)
         uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
         us -= clock_us() - cell->started_us;
         sandbox_request(&s->context->requests, MONITOR_SESSION_SWEEP, s->target,
-                        (uint32_t)(us / (1000000 / (uint64_t)sysconf(_SC_CLK_TCK))));
+                        (uint32_t)(us / (1000000 / (uint64_t)sysconf(_SC_CLK_TCK))) & INT32_MAX);
 }
 
 /* An interrupt, or a reminder, may have been sent after the code had ended: it must not hit the next cell. */

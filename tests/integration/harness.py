@@ -167,7 +167,7 @@ class Log:
 
 
 def stat_of(pid):
-    """(parent, state, name) of a process, or None if there is no such process."""
+    """(parent, state, name) of a process, or None if there is no such process. One whose first thread only has ended is none that has."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
             text = f.read()
@@ -175,7 +175,7 @@ def stat_of(pid):
         return None
     name = text[text.index("(") + 1:text.rindex(")")]
     rest = text[text.rindex(")") + 2:].split()
-    return int(rest[1]), rest[0], name
+    return int(rest[1]), "S" if rest[0] == "Z" and int(rest[17]) > 1 else rest[0], name
 
 
 def descendants(of=None):
