@@ -186,7 +186,7 @@ class Cache:
         name, version = file.split("-")[:2]
         folder = os.path.join(self.wheels, digest)
         os.makedirs(folder, exist_ok=True)
-        (shutil.move if guard else copy)(path, os.path.join(folder, file + ".part"))
+        (move if guard else copy)(path, os.path.join(folder, file + ".part"))
         os.replace(os.path.join(folder, file + ".part"), os.path.join(folder, file))
         return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": digest, "file": file}
 
@@ -529,6 +529,13 @@ def create(path, mode):
 def copy(path, to):
     with open(path, "rb") as source, create(to, "wb") as target:
         shutil.copyfileobj(source, target)
+
+
+def move(source, target):
+    try:
+        os.rename(source, target)
+    except OSError:  # Landlock before Linux 5.19 refuses each move to another directory
+        copy(source, target)
 
 
 def write_json(path, value):

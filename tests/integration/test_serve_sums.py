@@ -113,6 +113,7 @@ class Groups(Sums):
     def test_processors(self):
         """Six sessions of one principal get what one of the other gets."""
         seconds = 3
+        self.serve(self.BOTH, cpu_total=1.5)
         self.status(GREEDY, "1", session="s0")
         spinning = [self.call(GREEDY, SPIN.format(seconds), session=f"s{i}") for i in range(6)]
         time.sleep(0.5)

@@ -14,20 +14,22 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPENERS = {"base/host-file.c": "host_file_open", "rootfs/packages.py": "create_fd"}
-# Code inside a sandbox writes the sandbox's files. The policy names flags that a sandbox may not use.
-INSIDE = ("sandbox-init/", "supervisor/doctor/probe.py", "policy/seccomp/")
+# Code inside a sandbox, or that makes the root of one, writes the sandbox's files. The policy names flags that a sandbox may not use.
+INSIDE = ("sandbox-init/", "supervisor/doctor/probe.py", "policy/seccomp/", "rootfs/installer-sandbox.c")
 
 C_WAYS = re.compile(
     r"\b(?:O_CREAT|O_TMPFILE|__O_TMPFILE)\b|\b(?:creat|creat64|mkstemps?(?:64)?|mkostemps?(?:64)?|tmpfile(?:64)?|SYS_creat|__NR_creat)\b"
     r'|\b(?:fopen|freopen)(?:64)?\s*\([^;]*?,\s*"[^"]*[wa+x][^"]*"|\b(?:fopen|freopen)(?:64)?\s*\([^,;]*,\s*[^"\s]'
-    r"|\bmknod(?:at)?\s*\([^;]*S_IFREG"
+    r"|\bmknod(?:at)?\s*\((?![^;]*S_IF(?:IFO|SOCK|CHR|BLK))"  # without a type: a regular file
 )
 PY_WAYS = re.compile(
     r"\bO_CREAT\b|\bO_TMPFILE\b|(?<!def )\b(?:mkstemp|NamedTemporaryFile|TemporaryFile|SpooledTemporaryFile|mknod)\b"
-    r"|\bcopyfile\b|\bcopy2\b|\bshutil\.copy\b|\bcopytree\b|\bwrite_text\b|\bwrite_bytes\b|\bextractall\b|\.touch\(\)"
+    r"|\bcopyfile\b|\bcopy2\b|\bshutil\.copy\b|\bcopytree\b|\bwrite_text\b|\bwrite_bytes\b|\bextractall\b|\.touch\(\)|\bshutil\.move\b"
+    r"""|\.open\(\s*(?:mode\s*=\s*)?["'][rbt]*[wax+]|\bZipFile\([^()]*,\s*(?:mode\s*=\s*)?["'][wax]"""
     r"""|(?<![\w.])(?:io\.|os\.fdopen|gzip\.|codecs\.)?open\((?!fd\b|write_end\b)[^()]*(?:\([^()]*\)[^()]*)*,\s*(?:mode\s*=\s*)?["'][rbt]*[wax+]"""
 )
-COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+# A text may contain what begins a comment.
+TEXT_OR_COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|/\*.*?\*/|//[^\n]*""", re.S)
 
 
 def tracked(root):
@@ -46,7 +48,7 @@ def without_function(text, name):
 def ways(path, text):
     is_c = not path.endswith(".py")
     if is_c:
-        text = COMMENT.sub(lambda found: "\n" * found.group().count("\n"), text)
+        text = TEXT_OR_COMMENT.sub(lambda found: found[1] or "\n" * found.group().count("\n"), text)
     if path in OPENERS:
         text = without_function(text, OPENERS[path])
     for found in (C_WAYS if is_c else PY_WAYS).finditer(text):

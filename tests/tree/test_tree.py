@@ -184,6 +184,8 @@ class HostFiles(unittest.TestCase):
             'FILE *f = fopen(path, "r+");',
             "FILE *f = fopen(path, mode);",
             "mknodat(to, name, S_IFREG | 0444, 0);",
+            "mknodat(to, name, 0444, 0);",
+            'const char *url = "http://x"; int fd = creat(path, 0600);',
         ):
             with self.subTest(text):
                 self.assertIn("supervisor/x.c:2: creates a file", self.findings({"supervisor/x.c": "\n" + text + "\n"}))
@@ -196,6 +198,9 @@ class HostFiles(unittest.TestCase):
             "pathlib.Path(path).write_text(text)",
             "shutil.copyfile(a, b)",
             "tempfile.NamedTemporaryFile()",
+            "with pathlib.Path(path).open('w') as f:",
+            "shutil.move(a, b)",
+            "zipfile.ZipFile(path, 'w')",
         ):
             with self.subTest(text):
                 self.assertIn("rootfs/x.py:2: creates a file", self.findings({"rootfs/x.py": "\n" + text + "\n"}))
@@ -203,7 +208,7 @@ class HostFiles(unittest.TestCase):
 
     def test_reading_and_comments_are_not_found(self):
         for path, text in (
-            ("supervisor/x.c", '/* O_CREAT */ int fd = open(path, O_WRONLY); FILE *f = fopen(path, "re"); // creat(x)'),
+            ("supervisor/x.c", '/* O_CREAT */ int fd = open(path, O_WRONLY); FILE *f = fopen(path, "re"); // creat(x)\nmknod(a, S_IFIFO | 0600, 0);'),
             ("rootfs/x.py", 'open(path, encoding="utf-8").read(); open(path, "rb")'),
             ("tests/x.c", "openat(x, O_CREAT);"),
         ):
