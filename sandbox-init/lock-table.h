@@ -1,6 +1,6 @@
 /*
  * POSIX locks of files as a table: that of init, of all processes (sandbox-init/init/locks.h), and that of the worker, of its own SQLite
- * (sandbox-init/worker/sqlite-locks.h), which init reads. Data and one function.
+ * (sandbox-init/worker/sqlite-locks.h), which init reads.
  */
 #pragma once
 
@@ -43,11 +43,14 @@ static inline bool lock_is_of(const struct file_lock *l, const struct file_lock 
         return l->inode == file->inode && l->device == file->device;
 }
 
-/* Takes the range from the locks of this process on this file, one of which may become two, and joins those of the same
- * type that touch it. Returns -ENOLCK without a change if there may be no room: max must be above *n + 1. */
+/* Takes the range, 0 <= start <= end, from the locks of this process on this file, and joins those of the same type that
+ * touch it. Locks of one process on one file never overlap, so that one of them at most becomes two. Returns -ENOLCK without a change
+ * if there may be no room: an unlock needs one place, a lock two. */
 static inline int lock_table_set(struct file_lock *locks, size_t *n, size_t max,
                                  struct file_lock wanted)
 {
+        if (wanted.type != F_UNLCK && *n + 2 > max)
+                return -ENOLCK;
         for (size_t i = 0; i < *n; i++) {
                 struct file_lock *l = &locks[i], after = *l;
                 bool joins = l->type == wanted.type;
@@ -58,8 +61,9 @@ static inline int lock_table_set(struct file_lock *locks, size_t *n, size_t max,
                         wanted.start = l->start < wanted.start ? l->start : wanted.start;
                         wanted.end = l->end > wanted.end ? l->end : wanted.end;
                 }
-                after.start = wanted.end + 1;
-                bool has_before = l->start<wanted.start, has_after = l->end> wanted.end;
+                bool has_before = l->start < wanted.start, has_after = wanted.end < l->end;
+                if (has_after)
+                        after.start = wanted.end + 1;
                 if (has_before && has_after && *n == max)
                         return -ENOLCK;
                 if (has_before && has_after)
@@ -71,7 +75,23 @@ static inline int lock_table_set(struct file_lock *locks, size_t *n, size_t max,
                 else
                         locks[i--] = locks[--*n];
         }
-        if (wanted.type != F_UNLCK)
-                locks[(*n)++] = wanted;
+        if (wanted.type == F_UNLCK)
+                return 0;
+        if (*n == max)
+                return -ENOLCK;
+        locks[(*n)++] = wanted;
         return 0;
+}
+
+/* Adds the locks of this process from a table that may hold any bytes: those that are none, or have no room, are left out. */
+static inline void lock_table_take(struct file_lock *locks, size_t *n, size_t max,
+                                   const struct local_locks *from, pid_t process)
+{
+        for (size_t i = 0; i < from->n && i < LOCAL_LOCKS_MAX; i++) {
+                struct file_lock l = from->locks[i];
+
+                l.process = process;
+                if ((l.type == F_RDLCK || l.type == F_WRLCK) && l.start >= 0 && l.start <= l.end)
+                        lock_table_set(locks, n, max, l);
+        }
 }

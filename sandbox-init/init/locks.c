@@ -269,6 +269,8 @@ static int set_range(struct file_lock *l, const struct flock *k, int fd, const s
                 from = 0;
         if (__builtin_add_overflow(from, k->l_start, &l->start))
                 return -EOVERFLOW;
+        if (l->start < 0)
+                return -EINVAL;
         l->end = INT64_MAX;
         if (k->l_len > 0 && __builtin_add_overflow(l->start, k->l_len - 1, &l->end))
                 return -EOVERFLOW;
@@ -309,11 +311,8 @@ static bool recall(void)
                                 now.changes == before.changes;
                 if (!is_whole && all.local_tries++ < LOCAL_TRIES_MAX)
                         return false;
-                for (size_t i = 0; is_whole && i < now.n && i < LOCAL_LOCKS_MAX; i++) {
-                        now.locks[i].process = all.local.process;
-                        if (all.n < LOCKS_MAX)
-                                all.locks[all.n++] = now.locks[i];
-                }
+                if (is_whole)
+                        lock_table_take(all.locks, &all.n, LOCKS_MAX, &now, all.local.process);
         }
         caller_done(&all.local);
         return true;

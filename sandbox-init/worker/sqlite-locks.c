@@ -87,12 +87,13 @@ static bool set_here(int fd, int command, struct flock *k)
 {
         struct file_lock wanted = {.process = (pid_t)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0),
                                    .start = k->l_start,
-                                   .end = k->l_len ? k->l_start + k->l_len - 1 : INT64_MAX,
+                                   .end = INT64_MAX,
                                    .fd = fd,
                                    .type = k->l_type};
         bool done = false;
 
-        if (k->l_whence != SEEK_SET || k->l_start < 0 || k->l_len < 0 || wanted.end < wanted.start)
+        if (k->l_whence != SEEK_SET || k->l_start < 0 || k->l_len < 0 ||
+            (k->l_len > 0 && __builtin_add_overflow(wanted.start, k->l_len - 1, &wanted.end)))
                 return false;
         /* A child may have been forked while another thread had it. */
         while (__atomic_exchange_n(&table.is_taken, 1, __ATOMIC_ACQUIRE)) {

@@ -86,7 +86,8 @@ result["one"] = [lock(a, W, 10, 10), free(9), free(10), free(19), free(20), free
 result["split"] = [lock(a, U, 14, 2), free(13), free(14), free(15), free(16)]
 result["shared"] = [lock(a, R, 10, 4), free(10, 1, R), free(10)]
 result["joined"] = [lock(a, R, 10, 10), free(14, 1, R), free(14), lock(a, U, 0, 0), free(0, 0)]
-result["bad"] = [lock(a, 7, 0), lock(a, W, -5), lock(a, W, 5, -9), lock(a, W, 9, -9), lock(a, U, 0, 0), lock(999, W, 0),
+result["bad"] = [lock(a, 7, 0), lock(a, W, -5), lock(a, W, 5, -9), lock(a, W, 9, -9), lock(a, U, 0, 0), lock(a, W, -1 << 63, -1), lock(a, W, 0, -1 << 63), lock(a, W, 1 << 62, 1 << 62),
+                 lock(a, W, (1 << 63) - 1, 1), lock(a, W, (1 << 63) - 1, 2), lock(a, W, 5, (1 << 63) - 1), lock(a, U, 0, 0), lock(999, W, 0),
                  lock(os.open(folder + "/a", os.O_RDONLY), W, 0), lock(os.open(folder + "/a", os.O_PATH), R, 0),
                  errno.errorcode[ctypes.get_errno()] if libc.fcntl(a, fcntl.F_SETLK, ctypes.c_void_p(8)) else 0]
 b = own("b")
