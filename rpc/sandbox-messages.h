@@ -52,7 +52,8 @@ enum {
         /* A directory that lists all processes of the pid namespace, also those that the sandbox's own /proc
          * hides. */
         INIT_PROC_FD = 9,
-        INIT_LAST_PID_FD = 10, /* ns_last_pid of the pid namespace; closed: this kernel has none */
+        INIT_LOCKS_FD = 10,    /* /proc/locks of the pid namespace */
+        INIT_LAST_PID_FD = 11, /* ns_last_pid of the pid namespace; closed: this kernel has none */
 };
 
 enum template_message_kind {

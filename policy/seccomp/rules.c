@@ -107,11 +107,14 @@ static const struct filter_rule filter_guest_calls[] = {
          "timerfd_create timerfd_gettime timerfd_settime",
          ALLOW},
         /* descriptors */
-        {"read write readv writev pread64 pwrite64 preadv pwritev lseek close close_range dup "
+        {"read write readv writev pread64 pwrite64 preadv pwritev lseek close dup "
          "dup2 dup3 ftruncate fallocate pipe pipe2 eventfd eventfd2 poll ppoll select pselect6 "
          "epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 inotify_init "
          "inotify_init1 inotify_add_watch inotify_rm_watch",
          ALLOW},
+        /* Not CLOSE_RANGE_UNSHARE (2): threads share the descriptors of their process. */
+        {"close_range", ALLOW, {CLEAR(2, 2)}},
+        {"close_range", FAIL(EINVAL), {SET(2, 2)}},
         /* files */
         {"creat access faccessat faccessat2 stat fstat lstat newfstatat statx "
          "statfs fstatfs readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat "
@@ -321,7 +324,7 @@ static const struct filter_rule filter_worker_only[] = {
          * with ENOSYS, and libc uses clone. */
         {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES | CLONE_THREAD)}},
         {"clone", ALLOW, {MASKED(0, CLONE_NAMESPACES | CLONE_FILES, CLONE_FILES)}},
-        /* A thread with descriptors of its own, which /proc/PID/fdinfo does not show. */
+        /* A thread with descriptors of its own: init takes files from the process. */
         {"clone", FAIL(EPERM), {MASKED(0, CLONE_THREAD | CLONE_FILES, CLONE_THREAD)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNS)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWCGROUP)}},
@@ -492,13 +495,12 @@ static const struct filter_rule filter_init_all[] = {
         {"read write close ppoll poll wait4 waitid kill getpid", ALLOW},
         {"rt_sigaction rt_sigprocmask rt_sigreturn rt_sigtimedwait restart_syscall", ALLOW},
         {"exit exit_group", ALLOW},
-        {"lseek getdents64", ALLOW}, /* of a proc, ns_last_pid, and directories in /workspace */
+        {"lseek getdents64", ALLOW}, /* of a proc, its counters, and directories in /workspace */
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
         {"newfstatat fstat clock_gettime", ALLOW},
         /* locks (sandbox-init/init/locks.h) */
         {"flock pidfd_open pidfd_getfd pidfd_send_signal", ALLOW},
         {"process_vm_readv process_vm_writev", ALLOW},
-        {"getrlimit prlimit64", ALLOW},
         {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
         IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
         END_OF_RULES,

@@ -251,8 +251,8 @@ static int await_go(struct error *err)
         return 0;
 }
 
-/* Only for init: the worker closes both. The sandbox's own /proc hides from init what is not dumpable, as a program is that
- * its owner may not read; init has to find those too. The second file is of the namespace of who reads it. */
+/* Only for init: the worker closes them. The sandbox's own /proc hides from init what is not dumpable, as a program is that
+ * its owner may not read; init has to find those too. The last file is of the namespace of who reads it. */
 static int open_for_init(struct session *s, struct error *err)
 {
         _cleanup_close_ int all = mount_proc_new(MOUNT_PROC_PIDS, err);
@@ -261,6 +261,12 @@ static int open_for_init(struct session *s, struct error *err)
         s->proc_fd = openat(all, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (s->proc_fd < 0)
                 return error_errno(err, errno, "open its proc");
+        _cleanup_close_ int whole = mount_proc_new(MOUNT_PROC_WHOLE, err);
+        if (whole < 0)
+                return error_context(err, "proc");
+        s->locks_fd = openat(whole, "locks", O_RDONLY | O_CLOEXEC);
+        if (s->locks_fd < 0)
+                return error_errno(err, errno, "open its /proc/locks");
         s->last_pid_fd = open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC);
         return 0;
 }
@@ -434,6 +440,7 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 {s->fds[SESSION_FD_CHANGES], INIT_CHANGES_FD},
                 {s->workspace_fd, INIT_WORKSPACE_FD},
                 {s->proc_fd, INIT_PROC_FD},
+                {s->locks_fd, INIT_LOCKS_FD},
                 {s->last_pid_fd, INIT_LAST_PID_FD}, /* last, because it may be missing */
         };
 

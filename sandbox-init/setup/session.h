@@ -19,6 +19,7 @@ struct session {
         int release_fd;   /* in the worker: init writes one byte, non-dumpable and filtered */
         int listener_fd;  /* in the worker: until init has taken it; -1: none */
         int proc_fd;      /* for init: lists all processes */
+        int locks_fd;     /* for init: /proc/locks of its pid namespace */
         int last_pid_fd;  /* for init: ns_last_pid; negative: this kernel has none */
         int workspace_fd; /* for init: the tmpfs of /workspace */
         bool has_network; /* the template is in a network namespace that no session had yet */

@@ -309,21 +309,21 @@ static bool is_own_workspace(const struct task *t, const struct stat *st)
         return stat(path, &own) == 0 && own.st_dev == st->st_dev && own.st_ino == st->st_ino;
 }
 
-/* init counts the pids that were handed out by it: for reading, and of a /proc that the guest cannot reach. */
-static bool is_pid_counter(const struct task *t, const char *name, const char *link)
+/* init counts the pids that were handed out, and locks of files: for reading, of a /proc that the guest cannot reach. */
+static bool is_counter(const struct task *t, const char *name, const char *link)
 {
         char path[320];
         struct statfs fs;
 
         snprintf(path, sizeof(path), "/proc/%d/%s", t->pid, name);
-        return strcmp(link, "/proc/sys/kernel/ns_last_pid") == 0 && statfs(path, &fs) == 0 &&
-               fs.f_type == PROC_SUPER_MAGIC;
+        return (strcmp(link, "/proc/sys/kernel/ns_last_pid") == 0 || strcmp(link, "/locks") == 0) &&
+               statfs(path, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
 }
 
 static void check_descriptors(struct attack_rows *rows, const struct task *t)
 {
         bool init = strcmp(t->role, "init") == 0;
-        const char *expected = init ? "a proc, pids, /workspace" : "none";
+        const char *expected = init ? "a proc, pids, locks, /workspace" : "none";
         char path[64], name[300], link[256], found[256] = "none";
         bool held = true;
         struct stat st;
@@ -345,7 +345,7 @@ static void check_descriptors(struct attack_rows *rows, const struct task *t)
                         snprintf(found, sizeof(found), "%.20s=%.200s", e->d_name, link);
                 held = held && init &&
                        (is_own_proc(t, name) || is_own_workspace(t, &st) ||
-                        is_pid_counter(t, name, link));
+                        is_counter(t, name, link));
         }
         add(rows, t, 2, "files and folders held", expected, found, held);
 }

@@ -360,6 +360,9 @@ static void test_worker_clone(void)
                              namespace || flag == CLONE_THREAD ? FAIL(EPERM) : ALLOW);
         }
         check_eq_int(ask(&p, SYS_clone, CLONE_THREAD | CLONE_FILES, 0, 0, 0), ALLOW);
+        for (unsigned flags = 0; flags < 8; flags++)
+                check_eq_int(ask(&p, SYS_close_range, 3, 9, flags, 0),
+                             flags & CLOSE_RANGE_UNSHARE ? FAIL(EINVAL) : ALLOW);
         free(p.code);
 }
 
