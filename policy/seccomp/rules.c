@@ -476,13 +476,15 @@ static const struct filter_rule filter_sockets_loopback_pairs[] = {
  * packet and netfilter options. */
 static const struct filter_rule filter_socket_options[] = {
         OPTION(SOL_SOCKET, SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_RCVLOWAT, SO_KEEPALIVE,
-               SO_LINGER, SO_PASSCRED, SO_TIMESTAMP_OLD, SO_RCVTIMEO_OLD, SO_SNDTIMEO_OLD,
-               SO_RCVTIMEO_NEW, SO_SNDTIMEO_NEW),
+               SO_PASSCRED, SO_TIMESTAMP_OLD, SO_RCVTIMEO_OLD, SO_SNDTIMEO_OLD, SO_RCVTIMEO_NEW,
+               SO_SNDTIMEO_NEW),
         OPTION(IPPROTO_TCP, TCP_NODELAY, TCP_CORK, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT,
                TCP_QUICKACK, TCP_USER_TIMEOUT),
         OPTION(IPPROTO_IP, IP_TOS, IP_TTL, IP_MTU_DISCOVER,
                IP_RECVERR), /* IP_RECVERR: the resolver of glibc */
         OPTION(IPPROTO_IPV6, IPV6_V6ONLY, IPV6_TCLASS, IPV6_RECVERR),
+        /* With it, close() waits for a peer. init closes files of code after a look at them (sandbox-init/init/locks.h). */
+        {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_LINGER)}},
         /* The size is behind a pointer, and its bound is the machine's. The kernel changes these sizes as it likes too. */
         {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_SNDBUF)}},
         {"setsockopt", FAIL(0), {EQUAL(1, SOL_SOCKET), EQUAL(2, SO_RCVBUF)}},

@@ -307,6 +307,22 @@ fcntl.flock(held, fcntl.LOCK_UN); lock(fd, fcntl.F_UNLCK, 0)
 value = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 """
 
+# A socket that close() waits for.
+LINGER = r"""
+import socket, time
+listener = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(listener.getsockname())
+server = listener.accept()
+client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3))
+client.setblocking(False)
+try:
+    while client.send(bytes(65536)): pass
+except BlockingIOError: pass
+began = time.monotonic()
+client.close()
+value = time.monotonic() - began > 2
+"""
+
 
 def held_by_the_kernel(device, inode=None):
     """How many locks the kernel has on this file, or on all files of the device."""
@@ -444,6 +460,16 @@ class Locks(rawmcp.ServerCase):
         self.inside("value = lock(own('e'), fcntl.F_WRLCK, 0)")
         self.cell("import os; os._exit(3)")
         self.assertEqual(self.inside("value = lock(own('e'), fcntl.F_WRLCK, 0)"), 0)
+
+
+class Sockets(rawmcp.ServerCase):
+    CONFIG = {"network": "loopback"}
+
+    def test_a_file_that_init_closes(self):
+        """41. init closes each file that it has looked at, also the last time: no socket makes close() wait. The control: outside, one does."""
+        outside = subprocess.run([harness.PYTHON, "-c", f"{TOOLS}{LINGER}\nprint(value)"], capture_output=True, text=True, check=False, timeout=harness.PATIENCE)
+        self.assertEqual(outside.stdout, "True\n", outside.stderr)
+        self.assertIs(self.value(f"{TOOLS}{LINGER}\nvalue", timeout=60), False)
 
 
 if __name__ == "__main__":
