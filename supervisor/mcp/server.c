@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "supervisor/mcp/call/call.h"
-#include "supervisor/mcp/call/run.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
@@ -30,11 +29,10 @@ void mcp_principal_done(struct mcp_principal *principal)
 
 void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal)
 {
-        principal->is_gone = true;
+        mcp_call_forget(server, principal);
         sessions_end_of(server->sessions, principal->key);
         if (server->tools.forget)
                 server->tools.forget(server->tools.data, principal->key);
-        run_drop_kept(server, principal);
         mcp_principal_done(principal);
         principal->store = (struct resource_store){};
 }

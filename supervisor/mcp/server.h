@@ -27,7 +27,7 @@ void mcp_server_drop_calls(struct mcp_server *server);
 /* Call after the peers were freed. */
 struct mcp_server *mcp_server_free(struct mcp_server *server);
 
-/* Ends the sandboxes of a principal without peers, and drops its outputs. */
+/* Ends the calls and sandboxes of a principal without peers, and drops its outputs. */
 void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principal);
 
 /* Its profile, or the config, has changed: ends its sessions under profiles that it may not use any more, and lets the others

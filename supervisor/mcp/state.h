@@ -33,7 +33,6 @@ struct mcp_principal {
         /* The principal in the keys of its sessions: its name, or, if another principal has had that name, a name that none
          * has had. */
         char key[SESSION_NAME_MAX + 1];
-        bool is_gone;                   /* nothing is kept for it any more */
         struct mcp_server *server;      /* of its clients */
         const char *profile;            /* borrowed: that of its clients; NULL: by their names */
         size_t calls_max, sessions_max; /* pending at once; 0: no limit of its own */

@@ -517,18 +517,18 @@ static void run_elsewhere(struct session *s)
         session_wake(s);
 }
 
+static bool is_bound(const void *data, const struct cell *cell)
+{
+        return cell->request.is_bound;
+}
+
 /* A person's code is for the variables that the session had. */
 static void refuse_bound(struct session *s)
 {
         char why[CELL_WHY_MAX];
-        struct cell *next;
 
         snprintf(why, sizeof(why), "the session ended before this code ran: %.300s", s->lost);
-        for (struct cell *cell = s->queue.first; cell; cell = next) {
-                next = cell->next;
-                if (cell->request.is_bound)
-                        session_refuse_cell(s, cell, CELL_ERROR, "SandboxError", why);
-        }
+        session_refuse_unbegun(s, is_bound, NULL, "SandboxError", why);
 }
 
 static void finish(struct session *s, const struct session_details *details)

@@ -705,14 +705,22 @@ void sessions_restrict(struct sessions *sessions, const char *principal,
         }
 }
 
+static bool is_any(const void *data, const struct cell *cell)
+{
+        return true;
+}
+
 void sessions_end_of(struct sessions *sessions, const char *principal)
 {
         struct session *s, *next;
 
         for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
                 next = TAILQ_NEXT(s, link);
-                if (s->state != SESSION_NONE && session_key_is_of(s->name, principal))
-                        session_end_by_owner(s, false);
+                if (!session_key_is_of(s->name, principal))
+                        continue;
+                session_refuse_unbegun(s, is_any, NULL, "SandboxError",
+                                       "its client has no access any more");
+                session_end_by_owner(s, false);
         }
 }
 

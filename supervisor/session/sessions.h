@@ -107,7 +107,7 @@ int sessions_end(struct sessions *sessions, const char *name, bool restart, stru
 void sessions_restrict(struct sessions *sessions, const char *principal,
                        bool (*may_use)(const void *data, const char *profile), const void *data);
 
-/* Ends all sessions of a principal. */
+/* Ends all sessions of a principal, and refuses the code that waits in them. */
 void sessions_end_of(struct sessions *sessions, const char *principal);
 
 /* Goes back to a checkpoint, or with NULL to the state before the call that runs or to the newest

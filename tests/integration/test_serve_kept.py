@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import time
 
 import harness
 from test_serve_access import TokenFile
@@ -21,7 +22,7 @@ META = {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
 
 # The members of struct mcp_principal: the kind of thing that is kept there, or why nothing is.
 MEMBERS = {
-    "name": "the name", "key": "the name", "is_gone": "a flag", "server": "not its own", "profile": "of the config", "calls_max": "of the file",
+    "name": "the name", "key": "the name", "server": "not its own", "profile": "of the config", "calls_max": "of the file",
     "sessions_max": "of the file", "n_calls": "a count", "n_kept": "a count", "n_clients": "a count", "resources_serial": "a count",
     "store": "output file", "tasks": "task", "published": "choice", "states": "request_state",
 }
@@ -188,6 +189,24 @@ class Kept(TokenFile):
         # Also not what ends later.
         for kind in ("waiting", "running", "kept", "task"):
             self.assertFalse(getattr(self, "find_" + kind)(self.LATER, made[kind]), kind)
+
+    def test_tasks_that_wait_do_not_run(self):
+        client = self.make_client(1)
+        for token, session in ((self.BOB, client), (self.BOB, client), (self.ALICE, None)):
+            code = {"name": "run_python", "arguments": {"code": "import time\ntime.sleep(60)", "session": "tasks"}, "task": {"ttl": 600000}}
+            self.assertIn("task", self.legacy(token, "tools/call", code, session=session).json()["result"])
+
+        def live():
+            listed = harness.message_of(self.run_cloister("sessions", "--json").stdout)
+            return {s["name"]: (s["state"], s["waiting"]) for server in listed for s in server["sessions"]}
+
+        self.assertTrue(harness.wait_until(lambda: live() == {"bob:tasks": ("running", 1), "alice:tasks": ("running", 0)}), live())
+        self.put(f"alice {self.ALICE}\n")
+        self.logged("bob: the token was removed")
+        self.assertTrue(harness.wait_until(lambda: "bob:tasks" not in live()))
+        time.sleep(1)
+        # The second one would be in a new sandbox. The control: those of another principal go on.
+        self.assertEqual(live(), {"alice:tasks": ("running", 0)})
 
     def test_every_kind_is_here(self):
         source = os.path.join(harness.SOURCE, "supervisor")

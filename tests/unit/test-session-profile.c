@@ -130,10 +130,45 @@ static void test_reload(void)
         fake_done(&f);
 }
 
+/* A principal has no access any more, while its sandbox is awaited, or runs the first of its cells. */
+static void test_end_of(void)
+{
+        for (int started = 0; started < 2; started++) {
+                struct fake f;
+                struct end first, second, others;
+
+                fake_open(&f);
+                ask_on(&f, &first, "bob:s", "1", 0, false);
+                fake_spin(&f);
+                if (started)
+                        fake_start(&f);
+                ask_on(&f, &second, "bob:s", "2", 0, false);
+                sessions_end_of(f.sessions, "bob");
+                check_eq_int(second.count, 1);
+                check_eq_int(second.status, CELL_ERROR);
+                check_has(second.why, "has no access any more");
+                check_eq_int(first.count, !started);
+                if (!started)
+                        fake_start(&f);
+                check_eq_int(f.kills, 1);
+                fake_end(&f, SIGKILL, 0);
+                check_eq_int(first.count, 1);
+                check_eq_int(f.creates, 1);
+                /* The control: another principal's. */
+                ask_on(&f, &others, "bo:s", "1", 0, false);
+                sessions_end_of(f.sessions, "bob");
+                fake_spin(&f);
+                check_eq_int(others.count, 0);
+                check_eq_int(f.creates, 2);
+                fake_done(&f);
+        }
+}
+
 int main(void)
 {
         run(test_which_profile);
         run(test_reset_changes_the_profile);
         run(test_reload);
+        run(test_end_of);
         return 0;
 }

@@ -402,6 +402,18 @@ void mcp_call_drop(struct mcp_peer *peer)
         }
 }
 
+void mcp_call_forget(struct mcp_server *server, const struct mcp_principal *principal)
+{
+        struct mcp_call *call = server->calls;
+
+        while (call) {
+                bool is_meant = call->principal == principal && !call->cancelled;
+                if (is_meant)
+                        mcp_call_abandon(call);
+                call = is_meant ? server->calls : call->next;
+        }
+}
+
 /* A client can answer only requests that were sent to it. */
 bool mcp_call_response(struct mcp_peer *peer, const struct jsonrpc_message *message)
 {

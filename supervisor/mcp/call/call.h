@@ -116,6 +116,8 @@ bool mcp_call_response(struct mcp_peer *peer, const struct jsonrpc_message *mess
 bool mcp_call_is_pending(const struct mcp_peer *peer, yyjson_val *id, bool cancels);
 /* The peer ends: cancels its calls. */
 void mcp_call_drop(struct mcp_peer *peer);
+/* The principal ends: cancels its tasks and the calls that no request waits for, too, and frees kept results. */
+void mcp_call_forget(struct mcp_server *server, const struct mcp_principal *principal);
 
 /*
  * The answer of a call, made from the outcome of its cell: at once, or in the background (rpc/background.h) if it is

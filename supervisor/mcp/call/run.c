@@ -188,15 +188,7 @@ static void wait_keep(struct mcp_call *call, uint64_t number, struct cell_outcom
         call->wait.kept_us = clock_us();
         call->principal->n_kept++;
         make_room(call);
-        set_due(call, call->principal->is_gone ? 0 : KEPT_MS);
-}
-
-void run_drop_kept(struct mcp_server *server, const struct mcp_principal *principal)
-{
-        for (struct mcp_call *call = server->calls; call; call = call->next) {
-                if (call->principal == principal && call->wait.is_kept)
-                        set_due(call, 0);
-        }
+        set_due(call, KEPT_MS);
 }
 
 /* A call of the session that has begun, of which a result is kept, or whose code runs. */

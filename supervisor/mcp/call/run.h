@@ -4,14 +4,8 @@
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
 
-struct mcp_principal;
-struct mcp_server;
-
 enum { MCP_KEPT_MAX = 256 }; /* results of a principal that no request waits for */
 
 /* tools/call of run_python: a request of it becomes a cell, or continues a call that waits for it. Takes ownership of
  * the reply. */
 void mcp_run_python(const struct mcp_request *request, struct reply *reply);
-
-/* Frees the results that are kept for a principal that was removed, from the event loop. */
-void run_drop_kept(struct mcp_server *server, const struct mcp_principal *principal);

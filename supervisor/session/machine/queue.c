@@ -151,6 +151,21 @@ void session_refuse_first(struct session *s, const char *type, const char *why)
         session_wake(s);
 }
 
+void session_refuse_unbegun(struct session *s,
+                            bool (*is_meant)(const void *data, const struct cell *cell),
+                            const void *data, const char *type, const char *why)
+{
+        struct cell *cell = s->queue.first;
+
+        while (cell) {
+                bool refuse = cell->number == 0 && is_meant(data, cell);
+                if (refuse)
+                        session_refuse_cell(s, cell, CELL_ERROR, type, why);
+                /* The end of a branch ends the code that waits for it, too. */
+                cell = refuse ? s->queue.first : cell->next;
+        }
+}
+
 void session_drop_cancelled(struct session *s)
 {
         struct cell *next;

@@ -29,6 +29,10 @@ void session_refuse_cell(struct session *session, struct cell *cell, enum cell_s
                          const char *type, const char *why);
 /* Ends the first cell, which was not started, with an error; the next cell follows. */
 void session_refuse_first(struct session *session, const char *type, const char *why);
+/* Ends all cells that is_meant() chooses of those that were not started, with an error. */
+void session_refuse_unbegun(struct session *session,
+                            bool (*is_meant)(const void *data, const struct cell *cell),
+                            const void *data, const char *type, const char *why);
 /* Ends the cells that were cancelled before they were started. */
 void session_drop_cancelled(struct session *session);
 /* The sandbox has ended. If it is certain that its worker has not read its first cell, and so has run

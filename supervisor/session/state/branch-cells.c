@@ -94,19 +94,19 @@ static int own_cell(struct cell **ret, enum cell_kind kind, struct branch *branc
         return 0;
 }
 
+static bool waits_for(const void *branch, const struct cell *cell)
+{
+        return cell->kind == CELL_CODE && cell->branch == branch;
+}
+
 /* The code that waits for the branch runs nowhere. */
 static void refuse_waiting(struct session *s, const struct branch *branch)
 {
-        struct cell *next;
         char why[CELL_WHY_MAX];
 
         snprintf(why, sizeof(why), "session \"%s\" could not be branched: %.500s",
                  session_key_name(branch->from), branch->why);
-        for (struct cell *cell = s->queue.first; cell; cell = next) {
-                next = cell->next;
-                if (cell->kind == CELL_CODE && cell->branch == branch && cell->number == 0)
-                        session_refuse_cell(s, cell, CELL_ERROR, "BranchError", why);
-        }
+        session_refuse_unbegun(s, waits_for, branch, "BranchError", why);
         s->lost[0] = '\0';
 }
 
