@@ -707,6 +707,6 @@ const struct session_table session_table = {
                 [EVENT_KILL] = {[SESSION_RUNNING... SESSION_RESTORING] = kill_cancelled,
                                 [SESSION_WAKING] = restore_give_up},
                 [EVENT_OWNER_END] = {[SESSION_CREATING] = discard_later,
-                                     [SESSION_IDLE... SESSION_WAKING] = kill_for_owner},
+                                     [SESSION_IDLE... SESSION_CLOSED] = kill_for_owner},
                 [EVENT_NEEDED] = {[SESSION_FREEZING... SESSION_FROZEN] = thaw},
         }};

@@ -692,15 +692,32 @@ int sessions_end(struct sessions *sessions, const char *name, bool restart, stru
         return session ? 0 : -ENOENT;
 }
 
+struct session_rights {
+        bool (*may_use)(const void *data, const char *profile);
+        const void *data;
+};
+
+static bool has_forbidden_profile(const void *data, const struct cell *cell)
+{
+        const struct session_rights *rights = data;
+
+        return *cell->profile && !rights->may_use(rights->data, cell->profile);
+}
+
+/* Code that waits would bring its profile back, in the next sandbox. */
 void sessions_restrict(struct sessions *sessions, const char *principal,
                        bool (*may_use)(const void *data, const char *profile), const void *data)
 {
+        const struct session_rights rights = {may_use, data};
         struct session *s, *next;
 
         for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
                 next = TAILQ_NEXT(s, link);
-                if (!s->single && session_key_is_of(s->name, principal) && *s->last_profile &&
-                    !may_use(data, s->last_profile))
+                if (s->single || !session_key_is_of(s->name, principal))
+                        continue;
+                session_refuse_unbegun(s, has_forbidden_profile, &rights, "ProfileError",
+                                       "the profile that it was to have is not allowed any more");
+                if (*s->last_profile && !may_use(data, s->last_profile))
                         session_leave_forbidden_profile(s);
         }
 }

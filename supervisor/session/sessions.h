@@ -102,7 +102,7 @@ int sessions_append_list(const struct sessions *sessions, struct buffer *to);
  * sandbox is created at once. -ENOENT: no live session has this name. */
 int sessions_end(struct sessions *sessions, const char *name, bool restart, struct error *err);
 
-/* Ends the sessions of a principal under a profile that it may not use. A name whose last sandbox had such a profile gets the
+/* Ends the sessions of a principal under a profile that it may not use, and refuses the code that waits for one. A name whose last sandbox had such a profile gets the
  * profile of its next call. */
 void sessions_restrict(struct sessions *sessions, const char *principal,
                        bool (*may_use)(const void *data, const char *profile), const void *data);

@@ -164,11 +164,73 @@ static void test_end_of(void)
         }
 }
 
+static bool may_use(const void *data, const char *profile)
+{
+        return strcmp(data, profile) == 0;
+}
+
+/* A profile is taken away from a principal. Its waiting code does not get it, and a session does not have it again. */
+static void test_restrict(void)
+{
+        for (int started = 0; started < 3; started++) {
+                struct fake f;
+                struct end first, second, third;
+
+                fake_open(&f);
+                reload(&f, two);
+                ask_for(&f, &first, "b", false, false);
+                if (started > 0)
+                        fake_start(&f);
+                ask_for(&f, &second, "b", started == 2, started == 2);
+                ask_for(&f, &third, "a", false, false);
+                sessions_restrict(f.sessions, "", may_use, "a");
+                check_eq_int(second.count, 1);
+                check_eq_str(second.type, "ProfileError");
+                check_has(second.why, "is not allowed any more");
+                if (started == 0)
+                        fake_start(&f);
+                check_eq_int(f.kills, 1);
+                fake_end(&f, SIGKILL, 0);
+                check_eq_int(first.count, 1);
+                /* The control: code under the other profile runs. */
+                check_eq_int(f.creates, 2);
+                check_eq_int(f.profile, 1);
+                fake_start(&f);
+                run_it(&f, &third);
+                fake_done(&f);
+        }
+}
+
+/* The worker has closed its channel without reading the code, which another sandbox would take. */
+static void test_restrict_closed(void)
+{
+        for (int restricted = 0; restricted < 2; restricted++) {
+                struct fake f;
+                struct end end;
+
+                fake_open(&f);
+                reload(&f, two);
+                ask_for(&f, &end, "b", false, false);
+                fake_start(&f);
+                fake_close_worker(&f);
+                fake_spin(&f);
+                check_eq_int(sessions_find(f.sessions, "s")->state, SESSION_CLOSED);
+                if (restricted)
+                        sessions_restrict(f.sessions, "", may_use, "a");
+                fake_end(&f, SIGKILL, 0);
+                check_eq_int(end.count, restricted);
+                check_eq_int(f.creates, 2 - restricted);
+                fake_done(&f);
+        }
+}
+
 int main(void)
 {
         run(test_which_profile);
         run(test_reset_changes_the_profile);
         run(test_reload);
         run(test_end_of);
+        run(test_restrict);
+        run(test_restrict_closed);
         return 0;
 }

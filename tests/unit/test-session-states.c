@@ -289,7 +289,7 @@ static const char *const expected[SESSION_STATE_MAX] = {
         [SESSION_INTERRUPTING] = /* */ "XXXXXNXKSLKXKKXXKXrXX",
         [SESSION_RESTORING] = /*    */ "rrrrrNrKrLKrKKrrwrrrr",
         [SESSION_WAKING] = /*       */ "wwwwwNwKwKKwKKwwKkwww",
-        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLLLLLLLLL",
+        [SESSION_CLOSED] = /*       */ "LLLLLNLKLLLLLKLLLLLLL",
         [SESSION_KILLING] = /*      */ "KKKKKNKKKKKKKKKKKKKKK",
         [SESSION_DRAINING] = /*     */ "GGGGGGGGGGGGGGGGGGGGG",
 };
