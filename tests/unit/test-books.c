@@ -11,7 +11,7 @@ static struct book_principal of(const char *principal)
         return (struct book_principal){principal, strlen(principal)};
 }
 
-static bool answered(struct books *books, int64_t id, const char *json)
+static int64_t *answered(struct books *books, int64_t id, const char *json)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct error err = {};
@@ -43,8 +43,8 @@ static void test_tasks(void)
         struct books books = {};
 
         books_owe(&books, of(""), 1, BOOK_MAKES_TASK, S);
-        check(answered(&books, 1, "{}"));
-        check(!answered(&books, 1, "{}"));
+        check(!answered(&books, 1, "{}")); /* it is no task */
+        check(LIST_EMPTY(&books.owed));
         books_owe(&books, of(""), 2, BOOK_TASK, S);
         check(!answered(&books, 2, "{\"status\":\"cancelled\"}"));
         check(LIST_EMPTY(&books.owed));
@@ -55,6 +55,29 @@ static void test_tasks(void)
         check(!answered(&books, 0, "{}"));
         check(books_have_other(&books, of("bob"), true));
         books_clear(&books);
+        check(LIST_EMPTY(&books.owed));
+}
+
+/* The call has ended before the server created its task, which is cancelled then. */
+static void test_late_tasks(void)
+{
+        static const char *const tasks[] = {"{\"task\":{\"taskId\":\"t\",\"status\":\"working\"}}",
+                                            "{\"taskId\":\"t\",\"status\":\"working\"}",
+                                            "{\"task\":{}}"};
+        struct books books = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
+                books_owe(&books, of("alice"), 1, BOOK_MAKES_TASK, S);
+                int64_t *id = answered(&books, 1, tasks[i]);
+                check(id && *id == 0);
+                *id = 2;
+                check(books_have_other(&books, of("bob"), true));
+                check(!answered(&books, 1, tasks[i]));
+                check(!answered(&books, 2, "{\"status\":\"cancelled\"}"));
+                check(LIST_EMPTY(&books.owed));
+        }
+        books_owe(&books, of("alice"), 1, BOOK_MAKES_TASK, S);
+        check(!answered(&books, 1, "{\"task\":{\"taskId\":\"t\",\"status\":\"failed\"}}"));
         check(LIST_EMPTY(&books.owed));
 }
 
@@ -104,6 +127,7 @@ int main(void)
 {
         run(test_other_principals);
         run(test_tasks);
+        run(test_late_tasks);
         run(test_limit);
         run(test_reasons);
         return 0;

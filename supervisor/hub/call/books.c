@@ -72,7 +72,14 @@ bool book_task_ended(yyjson_val *task)
                yyjson_equals_str(status, "failed");
 }
 
-bool books_answered(struct books *books, int64_t id, yyjson_val *result)
+yyjson_val *book_task_of(yyjson_val *result)
+{
+        yyjson_val *task = yyjson_obj_get(result, "task");
+
+        return task ? task : yyjson_obj_get(result, "taskId") ? result : NULL;
+}
+
+int64_t *books_answered(struct books *books, int64_t id, yyjson_val *result)
 {
         struct owed *owed;
 
@@ -80,13 +87,16 @@ bool books_answered(struct books *books, int64_t id, yyjson_val *result)
                 if (id == 0 || owed->id != id)
                         continue;
                 bool makes_task = owed->kind == BOOK_MAKES_TASK;
-                if (owed->kind == BOOK_TASK && !book_task_ended(result))
-                        owed->id = 0;
-                else
+                yyjson_val *task = makes_task ? book_task_of(result) : result;
+                if (owed->kind == BOOK_CALL || (makes_task && !task) || book_task_ended(task)) {
                         drop(owed);
-                return makes_task;
+                        return NULL;
+                }
+                owed->id = 0;
+                owed->kind = BOOK_TASK;
+                return makes_task ? &owed->id : NULL;
         }
-        return false;
+        return NULL;
 }
 
 bool books_have_other(struct books *books, struct book_principal than, bool refuse)

@@ -21,7 +21,7 @@ enum {
 /* Which answer to the request ends the owed call. */
 enum book_kind {
         BOOK_CALL,
-        BOOK_MAKES_TASK, /* any; it may create a task, which must be cancelled */
+        BOOK_MAKES_TASK, /* any; if it creates a task, this one is owed then */
         BOOK_TASK,       /* of tasks/cancel: one that says that the task has ended */
 };
 
@@ -39,8 +39,11 @@ struct books {
 /* id: of the request; 0: no answer ends it. since_us: when the call began. */
 void books_owe(struct books *books, struct book_principal of, int64_t id, enum book_kind kind,
                uint64_t since_us);
-/* An answer to a request that no call waits for. Returns whether it may create a task. */
-bool books_answered(struct books *books, int64_t id, yyjson_val *result);
+/* An answer to a request that no call waits for. If it creates a task, the call stays owed: returns where the id of the
+ * request that cancels the task belongs, otherwise NULL. */
+int64_t *books_answered(struct books *books, int64_t id, yyjson_val *result);
+/* A task that an answer creates ("Tasks", 2025-11-25), or that it is (2026-07-28), or NULL. */
+yyjson_val *book_task_of(yyjson_val *result);
 /* Whether principals other than this one have owed calls. refuse: a message is refused because of them. */
 bool books_have_other(struct books *books, struct book_principal than, bool refuse);
 /* When (us) the oldest call because of which a message was refused is BOOK_RESTART_MS old; 0: there is none. */

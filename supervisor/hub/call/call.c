@@ -702,13 +702,12 @@ void hub_calls_log(struct hub_calls *calls, yyjson_val *params)
                 call->caller->log(call->data, params);
 }
 
-char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result)
+void hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result)
 {
-        yyjson_val *task = yyjson_obj_get(result, "task");
-        yyjson_val *name = yyjson_obj_get(task ? task : result, "taskId");
+        int64_t *awaited = books_answered(&calls->books, id, result);
+        yyjson_val *name = yyjson_obj_get(book_task_of(result), "taskId");
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(8 * CALL_TASK_ID_MAX);
 
-        if (!books_answered(&calls->books, id, result) || hub_call_append_task(&params, name) < 0)
-                return NULL;
-        return strdup(buffer_bytes(&params));
+        if (awaited && hub_call_append_task(&params, name) >= 0)
+                *awaited = calls->host->cancel(calls->data, 0, buffer_bytes(&params), "");
 }

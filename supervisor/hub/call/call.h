@@ -236,9 +236,8 @@ struct hub_call *hub_calls_attribute(struct hub_calls *calls, yyjson_val *params
 bool hub_calls_progress(struct hub_calls *calls, yyjson_val *params);
 /* The server sends a log message. */
 void hub_calls_log(struct hub_calls *calls, yyjson_val *params);
-/* A late answer to a request that was cancelled. If it creates a task, returns the params of a request to
- * cancel the task, which the caller frees; otherwise NULL. */
-char *hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result);
+/* A late answer to a request that was cancelled. If it creates a task, cancels the task. */
+void hub_calls_orphan(struct hub_calls *calls, int64_t id, yyjson_val *result);
 /* Appends the params of requests about a task, {"taskId": …} and a NUL. Returns 0, -EINVAL if it is not a
  * valid id, -ENOMEM. */
 int hub_call_append_task(struct buffer *params, yyjson_val *id);

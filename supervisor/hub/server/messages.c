@@ -237,9 +237,7 @@ static void on_stray(struct hub_server *s, yyjson_val *id, yyjson_val *result)
                                     s->config->name);
                 return;
         }
-        _cleanup_free_ char *task = hub_calls_orphan(&s->calls, n, result);
-        if (task)
-                connection_request(&s->connection, "tasks/cancel", task, strlen(task));
+        hub_calls_orphan(&s->calls, n, result);
         log_debug("server %s: skipped a late or repeated answer to request %lld", s->config->name,
                   (long long)n);
 }
