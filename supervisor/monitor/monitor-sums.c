@@ -61,6 +61,23 @@ static uint64_t used_by(struct monitor *m, uint32_t id, uint64_t most)
 
 /* ---- the limits ---- */
 
+static int set_group(struct monitor *m, const struct monitor_principal *p, struct error *err)
+{
+        const struct cgroup_total total = {p->memory_mib ? p->memory_mib * MIB
+                                                         : (uint64_t)INT64_MAX / MIB * MIB,
+                                           p->cpu_milli};
+
+        return has_groups(m) ? cgroups_set_total(m->cgroups, p->id, &total, err) : 0;
+}
+
+static void set_again(struct monitor *m, const struct sums_principal *p)
+{
+        struct error err = {};
+
+        if (set_group(m, &p->is, &err) < 0)
+                log_warning("%s; the principal's earlier limits hold", err.text);
+}
+
 /* Three quarters of what there is, unless the config sets the sum. */
 int monitor_sums_set(struct monitor *m, struct error *err)
 {
@@ -77,7 +94,12 @@ int monitor_sums_set(struct monitor *m, struct error *err)
         s->total.cpu_milli = m->config->cpu_total_milli ? m->config->cpu_total_milli
                                                         : s->here.cpu_milli / 4 * 3;
         int r = has_groups(m) ? cgroups_set_total(m->cgroups, 0, &s->total, err) : 0;
-        return r < 0 ? error_context(err, "memory_total, cpu_total"), r : 0;
+        if (r < 0)
+                return error_context(err, "memory_total, cpu_total"), r;
+        /* Those that were noted before systemd gave us groups have none. */
+        for (size_t i = 0; i < s->n_principals; i++)
+                set_again(m, &s->principals[i]);
+        return 0;
 }
 
 uint64_t monitor_sums_memory(const struct monitor *m)
@@ -142,15 +164,6 @@ static uint32_t most_above(struct monitor *m)
                 most = used - share;
         }
         return found;
-}
-
-static int set_group(struct monitor *m, const struct monitor_principal *p, struct error *err)
-{
-        const struct cgroup_total total = {p->memory_mib ? p->memory_mib * MIB
-                                                         : (uint64_t)INT64_MAX / MIB * MIB,
-                                           p->cpu_milli};
-
-        return has_groups(m) ? cgroups_set_total(m->cgroups, p->id, &total, err) : 0;
 }
 
 /* Notes a principal, and makes its group. */

@@ -1,0 +1,167 @@
+/* What the monitor does about sums. The test has stand-ins for control groups, samples and sandboxes. */
+#include "supervisor/monitor/monitor-sums.h"
+
+#include <errno.h>
+#include <event2/event.h>
+
+#include "supervisor/monitor/cgroup/cgroup-total.h"
+#include "supervisor/monitor/memory-watch.h"
+#include "supervisor/monitor/monitor-state.h"
+#include "tests/unit/fake-clock.h"
+#include "tests/unit/test.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum { SESSIONS = 4, PRINCIPALS = 8 };
+
+struct sandbox {
+        uint32_t principal;
+        uint64_t used;
+        bool is_killed;
+};
+
+static struct sandbox sandboxes[SESSIONS];
+static enum cgroup_version version;
+static struct {
+        int n; /* times that it was set */
+        struct cgroup_total total;
+        int error; /* that the next times return */
+} groups[PRINCIPALS];
+
+enum cgroup_version cgroups_version(const struct cgroups *cgroups)
+{
+        return version;
+}
+
+struct cgroup_total cgroup_total_here(void)
+{
+        return (struct cgroup_total){4096 * MIB, 4000};
+}
+
+int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
+                      struct error *err)
+{
+        groups[principal].n++;
+        groups[principal].total = *total;
+        return groups[principal].error ? error_errno(err, groups[principal].error, "group") : 0;
+}
+
+uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most)
+{
+        uint64_t used = 0;
+
+        for (int i = 0; i < SESSIONS; i++)
+                used += principal == 0 || sandboxes[i].principal == principal ? sandboxes[i].used
+                                                                              : 0;
+        return used;
+}
+
+void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
+{
+}
+
+uint64_t memory_watch_sum(const struct memory_watch *watch)
+{
+        return cgroups_used(NULL, 0, 0);
+}
+
+uint64_t memory_watch_part(const struct memory_watch *watch, uint32_t slot)
+{
+        return sandboxes[slot].used;
+}
+
+const struct limits *profiles_early_limits(const struct profiles *profiles)
+{
+        static const struct limits limits = {.memory = 512 * MIB};
+
+        return &limits;
+}
+
+uint32_t sandbox_handle(const struct sandbox *sandbox)
+{
+        return (uint32_t)(sandbox - sandboxes) + 1;
+}
+
+uint32_t sandbox_principal(const struct sandbox *sandbox)
+{
+        return sandbox->principal;
+}
+
+uint64_t sandbox_memory_now(const struct sandbox *sandbox)
+{
+        return sandbox->used;
+}
+
+bool sandbox_is_out_of_memory(const struct sandbox *sandbox)
+{
+        return sandbox->is_killed;
+}
+
+void sandbox_kill_for_memory(struct sandbox *sandbox, enum monitor_limit limit)
+{
+        check(!sandbox->is_killed);
+        sandbox->is_killed = true;
+}
+
+/* ---- the monitor ---- */
+
+struct world {
+        struct monitor m;
+        struct sandbox *slots[SESSIONS];
+};
+
+static void open_world(struct world *w, enum cgroup_version v)
+{
+        struct error err = {};
+
+        memset(sandboxes, 0, sizeof(sandboxes));
+        memset(groups, 0, sizeof(groups));
+        version = v;
+        *w = (struct world){.m = {.base = event_base_new(),
+                                  .config = config_new(),
+                                  .sandboxes = w->slots,
+                                  .sessions_max = SESSIONS}};
+        w->m.config->memory_total = 1024 * MIB;
+        w->m.config->cpu_total_milli = 2000;
+        check_ok(monitor_sums_set(&w->m, &err));
+}
+
+static void close_world(struct world *w)
+{
+        monitor_sums_done(&w->m);
+        config_free(w->m.config);
+        event_base_free(w->m.base);
+}
+
+static void admit(struct world *w, const struct monitor_principal principal)
+{
+        struct error err = {};
+        uint32_t first;
+
+        check_ok(monitor_sums_admit(&w->m, &principal, &first, &err));
+}
+
+/* A principal asks before systemd has answered whether there are groups. */
+static void test_groups_come_later(void)
+{
+        struct error err = {};
+        struct world w;
+
+        open_world(&w, CGROUP_NONE);
+        admit(&w, (struct monitor_principal){.id = 1, .of = 2, .memory_mib = 600});
+        check_eq_int(groups[1].n, 0);
+        version = CGROUP_V2;
+        check_ok(monitor_sums_set(&w.m, &err));
+        check_eq_int(groups[0].n, 1);
+        check_eq_int(groups[1].n, 1);
+        check_eq_int(groups[1].total.memory, 600 * MIB);
+        admit(&w, (struct monitor_principal){.id = 1, .of = 2, .memory_mib = 600});
+        check_eq_int(groups[1].n, 1);
+        close_world(&w);
+}
+
+int main(void)
+{
+        run(test_groups_come_later);
+        return 0;
+}
