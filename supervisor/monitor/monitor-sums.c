@@ -192,6 +192,7 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
 
 /* ---- when a sum is reached ---- */
 
+/* id 0: of all. */
 static struct sandbox *largest_of(struct monitor *m, uint32_t id)
 {
         struct sandbox *found = NULL;
@@ -199,7 +200,7 @@ static struct sandbox *largest_of(struct monitor *m, uint32_t id)
 
         for (uint32_t i = 0; i < m->sessions_max; i++) {
                 struct sandbox *sandbox = m->sandboxes[i];
-                if (!sandbox || sandbox_principal(sandbox) != id)
+                if (!sandbox || (id > 0 && sandbox_principal(sandbox) != id))
                         continue;
                 uint64_t used = has_groups(m) ? sandbox_memory_now(sandbox)
                                               : memory_watch_part(m->memory, i);

@@ -2,7 +2,8 @@
  * What all sandboxes may use together, and the sandboxes of each principal.
  *
  * Theory of operation. Control groups hold both sums where there are any ("sandboxes", and a principal's group in it). Without
- * groups the samples of memory-watch.h are added up, and a session is killed when they are above a sum.
+ * groups the samples of memory-watch.h are added up, and a session is killed when they are above a sum: the largest of all if no
+ * principal is above its share.
  *
  * A request for a session is refused when a sum is reached. If that is the sum of all, and the principal is below its even
  * share, the refusal names the principal that is most above its share: a session of that one ends first. When the sum of all

@@ -141,6 +141,27 @@ static void admit(struct world *w, const struct monitor_principal principal)
         check_ok(monitor_sums_admit(&w->m, &principal, &first, &err));
 }
 
+/* A session for each principal. */
+static void fill(struct world *w, uint64_t used)
+{
+        for (uint32_t i = 0; i < SESSIONS; i++) {
+                admit(w, (struct monitor_principal){.id = i + 1, .of = SESSIONS});
+                sandboxes[i] = (struct sandbox){.principal = i + 1};
+                w->slots[i] = &sandboxes[i];
+        }
+        for (uint32_t i = 0; i < SESSIONS; i++)
+                sandboxes[i].used = used + i;
+}
+
+static int n_killed(void)
+{
+        int n = 0;
+
+        for (int i = 0; i < SESSIONS; i++)
+                n += sandboxes[i].is_killed;
+        return n;
+}
+
 /* A principal asks before systemd has answered whether there are groups. */
 static void test_groups_come_later(void)
 {
@@ -160,8 +181,26 @@ static void test_groups_come_later(void)
         close_world(&w);
 }
 
+/* Without groups: the shares of many principals, one session each at least, are more than the sum. */
+static void test_nobody_is_above_its_share(void)
+{
+        for (uint64_t mib = 200; mib <= 400; mib += 200) {
+                struct world w;
+
+                open_world(&w, CGROUP_NONE);
+                fill(&w, mib * MIB);
+                monitor_sums_changed(&w.m);
+                check_eq_int(n_killed(), mib == 400);
+                check(mib == 200 || sandboxes[SESSIONS - 1].is_killed); /* the largest */
+                monitor_sums_changed(&w.m);
+                check_eq_int(n_killed(), mib == 400);
+                close_world(&w);
+        }
+}
+
 int main(void)
 {
         run(test_groups_come_later);
+        run(test_nobody_is_above_its_share);
         return 0;
 }
