@@ -7,11 +7,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/share.h"
+
 enum {
         LOCK_SEND = 1, /* values of SO_BUF_LOCK (socket(7)), Linux 5.14 */
         LOCK_RECEIVE = 2,
         GRANT_LEAST = 48 * 1024,
         LOCAL_MOST = 128 * 1024, /* on the client's side, whose round trip is short */
+        KERNEL_GROWS = BUFFERS_EACH - BUFFERS_EACH / 16,
+        UNUSED_MS = 1000,
+        ASKED_AT_ONCE = 8,
 };
 
 static void set(int fd, int option, int value)
@@ -47,15 +53,20 @@ void buffers_fix(int fd)
         set(fd, SO_BUF_LOCK, LOCK_SEND | LOCK_RECEIVE);
 }
 
-/* SO_RCVBUF goes to rmem_max only, which is a fraction of tcp_rmem, and leaves the largest window as it is. SO_RCVLOWAT
- * makes both large enough for a number of bytes; the first call tells how many bytes fit. */
+/* SO_RCVBUF goes to rmem_max only, which is a fraction of tcp_rmem, and leaves the largest window
+ * as it is. SO_RCVLOWAT makes both large enough for a number of bytes; the first call that has an
+ * effect tells how many bytes fit. */
 static void grow_receive(int fd, size_t most)
 {
+        const int before = get(fd, SO_RCVBUF);
+        int size = before;
         size_t fits = most / 8;
 
         set(fd, SO_BUF_LOCK, LOCK_SEND);
-        set(fd, SO_RCVLOWAT, (int)fits);
-        int size = get(fd, SO_RCVBUF);
+        for (; fits < most && size == before; fits += size == before ? fits / 8 : 0) {
+                set(fd, SO_RCVLOWAT, (int)fits);
+                size = get(fd, SO_RCVBUF);
+        }
         if (size > 0 && (size_t)size < most)
                 set(fd, SO_RCVLOWAT, (int)(most * fits / (size_t)size));
         buffers_fix(fd);
@@ -64,57 +75,159 @@ static void grow_receive(int fd, size_t most)
                 set_sizes(fd, most, 0);
 }
 
-/* Where wmem_max is smaller, the kernel's own growth is bounded by tcp_wmem. */
+/* Where wmem_max is smaller, the kernel's own growth is bounded by tcp_wmem only: it is for the one
+ * flow that has nearly all. */
 static void grow_send(int fd, size_t most)
 {
         set_sizes(fd, 0, most);
-        if ((size_t)get(fd, SO_SNDBUF) < most / 2)
+        if (most >= KERNEL_GROWS && (size_t)get(fd, SO_SNDBUF) < most / 2)
                 set(fd, SO_BUF_LOCK, LOCK_RECEIVE);
 }
 
-size_t buffers_grow(struct egress_session *s, int from, int to, bool is_in, size_t granted)
+/* Halved until the principal may have it. */
+static size_t get_left(const struct egress_session *s)
 {
-        size_t each = BUFFERS_EACH - s->granted, all = (BUFFERS_ALL - s->egress->granted) / 2;
-        size_t left = granted + (each < all ? each : all);
-        size_t size = left - left / 16, local = size / 8, more = size - granted;
+        size_t n = BUFFERS_EACH - s->granted;
 
-        if (size < GRANT_LEAST || size < granted * 2)
-                return 0;
-        s->granted += more;
-        s->egress->granted += more;
-        if (local > LOCAL_MOST)
-                local = LOCAL_MOST;
-        if (is_in) {
-                grow_receive(from, size - local);
-                set_sizes(to, 0, local);
-        } else {
-                grow_receive(from, local);
-                grow_send(to, size - local);
-        }
-        return more;
+        while (n >= GRANT_LEAST &&
+               !share_allows(s->principal->granted, s->egress->granted, BUFFERS_ALL, n))
+                n /= 2;
+        return n;
 }
 
-void buffers_return(struct egress_session *s, size_t granted)
-{
-        s->granted -= granted;
-        s->egress->granted -= granted;
-}
-
-bool buffers_shrink(int from, int to)
+static bool holds_at_most(int fd, int what, size_t size)
 {
         uint32_t memory[SK_MEMINFO_VARS] = {};
         socklen_t n = sizeof(memory);
 
-        if (getsockopt(from, SOL_SOCKET, SO_MEMINFO, memory, &n) < 0 ||
-            memory[SK_MEMINFO_RMEM_ALLOC] > 0)
-                return false;
-        n = sizeof(memory);
-        if (getsockopt(to, SOL_SOCKET, SO_MEMINFO, memory, &n) < 0 ||
-            memory[SK_MEMINFO_WMEM_QUEUED] > 0)
-                return false;
-        set_sizes(from, BUFFER_SMALL, 0);
-        set_sizes(to, 0, BUFFER_SMALL);
+        return getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &n) == 0 && memory[what] <= size;
+}
+
+static void set_granted(struct room *r, size_t granted)
+{
+        struct egress_session *s = r->session;
+        struct room **at = &s->egress->rooms;
+
+        if (r->granted == 0) {
+                r->next = *at;
+                *at = r;
+        }
+        s->granted += granted - r->granted;
+        s->principal->granted += granted - r->granted;
+        s->egress->granted += granted - r->granted;
+        r->granted = granted;
+        if (granted > 0)
+                return;
+        while (*at != r)
+                at = &(*at)->next;
+        *at = r->next;
+}
+
+/* Returns false if there are too many bytes in them for it. */
+static bool resize(struct room *r, size_t granted)
+{
+        size_t local = granted / 8 < LOCAL_MOST ? granted / 8 : LOCAL_MOST;
+        size_t from = BUFFER_SMALL + (r->is_in ? granted - local : local);
+        size_t to = BUFFER_SMALL + (r->is_in ? local : granted - local);
+
+        if (granted < r->granted) {
+                if (!holds_at_most(r->from, SK_MEMINFO_RMEM_ALLOC, from) ||
+                    !holds_at_most(r->to, SK_MEMINFO_WMEM_QUEUED, to))
+                        return false;
+                set_sizes(r->from, BUFFER_SMALL, 0);
+        }
+        if (granted > 0)
+                grow_receive(r->from, from);
+        if (r->is_in)
+                set_sizes(r->to, 0, to);
+        else
+                grow_send(r->to, to);
+        set_granted(r, granted);
         return true;
+}
+
+/* What it takes if so much is left; 0: too little to be worth it. */
+static size_t get_more(const struct room *r, size_t left)
+{
+        size_t more = r->granted > 0 ? left - left / 16 : left / 2;
+
+        return more >= GRANT_LEAST && more >= r->granted / 4 ? more : 0;
+}
+
+static bool grow(struct room *r)
+{
+        size_t more = get_more(r, get_left(r->session));
+
+        return more > 0 && resize(r, r->granted + more);
+}
+
+static bool may_ask(const struct room *r, const struct room *o)
+{
+        const struct egress_session *s = r->session;
+
+        if (o->session == s)
+                return o != r;
+        if (get_more(r, BUFFERS_EACH - s->granted) == 0)
+                return false; /* its session has all that it may have */
+        return o->session->principal->id == s->principal->id ||
+               o->session->principal->granted >= s->principal->granted;
+}
+
+static struct room *find_donor(const struct room *r, uint64_t now)
+{
+        size_t least = 4 * (r->granted > GRANT_LEAST ? r->granted : GRANT_LEAST);
+        struct room *idle = NULL, *large = NULL;
+
+        for (struct room *o = r->session->egress->rooms; o; o = o->next) {
+                bool is_idle = now - o->moved_ms >= UNUSED_MS;
+                bool is_better = is_idle ? !idle || o->moved_ms < idle->moved_ms
+                                         : o->granted >= (large ? large->granted + 1 : least);
+                if (!is_better || now - o->asked_ms < UNUSED_MS || !may_ask(r, o))
+                        continue;
+                if (is_idle)
+                        idle = o;
+                else
+                        large = o;
+        }
+        return idle ? idle : large;
+}
+
+/* One that was asked is not asked again for a while, so that those which cannot give are not in the
+ * way. */
+static void ask(struct room *r, uint64_t now)
+{
+        for (int i = 0; i < ASKED_AT_ONCE && !grow(r); i++) {
+                struct room *donor = find_donor(r, now);
+                if (!donor)
+                        return;
+                donor->asked_ms = now;
+                if (now - donor->moved_ms < UNUSED_MS || !resize(donor, 0))
+                        (void)resize(donor, donor->granted / 2);
+        }
+}
+
+void buffers_begin(struct room *r)
+{
+        r->moved_ms = clock_ms();
+        (void)grow(r);
+}
+
+void buffers_moved(struct room *r, struct room *other)
+{
+        if (r->moved - r->counted < BUFFERS_GROW_AFTER)
+                return;
+        r->counted = r->moved;
+        r->moved_ms = clock_ms();
+        if (other->granted > 0 && other->moved < r->moved / 8)
+                (void)resize(other, 0);
+        if (!grow(r) && r->granted < BUFFERS_EACH / 2)
+                ask(r, r->moved_ms);
+}
+
+void buffers_end(struct room *r)
+{
+        if (r->granted > 0)
+                set_granted(r, 0);
 }
 
 void buffers_close(int server)

@@ -1,10 +1,18 @@
 /*
  * The kernel's buffers of the proxy's sockets.
  *
- * Each socket begins with small buffers of a fixed size. A new connection, and later a flow that has moved
- * BUFFERS_GROW_AFTER, gets most of what its session has left, so that one connection is fast over a long way, and many whose client does not read hold little: a session at
- * most EGRESS_CONNECTIONS_EACH * 4 * BUFFER_SMALL + BUFFERS_EACH, all of them EGRESS_CONNECTIONS_MAX * 4 * BUFFER_SMALL +
- * BUFFERS_ALL. A connection that moves nothing gives its room to another one.
+ * Each socket begins with small buffers of a fixed size. Room above it is shared by the flows that
+ * move much, so that one connection is fast over a long way, and many whose client does not read
+ * hold little: a session at most EGRESS_CONNECTIONS_EACH * 4 * BUFFER_SMALL + BUFFERS_EACH, all of
+ * them EGRESS_CONNECTIONS_MAX * 4 * BUFFER_SMALL + BUFFERS_ALL. Principals share the latter
+ * (base/share.h).
+ *
+ * A flow gets half of what its session may have when it begins, and most of the rest once it has
+ * moved BUFFERS_GROW_AFTER. If too little is left then, others give. One that has not moved so much
+ * for a second gives all, or half if the kernel holds bytes in it; the one that is idle longest is
+ * the first. If none is idle, the largest one gives half, if it has four times as much. They are
+ * flows of the same session if that has all it may have, otherwise flows of principals that have as
+ * much as its own or more.
  */
 #pragma once
 
@@ -17,18 +25,32 @@ enum {
         BUFFERS_GROW_AFTER = 128 * 1024,
 };
 
-/* Before connect() or listen(): the size of a window's field is agreed in the handshake, so the receive buffer must not
- * be fixed before it. */
+/* Before connect() or listen(): the size of a window's field is agreed in the handshake, so the
+ * receive buffer must not be fixed before it. */
 void buffers_start(int fd);
 /* After the handshake. */
 void buffers_fix(int fd);
 
-/* Enlarges the buffers between two sockets, which have had `granted` before; is_in: from the server to the client.
- * Returns what it took of the session, 0 if too little is left. */
-size_t buffers_grow(struct egress_session *session, int from, int to, bool is_in, size_t granted);
-void buffers_return(struct egress_session *session, size_t granted);
-/* Makes them small again. Returns false if there are bytes in them. */
-bool buffers_shrink(int from, int to);
+/* Of a flow between two sockets, which are borrowed. Its owner sets the first members. */
+struct room {
+        struct egress_session *session;
+        int from, to;
+        bool is_in; /* from the server to the client */
 
-/* Drops bytes that the server has not taken: a closed socket would keep them without being counted. */
+        struct room *next; /* egress->rooms: those with a grant */
+        size_t granted;
+        size_t moved, counted; /* bytes from the start on, and those up to moved_ms */
+        uint64_t moved_ms;     /* when BUFFERS_GROW_AFTER had moved last, or the start */
+        uint64_t asked_ms;     /* when it was asked to give last */
+};
+
+void buffers_begin(struct room *room);
+/* Bytes have moved in this flow or in the one in the other direction, which gives its room if
+ * little moves there. */
+void buffers_moved(struct room *room, struct room *other);
+/* May be called for one that has not begun. */
+void buffers_end(struct room *room);
+
+/* Drops bytes that the server has not taken: a closed socket would keep them without being counted.
+ */
 void buffers_close(int server);

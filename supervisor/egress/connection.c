@@ -50,8 +50,7 @@ struct flow {
         bool has_ended, is_shut; /* all was read; and written */
         bool waits;              /* for egress_connections_wake() */
         struct event *readable, *writable;
-        size_t moved; /* since its buffers were enlarged last, or could not be */
-        size_t granted;
+        struct room room;
 };
 
 /* The callback gets EV_READ or EV_WRITE. */
@@ -71,7 +70,7 @@ static void flow_close(struct flow *f)
                 event_free(f->readable);
         if (f->writable)
                 event_free(f->writable);
-        buffers_return(f->session, f->granted);
+        buffers_end(&f->room);
         free(f->data);
         f->readable = f->writable = NULL;
         f->data = NULL;
@@ -114,7 +113,7 @@ static int fill(struct flow *f)
         if (n < 0)
                 return -errno;
         size_t length = (size_t)n;
-        f->moved += length;
+        f->room.moved += length;
         egress_session_used(f->session, length);
         int r = take_body(f, &length);
         if (r < 0)
@@ -184,7 +183,6 @@ enum {
         DIAL_ALL_MS = 20000,
         IDLE_MS = 300000,
         CLOSING_MS = 2000,
-        UNUSED_MS = 1000, /* then others may have its buffers */
         CLOSING_BYTES = 256 * 1024,
         FORWARD_MAX = HTTP_HEAD_MAX + 1024,
 };
@@ -322,32 +320,6 @@ static int check_tunnel(const struct connection *c, enum egress_reason *why)
         return client_hello_check(data, f->n, &c->request.host, why);
 }
 
-static void give_back(struct flow *f)
-{
-        if (f->granted == 0 || !buffers_shrink(f->from, f->to))
-                return;
-        buffers_return(f->session, f->granted);
-        f->granted = f->moved = 0;
-}
-
-/* Connections that move nothing give their buffers to others, and so does the direction in which little moves. */
-static void enlarge(struct flow *f, struct flow *other)
-{
-        if (f->moved < BUFFERS_GROW_AFTER)
-                return;
-        f->moved = 0;
-        if (other->moved < BUFFERS_GROW_AFTER)
-                give_back(other);
-        size_t more = buffers_grow(f->session, f->from, f->to, f->is_in, f->granted);
-        f->granted += more;
-        for (struct connection *c = f->session->connections; c && f->granted == 0; c = c->next) {
-                if (clock_ms() - c->moved_ms < UNUSED_MS)
-                        continue;
-                give_back(&c->in);
-                give_back(&c->out);
-        }
-}
-
 /* Returns false if the connection has ended or closes. */
 static bool relay(struct connection *c)
 {
@@ -374,8 +346,8 @@ static bool relay(struct connection *c)
                 r = flow_pump(&c->in, &moved);
         if (moved) {
                 c->moved_ms = clock_ms();
-                enlarge(&c->in, &c->out);
-                enlarge(&c->out, &c->in);
+                buffers_moved(&c->in.room, &c->out.room);
+                buffers_moved(&c->out.room, &c->in.room);
         }
         if (r == -EDQUOT)
                 note(c, EGRESS_USED_UP);
@@ -459,6 +431,8 @@ static void start_relaying(struct connection *c)
         c->out.slot = c->in.slot = c->slot;
         c->out.to = c->in.from = c->server;
         c->in.to = c->client;
+        c->in.room = (struct room){c->session, c->server, c->client, .is_in = true};
+        c->out.room = (struct room){c->session, c->client, c->server};
         c->state = RELAYING;
         c->moved_ms = clock_ms();
         int r = flow_open(&c->out, base, on_socket, c);
@@ -474,7 +448,7 @@ static void start_relaying(struct connection *c)
                 end(c);
                 return;
         }
-        c->in.granted = buffers_grow(c->session, c->server, c->client, true, 0);
+        buffers_begin(&c->in.room);
         set_timer(c, c->out.is_held && c->must_be_tls ? HEAD_MS : IDLE_MS);
         relay(c);
 }

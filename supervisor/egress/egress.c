@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,13 +27,13 @@ static void close_session(struct egress_session *s)
                 at = &(*at)->next;
         if (*at)
                 *at = s->next;
-        s->egress->n_connections -= s->n_connections;
         egress_connections_end(s);
+        if (s->principal)
+                egress_session_count(s, -(ssize_t)s->n_connections);
         event_del(&s->accepting);
         event_del(&s->end);
         event_del(&s->tick);
-        if (s->page)
-                munmap(s->page, sizeof(*s->page));
+        egress_session_unmap(s);
         int fds[] = {s->listener, s->leash};
         fd_close_many(fds, ARRAY_SIZE(fds));
         free(s);
@@ -48,16 +47,11 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
         event_add(&s->accepting, NULL);
 }
 
-/* Principals share the connections; so do the sessions of the only one. */
 static bool may_accept(const struct egress_session *s)
 {
-        const struct egress *e = s->egress;
-        size_t own = s->n_connections;
-
-        for (const struct egress_session *o = s->principal ? e->sessions : NULL; o; o = o->next)
-                own += o != s && o->principal == s->principal ? o->n_connections : 0;
         return s->n_connections < EGRESS_CONNECTIONS_EACH &&
-               share_allows(own, e->n_connections, e->connections_max, 1);
+               share_allows(s->principal->n_connections, s->egress->n_connections,
+                            s->egress->connections_max, 1);
 }
 
 static void wait_to_accept(struct egress_session *s)
@@ -85,8 +79,7 @@ static void on_accept(evutil_socket_t fd, short what, void *data)
                         return;
                 if (egress_connection_open(s, client) < 0)
                         continue;
-                s->n_connections++;
-                s->egress->n_connections++;
+                egress_session_count(s, 1);
         }
 }
 

@@ -197,7 +197,7 @@ struct resolver_job *resolver_ask(struct resolver *r, const struct egress_sessio
                 return NULL;
         *job = (struct resolver_job){.resolver = r,
                                      .key = session->key,
-                                     .principal = session->principal,
+                                     .principal = session->principal->id,
                                      .port = port,
                                      .done = done,
                                      .data = data};

@@ -66,10 +66,16 @@ void egress_session_used(struct egress_session *s, size_t n)
                 s->tokens -= (int64_t)n;
 }
 
+void egress_session_count(struct egress_session *s, ssize_t n)
+{
+        s->n_connections += (size_t)n;
+        s->principal->n_connections += (size_t)n;
+        s->egress->n_connections += (size_t)n;
+}
+
 void egress_session_left(struct egress_session *s)
 {
-        s->n_connections--;
-        s->egress->n_connections--;
+        egress_session_count(s, -1);
         event_add(&s->accepting, NULL);
 }
 
@@ -102,6 +108,36 @@ static void take_counts(struct egress_session *s)
                         s->last_id = s->page->hosts[i].id;
 }
 
+static int join_principal(struct egress_session *s, uint64_t id, struct error *err)
+{
+        struct egress_principal *p = id ? s->egress->principals : NULL;
+
+        while (p && p->id != id)
+                p = p->next;
+        if (!p) {
+                p = malloc(sizeof(*p));
+                if (!p)
+                        return error_errno(err, ENOMEM, "principal");
+                *p = (struct egress_principal){.next = s->egress->principals, .id = id};
+                s->egress->principals = p;
+        }
+        p->n_sessions++;
+        s->principal = p;
+        return 0;
+}
+
+static void leave_principal(struct egress_session *s)
+{
+        struct egress_principal **at = &s->egress->principals;
+
+        if (!s->principal || --s->principal->n_sessions > 0)
+                return;
+        while (*at != s->principal)
+                at = &(*at)->next;
+        *at = s->principal->next;
+        free(s->principal);
+}
+
 static int take_policy(struct egress_session *s, struct error *err)
 {
         _cleanup_free_ struct egress_policy *policy = malloc(sizeof(*policy));
@@ -112,11 +148,11 @@ static int take_policy(struct egress_session *s, struct error *err)
         policy->profile[sizeof(policy->profile) - 1] = '\0';
         policy->rules[sizeof(policy->rules) - 1] = '\0';
         snprintf(s->profile, sizeof(s->profile), "%s", policy->profile);
-        s->principal = policy->principal;
         s->max_bytes = policy->max_bytes;
         s->rate = policy->rate;
         take_counts(s);
-        return read_rules(s, policy->rules, err);
+        int r = join_principal(s, policy->principal, err);
+        return r < 0 ? r : read_rules(s, policy->rules, err);
 }
 
 int egress_session_map(struct egress_session *s, int fd, struct error *err)
@@ -133,6 +169,13 @@ int egress_session_map(struct egress_session *s, int fd, struct error *err)
                 return error_errno(err, errno, "map the page");
         s->page = page;
         return take_policy(s, err);
+}
+
+void egress_session_unmap(struct egress_session *s)
+{
+        leave_principal(s);
+        if (s->page)
+                munmap(s->page, sizeof(*s->page));
 }
 
 /*

@@ -18,15 +18,26 @@ enum {
 
 struct connection;
 struct resolver;
+struct room;
+
+/* What its sessions use together. */
+struct egress_principal {
+        struct egress_principal *next;
+        uint64_t id; /* 0: there is only one, whose sessions share as principals do */
+        size_t n_sessions, n_connections;
+        size_t granted; /* buffers.h */
+};
 
 struct egress {
         struct event_base *base;
         struct resolver *resolver;
         struct event *requests;
         struct egress_session *sessions;
+        struct egress_principal *principals;
         uint64_t last_key;
         size_t n_connections, connections_max;
         size_t granted; /* buffers.h */
+        struct room *rooms;
 };
 
 struct egress_session {
@@ -41,7 +52,7 @@ struct egress_session {
         char profile[sizeof(((struct egress_policy *)0)->profile)];
         struct network_rule rules[NETWORK_RULES_MAX];
         size_t n_rules;
-        uint64_t principal; /* 0: there is only one */
+        struct egress_principal *principal;
         uint64_t max_bytes, rate;
 
         uint64_t used; /* bytes */
@@ -60,6 +71,7 @@ struct egress_session {
 /* Maps the page that is shared with the broker. The descriptor is borrowed. Copies the policy from the page, and the counts
  * of a process that had the session before. */
 int egress_session_map(struct egress_session *session, int fd, struct error *err);
+void egress_session_unmap(struct egress_session *session);
 
 /* Returns how many bytes a connection may read now, at most `most`. 0: none, egress_connections_wake() follows; -EDQUOT: max_bytes
  * are used up. */
@@ -69,6 +81,8 @@ bool egress_session_must_wait(struct egress_session *session);
 /* So many were read. Those of heads may be more than were allowed: they are made up for later. */
 void egress_session_used(struct egress_session *session, size_t n);
 
+/* Adds to the connections of the session, of its principal and of all. */
+void egress_session_count(struct egress_session *session, ssize_t n);
 /* A connection has ended: another one may be accepted. */
 void egress_session_left(struct egress_session *session);
 

@@ -5,6 +5,7 @@ import contextlib
 import http.server
 import json
 import os
+import shutil
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ import unittest
 from unittest import mock
 
 import harness
+import test_network
 from test_serve import Serve
 
 GREEDY, BOB = "greedy-greedy-greedy-1", "bob-bob-bob-bob-bob-2"
@@ -123,7 +125,7 @@ class Near(http.server.BaseHTTPRequestHandler):
 
 @unittest.skipUnless(harness.ROOT, "needs a mount namespace and port 53")
 class Network(Shares):
-    """The proxy's threads that look names up, behind a name server that never answers, and its connections."""
+    """The proxy's threads that look names up, behind a name server that never answers."""
 
     def setUp(self):
         harness.Case.setUp(self)
@@ -164,6 +166,69 @@ class Network(Shares):
         self.assertLess(seconds, USUAL)
         # The control: the greedy principal's own name waits.
         self.assertGreater(self.fetch(GREEDY, "own")[1], USUAL)
+
+
+TUNNEL = PROXY + test_network.Steps.GUEST + """
+def tunnel(port):
+    s = socket.create_connection(("127.0.0.1", 3128))
+    s.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\\r\\n\\r\\n".encode())
+    return s
+def take_once(port, n):
+    s = tunnel(port)
+    read(s, len("HTTP/1.1 200 Connection established\\r\\n\\r\\n"))
+    take(s, n)
+    return s
+"""
+
+
+class Proxy(Shares):
+    """The connections of the proxy, and the room in the kernel's buffers of its sockets."""
+    CONFIG = {"sessions": 40, "pool": 0}
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        self.fars = [test_network.Steps(self) for _ in range(2)]
+
+    def serve(self, text, **config):
+        allow = [f"127.0.0.1:{far.port}" for far in self.fars]
+        super().serve(text, profiles={"net": {"network": {"allow": allow}}}, profile="net", **config)
+
+    def test_connections(self):
+        """greedy has half of them, and bob's is made at once."""
+        script = self.write("cloister", f'#!/bin/sh\nulimit -n 1024\nexec {harness.CLOISTER} "$@"\n')
+        os.chmod(script, 0o755)
+        with mock.patch.object(harness, "CLOISTER", script):
+            self.serve(self.BOTH, sessions=16)
+        far, near = self.fars
+        for i in range(8):
+            self.assertEqual(self.status(GREEDY, TUNNEL + f"held = [tunnel({far.port}) for _ in range(50)]", session=f"s{i}"), "ok")
+        self.assertTrue(harness.wait_until(lambda: far.n == 1024 // 4 // 2), far.n)
+        small = TUNNEL + f"take_once({near.port}, 10)\n1"
+        self.assertEqual(self.status(BOB, "1", session="work"), "ok")
+        self.assertEqual(self.in_time(lambda: self.status(BOB, small, session="work")), "ok")
+        # The control: the greedy principal's own connection waits.
+        self.assertEqual(self.status(GREEDY, small, session="own", wait=USUAL), "running")
+        self.assertEqual((far.n, near.n), (128, 1))
+
+    def fill(self):
+        """Bytes that greedy's sessions have, each with one connection whose bytes it does not read."""
+        for i in range(20):
+            self.assertEqual(self.status(GREEDY, TUNNEL + f"s = take_once({self.fars[0].port}, 1 << 20)\ns.sendall((32 << 20).to_bytes(8, 'big'))", session=f"s{i}"), "ok")
+        return sum(most for most, _ in self.fars[0].sockets())
+
+    @unittest.skipUnless(shutil.which("ss"), "needs ss")
+    def test_room(self):
+        """greedy has at most half of the 64 MiB, and bob's connection has as much as any."""
+        self.serve(self.BOTH)
+        self.assertLess(self.fill(), 40 << 20)
+        self.assertEqual(self.in_time(lambda: self.status(BOB, TUNNEL + f"s = take_once({self.fars[1].port}, 1 << 20)", session="work")), "ok")
+        self.assertGreater(self.fars[1].sockets()[0][0], 3 << 20)
+
+    @unittest.skipUnless(shutil.which("ss"), "needs ss")
+    def test_control_room_of_one_principal(self):
+        self.serve(f"greedy {GREEDY}\n")
+        self.assertGreater(self.fill(), 24 << 20)
 
 
 class Upstream(http.server.BaseHTTPRequestHandler):
