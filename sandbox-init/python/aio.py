@@ -6,11 +6,13 @@ package get asyncio from here, because the guest may replace the module in sys.m
 """
 
 import sys
+from contextvars import ContextVar
 
 module = None
 loading = False  # by Cloister. An interrupt waits until it is imported: a half-imported asyncio cannot be imported again
 # Until asyncio is imported, no exception is an instance of this.
 CancelledError = Future = Task = ()
+cell = ContextVar("cloister_cell")  # the number of the cell by which a task or a callback was made
 _files = ()
 _callbacks = []
 

@@ -4,11 +4,12 @@ import selectors
 from _socket import socketpair
 from math import ceil
 
+from cloister.aio import cell
 from cloister.aio import module as asyncio
 from cloister.interrupts import runs_loop
 from cloister.stdio import restore_descriptors
 
-current_task = asyncio.current_task
+all_tasks, current_task = asyncio.all_tasks, asyncio.current_task
 MAX_WAIT = 24 * 3600 * 1000  # ms
 RETRY = 0.1  # s
 
@@ -22,7 +23,7 @@ class Selector(selectors.PollSelector):
 
     def __init__(self, channel):
         super().__init__()
-        self._channel = channel
+        self.channel = channel
         self.open = None  # creates the loop's descriptors; None once it has them
         self.waker = None  # the key of the loop's own socket, if only that and the channel are registered
         self._looked = False  # polled in the last turn
@@ -30,7 +31,7 @@ class Selector(selectors.PollSelector):
     def _changed(self):
         self.waker = None
         try:
-            channel = self._channel.fd
+            channel = self.channel.fd
         except RuntimeError:
             return  # in a child
         keys = list(self._fd_to_key.values())
@@ -72,7 +73,7 @@ class Selector(selectors.PollSelector):
             wait = 0
         self._looked = True
         try:
-            woken = self._channel.wait_beside(waker.fd, wait)
+            woken = self.channel.wait_beside(waker.fd, wait)
         except RuntimeError:
             return super().select(timeout)  # in a child
         return [(waker, selectors.EVENT_READ)] if woken else []
@@ -92,11 +93,12 @@ class Loop(asyncio.SelectorEventLoop):
     It opens its descriptors in its first iteration, or when they are first needed: a cell without await needs none.
     """
 
-    def __init__(self, selector, on_open, on_wakeup_fd):
+    def __init__(self, selector, on_open, on_wakeup_fd, thread_context):
         self._ssock = self._csock = None
         super().__init__(selector)
         self.turns = self._ready  # the callbacks to run next
-        self._kept = set()
+        self._kept = {}  # task -> number of its cell, or None
+        self._thread_context = thread_context
         self._on_open = on_open
         self._on_wakeup_fd = on_wakeup_fd
         selector.open = self._open
@@ -156,9 +158,50 @@ class Loop(asyncio.SelectorEventLoop):
 
     def create_task(self, coro, **options):
         task = super().create_task(coro, **options)
-        self._kept.add(task)
-        task.add_done_callback(self._kept.discard)
+        self._kept[task] = cell.get(None)
+        task.add_done_callback(self._kept.pop)
         return task
+
+    def call_soon_threadsafe(self, callback, *args, context=None):
+        return super().call_soon_threadsafe(callback, *args, context=context or self._thread_context())
+
+    def tasks_of(self, number):
+        """Returns the tasks of a cell that have not ended. One that asyncio.Task() has made has a context since Python 3.12."""
+        found = [task for task, made_by in self._kept.items() if made_by == number]
+        for task in all_tasks(self):
+            if task not in self._kept and hasattr(task, "get_context") and task.get_context().get(cell) == number:
+                found.append(task)
+        return found
+
+    def drop(self, number, last):
+        """Cancels the timers of a cell, and stops its servers; last: its connections and callbacks too. Returns how many."""
+
+        def is_of_cell(handle):
+            return handle is not None and not handle._cancelled and handle._context.get(cell) == number
+
+        dropped = [*filter(is_of_cell, (*self._scheduled, *(self._ready if last else ())))]
+        for handle in dropped:
+            handle.cancel()
+        own = {*self.descriptors(), self._selector.channel.fd}
+        for key in list(self._selector.get_map().values()):
+            handles = [*filter(is_of_cell, key.data)] if key.fd not in own else ()
+            for handle in handles:
+                transport = getattr(handle._callback, "__self__", None)
+                if not isinstance(transport, asyncio.BaseTransport):
+                    self._stop_watching(key.fd, handle)
+                elif last:
+                    getattr(transport, "abort", transport.close)()
+                else:
+                    continue
+                dropped.append(handle)
+        return len(dropped)
+
+    def _stop_watching(self, fd, handle):
+        self._remove_reader(fd)
+        self._remove_writer(fd)
+        for argument in handle._args or ():
+            if isinstance(argument, asyncio.AbstractServer):
+                argument.close()
 
     def _read_from_self(self):
         try:

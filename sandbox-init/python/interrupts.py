@@ -4,6 +4,7 @@ The signal may come at any moment, also while no code of the guest runs. The han
 
     code of the guest, or a library it called   raise KeyboardInterrupt there
     the event loop, with no task running        cancel the cell's task
+    a task of an earlier cell                   the same; if it still runs at the reminder, raise KeyboardInterrupt there
     Cloister's own code                         raise KeyboardInterrupt when that code returns to the guest's
     a block fails, and its copy continues       the same, also while that code waits
     no cell runs, but one is in the channel     interrupt it when it starts, and a background task at once
@@ -71,14 +72,17 @@ class Interrupts:
         self._thread = None
         self._handler = self._handle  # one object, so that install() can compare it
         self._wakeup = -1
+        self.threads = ()  # that exist when a cell begins
         self.cell = False  # a cell runs
         self.task = self.cancel = None  # the cell's task and what cancels it, when it has one
+        self.number = None  # of the cell, when it has a task
         self.parked = False  # the main thread waits on a lock of Cloister's
         self.uninterruptible = False  # a frame that is sent, or waited for, must not be interrupted
         self.arrived = False  # in this cell
         self.pending = False  # arrived, and KeyboardInterrupt was not raised yet
         self.raised = False  # arrived, and KeyboardInterrupt was raised
         self.cancelled = False  # arrived, and the cell's task was cancelled
+        self.spared = False  # arrived while a task of an earlier cell ran, and was not raised there
         self.stray = False  # arrived before a cell, and was raised in a background task
         self.early = False  # arrived before a cell that was still in the channel
         self.owed = lambda: False  # whether a cell was received and has no result yet
@@ -111,7 +115,9 @@ class Interrupts:
         return self._core.begin()
 
     def end_threads(self):
-        """Ends the threads that an interrupted cell has started, as soon as they run Python code."""
+        """Ends the threads that an interrupted cell has started, as soon as they run Python code. Stops interval timers."""
+        for timer in _signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF:
+            _signal.setitimer(timer, 0)
         if threads_count() == 0:
             return
         try:
@@ -124,7 +130,7 @@ class Interrupts:
 
     def begin(self):
         self.threads = set(_current_frames()) if threads_count() else {get_ident()}
-        self.arrived = self.pending = self.raised = self.cancelled = False
+        self.arrived = self.pending = self.raised = self.cancelled = self.spared = False
         self.task = self.cancel = None
         self.cell = True
         if self.early:
@@ -163,9 +169,13 @@ class Interrupts:
                     raise KeyboardInterrupt
             return
         self.arrived = True
-        if kind is _GUEST or ((self._core.waiting() or self.parked) and not self.uninterruptible):
+        if kind is _GUEST and self.cancel is not None and not self.spared and aio.cell.get(self.number) != self.number:
+            self.spared = self.cancelled = self.cancel()
+        elif kind is _GUEST or ((self._core.waiting() or self.parked) and not self.uninterruptible):
             self._raise()
-        if self.cancel is not None:
+        elif self.spared:
+            pass
+        elif self.cancel is not None:
             self.cancelled = self.cancel()
         else:
             self.pending = True
@@ -173,6 +183,8 @@ class Interrupts:
     def _is_noticed(self):
         """Whether the code has got the interrupt, or gets it without a further signal. A task that was cancelled while it
         ran gets it when it waits next."""
+        if self.spared and not self.raised:
+            return self.task is None
         return self.raised or (self.cancelled and not getattr(self.task, "_must_cancel", False))
 
     def _remind(self, number, frame):

@@ -8,9 +8,16 @@ import functools
 from _thread import _count as threads_count
 from _thread import get_ident
 from contextvars import copy_context
+from itertools import count
+from time import monotonic, sleep
 
 from cloister import aio
 from cloister.interrupts import calls_guest, runs_loop
+
+
+TURNS = 3  # of the loop without a pause, for tasks that end at once when they are cancelled
+PAUSE = 0.001  # s, before the next ones
+CANCEL_EVERY = 0.3  # s. A part of SESSION_GRACE_MS, because a task may wait while it ends
 
 
 class MainLoop:
@@ -20,6 +27,7 @@ class MainLoop:
         self._loop = None
         self._thread = None
         self._task = None  # of the cell
+        self._number = None  # of the cell
         self.idle = False
 
     def main(self):
@@ -33,7 +41,14 @@ class MainLoop:
         aio.load()
         from cloister.event_loop import Loop, Selector
 
-        return Loop(Selector(self._channel), self._on_open, self._interrupts.wake_through)
+        return Loop(Selector(self._channel), self._on_open, self._interrupts.wake_through, self._thread_context)
+
+    def _thread_context(self):
+        """The current context. That of a new thread is empty: the thread belongs to the cell that has started it."""
+        context = copy_context()
+        if aio.cell not in context and get_ident() not in self._interrupts.threads:
+            context.run(aio.cell.set, self._number)
+        return context
 
     def _on_open(self, loop):
         try:
@@ -54,8 +69,13 @@ class MainLoop:
         """In the template: creates the loop of its workers, without descriptors."""
         aio.load().set_event_loop(self.main())
 
-    def adopt(self):
-        """Before a cell: sets the current event loop again, which asyncio.run() unsets."""
+    def begin(self, number):
+        """Before a cell: what it schedules has its number. Sets the current event loop again, which asyncio.run() unsets."""
+        self._number = number
+        aio.cell.set(number)
+        self._adopt()
+
+    def _adopt(self):
         asyncio = aio.module
         if asyncio is None:
             return
@@ -111,6 +131,7 @@ class MainLoop:
         (its result or None, the first such exception or None)."""
         loop = self.main()
         task = self._task = self._interrupts.task = loop.create_task(coroutine)
+        self._interrupts.number = self._number
         self._interrupts.cancel = functools.partial(self._cancel, loop, task)
         first = None
         while not task.done():
@@ -167,7 +188,30 @@ class MainLoop:
         asyncio.create_task = asyncio.tasks.create_task = create_task_anywhere
         asyncio.run = asyncio.runners.run = run_anywhere
         if self._interrupts.in_main_thread():
-            self.adopt()
+            self._adopt()
+
+    def end_tasks(self):
+        """After a cell that was interrupted: ends its tasks, timers, servers and connections. While one of them does not end, this
+        does not return, and the broker ends the interpreter when the grace is over."""
+        loop, asked, again = self._loop, set(), 0
+        for turn in count():
+            if loop is None or loop.is_closed() or not loop.has_begun():
+                return
+            try:
+                tasks = set(loop.tasks_of(self._number))
+                is_due = monotonic() >= again
+                if is_due:
+                    asked, again = set(), monotonic() + CANCEL_EVERY
+                # A task may wait for a timer while it ends.
+                if (is_due or not tasks) and not loop.drop(self._number, not tasks) and not tasks:
+                    return
+                for task in tasks - asked:
+                    asked.add(task)
+                    task.cancel()
+                loop.call_later(PAUSE * (turn > TURNS), loop.stop)
+                self._run_forever(loop)
+            except BaseException:
+                sleep(PAUSE)  # a task was interrupted, or the code has changed asyncio
 
 
 @calls_guest

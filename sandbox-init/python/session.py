@@ -314,7 +314,7 @@ class Session:
         if self._interrupts.stray:
             self._interrupts.stray = self._interrupts.early = False
             raise RuntimeError(_BUSY)
-        self._main_loop.adopt()
+        self._main_loop.begin(number)
         stdio.restore(self._interrupts.install())
         arguments = self._script.begin(source) or ["" if filename[:1] == "<" else filename]
         if sys.argv != arguments:
@@ -331,6 +331,7 @@ class Session:
         if not self._core.ours():
             self._leave_child(outcome)
         if self._interrupts.arrived:
+            self._main_loop.end_tasks()
             self._interrupts.end_threads()
         if Nothing.was_read and not self._script.is_one and not isinstance(outcome.error, EOFError):
             stdio.complain(NO_INPUT)

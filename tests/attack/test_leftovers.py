@@ -76,6 +76,42 @@ if os.fork() == 0:
 """,
 }
 
+COUNT = """
+import asyncio, time
+counts = {}
+async def tick(name):
+    while True:
+        counts[name] = counts.get(name, 0) + 1
+        await asyncio.sleep(0.01)
+asyncio.create_task(tick("old"))
+1"""
+# Tasks that do not end when they are cancelled.
+STUBBORN = {
+    "catches": """
+async def catch():
+    while True:
+        try:
+            await tick("new")
+        except asyncio.CancelledError:
+            pass
+for _ in range(100): asyncio.create_task(catch())
+""",
+    "waits": """
+async def wait():
+    while True:
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            while True: time.sleep(0.01); counts["new"] = counts.get("new", 0) + 1
+asyncio.create_task(wait())
+""",
+    "breaks the loop": """
+loop = asyncio.get_event_loop()
+loop.tasks_of = loop.drop = None
+asyncio.create_task(tick("new"))
+""",
+}
+
 
 class Leftovers(harness.Case):
     prefix = ()
@@ -174,6 +210,42 @@ class Leftovers(harness.Case):
         self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
         # The control: what an earlier call has started.
         self.assertTrue(harness.wait_until(lambda: len(self.inside(server)) == 3, 10), self.inside(server))
+
+    def counted(self, server):
+        """Returns how far each task has counted in a moment, in which a call runs."""
+        return server.cell("before = dict(counts)\nawait asyncio.sleep(0.4)\n{name: n - before.get(name, 0) for name, n in counts.items()}")["value"]["json"]
+
+    def test_tasks_of_an_interrupted_call(self):
+        server = self.serve(state={"survives": False})
+        self.assertEqual(server.cell(COUNT)["status"], "ok")
+        for end in "time.sleep(60)", "await asyncio.sleep(60)", "asyncio.run(tick('new'))":
+            cell = server.cell(f"asyncio.create_task(tick('new'))\nasyncio.get_event_loop().call_later(1, asyncio.create_task, tick('new'))\n{end}", timeout=1)
+            self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
+            counted = self.counted(server)
+            self.assertGreater(counted["old"], 2, end)
+            self.assertEqual(counted.get("new", 0), 0, end)
+        # The control: the task of a call that ends well continues.
+        server.cell("asyncio.create_task(tick('new'))\n1")
+        self.assertGreater(self.counted(server)["new"], 2)
+
+    def test_tasks_that_refuse_to_end(self):
+        for survives in True, False:
+            for name, code in STUBBORN.items():
+                with self.subTest(name, survives=survives):
+                    server = self.serve(state={"survives": survives})
+                    server.cell(COUNT)
+                    time.sleep(0.5)
+                    start = time.monotonic()
+                    cell = server.cell(code + "await asyncio.sleep(60)", timeout=1)
+                    self.assertLess(time.monotonic() - start, 8)
+                    self.assertEqual((cell["status"], cell["state"]), ("timeout", "restored" if survives else "lost"), cell)
+                    if survives:
+                        counted = self.counted(server)
+                        self.assertGreater(counted["old"], 2)
+                        self.assertNotIn("new", counted)
+                    else:
+                        self.assertEqual(server.cell("'counts' in globals()")["value"]["json"], False)
+                    server.free()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Rig(unittest.TestCase):
         self.interrupts = Interrupts(self.core)
         self.interrupts.start()
         self.loops = main_loop.MainLoop(Channel(self.core, self.interrupts), self.interrupts)
-        self.loops.adopt()
+        self.loops.begin(1)
         self.names = {"__name__": "__main__"}
         self.cells = Cells(self.names, self.loops, self.interrupts)
 

@@ -41,7 +41,7 @@ class Rig(unittest.TestCase):
         self.interrupts.start()
         channel = Channel(self.core, self.interrupts)
         self.loops = main_loop.MainLoop(channel, self.interrupts)
-        self.loops.adopt()
+        self.loops.begin(1)
         self.addCleanup(self.restore)
         main = types.ModuleType("__main__")
         self.namespace = Namespace(main, channel)

@@ -265,5 +265,132 @@ class Interrupted(WorkerTest):
         self.assertEqual(self.value("2"), 2)
 
 
+class Tasks(WorkerTest):
+    """What an interrupted cell has scheduled ends with it; what an earlier cell, or one that ended well, has scheduled continues."""
+
+    COUNT = """
+import asyncio, threading, time
+counts = {}
+async def tick(name):
+    while True:
+        counts[name] = counts.get(name, 0) + 1
+        await asyncio.sleep(0.005)
+def again(name):
+    counts[name] = counts.get(name, 0) + 1
+    asyncio.get_event_loop().call_later(0.005, again, name)
+loop = asyncio.get_event_loop()
+"""
+    # Each begins something that counts under NAME.
+    WAYS = {
+        "task": "asyncio.create_task(tick(NAME))",
+        "task and await": "asyncio.create_task(tick(NAME)); await asyncio.sleep(0.02)",
+        "ensure_future": "asyncio.ensure_future(tick(NAME))",
+        "gather": "g = asyncio.gather(tick(NAME), tick(NAME)); await asyncio.sleep(0.02)",
+        "task of a task": "async def outer(name):\n    asyncio.create_task(tick(name))\nawait outer(NAME)",
+        "thread": "threading.Thread(target=asyncio.run_coroutine_threadsafe, args=(tick(NAME), loop)).start()",
+        "timer": "again(NAME)",
+        "timer and await": "again(NAME); await asyncio.sleep(0.02)",
+        "callback": "def soon(name):\n    counts[name] = counts.get(name, 0) + 1\n    loop.call_soon(soon, name)\nsoon(NAME)",
+        "catches once": (
+            "async def once(name):\n    try:\n        await asyncio.sleep(60)\n    except asyncio.CancelledError:\n        await tick(name)\n"
+            "asyncio.create_task(once(NAME)); await asyncio.sleep(0)"
+        ),
+        "starts another": (
+            "async def more(name):\n    try:\n        await tick(name)\n    finally:\n        asyncio.create_task(tick(name))\n"
+            "asyncio.create_task(more(NAME)); await asyncio.sleep(0)"
+        ),
+        "interval timer": (
+            "import signal\ndef alarm(*args, name=NAME):\n    counts[name] = counts.get(name, 0) + 1\n"
+            "signal.signal(signal.SIGALRM, alarm)\nsignal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)"
+        ),
+        "server": (
+            "async def serve(reader, writer, name=NAME):\n    await tick(name)\n"
+            "server = await asyncio.start_server(serve, '127.0.0.1', 0)\n"
+            "pair = await asyncio.open_connection(*server.sockets[0].getsockname())\nawait asyncio.sleep(0.02)"
+        ),
+        "reader": (
+            "import os\npipe = os.pipe()\nos.write(pipe[1], b'x')\n"
+            "def ready(name):\n    counts[name] = counts.get(name, 0) + 1\nloop.add_reader(pipe[0], ready, NAME)"
+        ),
+        "generator": (
+            "async def items(name):\n    try:\n        yield 1\n    finally:\n        await tick(name)\n"
+            "g = items(NAME)\nawait g.__anext__()\ndel g"
+        ),
+    }
+
+    def setUp(self):
+        super().setUp()
+        self.run_cell(self.COUNT)
+
+    def is_counting(self, name):
+        before = self.value(f"counts.get({name!r}, 0)")
+        time.sleep(0.05)
+        return self.value(f"counts.get({name!r}, 0)") > before
+
+    def test_each_way(self):
+        self.run_cell("old = asyncio.create_task(tick('old')); again('timer'); None")
+        for end in "time.sleep(60)", "await asyncio.sleep(60)":
+            for n, (way, code) in enumerate(self.WAYS.items()):
+                with self.subTest(way=way, end=end):
+                    name = f"{n} {end}"
+                    start = time.monotonic()
+                    self.run_cell(code.replace("NAME", repr(name)) + "\n" + end, "interrupted", interrupt_after=0.1)
+                    self.assertLess(time.monotonic() - start, 0.9)
+                    self.assertFalse(self.is_counting(name))
+                    self.assertTrue(self.is_counting("old"))
+                    self.assertTrue(self.is_counting("timer"))
+
+    def test_the_control(self):
+        for way, code in self.WAYS.items():
+            if way != "catches once":
+                with self.subTest(way=way):
+                    self.run_cell(code.replace("NAME", repr(way)) + "\nNone")
+                    self.assertTrue(self.is_counting(way))
+
+    def test_a_task_that_cleans_up(self):
+        self.run_cell(
+            "async def careful():\n    try:\n        await asyncio.sleep(60)\n    finally:\n"
+            "        await asyncio.sleep(0.1)\n        counts['done'] = 1\n"
+            "asyncio.create_task(careful()); await asyncio.sleep(60)",
+            "interrupted",
+            interrupt_after=0.1,
+        )
+        self.assertEqual(self.value("counts['done']"), 1)
+
+    def test_what_earlier_tasks_and_threads_start_meanwhile(self):
+        self.run_cell(
+            "begin = threading.Event()\nasync def late():\n    while not begin.is_set(): await asyncio.sleep(0.001)\n"
+            "    asyncio.create_task(tick('by a task'))\n"
+            "def later():\n    begin.wait()\n    asyncio.run_coroutine_threadsafe(tick('by a thread'), loop)\n"
+            "asyncio.create_task(late())\nthreading.Thread(target=later, daemon=True).start()"
+        )
+        self.run_cell("begin.set()\nawait asyncio.sleep(60)", "interrupted", interrupt_after=0.2)
+        self.assertTrue(self.is_counting("by a task"))
+        self.assertTrue(self.is_counting("by a thread"))
+
+    def test_code_of_an_earlier_cell_that_is_met_continues(self):
+        busy = "async def busy():\n    while True:\n        counts['busy'] = counts.get('busy', 0) + 1\n        end = time.monotonic() + 0.02\n"
+        self.run_cell(busy + "        while time.monotonic() < end: pass\n        await asyncio.sleep(0.001)\nasyncio.create_task(busy())\nNone")
+        for _ in range(10):
+            self.run_cell("await asyncio.sleep(60)", "interrupted", interrupt_after=0.1, remind=True)
+            self.assertTrue(self.is_counting("busy"))
+        # One that keeps the interpreter busy is ended.
+        self.run_cell("begin = asyncio.Event()\nasync def spin():\n    await begin.wait()\n    while True: pass\nasyncio.create_task(spin())\nNone")
+        self.run_cell("begin.set()\nawait asyncio.sleep(60)", "interrupted", interrupt_after=0.2, remind=True)
+        self.assertTrue(self.is_counting("busy"))
+
+    def test_many(self):
+        code = "for n in range(20000): asyncio.create_task(tick(0)); loop.call_later(60, print)\nawait asyncio.sleep(60)"
+        self.run_cell(code, "interrupted", interrupt_after=0.5)
+        self.assertEqual(self.value("[len(asyncio.all_tasks(loop)), len(loop._scheduled) < 100]"), [0, True])
+
+    def test_the_loop_works_afterwards(self):
+        for _ in range(3):
+            self.run_cell("asyncio.create_task(tick(0)); await asyncio.sleep(60)", "interrupted", interrupt_after=0.05)
+            self.assertEqual(self.value("await asyncio.wait_for(asyncio.to_thread(lambda: 5), 5)"), 5)
+            self.assertEqual(self.value('(await tools["echo"](v=1))["v"]'), 1)
+            self.assertEqual(self.value("len(loop._kept)"), 0)
+
+
 if __name__ == "__main__":
     unittest.main()
