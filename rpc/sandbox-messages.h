@@ -88,6 +88,7 @@ enum {
 struct init_hello {
         uint64_t devices[INIT_DEVICES];
         uint64_t listener; /* the worker's descriptor of its filter's listener; 0: none */
+        uint64_t memory;   /* bytes that the session may use */
 };
 
 struct init_request {

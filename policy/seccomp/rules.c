@@ -91,7 +91,7 @@ static const struct filter_rule filter_guest_calls[] = {
          "get_robust_list rseq futex futex_wait futex_wake futex_requeue futex_waitv arch_prctl "
          "getpid getppid gettid getpgrp getpgid setpgid getsid setsid getuid geteuid getgid "
          "getegid "
-         "getresuid getresgid getgroups capget getrusage getrlimit times uname sysinfo getcpu "
+         "getresuid getresgid getgroups capget getrusage getrlimit times uname getcpu "
          "sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler "
          "sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getattr "
          "getpriority setpriority umask restart_syscall pause",
@@ -334,7 +334,7 @@ static const struct filter_rule filter_worker_only[] = {
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWPID)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNET)}},
         {"unshare setns process_vm_readv process_vm_writev", FAIL(EPERM)},
-        {"flock", ASK_INIT},
+        {"flock sysinfo", ASK_INIT}, /* sysinfo tells of the machine what others do */
         {"mount umount2 pivot_root chroot", FAIL(EPERM)},
         {"setresuid setresgid setgroups capset", FAIL(EPERM)},
         {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
@@ -389,7 +389,7 @@ static const struct filter_rule filter_template_only[] = {
          {EQUAL(0, SECCOMP_SET_MODE_FILTER),
           CLEAR(1, ~(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER))}},
         /* init, which has this filter too, takes the locks of its session */
-        {"flock pidfd_getfd process_vm_readv process_vm_writev", ALLOW},
+        {"flock pidfd_getfd process_vm_readv process_vm_writev sysinfo", ALLOW},
         IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
         {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
         PRCTL(PR_SET_SECCOMP, PR_GET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,

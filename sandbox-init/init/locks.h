@@ -10,7 +10,10 @@
 #pragma once
 
 /*
- * The same listener gets calls that wait for the disk of the host, where a mount is writable: fsync(), fdatasync(),
+ * The same listener gets sysinfo(), which tells how many processes the machine has, and how much memory is free. init's
+ * answer has the memory limit of the session, all of it free, how long the session has existed, and one process.
+ *
+ * It gets calls that wait for the disk of the host, where a mount is writable: fsync(), fdatasync(),
  * sync_file_range(), msync() with MS_SYNC. Their number is bounded, because the kernel charges the commits of a file
  * system's journal to nobody: a call that is one too many waits here, and goes on then.
  */

@@ -415,6 +415,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
          * have all that there can be. */
         if (s->listener_fd >= 0)
                 s->hello.listener = (uint64_t)s->listener_fd;
+        s->hello.memory = s->plan.limits.memory;
         r = fd_write_all(s->release_fd, &s->hello, sizeof(s->hello));
         if (r < 0)
                 return error_errno(err, -r, "tell init the filter's listener");

@@ -4,6 +4,7 @@ bit may arrive. What the kernel does not let Cloister close is in docs/threat-mo
 The control is the same two programs outside of any sandbox, where the bits arrive.
 """
 
+import errno
 import json
 import math
 import os
@@ -54,15 +55,15 @@ CLOSED = {
         f"kept.clear()\n    if bit: kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)); kept[0].bind('\\0{NAME}')",
         f"return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).connect_ex('\\0{NAME}')",
     ),
-}
-
-# The name of each is that of its row in docs/threat-model.md.
-STAYS = {
-    "sysinfo: processes and threads of the machine": (
+    "processes and threads of the machine (sysinfo)": (
         "import struct, threading\ngo = []",
         "for go_on in go: go_on.set()\n    go.clear()\n    for _ in range(8 * bit): go.append(threading.Event()); threading.Thread(target=go[-1].wait, daemon=True).start()",
         "b = ctypes.create_string_buffer(112); libc.sysinfo(b); return struct.unpack_from('H', b, 80)[0]",
     ),
+}
+
+# The name of each is that of its row in docs/threat-model.md.
+STAYS = {
     "numbers of eventfds (/proc/PID/fdinfo)": (
         "kept = []",
         "[os.close(fd) for fd in kept]; kept.clear(); kept.extend(os.eventfd(0) for _ in range(8 * bit))",
@@ -170,6 +171,35 @@ class Shares(rawmcp.ServerCase):
             with self.subTest(name):
                 self.assertLess(self.between_sessions(channel, 0.004), 0.65)
                 self.assertTrue(harness.wait_until(lambda c=channel: self.outside(c, 0.01 * harness.SLOW) > 0.8, 60), "control")
+
+    def test_sysinfo_is_of_the_session(self):
+        """Each value, asked by the interpreter, a thread, a child and another program, by addresses that are not writable too."""
+        code = """
+import ctypes, os, struct, subprocess, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def ask():
+    b = ctypes.create_string_buffer(b"\\xff" * 128, 128)
+    return [libc.sysinfo(b), *struct.unpack_from("q3Q6QHxx4x2QI", b)]
+answers = [ask()]
+thread = threading.Thread(target=lambda: answers.append(ask()))
+thread.start(); thread.join()
+r, w = os.pipe()
+if os.fork() == 0:
+    os.write(w, repr(ask()).encode()); os._exit(0)
+answers.append(eval(os.read(r, 4096)))
+os.wait()
+program = "import os; print([os.sysconf('SC_PHYS_PAGES'), os.sysconf('SC_AVPHYS_PAGES')])"
+pages = eval(subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True).stdout)
+refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0, 8, ctypes.cast(libc.sysinfo, ctypes.c_void_p).value, 1 << 63)]
+[answers, [n * os.sysconf("SC_PAGESIZE") for n in pages], refused]
+"""
+        answers, pages, refused = self.value(code)
+        memory = 512 << 20
+        for returned, uptime, *values in answers:
+            self.assertEqual((returned, values), (0, [0, 0, 0, memory, memory, 0, 0, 0, 0, 1, 0, 0, 1]))
+            self.assertLess(uptime, 600)
+        self.assertEqual(pages, [memory, memory])
+        self.assertEqual(refused, [[-1, errno.EFAULT]] * 4)
 
     def test_what_stays_is_written_down(self):
         with open(PAGE, encoding="utf-8") as f:

@@ -472,6 +472,8 @@ static void test_shared_files(void)
                 check_eq_int(ask(&p, SYS_madvise, 0, 0, advice, 0),
                              (advice & 30) == MADV_COLD ? FAIL(EINVAL) : ALLOW);
         check_eq_int(ask(&p, SYS_mincore, 0, 0, 0, 0), FAIL(EPERM));
+        check_eq_int(ask(&p, SYS_sysinfo, 0, 0, 0, 0), SECCOMP_RET_USER_NOTIF);
+        check_eq_int(ask(&t, SYS_sysinfo, 0, 0, 0, 0), ALLOW);
         check_eq_int(ask(&p, SYS_openat2, 0, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&t, SYS_openat2, 0, 0, 0, 0), ALLOW); /* opens mount points */
         check_eq_int(ask(&t, SYS_openat, 0, 0, O_DIRECT, 0), FAIL(EINVAL));
