@@ -9,15 +9,23 @@
  */
 #include "supervisor/monitor/monitor-limits.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "supervisor/monitor/cgroup/cgroup-files.h"
+#include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
+#include "supervisor/monitor/monitor-upstreams.h"
+
+enum { OWN_MAX = 256 }; /* processes of our own */
 
 /* Wraps around: for differences only. */
 static int now_ms(void)
@@ -56,7 +64,7 @@ static void finish_janitor(struct monitor *m)
 {
         pid_t pid = m->janitors[--m->n_janitors].pid;
 
-        janitor_finish(pid, m->janitors[m->n_janitors].pipe);
+        janitor_finish(pid, m->janitors[m->n_janitors].pipe, monitor_has_upstreams(m));
         children_remove(m->children, pid);
 }
 
@@ -112,6 +120,50 @@ enum monitor_usage monitor_limits_usage(const struct monitor *m)
                                       : MONITOR_USAGE_PROC;
 }
 
+static bool is_janitor(const struct monitor *m, pid_t pid)
+{
+        for (size_t i = 0; i < m->n_janitors; i++) {
+                if (m->janitors[i].pid == pid)
+                        return true;
+        }
+        return false;
+}
+
+/* Appends the children of a process, but those that clean up behind us. Returns how many there are then. */
+static size_t add_children(const struct monitor *m, pid_t of, pid_t pids[OWN_MAX], size_t n)
+{
+        char path[64], text[4096], *end;
+
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", of, of);
+        if (cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0)
+                return n;
+        for (char *at = text; n < OWN_MAX; at = end) {
+                pid_t pid = (pid_t)strtol(at, &end, 10);
+                if (end == at)
+                        break;
+                if (!is_janitor(m, pid))
+                        pids[n++] = pid;
+        }
+        return n;
+}
+
+/* Version 1 takes some 10 ms for it, in which no process of the machine is forked: not while the client waits for its
+ * handshake. What starts later begins in that group. */
+void monitor_limits_enter(struct monitor *m)
+{
+        pid_t pids[OWN_MAX] = {m->broker};
+        struct error error = {};
+
+        if (m->is_entered || m->scope_pid > 0 || cgroups_version(m->cgroups) == CGROUP_NONE)
+                return;
+        m->is_entered = true;
+        size_t n = add_children(m, m->broker, pids, 1);
+        n = add_children(m, getpid(), pids, n);
+        if (cgroups_enter(m->cgroups, pids, n, &error) < 0)
+                log_info("not all of Cloister's own processes are in their control group: %s",
+                         error.text);
+}
+
 static int set_loop(struct monitor *m, struct error *err)
 {
         int r = cgroups_set_loop(m->cgroups, m->base);
@@ -152,7 +204,10 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
                 log_debug("systemd gave a scope after %d ms", now_ms() - m->scope_asked_ms);
         struct monitor_event event = {.kind = MONITOR_LIMITS, .target = monitor_limits_usage(m)};
         monitor_send(m, &event, NULL, 0);
+        if (monitor_is_server(m->options))
+                monitor_limits_enter(m);
         profiles_bounds_known(m->profiles);
+        monitor_upstreams_bounds_known(m);
 }
 
 int monitor_limits_watch(struct monitor *m, struct error *err)

@@ -8,5 +8,7 @@ struct monitor;
 
 int monitor_limits_init(struct monitor *m, struct error *err);  /* first of all */
 int monitor_limits_watch(struct monitor *m, struct error *err); /* once there is a loop */
-void monitor_limits_done(struct monitor *m);                    /* last of all */
+/* Puts the monitor, the broker and what they have forked into their own control group, if there are groups. Once. */
+void monitor_limits_enter(struct monitor *m);
+void monitor_limits_done(struct monitor *m); /* last of all */
 enum monitor_usage monitor_limits_usage(const struct monitor *m);

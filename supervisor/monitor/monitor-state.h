@@ -36,7 +36,7 @@ struct monitor_upstream {
         uint32_t serial;           /* of the request that started it; 0: answered */
         int fds[3];                /* the monitor's ends of its pipes, until the answer */
         pid_t pid;
-        struct cgroup *cgroup; /* of an installer; or NULL */
+        struct cgroup *cgroup; /* or NULL */
         struct event *exec, *end;
 };
 
@@ -61,6 +61,7 @@ struct monitor {
         int scope;       /* its answer */
         int scope_asked_ms;
         struct event *scope_answer;
+        bool is_entered; /* our processes are in their control group, or stay where they are */
         struct control_socket control;
         uint32_t sessions_max;
         struct upstream_user user;
@@ -95,6 +96,9 @@ struct monitor {
 
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + PACKAGES_INSTALLERS_MAX];
         uint32_t last_instance;
+        struct monitor_request
+                *delayed; /* requests to start servers, until the control group is known */
+        size_t n_delayed;
 };
 
 /* Whether the broker serves clients (mcp, serve): it gets a control socket. */

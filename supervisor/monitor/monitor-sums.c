@@ -16,7 +16,9 @@
 enum {
         NEW_MIB = 24, /* of a new session, at least */
         MARGIN_MIB_MAX = 64,
-        MARGIN_PART = 16, /* of the sum */
+        MARGIN_PART = 16,     /* of the sum */
+        SUPERVISOR_PART = 16, /* of what there is: of Cloister's own processes */
+        SERVERS_PART = 8,     /* of what there is: of servers, at least */
         TICK_MIN_MS = 10,
         FORGET_MS = 600000, /* longer than a template and its image take */
         TICK_MAX_MS = 1000, /* nothing can take 1 GiB in that time */
@@ -94,12 +96,24 @@ int monitor_sums_set(struct monitor *m, struct error *err)
         s->total.cpu_milli = m->config->cpu_total_milli ? m->config->cpu_total_milli
                                                         : s->here.cpu_milli / 4 * 3;
         int r = has_groups(m) ? cgroups_set_total(m->cgroups, 0, &s->total, err) : 0;
+        if (r >= 0 && has_groups(m) && m->config->n_servers > 0)
+                r = cgroups_set_servers(m->cgroups, monitor_sums_servers(m), err);
         if (r < 0)
                 return error_context(err, "memory_total, cpu_total"), r;
         /* Those that were noted before systemd gave us groups have none. */
         for (size_t i = 0; i < s->n_principals; i++)
                 set_again(m, &s->principals[i]);
         return 0;
+}
+
+/* What sandboxes and Cloister's own processes leave, in whole MiB. */
+uint64_t monitor_sums_servers(const struct monitor *m)
+{
+        uint64_t here = m->sums->here.memory, least = here / SERVERS_PART,
+                 others = m->sums->total.memory + here / SUPERVISOR_PART,
+                 left = here > others ? here - others : 0;
+
+        return (left > least ? left : least) / MIB * MIB;
 }
 
 uint64_t monitor_sums_memory(const struct monitor *m)

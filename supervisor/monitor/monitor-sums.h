@@ -1,5 +1,5 @@
 /*
- * What all sandboxes may use together, and the sandboxes of each principal.
+ * What all sandboxes may use together, the sandboxes of each principal, and all upstream servers.
  *
  * Theory of operation. Control groups hold both sums where there are any ("sandboxes", and a principal's group in it). Without
  * groups the samples of memory-watch.h are added up, and a session is killed when they are above a sum: the largest of all if no
@@ -21,7 +21,9 @@ struct monitor;
 
 /* Call when the config and the control groups are there, at the start and after each change of one of them. */
 int monitor_sums_set(struct monitor *m, struct error *err);
-uint64_t monitor_sums_memory(const struct monitor *m); /* of all, in bytes */
+uint64_t monitor_sums_memory(const struct monitor *m); /* of all sandboxes, in bytes */
+uint64_t monitor_sums_servers(
+        const struct monitor *m); /* of all upstream servers, where there are control groups */
 void monitor_sums_done(struct monitor *m);
 
 /* Whether the principal may have one more session. -EDQUOT: no; *first: the principal of whom a session has to end first, or

@@ -16,12 +16,14 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "policy/package-set.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 
 /*
  * A server that is reached by HTTP: the process that the monitor starts for it is cloister-access,
@@ -148,6 +150,10 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         event.target = u->instance;
         event.wait_status = upstream_reap(u->upstream);
         struct monitor *m = u->monitor;
+        if (u->cgroup && cgroup_oom_kills(u->cgroup) > 0)
+                log_warning(
+                        "a process of a server was killed: all servers together reached the %llu MiB that \"memory_total\" leaves them",
+                        (unsigned long long)(monitor_sums_servers(m) >> 20));
         release(u);
         if (event.target != 0)
                 monitor_send(m, &event, NULL, 0);
@@ -194,16 +200,34 @@ static void prepare(struct monitor *m, uint32_t serial, struct monitor_upstream 
         *u = (struct monitor_upstream){.monitor = m, .serial = serial, .fds = {-1, -1, -1}};
 }
 
-/* It has been started. */
-static int follow(struct monitor_upstream *u, struct error *err)
+/* An installer's group also counts what the kernel keeps for it; without groups its own limits must do
+ * (rootfs/installer-sandbox.c). */
+static int place(struct monitor_upstream *u, bool is_installer, struct error *err)
+{
+        struct cgroups *cgroups = u->monitor->cgroups;
+        const struct limits limits = {.memory = INSTALLER_MEMORY, .pids = INSTALLER_PIDS};
+
+        if (cgroups_version(cgroups) == CGROUP_NONE)
+                return 0;
+        int r = is_installer ? cgroup_new(cgroups, 0, &limits, &u->cgroup, err)
+                             : cgroup_new_server(cgroups, &u->cgroup, err);
+        return r < 0 ? r : cgroup_add(u->cgroup, u->pid, err);
+}
+
+/* Starts what its reaper was forked for. */
+static int follow(struct monitor_upstream *u, bool is_installer, struct error *err)
 {
         u->pid = upstream_pid(u->upstream);
         int r = watch(u);
-        if (r < 0) {
+        if (r < 0)
+                error_errno(err, -r, "watch the server");
+        else
+                r = place(u, is_installer, err);
+        if (r < 0)
                 release(u);
-                return error_errno(err, -r, "watch the server");
-        }
-        return 0;
+        else
+                upstream_release(u->upstream);
+        return r;
 }
 
 static int start_by_index(struct monitor *m, const struct monitor_request *request,
@@ -225,24 +249,7 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
                 return error_set(err, EAGAIN, "%d servers run already", MONITOR_UPSTREAMS_MAX);
         prepare(m, request->serial, u);
         int r = start_expanded(m, server, u, err);
-        return r < 0 ? r : follow(u, err);
-}
-
-/* The group also counts what the kernel keeps for it; without groups its own limits must do
- * (rootfs/installer-sandbox.c). */
-static int place_installer(struct monitor_upstream *u, struct error *err)
-{
-        struct cgroups *cgroups = u->monitor->cgroups;
-        const struct limits limits = {.memory = INSTALLER_MEMORY, .pids = INSTALLER_PIDS};
-        int r = 0;
-
-        if (cgroups_version(cgroups) != CGROUP_NONE)
-                r = cgroup_new(cgroups, 0, &limits, &u->cgroup, err);
-        if (r >= 0 && u->cgroup)
-                r = cgroup_add(u->cgroup, upstream_pid(u->upstream), err);
-        if (r >= 0)
-                upstream_release(u->upstream);
-        return r;
+        return r < 0 ? r : follow(u, false, err);
 }
 
 /* Starts a program of ours in a slot of installers; its config needs no expansion. */
@@ -257,19 +264,48 @@ static int start_program(struct monitor *m, const struct config_server *program,
                                  PACKAGES_INSTALLERS_MAX);
         prepare(m, serial, u);
         int r = upstream_start(program, &m->user, filter, &u->upstream, u->fds, err);
-        if (r < 0)
-                return r;
-        r = follow(u, err);
-        if (r >= 0 && (r = place_installer(u, err)) < 0)
-                release(u);
-        return r;
+        return r < 0 ? r : follow(u, true, err);
+}
+
+/* Its reaper is forked in the group that Cloister has then. */
+static int delay(struct monitor *m, const struct monitor_request *request, struct error *err)
+{
+        if (!m->delayed)
+                m->delayed = calloc(MONITOR_UPSTREAMS_MAX, sizeof(*m->delayed));
+        if (!m->delayed)
+                return error_errno(err, ENOMEM, "start");
+        if (m->n_delayed == MONITOR_UPSTREAMS_MAX)
+                return error_set(err, EAGAIN, "%d servers start already", MONITOR_UPSTREAMS_MAX);
+        m->delayed[m->n_delayed++] = *request;
+        return 0;
+}
+
+void monitor_upstreams_bounds_known(struct monitor *m)
+{
+        for (size_t i = 0; i < m->n_delayed; i++)
+                monitor_upstream_start(m, &m->delayed[i]);
+        m->n_delayed = 0;
+        free(m->delayed);
+        m->delayed = NULL;
+}
+
+bool monitor_has_upstreams(const struct monitor *m)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(m->upstreams); i++) {
+                if (m->upstreams[i].upstream)
+                        return true;
+        }
+        return false;
 }
 
 void monitor_upstream_start(struct monitor *m, const struct monitor_request *request)
 {
         struct error error = {};
 
-        if (start_by_index(m, request, &error) < 0)
+        if (m->scope_pid > 0) {
+                if (delay(m, request, &error) < 0)
+                        monitor_send_failed(m, request->serial, &error);
+        } else if (start_by_index(m, request, &error) < 0)
                 monitor_send_failed(m, request->serial, &error);
 }
 
@@ -286,6 +322,7 @@ void monitor_upstream_stop(struct monitor *m, const struct monitor_request *requ
 /* The reapers outlive the monitor and end their trees, SIGTERM first. */
 void monitor_upstreams_done(struct monitor *m)
 {
+        free(m->delayed);
         for (size_t i = 0; i < ARRAY_SIZE(m->upstreams); i++) {
                 struct monitor_upstream *u = &m->upstreams[i];
                 if (!u->upstream)

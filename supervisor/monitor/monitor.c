@@ -247,6 +247,7 @@ static void on_signal(evutil_socket_t number, short what, void *data)
  * when the watch starts. */
 static void on_watch_time(evutil_socket_t fd, short what, void *data)
 {
+        monitor_limits_enter(data);
         monitor_watch_config(data);
 }
 

@@ -1,4 +1,12 @@
-"""Class 140: the sums of all sessions are bounded, whatever each of them may have."""
+"""Class 140: the sums of all sessions are bounded, whatever each of them may have. Class 151: so is the one of upstream servers."""
+
+import contextlib
+import glob
+import os
+import signal
+import sys
+import tempfile
+import unittest
 
 import harness
 import rawmcp
@@ -74,6 +82,162 @@ class Bounded(Unbounded):
         self.assertEqual(self.holders(names[:2]), names[:2])
         self.end(names)
         self.assertTrue(harness.wait_until(lambda: not self.hold(1, "afterwards").get("isError")))
+
+
+# A server that takes memory, starts a process that leaves its tree, and forks. Each tool answers at once.
+SERVER = """
+import json, os, subprocess, sys
+held = []
+
+def run(name, n):
+    if name == "take":
+        held.extend(os.urandom(1 << 20) for _ in range(n))
+    elif name == "leave":
+        return subprocess.run(["/bin/sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True).stdout.strip()
+    return str(os.getpid())
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, result = message.get("method"), None
+    if method == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("take", "leave", "pid")]}
+    elif method == "tools/call":
+        params = message["params"]
+        result = {"content": [{"type": "text", "text": run(params["name"], params.get("arguments", {}).get("n", 0))}]}
+    if result:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+OWN = "/sys/fs/cgroup/memory"
+HERE = 1 << 30  # of the group in which Cloister starts, on version 1
+TAKEN = 100  # MiB of each of two servers
+
+
+def own_path(controller):
+    with open("/proc/self/cgroup", encoding="utf-8") as f:
+        return next((line.strip().split(":")[2] for line in f if line.split(":")[1] == controller), None)
+
+
+@contextlib.contextmanager
+def small_machine():
+    """Where groups are of version 1, this process is in one of 1 GiB meanwhile. Yields how much there is."""
+    path = own_path("memory")
+    above = OWN + (path or "")
+    if path is None or not os.path.exists(above):
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return
+    group = tempfile.mkdtemp(prefix="cloister-test-", dir=above)
+
+    def write(file, text):
+        with open(file, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    write(f"{group}/memory.limit_in_bytes", str(HERE))
+    write(f"{group}/cgroup.procs", "0")
+    try:
+        yield HERE
+    finally:
+        write(f"{above}/cgroup.procs", "0")
+
+
+@unittest.skipUnless(harness.ROOT, "an ordinary user may not make the group that is small enough to be filled")
+class Servers(rawmcp.ServerCase):
+    """Servers have what sandboxes and Cloister itself leave, at least 1/8 of what there is."""
+
+    ARGUMENTS = ("--log-level", "info")
+    PART = 15 / 16  # of what there is, for sandboxes
+
+    @classmethod
+    def setUpClass(cls):
+        cls.SERVERS = {name: {"command": sys.executable, "args": ["-c", SERVER]} for name in ("one", "two")}
+        with small_machine() as here:
+            cls.groups_before = set(glob.glob(f"{OWN}/**/cloister-test-*", recursive=True))
+            cls.CONFIG = {"memory_total": int(here * cls.PART)}
+            super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            super().tearDownClass()
+        finally:
+            for group in glob.glob(f"{OWN}/**/cloister-test-*", recursive=True):
+                os.rmdir(group)
+
+    def path(self):
+        """The directory of Cloister's groups, with the memory controller."""
+        files = ("memory.limit_in_bytes", "memory.max")
+        paths = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/servers", recursive=True)
+        found = [os.path.dirname(p) for p in paths if any(os.path.exists(f"{p}/{file}") for file in files)]
+        if not found:
+            self.skipTest("no control group")
+        return found[0]
+
+    def call_tool(self, server, tool, n=0):
+        """Runs a tool of a server in a session; returns its text, or "failed"."""
+        code = f"try:\n    print(await mcp_{server}.{tool}(n={n}))\nexcept Exception as e:\n    print('failed', e)"
+        return self.ok(code)["stdout"].strip()
+
+    def take(self):
+        """What the two servers say that take more together than the bound allows."""
+        said = [self.call_tool(server, "take", n) for server in ("one", "two") for n in (TAKEN // 2, TAKEN // 2)]
+        return " ".join(said)
+
+    def test_memory(self):
+        """151. Servers that take more together than the bound of all lose a process; Cloister and the session go on."""
+        self.path()
+        broker = self.session_pid()
+        self.assertIn("failed", self.take())
+        self.assertTrue(harness.wait_until(lambda: "all servers together reached the 128 MiB" in self.server.log() or HERE != self.here()))
+        self.assertEqual(self.session_pid(), broker)
+
+    def session_pid(self):
+        return self.ok("import os; kept = globals().get('kept', 0) + 1; print(os.getpid())")["stdout"]
+
+    def here(self):
+        return int(self.CONFIG["memory_total"] / self.PART)
+
+
+class ServersWithEnough(Servers):
+    PART = 1 / 4
+
+    def test_memory(self):
+        """151. The control: the same two servers when sandboxes leave more."""
+        self.path()
+        self.assertNotIn("failed", self.take())
+
+    def read(self, group, *names):
+        for name in names:
+            for file in glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/{group}/{name}", recursive=True):
+                with open(file, encoding="utf-8") as f:
+                    return int(f.read())
+        return None
+
+    def group_of(self, pid):
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8") as f:
+            return f.read()
+
+    def test_groups(self):
+        """151. Cloister's own processes, servers and sandboxes are in groups of their own, and go before each other in this order."""
+        self.path()
+        server = self.call_tool("one", "pid")
+        self.assertIn("/servers/u-", self.group_of(server))
+        own = [self.server.process.pid, *harness.children(self.server.process.pid)]
+        own = [pid for pid in own if harness.name_of(pid) in ("cloister-monito", "cloister-broker")]
+        self.assertEqual(len(own), 2)
+        self.assertTrue(harness.wait_until(lambda: all("/supervisor" in self.group_of(pid) for pid in own)))
+        weights = [self.read(group, "cpu.weight", "cpu.shares") for group in ("supervisor", "servers", "sandboxes")]
+        if None not in weights:
+            self.assertGreater(weights[0], weights[1])
+            self.assertGreater(weights[1], weights[2])
+
+    def test_tree(self):
+        """151. When a reaper is killed, what its server has left ends with it."""
+        self.path()
+        server, left = int(self.call_tool("two", "pid")), int(self.call_tool("two", "leave"))
+        self.assertTrue(os.path.exists(f"/proc/{left}"))
+        os.kill(harness.parent(server), signal.SIGKILL)
+        self.assertTrue(harness.wait_until(lambda: not os.path.exists(f"/proc/{left}")))
 
 
 if __name__ == "__main__":

@@ -259,6 +259,60 @@ static void test_sums_are_bounded(void)
         cgroups_free(cgroups);
 }
 
+static struct cgroup *server_leaf(struct cgroups *cgroups)
+{
+        struct error err = {0};
+        struct cgroup *cgroup;
+
+        check_ok(cgroup_new_server(cgroups, &cgroup, &err));
+        return cgroup;
+}
+
+static void test_servers_are_bounded(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct error err = {0};
+
+        check_ok(cgroups_set_servers(cgroups, 16 << 20, &err));
+        check_sum(server_leaf(cgroups), true);
+        check_ok(cgroups_set_servers(cgroups, 384 << 20, &err));
+        struct cgroup *one = server_leaf(cgroups);
+        pid_t pid = run_inside(one, sleep_long);
+        check_sum(server_leaf(cgroups), false); /* the control */
+        cgroup_free(one);
+        check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
+        cgroups_free(cgroups);
+}
+
+static bool is_in(pid_t pid, const char *name)
+{
+        char path[32], text[4096];
+
+        snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+        return cgroup_read(AT_FDCWD, path, text, sizeof(text)) > 0 && strstr(text, name);
+}
+
+static void test_supervisor(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        struct cgroup *leaf = new_leaf(cgroups, 64 << 20, 10);
+        struct error err = {0};
+        pid_t pids[] = {fork(), run_inside(leaf, sleep_long)};
+
+        if (pids[0] == 0)
+                sleep_long();
+        check(!is_in(getpid(), "/supervisor") && !is_in(pids[0], "/supervisor"));
+        check_ok(cgroups_enter(cgroups, pids, 2, &err));
+        check(is_in(getpid(), "/supervisor") && is_in(pids[0], "/supervisor"));
+        check(is_in(pids[1], "/sandboxes/s-7"));
+        kill(pids[0], SIGKILL);
+        wait_for(pids[0]);
+        cgroup_free(leaf);
+        cgroups_free(cgroups);
+        check(!is_in(getpid(), "/supervisor"));
+        check_eq_int(WTERMSIG(wait_for(pids[1])), SIGKILL);
+}
+
 static void test_machine_is_known(void)
 {
         struct cgroup_total here = cgroup_total_here();
@@ -558,7 +612,7 @@ static int end_in_good_order(void)
         run_inside(cgroup, sleep_long);
         cgroup_free(cgroup);
         cgroups_free(cgroups);
-        janitor_finish(pid, janitor);
+        janitor_finish(pid, janitor, false);
         for (size_t i = 0; i < n; i++)
                 left += !gone_within(copies[i], 3000);
         return left;
@@ -591,6 +645,54 @@ static void test_janitor(void)
         check(is_dead(sleeper));
 }
 
+/* Half a second after SIGKILL of its monitor. */
+static int end_later(void)
+{
+        usleep(500 * 1000);
+        return 0;
+}
+
+/* A server whose reaper ends it after the monitor's end is not killed before. The janitor then removes its group. */
+static int end_with_server(int (*server)(void), int expected)
+{
+        const char *paths[JANITOR_PATHS_MAX];
+        char own[512];
+        struct error err = {0};
+        struct cgroups *cgroups = open_cgroups();
+        int janitor;
+
+        size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+        snprintf(own, sizeof(own), "%s", paths[0]);
+        pid_t cleaner = janitor_start(paths, n, NULL, &janitor, &err);
+        check_ok(cleaner);
+        check_ok(cgroups_set_servers(cgroups, 64 << 20, &err));
+        pid_t pid = run_inside(server_leaf(cgroups), server);
+        cgroups_free(cgroups);
+        check(exists(own));
+        janitor_finish(cleaner, janitor, true);
+        int status = wait_for(pid);
+        check_eq_int(WIFSIGNALED(status) ? WTERMSIG(status) : 0, expected);
+        check(gone_within(own, 3000));
+        wait_for(cleaner);
+        return 0;
+}
+
+static int end_with_good_server(void)
+{
+        return end_with_server(end_later, 0);
+}
+
+static int end_with_bad_server(void)
+{
+        return end_with_server(sleep_long, SIGKILL);
+}
+
+static void test_servers_end_later(void)
+{
+        check_child(end_with_good_server);
+        check_child(end_with_bad_server);
+}
+
 static void parent_directory(const char *path, char ret[512])
 {
         snprintf(ret, 512, "%.*s", (int)(strrchr(path, '/') - path), path);
@@ -621,7 +723,7 @@ static void test_next_janitor_removes_stale_groups(void)
         cgroup_free(leaf);
         check_eq_int(WTERMSIG(wait_for(inside)), SIGKILL);
         cgroups_free(living);
-        janitor_finish(pid, janitor);
+        janitor_finish(pid, janitor, false);
 }
 
 /* The group of a monitor in another pid namespace: its pid means nothing here, the lock does. */
@@ -683,6 +785,8 @@ int main(void)
         }
         run(test_memory_is_bounded);
         run(test_sums_are_bounded);
+        run(test_servers_are_bounded);
+        run(test_supervisor);
         run(test_machine_is_known);
         run(test_no_swap);
         run(test_pids_are_bounded);
@@ -697,6 +801,7 @@ int main(void)
         check_child(have_no_candidates);
         run(test_good_order);
         run(test_janitor);
+        run(test_servers_end_later);
         /* Where each cgroups_open() goes one group deeper, the next one does not see the previous
          * one's groups. */
         if (!getenv("CLOISTER_TEST_OURS")) {

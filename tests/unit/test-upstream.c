@@ -51,6 +51,7 @@ static int try_start(struct run *r, char **argv, char **env, char *cwd,
         fake_clock_skip_idle(false);
         if (result < 0)
                 return result;
+        upstream_release(r->upstream);
         struct pollfd polled = {.fd = upstream_exec_fd(r->upstream), .events = POLLIN};
         check_eq_int(poll(&polled, 1, 5000), 1);
         result = upstream_exec_result(r->upstream, err);
@@ -317,6 +318,7 @@ static void test_hanging_exec(void)
         check_eq_int(fcntl(lease, F_SETLEASE, F_WRLCK), 0);
         int64_t before = now_ms();
         check_ok(upstream_start(&server, &self, -1, &r.upstream, r.fds, &err));
+        upstream_release(r.upstream);
         struct pollfd polled = {.fd = upstream_exec_fd(r.upstream), .events = POLLIN};
         check_eq_int(poll(&polled, 1, 300), 0);
         check_eq_int(upstream_exec_result(r.upstream, &err), -ETIMEDOUT);

@@ -285,20 +285,20 @@ static void kill_members(int dir_fd)
         }
 }
 
-static int remove_level(int parent_fd, const char *name, int depth);
+static int remove_level(int parent_fd, const char *name, int depth, bool kills);
 
-static void remove_children(DIR *dir, int depth)
+static void remove_children(DIR *dir, int depth, bool kills)
 {
         struct dirent *entry;
 
         while ((entry = readdir(dir))) {
                 if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-                        remove_level(dirfd(dir), entry->d_name, depth + 1);
+                        remove_level(dirfd(dir), entry->d_name, depth + 1, kills);
         }
 }
 
 /* Tries once. Returns 0 when the directory was removed. */
-static int remove_level(int parent_fd, const char *name, int depth)
+static int remove_level(int parent_fd, const char *name, int depth, bool kills)
 {
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
                 return 0;
@@ -308,9 +308,9 @@ static int remove_level(int parent_fd, const char *name, int depth)
         if (!dir)
                 return errno == ENOENT ? 0 : -errno;
         /* It kills the whole subtree; without processes the write does nothing. */
-        if (cgroup_write(dirfd(dir), "cgroup.kill", "1") < 0)
+        if (kills && cgroup_write(dirfd(dir), "cgroup.kill", "1") < 0)
                 kill_members(dirfd(dir));
-        remove_children(dir, depth);
+        remove_children(dir, depth, kills);
         closedir(dir);
         return unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -errno;
 }
@@ -332,13 +332,18 @@ int cgroup_tree_remove(int parent_fd, const char *name, int timeout_ms)
         int waited = 0;
 
         for (;;) {
-                int r = remove_level(parent_fd, name, 0);
+                int r = remove_level(parent_fd, name, 0, true);
                 if (r != -EBUSY)
                         return r;
                 waited = nap(waited, timeout_ms);
                 if (waited < 0)
                         return r;
         }
+}
+
+int cgroup_tree_prune(int parent_fd, const char *name)
+{
+        return remove_level(parent_fd, name, 0, false);
 }
 
 enum { REMOVE_ALL_MS = 500 };
@@ -368,6 +373,7 @@ static void hierarchy_done(struct hierarchy *h)
         cleanup_close(&h->base_fd);
         cleanup_close(&h->parent_fd);
         cleanup_close(&h->fd);
+        cleanup_close(&h->home_fd);
 }
 
 /* Before Linux 5.11, a limit of version 1 counts the groups below only if use_hierarchy was set before they were made. */
@@ -383,7 +389,11 @@ static int make_sandboxes(struct hierarchy *h)
 int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
                          struct error *err)
 {
-        struct hierarchy h = {.controllers = controllers, .base_fd = -1, .parent_fd = -1, .fd = -1};
+        struct hierarchy h = {.controllers = controllers,
+                              .base_fd = -1,
+                              .parent_fd = -1,
+                              .fd = -1,
+                              .home_fd = -1};
         int r = -ENOMEM;
 
         h.base_path = strdup(base);
@@ -409,9 +419,12 @@ int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const ch
 void cgroups_forget_hierarchies(struct cgroups *cgroups)
 {
         for (size_t i = 0; i < cgroups->count; i++) {
-                if (cgroups->items[i].base_fd >= 0)
-                        cgroup_tree_remove(cgroups->items[i].base_fd, cgroups->name, REMOVE_ALL_MS);
-                hierarchy_done(&cgroups->items[i]);
+                struct hierarchy *h = &cgroups->items[i];
+                if (h->home_fd >= 0)
+                        (void)cgroup_write(h->home_fd, "cgroup.procs", "0");
+                cgroup_tree_remove(h->parent_fd, "sandboxes", REMOVE_ALL_MS);
+                cgroup_tree_prune(h->base_fd, cgroups->name);
+                hierarchy_done(h);
         }
         cgroups->count = 0;
 }

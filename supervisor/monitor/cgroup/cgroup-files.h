@@ -63,6 +63,9 @@ uint64_t cgroup_read_key(int dir_fd, const char *file, const char *key);
  */
 int cgroup_tree_remove(int parent_fd, const char *name, int timeout_ms);
 
+/* Removes what has no processes of a tree, and kills none. Returns 0 when nothing is left of it. */
+int cgroup_tree_prune(int parent_fd, const char *name);
+
 enum cgroup_version { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 struct cgroup;
@@ -75,11 +78,12 @@ struct hierarchy {
         int base_fd;
         int parent_fd; /* our parent directory, locked (flock) until the monitor ends */
         int fd;        /* "sandboxes" in it: the leaves are there */
+        int home_fd;   /* our own group before cgroups_enter(); -1: we are still there */
 };
 
 struct cgroup {
         struct cgroups *owner;      /* borrowed */
-        char name[48];              /* its path in "sandboxes" */
+        char name[48];              /* its path from "sandboxes" */
         int fds[CGROUP_PLACES_MAX]; /* the leaf in each hierarchy, in the order of owner->items */
 };
 
@@ -130,7 +134,8 @@ struct cgroups {
 /* Makes our parent directory below `base`. */
 int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const char *base,
                          struct error *err);
-/* Removes all leaves and, as far as we may, our parent directories. */
+/* Goes back to our own group, removes all sandboxes and, as far as we may, our parent directories. Servers are not killed:
+ * while one runs, its group and those above remain. */
 void cgroups_forget_hierarchies(struct cgroups *cgroups);
 
 /* The leaf's directory in the hierarchy that has the controller, or -1. */

@@ -15,6 +15,11 @@
 #include "supervisor/monitor/cgroup/cgroup.h"
 
 enum {
+        WEIGHT_SUPERVISOR = 400,
+        WEIGHT_SERVERS = 200,
+        WEIGHT = 100,  /* of "sandboxes", and of every group that has no other */
+        SHARES = 1024, /* version 1's name and figure for it */
+        SERVERS_PIDS = 4096,
         PERIOD_US = 20000,
         PERIOD_LONG_US = 100000, /* the kernel wants a millisecond of processor time in each */
         CPU_SMALL = 100,
@@ -83,12 +88,11 @@ static void close_group(struct cgroup *group)
 
 #define _cleanup_group_ _cleanup_(close_group)
 
-/* Opens the group of a principal, or "sandboxes". */
-static int open_group(struct cgroups *cgroups, uint32_t principal, struct cgroup *ret)
+/* Opens a group by its path from "sandboxes". */
+static int open_path(struct cgroups *cgroups, const char *path, struct cgroup *ret)
 {
-        *ret = (struct cgroup){.owner = cgroups, .name = "."};
-        if (principal > 0)
-                snprintf(ret->name, sizeof(ret->name), "p-%" PRIu32, principal);
+        *ret = (struct cgroup){.owner = cgroups};
+        snprintf(ret->name, sizeof(ret->name), "%s", path);
         for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
                 ret->fds[i] = -1;
         for (size_t i = 0; i < cgroups->count; i++) {
@@ -100,32 +104,56 @@ static int open_group(struct cgroups *cgroups, uint32_t principal, struct cgroup
         return 0;
 }
 
-static int make_group(struct cgroups *cgroups, uint32_t principal, struct error *err)
+static void name_group(uint32_t principal, char ret[], size_t size)
 {
-        char name[sizeof((struct cgroup){}.name)];
+        if (principal > 0)
+                snprintf(ret, size, "p-%" PRIu32, principal);
+        else
+                snprintf(ret, size, ".");
+}
 
-        snprintf(name, sizeof(name), "p-%" PRIu32, principal);
+/* Opens the group of a principal, or "sandboxes". */
+static int open_group(struct cgroups *cgroups, uint32_t principal, struct cgroup *ret)
+{
+        char name[sizeof(ret->name)];
+
+        name_group(principal, name, sizeof(name));
+        return open_path(cgroups, name, ret);
+}
+
+/* Makes a group, if it is not there, and opens it. */
+static int make_group(struct cgroups *cgroups, const char *name, struct cgroup *ret,
+                      struct error *err)
+{
         for (size_t i = 0; i < cgroups->count; i++) {
                 const struct hierarchy *h = &cgroups->items[i];
                 if (mkdirat(h->fd, name, 0711) < 0 && errno != EEXIST)
                         return error_errno(err, errno, "cgroup: mkdir %s/%s", h->path, name);
         }
-        return 0;
+        int r = open_path(cgroups, name, ret);
+        return r < 0 ? error_errno(err, -r, "cgroup: open %s", name) : 0;
+}
+
+/* Best effort: the controller may not be there. */
+static void set_weight(const struct cgroup *group, uint64_t weight)
+{
+        if (group->owner->operations->version == CGROUP_V2)
+                (void)cgroup_write_number(group->fds[0], "cpu.weight", weight);
+        else
+                (void)cgroup_write_number(cgroup_leaf_fd(group, CGROUP_CPU), "cpu.shares",
+                                          weight * SHARES / WEIGHT);
 }
 
 int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
                       struct error *err)
 {
         const struct cgroup_operations *o = cgroups->operations;
-        int r = principal > 0 ? make_group(cgroups, principal, err) : 0;
-
-        if (r < 0)
-                return r;
+        char name[sizeof((struct cgroup){}.name)];
         _cleanup_group_ struct cgroup group;
-        r = open_group(cgroups, principal, &group);
-        if (r < 0)
-                return error_errno(err, -r, "cgroup: open %s", group.name);
-        if (principal > 0 && o->version == CGROUP_V2)
+
+        name_group(principal, name, sizeof(name));
+        int r = make_group(cgroups, name, &group, err);
+        if (r >= 0 && principal > 0 && o->version == CGROUP_V2)
                 r = cgroup2_enable(group.fds[0], group.name, err);
         if (r >= 0)
                 r = o->set_memory(&group, total->memory, err);
@@ -134,6 +162,79 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
         /* All stop when the time of a period is used up. */
         return o->set_cpu(&group, total->cpu_milli,
                           total->cpu_milli < CPU_SMALL ? PERIOD_LONG_US : PERIOD_US, err);
+}
+
+int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *err)
+{
+        const struct cgroup_operations *o = cgroups->operations;
+        _cleanup_group_ struct cgroup group;
+
+        int r = make_group(cgroups, "../servers", &group, err);
+        if (r >= 0 && o->version == CGROUP_V2)
+                r = cgroup2_enable(group.fds[0], "servers", err);
+        if (r < 0)
+                return r;
+        cgroup_set_pids(&group, SERVERS_PIDS);
+        set_weight(&group, WEIGHT_SERVERS);
+        return o->set_memory(&group, memory, err);
+}
+
+/* ---- our own processes ---- */
+
+static int move(const struct cgroup *group, pid_t pid, struct error *err)
+{
+        for (size_t i = 0; i < group->owner->count; i++) {
+                int r = cgroup_write_number(group->fds[i], "cgroup.procs", (uint64_t)pid);
+                if (r < 0 && r != -ESRCH)
+                        return error_errno(err, -r, "cgroup: move process %d into %s/supervisor",
+                                           pid, group->owner->items[i].path);
+        }
+        return 0;
+}
+
+static bool is_placed(const struct cgroups *cgroups, pid_t pid)
+{
+        char path[32], text[4096];
+
+        snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+        return cgroup_read(AT_FDCWD, path, text, sizeof(text)) >= 0 &&
+               strstr(text, cgroups->name) != NULL;
+}
+
+/* Opens the groups in which we are now. */
+static int find_home(struct cgroups *cgroups, struct error *err)
+{
+        _cleanup_free_ struct cgroup_places *places = NULL;
+        int r = cgroup_places_read(&places, err);
+
+        for (size_t i = 0; i < cgroups->count && r >= 0; i++) {
+                struct hierarchy *h = &cgroups->items[i];
+                const struct cgroup_place *place = cgroup_place_of(places, h->controllers);
+                h->home_fd = place ? open(place->own, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+                if (h->home_fd < 0)
+                        r = error_errno(err, place ? errno : ENOENT, "cgroup: our own group");
+        }
+        return r;
+}
+
+int cgroups_enter(struct cgroups *cgroups, const pid_t *others, size_t n, struct error *err)
+{
+        _cleanup_group_ struct cgroup group;
+        int r = make_group(cgroups, "../supervisor", &group, err);
+
+        if (r >= 0)
+                r = find_home(cgroups, err);
+        if (r < 0)
+                return r;
+        set_weight(&group, WEIGHT_SUPERVISOR);
+        r = move(&group, getpid(), err);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < n; i++) {
+                int moved = is_placed(cgroups, others[i]) ? 0 : move(&group, others[i], err);
+                r = moved < 0 ? moved : r;
+        }
+        return r;
 }
 
 uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most)

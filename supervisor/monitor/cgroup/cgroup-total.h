@@ -1,10 +1,13 @@
 /*
- * What many sandboxes may use together: the limits of "sandboxes", which contains the leaves of all, and of the groups of
- * principals in it, "p-<number>".
+ * What many processes may use together: the limits of "sandboxes", which contains the leaves of all, and of the groups of
+ * principals in it, "p-<number>"; of "servers" beside it; and "supervisor", the group of Cloister's own processes, which has
+ * no limit. When all want to run, the supervisor goes before servers, and these before sandboxes.
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
@@ -21,6 +24,14 @@ struct cgroup_total cgroup_total_here(void);
  * version 1, -EINVAL or -EBUSY if groups in it have more. */
 int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
                       struct error *err);
+
+/* Makes "servers" if it is not there, and sets how many bytes all servers may use together. On version 1 -EBUSY if they use
+ * more. */
+int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *err);
+
+/* Moves the caller into "supervisor", until cgroups_free(), and others that are in no group below our directory. After an error
+ * those that could not be moved are where they were. */
+int cgroups_enter(struct cgroups *cgroups, const pid_t *others, size_t n, struct error *err);
 
 /* Bytes that these sandboxes use; if that is more than `most`, without pages of files that the kernel can free. */
 uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most);

@@ -4,7 +4,7 @@
  * Version 2 is one tree. A group that has processes cannot give controllers to its children (cgroups(7), "no internal
  * processes"), and a group that systemd manages must not be changed unless it was delegated. So we
  * use our own group where it was delegated and contains only our processes, which move into a leaf
- * "supervisor". Otherwise, root without systemd uses the root of the mount, and with systemd a scope
+ * "janitor". Otherwise, root without systemd uses the root of the mount, and with systemd a scope
  * is requested (cgroup-scope.h).
  */
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
@@ -199,19 +199,19 @@ static int move_aside(int dir_fd, const char *path, struct error *why)
         char pids[PROCS_SIZE];
         int r = 1;
 
-        if (mkdirat(dir_fd, "supervisor", 0755) < 0 && errno != EEXIST)
-                return error_errno(why, errno, "cgroup: mkdir %s/supervisor", path);
+        if (mkdirat(dir_fd, "janitor", 0755) < 0 && errno != EEXIST)
+                return error_errno(why, errno, "cgroup: mkdir %s/janitor", path);
         /* Processes forked meanwhile are moved in the next round. One that has ended is no
          * error. */
         for (int round = 0; r > 0 && round < MOVE_ROUNDS_MAX; round++) {
                 r = cgroup_read(dir_fd, "cgroup.procs", pids, sizeof(pids));
                 char *rest = pids;
                 for (const char *pid; r > 0 && (pid = strsep(&rest, "\n")) && *pid;) {
-                        int moved = cgroup_write(dir_fd, "supervisor/cgroup.procs", pid);
+                        int moved = cgroup_write(dir_fd, "janitor/cgroup.procs", pid);
                         r = moved < 0 && moved != -ESRCH ? moved : r;
                 }
         }
-        return r < 0 ? error_errno(why, -r, "cgroup: move to %s/supervisor", path) : 0;
+        return r < 0 ? error_errno(why, -r, "cgroup: move to %s/janitor", path) : 0;
 }
 
 static int host_in(struct cgroups *cgroups, int dir_fd, const char *path, struct error *why)

@@ -163,7 +163,8 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
 {
         char text[16];
 
-        if (cgroup->owner->is_lent)
+        /* No template clones into the group of a server. */
+        if (cgroup->owner->is_lent && cgroup->name[0] != '.')
                 take_back(cgroup);
         snprintf(text, sizeof(text), "%d", pid);
         for (size_t i = 0; i < cgroup->owner->count; i++) {
@@ -464,8 +465,8 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
         return cgroup_new_of(cgroups, 0, id, limits, ret, err);
 }
 
-int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
-                  const struct limits *limits, struct cgroup **ret, struct error *err)
+static int new_leaf(struct cgroups *cgroups, const char *name, const struct limits *limits,
+                    struct cgroup **ret, struct error *err)
 {
         if (!cgroups->operations)
                 return error_set(err, EOPNOTSUPP, "cgroup: this machine gives none");
@@ -476,13 +477,7 @@ int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
         cgroup->owner = cgroups;
         for (size_t i = 0; i < CGROUP_PLACES_MAX; i++)
                 cgroup->fds[i] = -1;
-        /* The serial makes the name unique, also when the leaf of the same id has not been
-         * removed yet. */
-        int n = principal == 0
-                        ? 0
-                        : snprintf(cgroup->name, sizeof(cgroup->name), "p-%" PRIu32 "/", principal);
-        snprintf(cgroup->name + n, sizeof(cgroup->name) - (size_t)n, "%c-%" PRIu32 "-%" PRIu32,
-                 id > 0 ? 's' : 't', id, cgroups->serial++);
+        snprintf(cgroup->name, sizeof(cgroup->name), "%s", name);
         int r = make_leaf(cgroup, err);
         if (r >= 0 && limits)
                 r = cgroups->operations->set_limits(cgroup, limits, err);
@@ -492,6 +487,26 @@ int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
         }
         *ret = cgroup;
         return 0;
+}
+
+/* The serial makes the name unique, also when the leaf of the same id has not been removed yet. */
+int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
+                  const struct limits *limits, struct cgroup **ret, struct error *err)
+{
+        char name[sizeof((*ret)->name)];
+        int n = principal == 0 ? 0 : snprintf(name, sizeof(name), "p-%" PRIu32 "/", principal);
+
+        snprintf(name + n, sizeof(name) - (size_t)n, "%c-%" PRIu32 "-%" PRIu32, id > 0 ? 's' : 't',
+                 id, cgroups->serial++);
+        return new_leaf(cgroups, name, limits, ret, err);
+}
+
+int cgroup_new_server(struct cgroups *cgroups, struct cgroup **ret, struct error *err)
+{
+        char name[sizeof((*ret)->name)];
+
+        snprintf(name, sizeof(name), "../servers/u-%" PRIu32, cgroups->serial++);
+        return new_leaf(cgroups, name, NULL, ret, err);
 }
 
 struct cgroup *cgroup_free(struct cgroup *cgroup)

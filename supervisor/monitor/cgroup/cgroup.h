@@ -3,7 +3,7 @@
  * leaf to kill and freeze), and for machines without.
  *
  * cgroups_open() finds out by trying what this process may use. The groups are <our
- * cgroup>/cloister-<pid>-<start time>/sandboxes/s-<n>.
+ * cgroup>/cloister-<pid>-<start time>/sandboxes/s-<n>, and servers/u-<n> beside "sandboxes".
  */
 #pragma once
 
@@ -55,6 +55,8 @@ int cgroup_new(struct cgroups *cgroups, uint32_t id, const struct limits *limits
 /* The same in the group of a principal, after cgroups_set_total() (0: none). */
 int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
                   const struct limits *limits, struct cgroup **ret, struct error *err);
+/* A leaf without limits for an upstream server, after cgroups_set_servers(). */
+int cgroup_new_server(struct cgroups *cgroups, struct cgroup **ret, struct error *err);
 /* Kills all processes in it and removes it, without waiting for them. */
 struct cgroup *cgroup_free(struct cgroup *cgroup);
 

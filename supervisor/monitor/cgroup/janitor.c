@@ -134,7 +134,13 @@ static bool stale_sockets_remove(const char *directory)
         return is_any_listened;
 }
 
-enum { JANITOR_TIMEOUT_MS = 2000, FINISH_TIMEOUT_MS = 1000, AGAIN = 30, AGAIN_MS = 100 };
+enum {
+        JANITOR_TIMEOUT_MS = 2000,
+        FINISH_TIMEOUT_MS = 1000,
+        SERVERS_MS = 2500, /* more than REAPER_GRACE_MS */
+        AGAIN = 30,
+        AGAIN_MS = 100,
+};
 
 static const char *directory_of(const char *path, char ret[PATH_MAX])
 {
@@ -172,12 +178,33 @@ static int remove_path(const char *path, int timeout_ms)
         return fd < 0 ? -errno : cgroup_tree_remove(fd, strrchr(path, '/') + 1, timeout_ms);
 }
 
-/* One try for each first: the hierarchies hold the same processes, which are then killed in all of
- * them before the first wait. */
+/* Kills sandboxes, and no other process. Returns whether nothing is left. */
+static bool remove_sandboxes(const char *path)
+{
+        char directory[PATH_MAX];
+
+        _cleanup_close_ int own = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_close_ int above = open(directory_of(path, directory),
+                                         O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (own < 0 || above < 0)
+                return true;
+        (void)cgroup_tree_remove(own, "sandboxes", 0);
+        return cgroup_tree_prune(above, strrchr(path, '/') + 1) == 0;
+}
+
+/* The hierarchies hold the same processes, which are killed in all of them before the first wait. Servers have the time that
+ * their reapers give them. */
 static void clean(const char *const *paths, size_t n)
 {
-        for (size_t i = 0; i < n; i++)
-                remove_path(paths[i], 0);
+        bool is_left = true;
+
+        for (int waited = 0; is_left && waited <= SERVERS_MS; waited += AGAIN_MS) {
+                if (waited > 0)
+                        poll(NULL, 0, AGAIN_MS);
+                is_left = false;
+                for (size_t i = 0; i < n; i++)
+                        is_left |= !remove_sandboxes(paths[i]);
+        }
         for (size_t i = 0; i < n; i++)
                 remove_path(paths[i], JANITOR_TIMEOUT_MS);
 }
@@ -231,8 +258,9 @@ pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int 
         return pid;
 }
 
-void janitor_finish(pid_t pid, int pipe_fd)
+void janitor_finish(pid_t pid, int pipe_fd, bool has_servers)
 {
         close(pipe_fd);
-        child_wait_in_time(pid, FINISH_TIMEOUT_MS, NULL);
+        if (!has_servers)
+                child_wait_in_time(pid, FINISH_TIMEOUT_MS, NULL);
 }

@@ -1,6 +1,6 @@
 /*
  * The process that removes what a killed monitor leaves: it sleeps until its pipe is closed, then
- * kills what is left in the monitor's control groups and removes their directories and the control
+ * kills what is left in the monitor's control groups (servers after 2.5 s) and removes their directories and the control
  * socket.
  *
  * When it starts, it removes the control groups and sockets that earlier monitors left whose janitors were killed as well.
@@ -25,8 +25,9 @@ pid_t janitor_start(const char *const *paths, size_t n, const char *socket, int 
                     struct error *err);
 
 /* At the monitor's own end, after cgroups_free(): closes the pipe and waits for the janitor, 1 s at
- * most, and kills it then: the janitor of the next monitor removes what is left. */
-void janitor_finish(pid_t pid, int pipe_fd);
+ * most, and kills it then: the janitor of the next monitor removes what is left. Does not wait if servers have not ended yet:
+ * the janitor outlives the monitor then. */
+void janitor_finish(pid_t pid, int pipe_fd, bool has_servers);
 
 /* The pid and start time in the name of a monitor's group: cloister-PID-START. Fails rather than give
  * a name without the start time: the janitor would look for another one. */

@@ -225,6 +225,8 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         }
         if (r >= 0)
                 r = watch(job, base, err);
+        if (r >= 0)
+                upstream_release(job->upstream);
         if (r < 0) {
                 image_job_free(job);
                 return error_context(err, "build the image");

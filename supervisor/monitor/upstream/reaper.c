@@ -406,7 +406,7 @@ void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *laun
 
         isolate(fds, launch->passed_fd);
         char go = 0;
-        if (launch->waits && (read(fds->life, &go, 1) != 1 || go != REAPER_START))
+        if (read(fds->life, &go, 1) != 1 || go != REAPER_START)
                 _exit(1);
         k.signals = open_signals();
         k.server = k.signals < 0 ? -1 : fork();

@@ -23,5 +23,5 @@ struct reaper_fds {
         int stdio[3]; /* the server's descriptors 0, 1 and 2 */
 };
 
-/* Starts the server, waits for its end, ends all its processes. Never returns. */
+/* After REAPER_START, starts the server, waits for its end, ends all its processes. Never returns. */
 _Noreturn void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *launch);

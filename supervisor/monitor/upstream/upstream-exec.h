@@ -2,7 +2,6 @@
  * limits, search in PATH. */
 #pragma once
 
-#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -28,7 +27,6 @@ struct upstream_launch {
         const char *cwd;  /* or NULL */
         const struct upstream_user *user;
         int passed_fd; /* stays open in the server; -1: none */
-        bool waits;    /* for REAPER_START */
 };
 
 /* Becomes the user (permanently). Returns 0 or negative errno. */

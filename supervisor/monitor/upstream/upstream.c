@@ -332,7 +332,6 @@ int upstream_start(const struct config_server *server, const struct upstream_use
                         .cwd = server->cwd,
                         .user = user,
                         .passed_fd = passed_fd,
-                        .waits = passed_fd >= 0,
                 };
                 r = start(u, &p, &launch, err);
         } else {

@@ -20,10 +20,9 @@ struct upstream;
 enum { UPSTREAM_EXEC_SECONDS = 10 };
 
 /*
- * Starts a server, whose config must be expanded. Returns without waiting for the exec, which may
- * take long on a file system that does not answer: upstream_exec_fd() becomes readable when it is
- * known. passed_fd: a descriptor that the server gets as well, borrowed; such a server waits for
- * upstream_release(). -1: none. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
+ * Forks the reaper of a server, whose config must be expanded. The server starts with upstream_release(), which does not wait
+ * for the exec; that may take long on a file system that does not answer: upstream_exec_fd() becomes readable when it is
+ * known. passed_fd: a descriptor that the server gets as well, borrowed; -1: none. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
  * the caller.
  */
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
@@ -45,7 +44,7 @@ pid_t upstream_pid(const struct upstream *upstream);
 /* The reaper's pidfd: readable when the whole tree has ended (borrowed). */
 int upstream_pidfd(const struct upstream *upstream);
 
-/* The reaper has been put into its control group: starts the server. */
+/* Starts the server. Its reaper's control group is also its own. */
 void upstream_release(struct upstream *upstream);
 
 /* Tells the reaper to end the tree of processes: SIGTERM, and SIGKILL after 2 s. Does not wait. */
