@@ -1,4 +1,4 @@
-"""Class 140: the sums of all sessions are bounded, whatever each of them may have. Class 151: so is the one of upstream servers."""
+"""Class 140: the sums of all sessions are bounded, whatever each of them may have. Class 146: so is the one of upstream servers."""
 
 import contextlib
 import glob
@@ -184,7 +184,7 @@ class Servers(rawmcp.ServerCase):
         return " ".join(said)
 
     def test_memory(self):
-        """151. Servers that take more together than the bound of all lose a process; Cloister and the session go on."""
+        """146. Servers that take more together than the bound of all lose a process; Cloister and the session go on."""
         self.path()
         self.ok("kept = 1")
         self.take()
@@ -196,7 +196,7 @@ class ServersWithEnough(Servers):
     PART = 1 / 4
 
     def test_memory(self):
-        """151. The control: the same two servers when sandboxes leave more."""
+        """146. The control: the same two servers when sandboxes leave more."""
         self.path()
         self.assertNotIn("failed", self.take())
         self.assertNotIn("was killed", self.server.log())
@@ -213,7 +213,7 @@ class ServersWithEnough(Servers):
             return f.read()
 
     def test_groups(self):
-        """151. Cloister's own processes, servers and sandboxes are in groups of their own, and go before each other in this order."""
+        """146. Cloister's own processes, servers and sandboxes are in groups of their own, and go before each other in this order."""
         self.path()
         server = self.call_tool("one", "pid")
         self.assertIn("/servers/u-", self.group_of(server))
@@ -227,7 +227,7 @@ class ServersWithEnough(Servers):
             self.assertGreater(weights[1], weights[2])
 
     def test_tree(self):
-        """151. When a reaper is killed, what its server has left ends with it."""
+        """146. When a reaper is killed, what its server has left ends with it."""
         self.path()
         server, left = int(self.call_tool("two", "pid")), int(self.call_tool("two", "leave"))
         self.assertTrue(harness.alive(left))
