@@ -16,16 +16,20 @@
  * A session whose figure does not change is looked at less often.
  *
  * Buffers of sockets belong to no process. A session with more than SOCKETS_FREE sockets has them added up by a child, and
- * they count as its memory. A control group counts them too, but only after accept(2), and version 1 apart from memory:
+ * they count as its memory. Files in its tmpfs do not, since their sizes are bounds of their own, but they count in the sum of
+ * all sessions. A control group counts sockets too, but only after accept(2), and version 1 apart from memory:
  * a session that has a network is over the limit with SOCKETS_MAX sockets that hold more than UNCOUNTED_MAX.
  */
 #include "supervisor/monitor/memory-watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -78,6 +82,7 @@ struct watched {
         struct process_growth growth;
         uint64_t told;  /* by host.used(); 0: not yet */
         uint64_t first; /* of those, the first: pages that it mostly shares with its template */
+        uint64_t files; /* bytes of its tmpfs */
         bool is_killed;
 };
 
@@ -143,7 +148,9 @@ static void end(struct watched *s, struct sandbox *sandbox, const char *what, ui
 /* What it adds to the sum of all. */
 static uint64_t own_part(const struct watched *s)
 {
-        return s->told == 0 ? 0 : PRIVATE_MIN + (s->told > s->first ? s->told - s->first : 0);
+        return s->told == 0
+                       ? 0
+                       : PRIVATE_MIN + (s->told > s->first ? s->told - s->first : 0) + s->files;
 }
 
 /* The memory that its processes may have. */
@@ -318,6 +325,39 @@ static bool look_at_sockets(struct watched *s, struct sandbox *sandbox,
         return s->sockets.n != before;
 }
 
+/* ---- files ---- */
+
+/* Of the tmpfs below the root of its /proc. A host directory in one of them counts for none: it is another file system. */
+static uint64_t count_files(int proc)
+{
+        static const char *const places[] = {"../tmp", "../workspace", "../dev/shm"};
+        uint64_t bytes = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                _cleanup_close_ int fd = openat(proc, places[i],
+                                                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                struct statfs fs;
+                if (fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC)
+                        bytes += (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+        }
+        return bytes;
+}
+
+static void look_at_files(struct watched *s, struct sandbox *sandbox, int proc)
+{
+        uint64_t files = count_files(proc),
+                 change = files > s->files ? files - s->files : s->files - files;
+
+        if (s->told == 0 || change < TOLD_STEP)
+                return;
+        s->watch->sum -= own_part(s);
+        s->files = files;
+        s->watch->sum += own_part(s);
+        s->unchanged = 0;
+        s->watch->is_active = true;
+        s->watch->host.used(s->watch->host.data, sandbox, s->told);
+}
+
 static bool has_grown_too_much(const struct watched *s, const struct sandbox_memory *memory)
 {
         uint64_t most = most_of(s, memory);
@@ -339,6 +379,7 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
         s->unchanged = bound == before ? s->unchanged + 1 : 0;
         s->bound = bound;
         tell_sum(s, sandbox);
+        look_at_files(s, sandbox, memory->proc);
         if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
                 s->watch->is_active = true;
         if (found.least > most)

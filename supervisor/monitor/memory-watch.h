@@ -25,7 +25,7 @@ struct memory_watch_host {
         /* What the processes of a sandbox have in use, but init and the copies: resident and swapped
          * pages and page tables. A page that several share counts for each; if the sum is above the limit, it is the exact figure of
          * all processes. Called at the first look, and
-         * when it has changed by 1 MiB. */
+         * when it or what its files have has changed by 1 MiB. */
         void (*used)(void *data, struct sandbox *sandbox, uint64_t bytes);
 };
 
@@ -40,7 +40,8 @@ uint64_t memory_watch_used(const struct memory_watch *watch, const struct sandbo
 /* The sandbox in this slot has ended. */
 void memory_watch_forget(struct memory_watch *watch, uint32_t slot);
 
-/* What all sessions use, without the pages that each shares with its template; what the one in this slot adds to it. */
+/* What all sessions use, files in their tmpfs included, without the pages that each shares with its template; what the one in
+ * this slot adds to it. */
 uint64_t memory_watch_sum(const struct memory_watch *watch);
 uint64_t memory_watch_part(const struct memory_watch *watch, uint32_t slot);
 

@@ -13,6 +13,12 @@ import rawmcp
 
 HOLD = "import os\nheld = bytearray(os.urandom(1 << 16)) * {}\nlen(held)"
 MIB_OF_HOLD = 16  # pieces of 64 KiB
+FILL = """import os
+for name, mib in (("/tmp/held", 15), ("/workspace/held", 31), ("/dev/shm/held", 14)):
+    with open(name, "wb") as f:
+        for _ in range(mib):
+            f.write(os.urandom(1 << 20))
+"""
 
 
 class Unbounded(rawmcp.ServerCase):
@@ -50,6 +56,16 @@ class Unbounded(rawmcp.ServerCase):
             self.assertEqual(self.hold(70, name)["structuredContent"]["status"], "ok")
         self.assertEqual(self.holders(names), names)
 
+    def fill(self, names):
+        """Each writes 60 MiB of files. Returns what the calls said, and the sessions that still have theirs."""
+        said = [str(self.call(FILL, session=name, timeout=60)) for name in names]
+        kept = [self.cell("import os; print(os.path.exists('/tmp/held'))", session=name) for name in names]
+        return " ".join(said + [str(cell) for cell in kept]), [cell for cell in kept if self.is_held(cell)]
+
+    def test_files(self):
+        """140. Six sessions write 360 MiB of files together, each below its own limits."""
+        self.assertEqual(len(self.fill(self.names(6))[1]), 6)
+
 
 class Bounded(Unbounded):
     CONFIG = {"limits": {"memory": "128M"}, "memory_total": "240M", "pool": 0}
@@ -63,6 +79,12 @@ class Bounded(Unbounded):
         self.assertLessEqual(len(left), 3)
         why = [t.get("notice", "") + str(t.get("error", "")) for t in told if not self.is_held(t)]
         self.assertRegex(" ".join(said + why), r'all sessions reached "memory_total"|\("memory_total"\)')
+
+    def test_files(self):
+        """140. Files of tmpfs count in the sum of all: some of these sessions end, and the result names the sum."""
+        said, kept = self.fill(self.names(6))
+        self.assertLessEqual(len(kept), 4)
+        self.assertRegex(said, r'all sessions reached "memory_total"|\("memory_total"\)')
 
     def test_refused(self):
         """140. Once the sum is reached, a new session is refused in one line; those that exist go on, and one that ends makes room."""
