@@ -233,6 +233,25 @@ static void check_sum(struct cgroup *leaf, bool is_killed)
         cgroup_free(leaf);
 }
 
+static long pids_of(struct cgroups *cgroups, const char *group)
+{
+        const char *paths[JANITOR_PATHS_MAX];
+        size_t n = cgroups_paths(cgroups, paths, JANITOR_PATHS_MAX);
+        char path[600];
+        long most = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                snprintf(path, sizeof(path), "%s/sandboxes/%spids.max", paths[i], group);
+                most += (long)cgroup_read_number(AT_FDCWD, path);
+        }
+        return most;
+}
+
+static long most_pids(void)
+{
+        return (long)cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/pid_max");
+}
+
 static void test_sums_are_bounded(void)
 {
         const struct cgroup_total small = {16 << 20, 500}, large = {384 << 20, 0};
@@ -249,6 +268,8 @@ static void test_sums_are_bounded(void)
         check_ok(cgroups_set_total(cgroups, 0, &small, &err));
         check_sum(leaf_of(cgroups, 0), true);
         check(!cgroups_principal_has_reached_limit(cgroups, 4));
+        check(pids_of(cgroups, "") >= 1000 && pids_of(cgroups, "") < most_pids());
+        check_eq_int(pids_of(cgroups, "p-3/"), pids_of(cgroups, "") / 2);
         /* Removed when it is empty. */
         struct cgroup *kept = leaf_of(cgroups, 4);
         cgroups_forget_principal(cgroups, 3);

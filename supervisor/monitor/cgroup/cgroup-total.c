@@ -78,6 +78,16 @@ struct cgroup_total cgroup_total_here(void)
         return (struct cgroup_total){memory, (uint32_t)cpu};
 }
 
+/* Processes and threads of all sandboxes: three quarters of what the machine can have. */
+static uint32_t pids_of_all(void)
+{
+        uint64_t pids = lower(cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/pid_max")
+                                      ?: UINT32_MAX,
+                              cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/threads-max"));
+
+        return (uint32_t)lower(pids / 4 * 3, UINT32_MAX);
+}
+
 /* ---- the groups ---- */
 
 static void close_group(struct cgroup *group)
@@ -159,6 +169,7 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
                 r = o->set_memory(&group, total->memory, err);
         if (r < 0)
                 return r;
+        cgroup_set_pids(&group, principal > 0 ? pids_of_all() / 2 : pids_of_all());
         /* All stop when the time of a period is used up. */
         return o->set_cpu(&group, total->cpu_milli,
                           total->cpu_milli < CPU_SMALL ? PERIOD_LONG_US : PERIOD_US, err);

@@ -20,7 +20,8 @@ struct cgroup_total {
 /* What the machine has, or our own control group if that is less. */
 struct cgroup_total cgroup_total_here(void);
 
-/* Sets the limits of all sandboxes (principal 0), or of those of a principal, whose group is made if there is none. On
+/* Sets the limits of all sandboxes (principal 0), or of those of a principal, whose group is made if there is none. All may
+ * have three quarters of the processes of the machine, and a principal half of these. On
  * version 1, -EINVAL or -EBUSY if groups in it have more. */
 int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
                       struct error *err);
