@@ -52,9 +52,13 @@ enum {
         /* A directory that lists all processes of the pid namespace, also those that the sandbox's own /proc
          * hides. */
         INIT_PROC_FD = 9,
-        INIT_LOCKS_FD = 10,    /* /proc/locks of the pid namespace */
-        INIT_LAST_PID_FD = 11, /* ns_last_pid of the pid namespace; closed: this kernel has none */
+        INIT_LOCKS_FD = 10, /* /proc/locks of the pid namespace */
+        INIT_SYNCS_FD =
+                11, /* memfd of SYNCS_SIZE, shared by all sessions of the template: when the next sync may go on */
+        INIT_LAST_PID_FD = 12, /* ns_last_pid of the pid namespace; closed: this kernel has none */
 };
+
+enum { SYNCS_SIZE = 4096 };
 
 enum template_message_kind {
         TEMPLATE_MESSAGE_NONE,

@@ -491,8 +491,7 @@ static int greet(void)
                                       : (int)syscall(SYS_pidfd_getfd, worker, hello.listener, 0);
                 close(worker);
         }
-        locks_open(listener, &hello);
-        return 0;
+        return locks_open(listener, &hello);
 }
 
 /* Until something happens, or a time of init's own has come. Returns 1 if init must end. */

@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -46,6 +48,7 @@ static struct {
         uint64_t local_at;
         int local_tries; /* while it changes them */
         int64_t next_sync_us;
+        _Atomic int64_t *next_of_all_us; /* shared with the other sessions of the template */
         struct seccomp_notif waiting[LOCKS_WAITERS_MAX];
         size_t n_waiting;
 } all = {.listener = -1};
@@ -418,16 +421,26 @@ static bool is_sync(const struct seccomp_notif *request)
                request->data.nr != SYS_sysinfo;
 }
 
+/* When the next call after one at this time may go on, or 0: this one may not yet. */
+static int64_t next_sync(int64_t next, int64_t now, int64_t each)
+{
+        if (next < now - each * SYNCS_AT_ONCE)
+                next = now - each * SYNCS_AT_ONCE;
+        return next > now - each ? 0 : next + each;
+}
+
 /* Which file it is about does not matter: another thread may exchange the descriptor, but each call counts. */
 static int call_sync(void)
 {
-        const int64_t each = 1000000 / SYNCS_PER_S, now = now_ms() * 1000;
+        int64_t now = now_ms() * 1000, of_all = *all.next_of_all_us,
+                own = next_sync(all.next_sync_us, now, 1000000 / SYNCS_PER_S), next;
 
-        if (all.next_sync_us < now - each * SYNCS_AT_ONCE)
-                all.next_sync_us = now - each * SYNCS_AT_ONCE;
-        if (all.next_sync_us > now - each)
-                return WAITS;
-        all.next_sync_us += each;
+        do {
+                next = next_sync(of_all, now, 1000000 / SYNCS_OF_ALL_PER_S);
+                if (own == 0 || next == 0)
+                        return WAITS;
+        } while (!atomic_compare_exchange_weak(all.next_of_all_us, &of_all, next));
+        all.next_sync_us = own;
         return GOES_ON;
 }
 
@@ -494,9 +507,16 @@ int locks_fd(void)
         return all.listener;
 }
 
-void locks_open(int listener, const struct init_hello *hello)
+int locks_open(int listener, const struct init_hello *hello)
 {
+        void *shared = mmap(NULL, SYNCS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, INIT_SYNCS_FD, 0);
+
+        if (shared == MAP_FAILED)
+                return -errno;
+        close(INIT_SYNCS_FD);
         all.listener = listener;
         all.opened_ms = now_ms();
         all.hello = *hello;
+        all.next_of_all_us = shared;
+        return 0;
 }

@@ -15,7 +15,8 @@
  *
  * It gets calls that wait for the disk of the host, where a mount is writable: fsync(), fdatasync(),
  * sync_file_range(), msync() with MS_SYNC. Their number is bounded, because the kernel charges the commits of a file
- * system's journal to nobody: a call that is one too many waits here, and goes on then.
+ * system's journal to nobody: a call that is one too many waits here, and goes on then. All sessions of a template have a
+ * bound together, in memory that their inits share.
  */
 
 #include <stdbool.h>
@@ -28,11 +29,13 @@ enum {
         LOCKS_RETRY_MS =
                 10, /* a lock also ends when a file is closed, which the kernel does not report */
         SYNCS_PER_S = 100,
-        SYNCS_AT_ONCE = 16, /* after a rest */
+        SYNCS_AT_ONCE = 16,       /* after a rest */
+        SYNCS_OF_ALL_PER_S = 400, /* of all sessions of the template */
 };
 
-/* listener: owned; negative: the kernel gave none, and each call for a lock fails with ENOSYS. */
-void locks_open(int listener, const struct init_hello *hello);
+/* listener: owned; negative: the kernel gave none, and each call for a lock fails with ENOSYS. Negative errno without
+ * INIT_SYNCS_FD. */
+int locks_open(int listener, const struct init_hello *hello);
 
 /* The descriptor to poll for POLLIN; negative: none. */
 int locks_fd(void);

@@ -14,7 +14,9 @@ enum {
         LAYOUT_WORKER_FILTER_FD = 5,
         LAYOUT_INIT_FILTER_FD = 6,
         LAYOUT_PLAN_FD = 7, /* sealed memfd: struct template_plan */
-        LAYOUT_FD_END = 8,
+        LAYOUT_SYNCS_FD =
+                8, /* memfd: the syncs of all sessions of the template (rpc/sandbox-messages.h) */
+        LAYOUT_FD_END = 9,
         LAYOUT_MODULE_FD = 9, /* cloister-module, until it is loaded */
 };
 

@@ -442,6 +442,7 @@ static int place_init_descriptors(struct session *s, int release, int *init, str
                 {s->workspace_fd, INIT_WORKSPACE_FD},
                 {s->proc_fd, INIT_PROC_FD},
                 {s->locks_fd, INIT_LOCKS_FD},
+                {LAYOUT_SYNCS_FD, INIT_SYNCS_FD},
                 {s->last_pid_fd, INIT_LAST_PID_FD}, /* last, because it may be missing */
         };
 

@@ -33,6 +33,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -504,6 +505,18 @@ static int place(int fd, int at)
         "'_cloister', None, origin='/proc/self/fd/9')).boot()"
 static_assert(LAYOUT_MODULE_FD == 9, "CREATE_MODULE names it");
 
+/* Code of the image may write it: each template has one of its own, of which no other's session knows. */
+static int share_syncs(struct error *err)
+{
+        const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
+        _cleanup_close_ int fd = memfd_create("syncs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+        if (fd < 0 || ftruncate(fd, SYNCS_SIZE) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0)
+                return error_errno(err, errno, "memfd syncs");
+        int moved = fcntl(fd, F_DUPFD_CLOEXEC, 64);
+        return moved < 0 ? error_errno(err, errno, "memfd syncs") : moved;
+}
+
 /* Moves the worker's descriptors to their numbers and marks all others close-on-exec. */
 static int place_descriptors(struct template_root *t, int *worker, struct error *err)
 {
@@ -513,7 +526,9 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         _cleanup_close_ int plan = fd_sealed("plan", &t->plan, sizeof(t->plan), err);
         if (plan < 0)
                 return plan;
-        int kept = fcntl(plan, F_DUPFD_CLOEXEC, 64);
+        int kept = fcntl(plan, F_DUPFD_CLOEXEC, 64), syncs = share_syncs(err);
+        if (syncs < 0)
+                return syncs;
         if (kept < 0)
                 return error_errno(err, errno, "move descriptors");
         for (size_t i = 0; i < TEMPLATE_FD_COUNT; i++) {
@@ -528,6 +543,8 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
         r = place(moved[TEMPLATE_FD_INIT], LAYOUT_INIT_FD);
         if (r >= 0)
                 r = place(kept, LAYOUT_PLAN_FD);
+        if (r >= 0)
+                r = place(syncs, LAYOUT_SYNCS_FD);
         if (r >= 0)
                 r = place(moved[TEMPLATE_FD_WORKER_FILTER], LAYOUT_WORKER_FILTER_FD);
         if (r >= 0)

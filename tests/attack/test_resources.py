@@ -342,6 +342,17 @@ while time.monotonic() < end:
 
 
 class Syncs(harness.Case):
+    def check_sum(self, server, flood):
+        """Sessions of a profile have a bound together, and each of them its part."""
+        names = [f"many{i}" for i in range(8)]
+        for name in names:
+            server.cell("1", session=name, profile="rw")
+        started = time.monotonic()
+        calls = [server.start_call(flood + "flood(['/data/f'], 4, 1)", session=name, profile="rw", timeout=60) for name in names]
+        done = [call.result()["structuredContent"]["value"]["json"][0] for call in calls]
+        self.assertLessEqual(sum(done), 400 * (time.monotonic() - started) + 16 + len(names), done)
+        self.assertGreaterEqual(min(done), sum(done) // 40, done)
+
     def test_syncs_with_mounts(self):
         """84. Eight processes that sync in a loop: nothing happens where no mount is writable; else init bounds their number. As root,
         no mount can be writable."""
@@ -394,6 +405,7 @@ def refused(call, *arguments):
         self.assertLessEqual(sum(done), 4.5 * 100 + 16 + 8)
         self.assertGreaterEqual(min(done), sum(done) // 20, done)  # each of them continues
         self.assertGreater(sum(done), 100)
+        self.check_sum(server, flood)
         # They are real calls: they fail as ever, and what a mapping has written is in the file.
         self.assertEqual(value("""
 f = os.open('/data/f', os.O_RDWR)

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -181,7 +182,7 @@ static void place(int from, int to)
 /* In a namespace of another user the kernel has no file for the newest pid that may be read, as in some kernels. */
 static _Noreturn void be_init(const int *ends, int filter)
 {
-        int moved[9], changes[2];
+        int moved[10], changes[2];
         sigset_t all;
 
         setpgid(0, 0);    /* as session.c: no signal to a group leaves the sandbox */
@@ -196,26 +197,30 @@ static _Noreturn void be_init(const int *ends, int filter)
         }
         if (pipe2(changes, O_CLOEXEC | O_NONBLOCK) < 0)
                 _exit(3);
-        const int from[9] = {ends[0],
-                             ends[1],
-                             ends[2],
-                             filter,
-                             changes[1],
-                             open("/dev/shm", O_PATH | O_CLOEXEC),
-                             open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                             open("/proc/locks", O_RDONLY | O_CLOEXEC),
-                             open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC)};
-        const int to[9] = {INIT_REPORT_FD, INIT_RELEASE_FD, INIT_CONTROL_FD,
-                           INIT_FILTER_FD, INIT_CHANGES_FD, INIT_WORKSPACE_FD,
-                           INIT_PROC_FD,   INIT_LOCKS_FD,   INIT_LAST_PID_FD};
-        for (int i = 0; i < 9; i++)
+        int syncs = memfd_create("syncs", MFD_CLOEXEC);
+        if (ftruncate(syncs, SYNCS_SIZE) < 0)
+                _exit(3);
+        const int from[10] = {ends[0],
+                              ends[1],
+                              ends[2],
+                              filter,
+                              changes[1],
+                              open("/dev/shm", O_PATH | O_CLOEXEC),
+                              open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                              open("/proc/locks", O_RDONLY | O_CLOEXEC),
+                              syncs,
+                              open("/proc/sys/kernel/ns_last_pid", O_RDONLY | O_CLOEXEC)};
+        const int to[10] = {INIT_REPORT_FD,  INIT_RELEASE_FD,   INIT_CONTROL_FD, INIT_FILTER_FD,
+                            INIT_CHANGES_FD, INIT_WORKSPACE_FD, INIT_PROC_FD,    INIT_LOCKS_FD,
+                            INIT_SYNCS_FD,   INIT_LAST_PID_FD};
+        for (int i = 0; i < 10; i++)
                 moved[i] = fcntl(from[i], F_DUPFD_CLOEXEC, 64);
-        for (int i = 0; i < 9; i++) {
+        for (int i = 0; i < 10; i++) {
                 if (moved[i] >= 0)
                         place(moved[i], to[i]);
         }
         fd_close_range(0, 1); /* a sanitizer may have something to say */
-        fd_close_range(moved[8] >= 0 ? INIT_LAST_PID_FD + 1 : INIT_LAST_PID_FD, ~0U);
+        fd_close_range(moved[9] >= 0 ? INIT_LAST_PID_FD + 1 : INIT_LAST_PID_FD, ~0U);
         int status = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? 3 : init_main();
         for (;;) /* before _exit(), the sanitizer makes calls that the filter denies */
                 syscall(SYS_exit_group, status);
