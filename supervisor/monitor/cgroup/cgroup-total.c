@@ -98,8 +98,8 @@ static void close_group(struct cgroup *group)
 
 #define _cleanup_group_ _cleanup_(close_group)
 
-/* Opens a group by its path from "sandboxes". */
-static int open_path(struct cgroups *cgroups, const char *path, struct cgroup *ret)
+/* Opens a group by its path from "sandboxes"; makes: after making it, if it is not there. */
+static int open_path(struct cgroups *cgroups, const char *path, bool makes, struct cgroup *ret)
 {
         *ret = (struct cgroup){.owner = cgroups};
         snprintf(ret->name, sizeof(ret->name), "%s", path);
@@ -107,6 +107,8 @@ static int open_path(struct cgroups *cgroups, const char *path, struct cgroup *r
                 ret->fds[i] = -1;
         for (size_t i = 0; i < cgroups->count; i++) {
                 int at = cgroups->items[i].fd;
+                if (makes && mkdirat(at, path, 0711) < 0 && errno != EEXIST)
+                        return -errno;
                 ret->fds[i] = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 if (ret->fds[i] < 0)
                         return -errno;
@@ -128,20 +130,18 @@ static int open_group(struct cgroups *cgroups, uint32_t principal, struct cgroup
         char name[sizeof(ret->name)];
 
         name_group(principal, name, sizeof(name));
-        return open_path(cgroups, name, ret);
+        return open_path(cgroups, name, false, ret);
 }
 
 /* Makes a group, if it is not there, and opens it. */
 static int make_group(struct cgroups *cgroups, const char *name, struct cgroup *ret,
                       struct error *err)
 {
-        for (size_t i = 0; i < cgroups->count; i++) {
-                const struct hierarchy *h = &cgroups->items[i];
-                if (mkdirat(h->fd, name, 0711) < 0 && errno != EEXIST)
-                        return error_errno(err, errno, "cgroup: mkdir %s/%s", h->path, name);
-        }
-        int r = open_path(cgroups, name, ret);
-        return r < 0 ? error_errno(err, -r, "cgroup: open %s", name) : 0;
+        int r = open_path(cgroups, name, true, ret);
+
+        return r < 0 ? error_errno(err, -r, "cgroup: make %s in %s/sandboxes", name,
+                                   cgroups->items[0].path)
+                     : 0;
 }
 
 /* Best effort: the controller may not be there. */
@@ -175,6 +175,15 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
                           total->cpu_milli < CPU_SMALL ? PERIOD_LONG_US : PERIOD_US, err);
 }
 
+/* All groups together have the weight that they would have beside our own: on version 1 that is the one of other programs. */
+static void set_weight_of_all(struct cgroups *cgroups)
+{
+        _cleanup_group_ struct cgroup group;
+
+        if (open_path(cgroups, "..", false, &group) >= 0)
+                set_weight(&group, WEIGHT_SUPERVISOR + WEIGHT_SERVERS + WEIGHT);
+}
+
 int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *err)
 {
         const struct cgroup_operations *o = cgroups->operations;
@@ -187,6 +196,7 @@ int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *
                 return r;
         cgroup_set_pids(&group, SERVERS_PIDS);
         set_weight(&group, WEIGHT_SERVERS);
+        set_weight_of_all(cgroups);
         return o->set_memory(&group, memory, err);
 }
 
@@ -238,6 +248,7 @@ int cgroups_enter(struct cgroups *cgroups, const pid_t *others, size_t n, struct
         if (r < 0)
                 return r;
         set_weight(&group, WEIGHT_SUPERVISOR);
+        set_weight_of_all(cgroups);
         r = move(&group, getpid(), err);
         if (r < 0)
                 return r;

@@ -198,9 +198,9 @@ static void clean(const char *const *paths, size_t n)
 {
         bool is_left = true;
 
-        for (int waited = 0; is_left && waited <= SERVERS_MS; waited += AGAIN_MS) {
+        for (int waited = 0; is_left && waited <= SERVERS_MS; waited += waited / 4 + 1) {
                 if (waited > 0)
-                        poll(NULL, 0, AGAIN_MS);
+                        poll(NULL, 0, waited / 4 + 1);
                 is_left = false;
                 for (size_t i = 0; i < n; i++)
                         is_left |= !remove_sandboxes(paths[i]);
