@@ -53,13 +53,16 @@ static int take_number(const char *text, size_t *ret)
         return 0;
 }
 
+enum { CPU_MIN_MILLI = 10 }; /* as of "cpu_total" */
+
 /* As in the config: of a session at least (check_sums()). */
 static int take_sum(struct access_token *t, const char *word)
 {
         uint64_t bytes = 0;
 
         if (strncmp(word, "cpu=", 4) == 0 && strspn(word + 4, "0123456789.") == strlen(word + 4))
-                return quantity_milliseconds_of(word + 4, &t->cpu_milli) < 0 || t->cpu_milli == 0
+                return quantity_milliseconds_of(word + 4, &t->cpu_milli) < 0 ||
+                                       t->cpu_milli < CPU_MIN_MILLI
                                ? -EINVAL
                                : 0;
         if (strncmp(word, "memory=", 7) != 0 || quantity_bytes_of(word + 7, &bytes) < 0 ||

@@ -28,6 +28,7 @@ enum {
 struct sums_principal {
         struct monitor_principal is; /* id 0: a free place */
         uint64_t seen_ms;            /* when it last asked for a sandbox, or had one */
+        bool is_refused;             /* the kernel has not taken its newest limits */
 };
 
 enum { SUMS_PRINCIPALS_MAX = 256 };
@@ -65,25 +66,31 @@ static uint64_t used_by(struct monitor *m, uint32_t id, uint64_t most)
 
 static int set_group(struct monitor *m, const struct monitor_principal *p, struct error *err)
 {
+        /* Version 1 refuses more than the group above has. */
+        bool has_cpu = p->cpu_milli < (m->sums->total.cpu_milli ?: m->sums->here.cpu_milli);
         const struct cgroup_total total = {p->memory_mib ? p->memory_mib * MIB
                                                          : (uint64_t)INT64_MAX / MIB * MIB,
-                                           p->cpu_milli};
+                                           has_cpu ? p->cpu_milli : 0};
 
         return has_groups(m) ? cgroups_set_total(m->cgroups, p->id, &total, err) : 0;
 }
 
-static void set_again(struct monitor *m, const struct sums_principal *p)
+/* Sets the limits of one that is known. What the kernel refuses is logged once and tried again. */
+static void set_again(struct monitor *m, struct sums_principal *p, bool differs)
 {
         struct error err = {};
+        bool is_refused = set_group(m, &p->is, &err) < 0;
 
-        if (set_group(m, &p->is, &err) < 0)
+        if (is_refused && (differs || !p->is_refused))
                 log_warning("%s; the principal's earlier limits hold", err.text);
+        p->is_refused = is_refused;
 }
 
 /* Three quarters of what there is, unless the config sets the sum. */
 int monitor_sums_set(struct monitor *m, struct error *err)
 {
         struct sums *s = m->sums;
+        bool is_first = !s;
 
         if (!s) {
                 s = m->sums = calloc(1, sizeof(*s));
@@ -95,14 +102,21 @@ int monitor_sums_set(struct monitor *m, struct error *err)
                                                   : s->here.memory / 4 * 3;
         s->total.cpu_milli = m->config->cpu_total_milli ? m->config->cpu_total_milli
                                                         : s->here.cpu_milli / 4 * 3;
+        if (s->total.cpu_milli >= s->here.cpu_milli)
+                s->total.cpu_milli = 0;
         int r = has_groups(m) ? cgroups_set_total(m->cgroups, 0, &s->total, err) : 0;
+        if (r == -EINVAL && is_first) {
+                log_warning("cpu_total: %s; the limit of a group above holds", err->text);
+                *err = (struct error){};
+                r = 0;
+        }
         if (r >= 0 && has_groups(m) && m->config->n_servers > 0)
                 r = cgroups_set_servers(m->cgroups, monitor_sums_servers(m), err);
         if (r < 0)
                 return error_context(err, "memory_total, cpu_total"), r;
         /* Those that were noted before systemd gave us groups have none. */
         for (size_t i = 0; i < s->n_principals; i++)
-                set_again(m, &s->principals[i]);
+                set_again(m, &s->principals[i], false);
         return 0;
 }
 
@@ -191,16 +205,20 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
                 sweep(m);
         if (is_new && s->n_principals == SUMS_PRINCIPALS_MAX)
                 return error_set(err, EDQUOT, "%d principals have sessions", SUMS_PRINCIPALS_MAX);
-        bool differs = is_new || known->is.memory_mib != p->memory_mib ||
-                       known->is.cpu_milli != p->cpu_milli;
-        int r = differs ? set_group(m, p, err) : 0;
-        if (r < 0 && is_new)
+        /* The memory is set first: only the processor time is refused so. */
+        int r = is_new ? set_group(m, p, err) : 0;
+        if (r < 0 && r != -EINVAL)
                 return r;
-        if (r < 0)
-                log_warning("%s; the principal's earlier limits hold", err->text);
-        if (is_new)
+        bool differs = !is_new && (known->is.memory_mib != p->memory_mib ||
+                                   known->is.cpu_milli != p->cpu_milli);
+        if (is_new) {
                 known = &s->principals[s->n_principals++];
-        *known = (struct sums_principal){.is = *p, .seen_ms = clock_ms()};
+                known->is_refused = r < 0;
+        }
+        known->is = *p;
+        known->seen_ms = clock_ms();
+        if (differs || known->is_refused)
+                set_again(m, known, differs || is_new);
         return 0;
 }
 

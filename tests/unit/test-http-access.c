@@ -256,6 +256,7 @@ static void test_files(void)
                 {"alice " A " memory=-1\n", "line 1: profile=NAME"},
                 {"alice " A " memory=9999999T\n", "line 1: profile=NAME"},
                 {"alice " A " cpu=0\n", "line 1: profile=NAME"},
+                {"alice " A " cpu=0.009\n", "line 1: profile=NAME"},
                 {"alice " A " cpu=1h\n", "line 1: profile=NAME"},
                 {"alice " A " cpu=\n", "line 1: profile=NAME"},
                 {"alice " A " profile=\n", "line 1: profile=NAME"},

@@ -203,9 +203,55 @@ static void test_nobody_is_above_its_share(void)
         }
 }
 
+/* Version 1 refuses a limit while groups below have more, or if the group above has less. */
+static void test_refused_limits(void)
+{
+        struct monitor_principal one = {.id = 1, .of = 2, .memory_mib = 600, .cpu_milli = 1000};
+        struct error err = {};
+        struct world w;
+
+        open_world(&w, CGROUP_V1);
+        admit(&w, one);
+        check_eq_int(groups[1].total.cpu_milli, 1000);
+        one.cpu_milli = 500;
+        groups[1].error = EINVAL;
+        for (int i = 2; i < 5; i++) {
+                admit(&w, one);
+                check_eq_int(groups[1].n, i); /* tried again */
+        }
+        groups[1].error = 0;
+        check_ok(monitor_sums_set(&w.m, &err));
+        check_eq_int(groups[1].n, 5);
+        check_eq_int(groups[1].total.cpu_milli, 500);
+        admit(&w, one);
+        check_eq_int(groups[1].n, 5);
+        /* As much as all may have, or more. */
+        one.cpu_milli = 3000;
+        admit(&w, one);
+        check_eq_int(groups[1].total.cpu_milli, 0);
+        w.m.config->cpu_total_milli = 5000;
+        check_ok(monitor_sums_set(&w.m, &err));
+        check_eq_int(groups[0].total.cpu_milli, 0);
+        check_eq_int(groups[1].total.cpu_milli, 3000);
+        one.cpu_milli = 5000;
+        admit(&w, one);
+        check_eq_int(groups[1].total.cpu_milli, 0);
+        /* A lower value for all is an error, and a new principal starts with what the kernel gives. */
+        groups[0].error = EINVAL;
+        check_eq_int(monitor_sums_set(&w.m, &err), -EINVAL);
+        groups[2].error = EINVAL;
+        one.id = 2;
+        admit(&w, one);
+        groups[3].error = EBUSY;
+        one.id = 3;
+        check_eq_int(monitor_sums_admit(&w.m, &one, &(uint32_t){0}, &err), -EBUSY);
+        close_world(&w);
+}
+
 int main(void)
 {
         run(test_groups_come_later);
         run(test_nobody_is_above_its_share);
+        run(test_refused_limits);
         return 0;
 }

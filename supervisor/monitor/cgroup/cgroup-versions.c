@@ -297,7 +297,6 @@ static int set_memory_v1(const struct cgroup *cgroup, uint64_t bytes, struct err
         return r < 0 ? r : set_swap(cgroup, bytes, err);
 }
 
-/* The kernel refuses a group more than the one above it has (EINVAL). That group's limit then holds. */
 static int set_cpu_v1(const struct cgroup *cgroup, uint32_t milli, uint32_t period_us,
                       struct error *err)
 {
@@ -310,7 +309,7 @@ static int set_cpu_v1(const struct cgroup *cgroup, uint32_t milli, uint32_t peri
         if (r >= 0 && milli > 0)
                 r = cgroup_set_number(cgroup, CGROUP_CPU, "cpu.cfs_quota_us",
                                       (uint64_t)milli * period_us / 1000, err);
-        return r == -EINVAL ? 0 : r;
+        return r;
 }
 
 /* TCP's and UDP's, which version 1 counts only where it has a limit for them, and not as memory. Absent where the kernel was
@@ -336,7 +335,8 @@ static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limit
                 r = cgroup_set_number(cgroup, CGROUP_PIDS, "pids.max", limits->pids, err);
         if (r >= 0 && limits->cpu_milli > 0)
                 r = set_cpu_v1(cgroup, limits->cpu_milli, PERIOD_US, err);
-        return r < 0 ? r : 0;
+        /* More than a group above it has: that one's limit holds. */
+        return r == -EINVAL ? 0 : r;
 }
 
 const struct cgroup_operations cgroup1_operations = {
