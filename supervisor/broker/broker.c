@@ -380,8 +380,7 @@ static int status_of_failure(const struct broker *broker)
 
 static void on_link_closed(void *data, const struct error *error)
 {
-        if (error_is_set(error))
-                log_error("%s", error->text);
+        log_error("%s", error_is_set(error) ? error->text : "the monitor closed the link");
         broker_end(data, status_of_failure(data));
 }
 

@@ -211,13 +211,16 @@ static int start_broker(struct monitor *m, struct error *err)
 static void on_broker_end(evutil_socket_t fd, short what, void *data)
 {
         struct monitor *m = data;
-        int status = 0;
+        int status = monitor_failure(m->options) << 8; /* as wait() has it */
 
-        waitpid(m->broker, &status, 0);
+        if (waitpid(m->broker, &status, 0) < 0)
+                log_error("wait for the broker: %s", strerror(errno));
         children_remove(m->children, m->broker);
         m->broker = 0;
         if (WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGKILL)
                 log_error("the broker was killed by signal %d", WTERMSIG(status));
+        if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && monitor_is_server(m->options))
+                log_info("the broker ended with status %d", WEXITSTATUS(status));
         m->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         event_base_loopbreak(m->base);
 }

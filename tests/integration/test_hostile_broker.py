@@ -119,7 +119,9 @@ class HostileBroker(harness.Case):
         return False
 
     def test_it_leaves_everything(self):
-        self.obeyed("leave", {"left": True}, self.servers())
+        found = self.act("leave", self.servers(), arguments=("--log-level", "info"))
+        self.assertEqual(found, ({"left": True}, 7), self.said())
+        self.assertIn("the broker ended with status 7", self.said())
 
     def test_it_floods_its_log(self):
         """The monitor appends the broker's output, some MiB a second; tests/unit/test-log-file.c tests the file's size limit."""
