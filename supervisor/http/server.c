@@ -86,6 +86,8 @@ static void count_principals(struct http_server *server)
 {
         sessions_set_principals(server->mcp->sessions, access_principals(&server->access),
                                 access_sums, &server->access);
+        if (server->access.needs_token)
+                sessions_require_names(server->mcp->sessions);
 }
 
 static const struct limits *limits_of(const void *data, const char *profile)

@@ -77,6 +77,7 @@ struct pool {
         uint64_t active_us;                     /* a cell was last queued, started or ended */
 
         bool expected; /* sessions of some profile are */
+        bool is_named; /* all calls are of principals with names */
         TAILQ_HEAD(, spare) spares;
         struct pool_size sizes[CONFIG_PROFILES_MAX];
         struct pool_client clients[CLIENTS_MAX]; /* the last ones */
@@ -242,8 +243,9 @@ static bool is_recent(const struct pool_client *client, uint64_t now)
 }
 
 /* The principal that gets the next spare of a profile: one that has called in the last minute and has none (*lacks), otherwise
- * the one that called last. */
-static struct monitor_principal next_principal(const struct pool *p, size_t profile, bool *lacks)
+ * the one that called last; NULL: none has called. */
+static const struct monitor_principal *next_principal(const struct pool *p, size_t profile,
+                                                      bool *lacks)
 {
         const struct pool_client *found = NULL;
         uint64_t now = clock_us();
@@ -259,7 +261,7 @@ static struct monitor_principal next_principal(const struct pool *p, size_t prof
                         found = c;
                 *lacks |= has_none;
         }
-        return found ? found->is : (struct monitor_principal){};
+        return found ? &found->is : NULL;
 }
 
 static size_t have(const struct pool *p, size_t profile)
@@ -292,9 +294,9 @@ static int next_profile(const struct pool *p, uint64_t *at)
         for (size_t i = 0; i < n_profiles(p); i++) {
                 const struct pool_size *size = &p->sizes[i];
                 size_t n = have(p, i);
-                bool lacks;
-                (void)next_principal(p, i, &lacks);
-                if (size->suspended || n >= (lacks ? settings_of(p, i)->max : wanted(p, i)) ||
+                bool lacks, is_for_none = !next_principal(p, i, &lacks) && p->is_named;
+                if (size->suspended || is_for_none ||
+                    n >= (lacks ? settings_of(p, i)->max : wanted(p, i)) ||
                     (found >= 0 && size->not_before_us >= *at))
                         continue;
                 found = (int)i;
@@ -337,10 +339,11 @@ static int request(struct pool *p, size_t profile)
         if (!spare)
                 return -ENOMEM;
         bool lacks;
+        const struct monitor_principal *principal = next_principal(p, profile, &lacks);
         *spare = (struct spare){.pool = p,
                                 .state = SPARE_COMING,
                                 .profile = profile,
-                                .principal = next_principal(p, profile, &lacks),
+                                .principal = principal ? *principal : (struct monitor_principal){},
                                 .asked_us = clock_us()};
         for (size_t i = 0; i < SESSION_FDS; i++)
                 spare->fds[i] = -1;
@@ -467,7 +470,9 @@ static void trim(struct pool *p)
                 size_t most = wanted(p, i), n = have(p, i);
                 for (spare = TAILQ_FIRST(&p->spares); spare && n > most; spare = next) {
                         next = TAILQ_NEXT(spare, link);
-                        if (!spare_is_ready(spare) || spare->profile != i)
+                        uint32_t id = spare->principal.id;
+                        if (!spare_is_ready(spare) || spare->profile != i ||
+                            (is_recent(find_client(p, i, id), now) && spares_of(p, i, id) == 1))
                                 continue;
                         log_debug("sandbox %u is not needed any more: it is ended", spare->target);
                         spare_end(spare);
@@ -707,6 +712,11 @@ void pool_note_made(struct pool *p, size_t profile)
 {
         p->sizes[profile].suspended = false;
         size_note_first(&p->sizes[profile], clock_us());
+}
+
+void pool_require_names(struct pool *p)
+{
+        p->is_named = true;
 }
 
 /* ---- the config ---- */

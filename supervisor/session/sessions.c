@@ -349,6 +349,11 @@ void sessions_set_principals(struct sessions *sessions, size_t n,
         sessions->principals.data = data;
 }
 
+void sessions_require_names(struct sessions *sessions)
+{
+        pool_require_names(sessions->pool);
+}
+
 void sessions_note_named(struct sessions *sessions, const char *key)
 {
         struct session *session = sessions_find(sessions, key);

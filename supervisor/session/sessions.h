@@ -52,6 +52,8 @@ void sessions_set_principals(struct sessions *sessions, size_t n,
                              void (*sums)(const void *data, const char *key,
                                           struct monitor_principal *ret),
                              const void *data);
+/* No session is of a client without a name. */
+void sessions_require_names(struct sessions *sessions);
 /* A call names the session of this key, which from now on keeps its place until it is idle for long. */
 void sessions_note_named(struct sessions *sessions, const char *key);
 

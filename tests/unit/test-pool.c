@@ -187,20 +187,26 @@ static void begin(struct world *w, struct end *end, const char *name, const char
         begin_as(w, end, name, profile, false);
 }
 
-/* A new session, whose only cell has ended. */
-static void run_one(struct world *w, const char *name, bool is_unnamed)
+/* A cell has ended. */
+static void answer(struct world *w, uint32_t target, uint64_t cell, const struct end *done)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(FRAME_SMALL_MAX);
         static const char ok[] = "{\"status\":\"ok\"}";
+
+        check_eq_int(frame_append(&b, FRAME_RESULT, cell, ok, strlen(ok)), 0);
+        check_eq_int(write(w->sandbox[target].rpc, buffer_bytes(&b), b.length), (ssize_t)b.length);
+        until(w, done->count == 1);
+        check_eq_int(done->status, CELL_OK);
+}
+
+/* A new session, whose only cell has ended. */
+static void run_one(struct world *w, const char *name, bool is_unnamed)
+{
         struct end done;
 
         begin_as(w, &done, name, NULL, is_unnamed);
         start(w, (uint32_t)w->creates);
-        check_eq_int(frame_append(&b, FRAME_RESULT, 1, ok, strlen(ok)), 0);
-        check_eq_int(write(w->sandbox[w->creates].rpc, buffer_bytes(&b), b.length),
-                     (ssize_t)b.length);
-        until(w, done.count == 1);
-        check_eq_int(done.status, CELL_OK);
+        answer(w, (uint32_t)w->creates, 1, &done);
 }
 
 static void check_refused(struct world *w, const char *name, const char *why)
@@ -440,7 +446,7 @@ static void test_rights_of_principals(void)
 
 static void sums(const void *data, const char *key, struct monitor_principal *ret)
 {
-        *ret = (struct monitor_principal){*key == 'a' ? 1 : 2, 9, 300, 1500};
+        *ret = (struct monitor_principal){(uint32_t)(*key - 'a' + 1), 9, 300, 1500};
 }
 
 /* The monitor refuses bob's session until one of alice's has ended: idle ones first, the oldest first. */
@@ -515,6 +521,66 @@ static void test_spares_of_principals(void)
         check(!has_cell(&w, 2));
         begin(&w, &done, "alice:2", NULL);
         check(has_cell(&w, 2));
+        close_world(&w);
+}
+
+/* Who calls next is not known: at the start, and after a reload. */
+static void test_no_spare_of_nobody(void)
+{
+        for (int n = 0; n < 2; n++) {
+                struct world w;
+
+                open_world(&w, "{\"pool\": 1}", 20);
+                sessions_set_principals(w.sessions, 2, sums, NULL);
+                if (n)
+                        sessions_require_names(w.sessions);
+                expect(&w, "default");
+                spin(&w, LONG_MS);
+                check_eq_int(w.creates, !n);
+                if (n) {
+                        run_one(&w, "alice:1", false);
+                        until(&w, w.creates == 2);
+                        check_eq_int(w.principal.id, 1);
+                        start(&w, 2);
+                        reload(&w, "{\"pool\": 1}");
+                        expect(&w, "default");
+                        spin(&w, LONG_MS);
+                        check_eq_int(w.creates, 2);
+                }
+                close_world(&w);
+        }
+}
+
+/* Principals that call in sessions that they have keep the spares that they do not take. */
+static void test_spares_stay(void)
+{
+        static const char *const names[] = {"alice:1", "bob:1", "carol:1"};
+        struct world w;
+
+        open_world(&w, "{\"pool\": {\"min\": 1, \"max\": 4}}", 20);
+        sessions_set_principals(w.sessions, 3, sums, NULL);
+        expect(&w, "default");
+        for (uint32_t i = 0; i < 3; i++) {
+                run_one(&w, names[i], false);
+                spin(&w, POOL_EARLY_MS + LONG_MS);
+                check_eq_int(w.creates, 2 * i + 2);
+                check_eq_int(w.principal.id, i + 1);
+                start(&w, 2 * i + 2);
+        }
+        for (int periods = 0; periods < 4; periods++) {
+                for (uint32_t i = 0; i < 3; i++) {
+                        struct end done;
+                        begin(&w, &done, names[i], NULL);
+                        spin(&w, POOL_PERIOD_MS / 4);
+                        answer(&w, 2 * i + 1, (uint64_t)periods + 2, &done);
+                }
+                check_eq_int(count(&w).spares_ready, 3);
+                check_eq_int(w.creates, 6);
+        }
+        /* The control: none of them calls any more. */
+        spin(&w, 3 * POOL_PERIOD_MS);
+        for (uint32_t i = 0; i < 3; i++)
+                check(w.sandbox[2 * i + 2].killed);
         close_world(&w);
 }
 
@@ -775,6 +841,8 @@ int main(void)
         run(test_rights_of_principals);
         run(test_memory_of_another);
         run(test_spares_of_principals);
+        run(test_no_spare_of_nobody);
+        run(test_spares_stay);
         run(test_what_others_do_not_need);
         run(test_unnamed_sessions_give_way);
         run(test_order_of_giving_way);
