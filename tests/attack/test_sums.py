@@ -88,9 +88,11 @@ class Bounded(Unbounded):
 
     def test_refused(self):
         """140. Once the sum is reached, a new session is refused in one line; those that exist go on, and one that ends makes room."""
-        self.assertTrue(harness.wait_until(lambda: not self.hold(1, "before").get("isError")))
         names, refused = [], None
         for name in self.names(40):
+            # Those of an earlier test end a moment after they were told to.
+            if len(names) < 3:
+                self.assertTrue(harness.wait_until(lambda name=name: not self.hold(1, name).get("isError")))
             result = self.hold(2, name)
             if result.get("isError"):
                 refused = result["content"][0]["text"]
@@ -99,7 +101,7 @@ class Bounded(Unbounded):
         self.assertIsNotNone(refused)
         self.assertIn('("memory_total")', refused.split("\n")[1])
         self.assertEqual(refused.count("\n"), 1)
-        self.assertGreater(len(names), 2, refused)
+        self.assertGreaterEqual(len(names), 3, refused)
         # The next cells of many would take more than what is left.
         self.assertEqual(self.holders(names[:2]), names[:2])
         self.end(names)
