@@ -115,7 +115,7 @@ held = []
 
 def run(name, n):
     if name == "take":
-        held.extend(os.urandom(1 << 20) for _ in range(n))
+        held.extend(bytearray(os.urandom(4096)) * 256 for _ in range(n))
     elif name == "leave":
         return subprocess.run(["/bin/sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True).stdout.strip()
     return str(os.getpid())
@@ -135,7 +135,6 @@ for line in sys.stdin:
 """
 OWN = "/sys/fs/cgroup/memory"
 HERE = 1 << 30  # of the group in which Cloister starts, on version 1
-TAKEN = 100  # MiB of each of two servers
 
 
 def own_path(controller):
@@ -148,7 +147,7 @@ def small_machine():
     """Where groups are of version 1, this process is in one of 1 GiB meanwhile. Yields how much there is."""
     path = own_path("memory")
     above = OWN + (path or "")
-    if path is None or not os.path.exists(above):
+    if path is None or not os.path.exists(above) or not harness.ROOT:
         yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return
     group = tempfile.mkdtemp(prefix="cloister-test-", dir=above)
@@ -165,7 +164,6 @@ def small_machine():
         write(f"{above}/cgroup.procs", "0")
 
 
-@unittest.skipUnless(harness.ROOT, "an ordinary user may not make the group that is small enough to be filled")
 class Servers(rawmcp.ServerCase):
     """Servers have what sandboxes and Cloister itself leave, at least 1/8 of what there is."""
 
@@ -205,9 +203,11 @@ class Servers(rawmcp.ServerCase):
 
     def take(self):
         """What the two servers say, which take more together than they may have in Servers."""
-        said = [self.call_tool(server, "take", n) for server in ("one", "two") for n in (TAKEN // 2, TAKEN // 2)]
-        return " ".join(said)
+        here = self.CONFIG["memory_total"] / self.PART
+        third = int(here / 8 / 3) >> 20
+        return " ".join(self.call_tool(server, "take", third) for server in ("one", "one", "two", "two"))
 
+    @unittest.skipUnless(harness.ROOT, "an ordinary user may not make the group that is small enough to be filled")
     def test_memory(self):
         """146. Servers that take more together than the bound of all lose a process; Cloister and the session go on."""
         self.path()
@@ -220,6 +220,7 @@ class Servers(rawmcp.ServerCase):
 class ServersWithEnough(Servers):
     PART = 1 / 4
 
+    @unittest.skipUnless(harness.ROOT, "see above")
     def test_memory(self):
         """146. The control: the same two servers when sandboxes leave more."""
         self.path()
@@ -243,8 +244,10 @@ class ServersWithEnough(Servers):
         server = self.call_tool("one", "pid")
         self.assertIn("/servers/u-", self.group_of(server))
         names = {self.server.process.pid: "cloister-monito", **harness.descendants(self.server.process.pid)}
-        own = [pid for pid, name in names.items() if name in ("cloister-monito", "cloister-broker", "cloister-cache")]
-        self.assertGreaterEqual(len(own), 2)
+        # A user may not move the broker out of the login session in which it was forked.
+        expected = ("cloister-monito", "cloister-broker", "cloister-cache") if harness.ROOT else ("cloister-monito",)
+        own = [pid for pid, name in names.items() if name in expected]
+        self.assertGreaterEqual(len(own), len(expected[:2]))
         self.assertTrue(harness.wait_until(lambda: all("/supervisor" in self.group_of(pid) for pid in own)))
         weights = [self.read(group, "cpu.weight", "cpu.shares") for group in ("supervisor", "servers", "sandboxes")]
         if None not in weights:
