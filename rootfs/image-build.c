@@ -173,7 +173,7 @@ static void compile_below(const struct build *b, const char *path)
         best_effort(argv, COMPILE_MS);
 }
 
-/* Compiles sources without a valid .pyc: in a read-only image each import would compile them again.
+/* Compiles sources of the interpreter without a valid .pyc (packages have theirs): in a read-only image each import would compile them again.
  * Files that do not compile are ignored; importing them reports the error. */
 static void compile(struct build *b)
 {
@@ -187,10 +187,6 @@ static void compile(struct build *b)
         for (size_t i = 0; b->plan->stale > 0 && i < ARRAY_SIZE(lists); i++)
                 yyjson_arr_foreach (lists[i], k, n, path)
                         compile_below(b, yyjson_get_str(path));
-        if (!b->packages)
-                return;
-        progress_stage(&b->progress, "compiling packages");
-        compile_below(b, b->interpreter.place);
 }
 
 /* The loader finds libraries outside its default directories through its cache. */
@@ -571,7 +567,8 @@ static int resolve(struct build *b, struct error *err)
                 return r;
         struct packages_target target = {.host = b->interpreter.executable,
                                          .python = b->interpreter.executable,
-                                         .version = b->interpreter.version};
+                                         .version = b->interpreter.version,
+                                         .place = b->interpreter.place};
         r = packages_resolve(b->options->set, &target, b->options->store, &b->progress,
                              &b->packages, err);
         if (r < 0 || (r = store_default_name(b->store, b->python, b->before, err)) < 0)

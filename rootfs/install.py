@@ -81,9 +81,8 @@ class Guard:
         env = {name: value for name, value in env.items() if not name.startswith(("PIP_", "UV_")) or name in KEPT}
         for name in (PACKAGES_VARIABLE, INDEX_VARIABLE, "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"):
             env.pop(name, None)
-        env.update(TMPDIR=self.folder, PIP_CONFIG_FILE=os.devnull, PIP_NO_CACHE_DIR="1", PIP_INDEX_URL=self.index,
-                   UV_DEFAULT_INDEX=self.index, UV_CACHE_DIR=os.path.join(self.folder, "uv"), UV_NO_CONFIG="1",
-                   UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1", PIP_DEFAULT_TIMEOUT=env.get("PIP_DEFAULT_TIMEOUT", "15"))
+        env.update(PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL=self.index, UV_DEFAULT_INDEX=self.index, UV_NO_CONFIG="1",
+                   PIP_DEFAULT_TIMEOUT=env.get("PIP_DEFAULT_TIMEOUT", "15"))
         if self.newest:
             env["UV_EXCLUDE_NEWER"] = self.newest
         return env

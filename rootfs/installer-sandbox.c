@@ -5,8 +5,8 @@
  * monitor started takes new namespaces and forks. The parent is the guard: it stays outside, and adds up the
  * memory of all processes of the new pid namespace. The child, PID 1 of it, does the following in this order:
  *
- *  1. root          a tmpfs with the host's libraries, certificates and interpreters at their own paths, read-only, and
- *                   the directory of the profile's packages; needs the capabilities of the namespace
+ *  1. root          the host's libraries, certificates and interpreters at their own paths, read-only, and the one
+ *                   directory that it may change; needs the capabilities of the namespace
  *  2. capabilities  none is left; no_new_privs, which the next steps require
  *  3. Landlock      best effort, like everywhere: the mounts hold without it
  *  4. limits        of each process; the guard has the one of all
@@ -91,6 +91,13 @@ static const char variables[] =
         "ALL_PROXY NO_PROXY PIP_INDEX_URL UV_INDEX_URL UV_DEFAULT_INDEX PIP_PROXY PIP_TIMEOUT "
         "PIP_DEFAULT_TIMEOUT PIP_TRUSTED_HOST UV_NATIVE_TLS UV_SYSTEM_CERTS UV_HTTP_TIMEOUT "
         "UV_INSECURE_HOST " PACKAGES_VARIABLE " " PACKAGES_INDEX_VARIABLE;
+
+/* And for an image, which is built with the user's own settings of indexes. */
+static const char image_variables[] =
+        "XDG_CONFIG_HOME XDG_CONFIG_DIRS PIP_CONFIG_FILE PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_CONSTRAINT "
+        "PIP_PRE PIP_NO_INDEX PIP_RETRIES UV_INDEX UV_EXTRA_INDEX_URL UV_FIND_LINKS UV_CONSTRAINT "
+        "UV_PRERELEASE UV_INDEX_STRATEGY UV_EXCLUDE_NEWER UV_NO_INDEX UV_RESOLUTION UV_OFFLINE "
+        "UV_CONCURRENT_DOWNLOADS";
 
 /* Copies the next member of a list, and returns false at its end (NULL is an empty one). */
 static bool next_of(const char **list, const char *separator, char ret[PATH_MAX])
@@ -238,16 +245,15 @@ static int show_program(const struct tree *t, const char *name, struct error *er
 static int show_packages(const struct tree *t, const struct installer_sandbox *how,
                          char top[PATH_MAX], struct error *err)
 {
-        const char *const steps[] = {how->store, PACKAGES_INSTALLED, how->profile};
         _cleanup_close_ int dir = -1;
         struct stat st;
         size_t n = 0;
 
-        for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-                n += (size_t)snprintf(top + n, PATH_MAX - n, "%s%s", i ? "/" : "", steps[i]);
+        for (const char *const *step = how->top; *step; step++) {
+                n += (size_t)snprintf(top + n, PATH_MAX - n, "%s%s", n ? "/" : "", *step);
                 if (n >= PATH_MAX)
-                        return error_errno(err, ENAMETOOLONG, "%s", how->store);
-                int next = openat(dir < 0 ? AT_FDCWD : dir, steps[i],
+                        return error_errno(err, ENAMETOOLONG, "%s", *how->top);
+                int next = openat(dir < 0 ? AT_FDCWD : dir, *step,
                                   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
                 if (next < 0 && errno != ENOTDIR)
                         return error_errno(err, errno, "%s", top);
@@ -271,9 +277,9 @@ static int fill(const struct tree *t, const struct installer_sandbox *how, char 
         const char *names = path_variables;
         char name[PATH_MAX];
 
-        int r = show_packages(t, how, top, err);
-        if (r >= 0)
-                r = show_list(t, shown, " ", err);
+        int r = show_list(t, shown, " ", err);
+        for (size_t i = 0; r >= 0 && how->shown && how->shown[i]; i++)
+                r = show_plain(t, how->shown[i], err);
         if (r >= 0)
                 r = show_list(t, devices, " ", err);
         if (r >= 0)
@@ -289,6 +295,9 @@ static int fill(const struct tree *t, const struct installer_sandbox *how, char 
         /* Last: a certificate in a package must not stand for the whole library of an interpreter. */
         while (r >= 0 && next_of(&names, " ", name))
                 r = show_list(t, getenv(name), ":", err);
+        /* What is shown may contain it. */
+        if (r >= 0)
+                r = show_packages(t, how, top, err);
         _cleanup_close_ int proc = r < 0 ? r : mount_proc_new(MOUNT_PROC_PIDS, err);
         return proc < 0 ? proc : attach(t, proc, "/proc", true, err);
 }
@@ -300,8 +309,10 @@ static int take_root(const struct installer_sandbox *how, char top[PATH_MAX], st
 
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
-        _cleanup_close_ int root = mount_tmpfs_new(TMPFS_BYTES, TMPFS_INODES, 0755,
-                                                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+        uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+        _cleanup_close_ int root = how->root ? mount_clone(AT_FDCWD, how->root, attributes, err)
+                                             : mount_tmpfs_new(TMPFS_BYTES, TMPFS_INODES, 0755,
+                                                               attributes, err);
         const struct tree t = {.root = root, .home = home ? home : "/"};
         int r = root < 0 ? root : mount_over_root(root, err);
         if (r >= 0)
@@ -315,12 +326,12 @@ static int take_root(const struct installer_sandbox *how, char top[PATH_MAX], st
 
 /* ---- the other steps ---- */
 
-static bool is_kept(const char *variable)
+static bool is_kept(const char *variable, bool for_image)
 {
-        const char *lists[] = {path_variables, variables};
+        const char *lists[] = {path_variables, variables, image_variables};
         char name[PATH_MAX];
 
-        for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        for (size_t i = 0; i < ARRAY_SIZE(lists) - !for_image; i++)
                 while (next_of(&lists[i], " ", name))
                         if (strncmp(variable, name, strlen(name)) == 0 &&
                             variable[strlen(name)] == '=')
@@ -328,12 +339,12 @@ static bool is_kept(const char *variable)
         return false;
 }
 
-static void clean_environment(void)
+static void clean_environment(bool for_image)
 {
         char **to = environ;
 
         for (char **from = environ; *from; from++)
-                if (is_kept(*from))
+                if (is_kept(*from, for_image))
                         *to++ = *from;
         *to = NULL;
 }
@@ -382,7 +393,7 @@ static int confine(const struct installer_sandbox *how, const char *top, struct 
         enum { FILTER_AT = 3 };
         struct error hint = {};
 
-        clean_environment();
+        clean_environment(how->shown != NULL);
         (void)capabilities_bound(0);
         int r = capabilities_keep(0);
         if (r < 0)
@@ -419,6 +430,7 @@ static const char *excess(DIR *proc)
         for (struct dirent *d; (d = readdir(proc));) {
                 char path[32], text[64] = "";
                 uint64_t resident = 0;
+                struct stat tasks;
                 if (!isdigit((unsigned char)d->d_name[0]))
                         continue;
                 snprintf(path, sizeof(path), "%.16s/statm", d->d_name);
@@ -426,7 +438,10 @@ static const char *excess(DIR *proc)
                 if (fd >= 0 && fd_read_full(fd, text, sizeof(text) - 1) > 0 &&
                     sscanf(text, "%*u %" SCNu64, &resident) == 1)
                         pages += resident;
-                n++;
+                /* Two links and one of each thread: RLIMIT_NPROC does not bound those of uid 0. */
+                snprintf(path, sizeof(path), "%.16s/task", d->d_name);
+                if (fstatat(dirfd(proc), path, &tasks, 0) == 0)
+                        n += (unsigned)tasks.st_nlink - 2;
         }
         if (n > TASKS_MAX)
                 return "it started too many processes";
@@ -468,16 +483,19 @@ static int write_file(const char *path, const char *text, struct error *err)
         return r < 0 ? error_errno(err, -r, "%s", path) : 0;
 }
 
-/* The ids stay what they are. */
+/* The ids stay what they are. Uid 0 cannot be mapped without capabilities: it appears as the overflow uid inside. */
 static int take_namespaces(struct error *err)
 {
         char uids[48], gids[48];
+        bool is_root = geteuid() == 0;
 
         snprintf(uids, sizeof(uids), "%u %u 1", geteuid(), geteuid());
         snprintf(gids, sizeof(gids), "%u %u 1", getegid(), getegid());
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                     CLONE_NEWCGROUP) < 0)
-                return error_errno(err, errno, "namespaces");
+                return error_errno(err, errno, "namespaces (see 'cloister doctor')");
+        if (is_root)
+                return 0;
         int r = write_file("/proc/self/setgroups", "deny", err);
         if (r >= 0)
                 r = write_file("/proc/self/uid_map", uids, err);

@@ -24,7 +24,12 @@ enum {
         RESOLVE_MS = 30 * 60 * 1000,
         DEPTH_MAX = 64,
         REPLACED_MAX = 4096,
+        LINES_MAX = 10000,
+        SHOWN_MAX = 1024,
 };
+
+/* Bytes that one file of an image's packages may have, as in packages.py. */
+#define FILE_MAX (UINT64_C(4) << 30)
 
 static const char script[] = {
 #include "rootfs/packages.inc"
@@ -63,10 +68,13 @@ static void begin_request(struct json_out *out, const struct packages *p, const 
                      {"platform", p->target.platform},
                      {"installer", p->set->installer},
                      {"find_links", p->set->find_links}};
-        char cache[PATH_MAX];
+        char cache[PATH_MAX], program[PATH_MAX];
 
         snprintf(cache, sizeof(cache), "%s/.cache", p->store);
+        ssize_t end = readlink("/proc/self/exe", program, sizeof(program) - 1);
+        program[end < 0 ? 0 : end] = '\0';
         json_out_begin(out, NULL, '{');
+        json_out_text(out, "program", program);
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
                 if (texts[i].value)
                         json_out_text(out, texts[i].key, texts[i].value);
@@ -87,9 +95,13 @@ static void begin_request(struct json_out *out, const struct packages *p, const 
         json_out_end(out, ']');
 }
 
+/* Some lines are written in the sandbox. */
 static void on_line(void *data, const char *line)
 {
-        progress_stage(data, "%s", line);
+        struct progress *progress = data;
+
+        if (progress->lines++ < LINES_MAX)
+                progress_stage(progress, "%s", line);
 }
 
 /* Ends the request and runs packages.py. *ret is its output, which has a list of packages. */
@@ -184,6 +196,7 @@ int packages_unpack(const struct packages *packages, const char *directory,
 
         begin_request(&request, packages, "install");
         json_out_text(&request, "stage", directory);
+        json_out_text(&request, "place", packages->target.place);
         json_out_value(&request, "packages", packages->list);
         int r = ask(packages, &request, progress, &answer, err);
         if (r < 0)
@@ -289,11 +302,56 @@ int packages_replaced(struct packages *p, const char *directory, const char *con
         return r < 0 ? error_errno(err, -r, "packages") : 0;
 }
 
+/* Executes the interpreter in the sandbox. Returns only on failure. */
+static int become(struct installer_sandbox *sandbox, const char *request, struct error *err)
+{
+        const char *filter = getenv(PACKAGES_FILTER_VARIABLE);
+
+        if (!filter)
+                return error_set(err, EINVAL, "packages: Cloister starts this command itself");
+        sandbox->filter_fd = atoi(filter);
+        int r = installer_sandbox_enter(sandbox, err);
+        if (r < 0)
+                return error_context(err, "packages: the installer's sandbox");
+        const char *const argv[] = {sandbox->python, "-I", "-B", "-c", script, request, NULL};
+        execv(sandbox->python, (char *const *)argv);
+        return error_errno(err, errno, "run %s", sandbox->python);
+}
+
+int packages_become_builder(const char *python, const char *request, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        const char *shown[SHOWN_MAX + 1] = {};
+        size_t i, n;
+        yyjson_val *path;
+
+        int r = json_parse(request, strlen(request), &doc, err);
+        yyjson_val *root = yyjson_doc_get_root(doc), *list = yyjson_obj_get(root, "shown");
+        struct installer_sandbox sandbox = {
+                .top = {json_string(root, "top", NULL)},
+                .root = json_string(root, "root", NULL),
+                .shown = shown,
+                .python = python,
+                .size_max = FILE_MAX,
+        };
+        if (r < 0 || !sandbox.top[0] || !sandbox.root)
+                return error_set(err, EINVAL, "packages: Cloister starts this command itself");
+        if (yyjson_arr_size(list) > SHOWN_MAX)
+                return error_set(
+                        err, E2BIG,
+                        "packages: more than %d files and directories are named in requirements and settings of pip",
+                        SHOWN_MAX);
+        yyjson_arr_foreach (list, i, n, path)
+                if (!(shown[i] = yyjson_get_str(path)))
+                        return error_set(err, EINVAL, "packages: a path that is not text");
+        return become(&sandbox, request, err);
+}
+
 int packages_become_installer(const char *python, const char *store, struct error *err)
 {
         _cleanup_buffer_ struct buffer request = BUFFER_INIT(REQUEST_MAX);
         struct json_out out = {.to = &request};
-        const char *text = getenv(PACKAGES_VARIABLE), *filter = getenv(PACKAGES_FILTER_VARIABLE);
+        const char *text = getenv(PACKAGES_VARIABLE);
         _cleanup_json_ yyjson_doc *doc = NULL;
         char inside[PATH_MAX], path[PATH_MAX];
         int64_t most = 0;
@@ -303,7 +361,7 @@ int packages_become_installer(const char *python, const char *store, struct erro
                 return error_set(
                         err, EPERM,
                         "packages are never installed by root: name a \"user\" in the config, who then owns the images");
-        int r = text && filter ? json_parse(text, strlen(text), &doc, err) : -EINVAL;
+        int r = text ? json_parse(text, strlen(text), &doc, err) : -EINVAL;
         yyjson_val *settings = yyjson_doc_get_root(doc);
         const char *profile = json_string(settings, "profile", NULL);
         if (r < 0 || !profile || json_int64(yyjson_obj_get(settings, "max_bytes"), &most) < 0)
@@ -326,17 +384,10 @@ int packages_become_installer(const char *python, const char *store, struct erro
         r = out.error < 0 ? out.error : buffer_append(&request, "", 1);
         if (r < 0)
                 return error_errno(err, -r, "packages");
-        const struct installer_sandbox sandbox = {
-                .store = store,
-                .profile = profile,
+        struct installer_sandbox sandbox = {
+                .top = {store, PACKAGES_INSTALLED, profile},
                 .python = inside,
                 .size_max = (uint64_t)most,
-                .filter_fd = atoi(filter),
         };
-        r = installer_sandbox_enter(&sandbox, err);
-        if (r < 0)
-                return error_context(err, "packages: the installer's sandbox");
-        const char *const argv[] = {inside, "-I", "-B", "-c", script, buffer_bytes(&request), NULL};
-        execv(inside, (char *const *)argv);
-        return error_errno(err, errno, "run %s", inside);
+        return become(&sandbox, buffer_bytes(&request), err);
 }

@@ -2,7 +2,8 @@
  * Third-party packages of an image. pip or uv of the host resolves and fetches them, as wheels
  * only, so that none of their code runs. Wheels are cached by content in STORE/.cache, so that a
  * second image of the same set needs no network. packages.py does the work in the host's
- * interpreter.
+ * interpreter: all that reads an index or a wheel in the sandbox of installer-sandbox.h, in a process
+ * that packages_become_builder() makes.
  */
 #pragma once
 
@@ -24,6 +25,7 @@ struct packages_target {
         const char *version; /* "3.11.2" */
         const char
                 *platform; /* prefix of wheels' tags ("manylinux_2_36"), or NULL: the host's own */
+        const char *place; /* the directory of packages in the image, which compiled files name */
 };
 
 /* Resolves and fetches what the set needs. An error is one line that says what to do. */
@@ -35,7 +37,7 @@ DEFINE_CLEANUP(struct packages *, packages_free)
 #define _cleanup_packages_ _cleanup_(cleanup_packages_free)
 
 /* Unpacks the wheels into an existing empty directory, as site-packages holds them (bin/ has their
- * programs); then only files and directories exist, 0644 or 0755. Adds to *bytes, *files.
+ * programs), and compiles their sources; then only files and directories exist, 0644 or 0755. Adds to *bytes, *files.
  */
 int packages_unpack(const struct packages *packages, const char *directory,
                     struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);
@@ -44,6 +46,10 @@ int packages_unpack(const struct packages *packages, const char *directory,
  * from standard input and answers on standard output, in lines of JSON. python: an interpreter, or the
  * directory of a virtual environment. Returns only on failure. */
 int packages_become_installer(const char *python, const char *store, struct error *err);
+
+/* Becomes the process that packages.py starts to fetch or unpack the packages of an image. request: its argument, JSON
+ * with "top", "root" and "shown" (struct installer_sandbox). Returns only on failure. */
+int packages_become_builder(const char *python, const char *request, struct error *err);
 
 /* A hash over names, versions and hashes of wheels. */
 uint64_t packages_key(const struct packages *packages);

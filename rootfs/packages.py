@@ -1,8 +1,13 @@
 # Runs in the host's interpreter (python -I -c SCRIPT REQUEST), in the builder: finds, fetches and unpacks wheels with pip or
 # uv. Progress goes to standard error, a line each; the answer is the last line of standard output, in JSON.
 #
+# The actions "resolve" and "install" read what the user wrote, and the cache. What reads an index or a wheel is the action "fetch" or
+# "unpack" in another process, which runs this script in the sandbox of installers (rootfs/installer-sandbox.c) and can write to one
+# directory. Nothing that it leaves there is believed.
+#
 # No code of a package is executed: only wheels are installed. Sources and version control URLs are refused before an
 # installer sees them, and pip runs under an audit hook that forbids it to start programs, so that no dependency is built.
+import configparser
 import glob
 import hashlib
 import json
@@ -33,11 +38,23 @@ if markers:
     ours = module.default_environment
     module.default_environment = lambda: dict(
         ours(), python_version=".".join(markers.split(".")[:2]), python_full_version=markers)
+if "--version" not in sys.argv:
+    from pip._vendor.requests.models import Response
+    usual_content = Response.content.fget
+    def content(self):
+        if self._content is False and self.raw is not None:
+            whole = bytearray()
+            for chunk in self.iter_content(65536):
+                whole += chunk
+                if len(whole) > PAGE_MAX:
+                    raise PermissionError("CLOISTER-PAGE")
+            self._content = bytes(whole)
+        return usual_content(self)
+    Response.content = property(content)
 if strict:
     from urllib.parse import urljoin, urlsplit
     from pip._internal.models.link import Link
     from pip._internal.network.session import LocalFSAdapter
-    from pip._vendor.requests.models import Response
     from pip._vendor.requests.sessions import SessionRedirectMixin
     def refuse(scheme):
         raise PermissionError("CLOISTER-REFUSED " + scheme)
@@ -50,17 +67,6 @@ if strict:
                 refuse(scheme)
         return to
     SessionRedirectMixin.get_redirect_target = target
-    usual_content = Response.content.fget
-    def content(self):
-        if self._content is False and self.raw is not None:
-            whole = bytearray()
-            for chunk in self.iter_content(65536):
-                whole += chunk
-                if len(whole) > PAGE_MAX:
-                    raise PermissionError("CLOISTER-PAGE")
-            self._content = bytes(whole)
-        return usual_content(self)
-    Response.content = property(content)
     LocalFSAdapter.send = lambda self, request, *args, **rest: refuse("file")
     Link.is_file = property(lambda self: False)
 sys.argv[0] = "pip"
@@ -73,7 +79,9 @@ DROPPED = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DEST", "PIP_
            "UV_NO_BINARY", "UV_TARGET", "UV_PYTHON", "UV_PROJECT", "UV_SYSTEM_PYTHON")
 INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_PRE", "UV_INDEX_URL", "UV_INDEX",
            "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_CONSTRAINT", "UV_PRERELEASE")
-DOWNLOAD_MAX = 4 << 30
+DOWNLOAD_MAX = 4 << 30  # rootfs/packages.c has it, too
+ANSWER_MAX = 4 << 20
+SETTINGS_WITH_PATHS = ("cert", "client-cert", "find-links", "constraint")  # of pip.conf
 NOT_FOLLOWED = "the index names or redirects to %s: which is not followed: only http and https are, and from https only https"
 
 
@@ -82,6 +90,7 @@ class Failure(Exception):
 
 
 guard = None  # of an installation for a session (install.py): bounds its time and size, and has settings of its own
+top = None  # of a process for an image, in the sandbox: the directory that it can write to
 
 
 def say(text):
@@ -132,6 +141,15 @@ def check_requirement(text, where):
         raise Failure("%s'%s' is not a requirement" % (where, text))
 
 
+def local_path(text, folder="/"):
+    """The file or directory of this machine that a requirement, an option or a variable may name; it need not exist."""
+    text = text.split(" --hash")[0].split(" ;")[0].split(" @ ")[-1].split("#")[0].strip()
+    if "://" not in text:
+        return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))
+    address = urllib.parse.urlsplit(text)
+    return urllib.parse.unquote(address.path) if address.scheme == "file" else ""
+
+
 def read_file(path, found, depth=0):
     """Checks a requirements file and those that it includes; collects texts and hashes."""
     if depth > 8:
@@ -146,8 +164,10 @@ def read_file(path, found, depth=0):
                 raise Failure("%s%s has no place here: wheels of packages only" % (where, option))
             if option in ("-r", "--requirement", "-c", "--constraint"):
                 read_file(os.path.join(os.path.dirname(path), value.strip()), found, depth + 1)
+            found["paths"].append(local_path(value.strip(), os.path.dirname(path)))
             continue
         check_requirement(text, where)
+        found["paths"].append(local_path(text, os.path.dirname(path)))
         if "--hash" in text:
             name = re.match(r"[A-Za-z0-9._-]*", text).group()
             found["hashes"].setdefault(canonical(name), set()).update(with_hashes.findall(text))
@@ -172,23 +192,44 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
+def describe(path):
+    file = os.path.basename(path)
+    name, version = file.split("-")[:2]
+    return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": sha256_of(path), "file": file}
+
+
 class Cache:
     """wheels/SHA256/FILE.whl, and sets/KEY.json: the wheels to which a request was resolved."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, make=True):
         self.wheels, self.sets = os.path.join(folder, "wheels"), os.path.join(folder, "sets")
-        os.makedirs(self.wheels, exist_ok=True)
-        os.makedirs(self.sets, exist_ok=True)
+        for path in (self.wheels, self.sets) if make else ():
+            os.makedirs(path, exist_ok=True)
 
     def take(self, path):
         """Moves a wheel into the cache and returns its description."""
-        file, digest = os.path.basename(path), sha256_of(path)
-        name, version = file.split("-")[:2]
-        folder = os.path.join(self.wheels, digest)
+        described = describe(path)
+        folder = os.path.join(self.wheels, described["sha256"])
         os.makedirs(folder, exist_ok=True)
-        (move if guard else copy)(path, os.path.join(folder, file + ".part"))
-        os.replace(os.path.join(folder, file + ".part"), os.path.join(folder, file))
-        return {"name": canonical(name), "version": version.replace("_", "+"), "sha256": digest, "file": file}
+        part = os.path.join(folder, described["file"] + ".part")
+        move(path, part)
+        os.replace(part, os.path.join(folder, described["file"]))
+        return described
+
+    def keep(self, package, folder):
+        """Takes a wheel that a process in the sandbox has described, from its directory unless it is here already."""
+        file, digest = wheel_name(str(package.get("file"))), str(package.get("sha256"))
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            raise Failure("the installer did not say which wheel %.100r is" % file)
+        path = self.path({"file": file, "sha256": digest})
+        if path:
+            return describe(path)
+        path = os.path.join(os.path.realpath(folder), "wheels", digest, file)
+        found = os.lstat(path)
+        if os.path.realpath(path) != path or not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or sha256_of(path) != digest:
+            raise Failure("the installer did not leave the wheel %.100r" % file)
+        os.chmod(path, 0o600)
+        return self.take(path)
 
     def path(self, package):
         """The description of a wheel if it is in the cache and undamaged, else None."""
@@ -226,6 +267,8 @@ def environment():
     env = {name: value for name, value in os.environ.items() if name not in DROPPED}
     if guard:
         env = guard.environment(env)
+    folder = guard.folder if guard else top
+    env.update(TMPDIR=folder, PIP_NO_CACHE_DIR="1", UV_CACHE_DIR=os.path.join(folder, "uv"), UV_PYTHON_DOWNLOADS="never", UV_NO_PROGRESS="1")
     env.update(PIP_ROOT_USER_ACTION="ignore", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_COLOR="1", NO_COLOR="1", LC_ALL="C.UTF-8")
     return env
 
@@ -269,8 +312,8 @@ NETWORK = ("Failed to establish a new connection", "name resolution", "NewConnec
 
 
 class Installer:
-    def __init__(self, request, cache):
-        self.request, self.cache = request, cache
+    def __init__(self, request, cache, shared=None):
+        self.request, self.cache, self.shared = request, cache, shared or cache
         self.version = request["version"]
         self.minor = ".".join(self.version.split(".")[:2])
         self.python = request.get("python")
@@ -468,8 +511,8 @@ class Uv(Installer):
         kind, place, digest = wheel.groups()
         file = wheel_name(place)
         known = {"file": file, "sha256": digest or ""}
-        if digest and self.cache.path(known):
-            return self.cache.take(self.cache.path(known))
+        if digest and self.shared.path(known):
+            return describe(self.shared.path(known))
         say("downloading %s %s" % (name.group(1), version.group(1) if version else ""))
         path = os.path.join(temporary, file)
         if kind == "path":
@@ -559,10 +602,10 @@ def download(url, path):
         raise Failure("%s: %s (--installer pip knows the credentials of indexes)" % (url.split("?")[0], error))
 
 
-def choose(request, cache):
+def choose(request, *caches):
     kinds = {"uv": [Uv], "pip": [Pip], "": [Uv, Pip]}[request.get("installer") or ""]
     for kind in kinds:
-        installer = kind(request, cache)
+        installer = kind(request, *caches)
         if installer.find():
             return installer
     wanted = "neither uv nor pip" if len(kinds) == 2 else "no %s that can be used" % kinds[0].name
@@ -580,8 +623,53 @@ def key_of(request, texts):
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def resolve(request, cache):
-    found = {"texts": [], "hashes": {}}
+def settings_paths():
+    """pip's settings, and files and directories that they and variables name."""
+    home = os.path.expanduser("~")
+    files = ["/etc/pip.conf", "/etc/xdg/pip/pip.conf", home + "/.pip/pip.conf", sys.prefix + "/pip.conf",
+             os.path.join(os.environ.get("XDG_CONFIG_HOME") or home + "/.config", "pip/pip.conf"), os.environ.get("PIP_CONFIG_FILE", "")]
+    values = [os.environ.get(name, "") for name in (*INDEXES, "UV_INDEX_URL")]
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read(files, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError):
+        pass  # pip says what is wrong
+    for section in parser.sections():
+        values += [value for name, value in parser.items(section) if name in SETTINGS_WITH_PATHS + ("index-url", "extra-index-url")]
+    return files + [local_path(word) for value in values for word in value.split() if word.startswith(("/", "~", "file:"))]
+
+
+def shown_paths(request, found):
+    """What the process in the sandbox may read besides programs and libraries; parents before what is in them."""
+    links = request.get("find_links") or ""
+    # The sandbox never has a directory that contains the user's home: of such a one, its wheels.
+    wheels = glob.glob(links + "/*.whl") if (os.path.expanduser("~") + "/").startswith(os.path.join(links, "")) else []
+    paths = [os.path.join(request["cache"], "wheels"), links, *wheels, *request["files"], *found["paths"], *settings_paths()]
+    return sorted({os.path.normpath(path) for path in paths if path.startswith("/") and path != "/" and os.path.exists(path)})
+
+
+def confined(request, action, place, shown, **more):
+    """Returns the answer of this script, which runs in the sandbox of installers and can write to the directory place/top."""
+    for name in ("root", "top"):
+        os.mkdir(os.path.join(place, name), 0o755)
+    asked = {**request, **more, "action": action, "top": os.path.join(place, "top"), "root": os.path.join(place, "root"), "shown": shown}
+    filter_fd = os.environ.get("CLOISTER_PACKAGES_FILTER", "")
+    with subprocess.Popen([request["program"], "package-installer", "--python", sys.executable, json.dumps(asked)],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=[int(filter_fd)] if filter_fd else ()) as process:
+        text = process.stdout.read(ANSWER_MAX)
+        process.kill()
+    try:
+        answer = json.loads(text.decode().strip().rpartition("\n")[2])
+        if "error" in answer:
+            raise Failure(re.sub("^packages: ", "", str(answer["error"])))
+        return answer["packages"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Failure("the installer ended without an answer")
+
+
+def resolve(request):
+    cache = Cache(request["cache"])
+    found = {"texts": [], "hashes": {}, "paths": []}
     for word in request["with"]:
         check_requirement(word, "--with: ")
     for file in request["files"]:
@@ -589,37 +677,80 @@ def resolve(request, cache):
     key = key_of(request, found["texts"])
     packages = None if request.get("upgrade") else cache.read_set(key)
     if packages is None:
-        installer = choose(request, cache)
-        say("resolving with %s" % installer.name)
-        with tempfile.TemporaryDirectory(dir=os.path.dirname(cache.sets)) as temporary:
-            os.mkdir(os.path.join(temporary, "cache"))
-            cache.all(os.path.join(temporary, "cache"), request.get("find_links"))
-            packages = installer.fetch(request["with"], request["files"], found["hashes"], temporary)
+        with tempfile.TemporaryDirectory(dir=request["cache"]) as place:
+            hashes = {name: sorted(known) for name, known in found["hashes"].items()}
+            packages = confined(request, "fetch", place, shown_paths(request, found), hashes=hashes)
+            packages = [cache.keep(package, os.path.join(place, "top")) for package in packages]
         packages.sort(key=lambda package: package["name"])
         cache.write_set(key, packages)
     return packages
 
 
-def install(request, cache):
-    installer = choose(request, cache)
+def fetch(request):
+    shared = Cache(request["cache"], make=False)
+    installer = choose(request, Cache(top), shared)
+    say("resolving with %s" % installer.name)
+    os.mkdir(os.path.join(top, "cache"))
+    shared.all(os.path.join(top, "cache"), request.get("find_links"))
+    return installer.fetch(request["with"], request["files"], request["hashes"], top)
+
+
+def install(request):
+    cache = Cache(request["cache"])
     wheels = [cache.path(package) for package in request["packages"]]
     if None in wheels:
         raise Failure("a wheel was removed from the cache: try again")
-    say("installing %d package%s with %s" % (len(wheels), "s"[:len(wheels) != 1], installer.name))
     if wheels:
-        installer.install(wheels, request["stage"])
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(request["stage"])) as place:
+            confined(request, "unpack", place, [cache.wheels], wheels=wheels)
+            os.rename(os.path.join(place, "top", "stage"), request["stage"])
     return request["packages"]
 
 
+def unpack_for_image(request):
+    installer, wheels, stage = choose(request, None), request["wheels"], os.path.join(top, "stage")
+    say("installing %d package%s with %s" % (len(wheels), "s"[:len(wheels) != 1], installer.name))
+    os.mkdir(stage)
+    installer.install(wheels, stage)
+    say("compiling packages")
+    compile_for_image(stage, request["place"])
+    return []
+
+
+def compile_for_image(stage, place):
+    """Compiles sources, so that imports need not; those that cannot be compiled stay as they are. By processes of their own: the
+    queues of multiprocessing need semaphores, which are shared memory."""
+    import compileall
+
+    files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(stage) for name in names if name.endswith(".py"))
+    workers = min(len(os.sched_getaffinity(0)), 8)
+    pids = []
+    for n in range(workers):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            for file in files[n::workers]:
+                try:
+                    compileall.compile_file(file, quiet=2, stripdir=stage, prependdir=place,
+                                            invalidation_mode=compileall.py_compile.PycInvalidationMode.TIMESTAMP)
+                except Exception:
+                    pass
+            os._exit(0)
+    for pid in pids:
+        os.waitpid(pid, 0)
+
+
 def main():
+    global top
+
     request = json.loads(sys.argv[1])
     if request["action"] == "session":
         return install_for_session(request)
+    top = request.get("top")
     try:
-        cache = Cache(request["cache"])
-        answer = {"packages": {"resolve": resolve, "install": install}[request["action"]](request, cache)}
+        actions = {"fetch": fetch, "unpack": unpack_for_image} if top else {"resolve": resolve, "install": install}
+        answer = {"packages": actions[request["action"]](request)}
     except Failure as failure:
         answer = {"error": str(failure)}
     except OSError as error:
         answer = {"error": "%s: %s" % (error.filename or "packages", error.strerror or error)}
-    print(json.dumps(answer))
+    print(json.dumps(answer), flush=True)

@@ -9,6 +9,7 @@ struct progress {
         bool quiet, terminal;
         const char *name; /* of the image */
         uint64_t started_ms, shown_ms;
+        unsigned lines; /* that another program wrote */
 };
 
 void progress_begin(struct progress *progress, const char *name, bool quiet);

@@ -417,9 +417,9 @@ static const struct cli_command rows[] = {
                  CLI_PRIVATE | CLI_FILES_KEY | PACKAGES,
          0, cli_image_builder,
          "Builds one image. 'cloister image build' is the command for users.\n"},
-        {"package-installer", "--store DIRECTORY --python PATH", NULL,
-         COMMON | CLI_STORE | CLI_PYTHON, 0, cli_package_installer,
-         "Installs packages for a session of the server that starts it.\n"},
+        {"package-installer", "--store DIRECTORY --python PATH [REQUEST]", NULL,
+         COMMON | CLI_STORE | CLI_PYTHON, 1, cli_package_installer,
+         "Installs packages for a session of the server that starts it, or for the image that is built.\n"},
 };
 const struct cli_commands cli_commands = {rows, ARRAY_SIZE(rows)};
 

@@ -327,7 +327,9 @@ int cli_package_installer(const struct options *o, const char *const *words, siz
         struct json_out out = {.to = &b};
         struct error error = {};
 
-        if (!o->store || !o->python)
+        if (n > 0 && o->python)
+                packages_become_builder(o->python, words[0], &error);
+        else if (!o->store || !o->python)
                 error_set(&error, EINVAL, "package-installer needs --store and --python");
         else
                 packages_become_installer(o->python, o->store, &error);

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/loop.h"
+#include "policy/seccomp/filter.h"
 #include "supervisor/monitor/upstream/upstream.h"
 
 /* The builder's own steps have deadlines that are shorter in all. This one covers a file system that
@@ -194,22 +195,26 @@ int image_job_start(struct event_base *base, struct children *children, const ch
 {
         const char *arguments[ARGUMENTS_MAX + 8] = {};
         const char *libraries = getenv("LD_LIBRARY_PATH");
-        char variable[4096];
-        char *environment[] = {NULL, NULL};
+        char variable[4096], place[48];
+        char *environment[] = {place, NULL, NULL};
         struct config_server builder = {
                 .name = (char *)"image builder",
                 .command = (char *)program,
                 .args = (char **)arguments,
                 .n_args = describe_job(choice, quiet, arguments),
                 .env = environment,
+                .n_env = 1,
         };
 
+        /* For the sandbox of the program that fetches packages. */
+        _cleanup_close_ int filter = filter_compile(FILTER_INSTALLER, err);
+        if (filter < 0)
+                return filter;
+        snprintf(place, sizeof(place), PACKAGES_FILTER_VARIABLE "=%d", filter);
         /* Some interpreters find their libraries only with it. */
         if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s",
-                                          libraries) < sizeof(variable)) {
-                environment[0] = variable;
-                builder.n_env = 1;
-        }
+                                          libraries) < sizeof(variable))
+                environment[builder.n_env++] = variable;
         struct image_job *job = calloc(1, sizeof(*job));
         if (!job)
                 return error_errno(err, ENOMEM, "image builder");
@@ -218,8 +223,9 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                                   .seconds = build_seconds(),
                                   .done = done,
                                   .data = data};
-        int r = upstream_start(&builder, user, -1, &job->upstream, job->fds, err);
+        int r = upstream_start(&builder, user, filter, &job->upstream, job->fds, err);
         if (r >= 0) {
+                upstream_release(job->upstream);
                 job->pid = upstream_pid(job->upstream);
                 r = children_add(children, job->pid);
         }
