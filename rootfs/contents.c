@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/path.h"
 #include "rootfs/process.h"
 
 enum {
         AT_ONCE = 8,
         LIST_MAX = 60 * 1024, /* fits a pipe, so that the loader does not block before it is read */
         LIST_MS = 20 * 1000,
-        LAYER_DEPTH = 32,
 };
 
 /* Left out: what needs a display, installs from the network, or tests the interpreter. */
@@ -295,9 +295,8 @@ static char *path_of(char *line)
         return path;
 }
 
-static int add_listed(struct plan *plan, struct buffer *list, const char *layer, struct error *err)
+static int add_listed(struct plan *plan, struct buffer *list, struct error *err)
 {
-        size_t length = layer ? strlen(layer) : 0;
         char *rest = NULL;
 
         int r = buffer_append(list, "", 1);
@@ -306,7 +305,7 @@ static int add_listed(struct plan *plan, struct buffer *list, const char *layer,
         for (char *line = strtok_r(buffer_bytes(list), "\n", &rest); line && r >= 0;
              line = strtok_r(NULL, "\n", &rest)) {
                 const char *path = path_of(line);
-                if (path && (!layer || strncmp(path, layer, length) != 0))
+                if (path)
                         r = plan_path(plan, path, PLAN_REQUIRED, NULL, err);
         }
         return r < 0 ? r : 0;
@@ -316,7 +315,6 @@ static int add_listed(struct plan *plan, struct buffer *list, const char *layer,
 struct batch {
         struct process processes[AT_ONCE];
         size_t n;
-        const char *layer;
 };
 
 static int batch_finish(struct batch *batch, struct plan *plan, struct error *err)
@@ -328,7 +326,7 @@ static int batch_finish(struct batch *batch, struct plan *plan, struct error *er
                 int r = process_finish(&batch->processes[i], LIST_MS, &list, NULL, &status,
                                        result < 0 ? NULL : err);
                 if (r >= 0 && result >= 0)
-                        r = add_listed(plan, &list, batch->layer, err);
+                        r = add_listed(plan, &list, err);
                 if (r < 0 && result >= 0)
                         result = r;
         }
@@ -350,36 +348,39 @@ static int batch_add(struct batch *batch, struct plan *plan, const char *const a
         return r;
 }
 
-/* Files below a directory that is not in the plan. */
-static int batch_add_layer(struct batch *batch, struct plan *plan, const char *loader,
-                           const char *directory, int depth, struct error *err)
+/* The libraries that packages need. A process in a sandbox, which reads the packages, has listed them: of what it
+ * names, only what lies where libraries do. */
+static int plan_of_layer(struct plan *plan, const struct interpreter *in, yyjson_val *libraries,
+                         struct error *err)
 {
-        _cleanup_closedir_ DIR *stream = opendir(directory);
+        char own[PATH_MAX];
+        const char *const places[] = {
+                "/usr/lib/",         "/usr/lib64/", "/usr/local/lib/", "/lib/",
+                "/usr/local/lib64/", "/lib64/",     "/nix/store/",     own};
+        yyjson_val *item;
+        size_t i, n;
         int r = 0;
 
-        if (!stream || depth == LAYER_DEPTH)
-                return 0;
-        for (struct dirent *d; r >= 0 && (d = readdir(stream));) {
-                char path[PATH_MAX + NAME_MAX + 2];
-                const char *const argv[] = {loader, "--list", path, NULL};
-
-                snprintf(path, sizeof(path), "%s/%s", directory, d->d_name);
-                if (d->d_name[0] == '.' || strlen(path) >= PATH_MAX)
-                        continue;
-                if (d->d_type == DT_DIR)
-                        r = batch_add_layer(batch, plan, loader, path, depth + 1, err);
-                else if (d->d_type == DT_REG && strstr(d->d_name, ".so"))
-                        r = batch_add(batch, plan, argv, err);
+        snprintf(own, sizeof(own), "%s/lib/", in->base_prefix);
+        yyjson_arr_foreach (libraries, i, n, item) {
+                const char *path = yyjson_get_str(item);
+                for (size_t k = 0; k < ARRAY_SIZE(places) && path && path_is_clean(path); k++) {
+                        if (strncmp(path, places[k], strlen(places[k])) != 0)
+                                continue;
+                        r = plan_path(plan, path, 0, NULL, err);
+                        if (r < 0 && r != -ENOENT)
+                                return r;
+                        break;
+                }
         }
-        return r;
+        return 0;
 }
 
 /* Adds to the plan the loader, all that its linked entries need, and what glibc loads at run time
  * (libgcc_s for pthread_exit). program is any program that this loader can list. A library that the
- * host lacks is left out: what needs it fails on the host too. layer: NULL, or a directory outside
- * of the plan whose files need libraries of the host as well. */
+ * host lacks is left out: what needs it fails on the host too. */
 static int add_libraries(struct plan *plan, const char *loader, const char *program,
-                         const char *layer, struct error *err)
+                         struct error *err)
 {
         /* Names without a slash: the loader searches for them, and skips missing ones. Wheels expect those of
          * the manylinux policies (PEP 600), which the interpreter may not need. */
@@ -387,7 +388,7 @@ static int add_libraries(struct plan *plan, const char *loader, const char *prog
                 "libgcc_s.so.1 libnss_files.so.2 libstdc++.so.6 libm.so.6 libpthread.so.0 libdl.so.2 "
                 "librt.so.1 libutil.so.1 libresolv.so.2 libz.so.1 libexpat.so.1";
         const char *const own[] = {loader, "--preload", usual, "--list", program, NULL};
-        struct batch batch = {.layer = layer};
+        struct batch batch = {};
 
         int r = plan_path(plan, loader, PLAN_REQUIRED, NULL, err);
         if (r >= 0)
@@ -399,8 +400,6 @@ static int add_libraries(struct plan *plan, const char *loader, const char *prog
                 if (plan->entries[i].linked)
                         r = batch_add(&batch, plan, argv, err);
         }
-        if (r >= 0 && layer)
-                r = batch_add_layer(&batch, plan, loader, layer, 0, err);
         int finished = batch_finish(&batch, plan, r < 0 ? NULL : err);
         r = r < 0 ? r : finished;
         return r < 0 ? error_context(err, "shared libraries") : 0;
@@ -419,7 +418,8 @@ int contents_plan(struct plan *plan, const struct interpreter *in,
             (r = plan_modules(plan, in, layer, err)) < 0 || (r = plan_programs(plan, err)) < 0 ||
             (r = plan_etc(plan, err)) < 0 || (r = plan_data(plan, err)) < 0)
                 return r;
-        return add_libraries(plan, loader, in->real, layer->directory, err);
+        r = add_libraries(plan, loader, in->real, err);
+        return r < 0 ? r : plan_of_layer(plan, in, layer->libraries, err);
 }
 
 int contents_plan_settings(struct plan *plan, struct error *err)

@@ -9,6 +9,7 @@
 struct contents_layer {
         const char *directory;       /* where they are unpacked; NULL: none */
         const char *const *replaced; /* what they replace (packages.h) */
+        yyjson_val *libraries;       /* what they need of the host (packages.h) */
 };
 
 int contents_plan(struct plan *plan, const struct interpreter *interpreter,

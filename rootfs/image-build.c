@@ -4,8 +4,8 @@
  * Theory of operation: run the interpreter to find its parts (interpreter.h). Resolve and fetch
  * packages (packages.h), which determines the name of an image with packages, and unpack them
  * beside the root. Plan the content of the image (contents.h, plan.h), so that a lack of disk space
- * is noticed before copying. Copy (copy.h) to STORE/.tmp-SLOT and move the packages in. Compile
- * sources without a compiled file and write the loader's cache; both may fail. Rename the image
+ * is noticed before copying. Copy (copy.h) to STORE/.tmp-SLOT. Compile sources without a compiled file
+ * and write the loader's cache; both may fail. Move the packages in. Rename the image
  * (store.h). The lock of the slot is held throughout. The slot is the image's name, or, while the
  * name of a default image is not known yet, the interpreter's.
  */
@@ -51,6 +51,7 @@ struct build {
         struct progress progress;
         struct interpreter interpreter;
         struct packages *packages; /* NULL: only the interpreter's own */
+        char *loader;              /* the interpreter's dynamic loader, if there are packages */
         struct contents_layer layer;
         uint64_t layer_bytes, layer_files;
         struct buffer list; /* list of packages, for image.json */
@@ -392,14 +393,18 @@ static int merge_packages(int directory, const char *place, struct error *err)
 static int fill(struct build *b, int directory, struct error *err)
 {
         int r = copy(b, directory, err);
-        if (r >= 0 && b->packages)
-                r = merge_packages(directory, b->interpreter.place, err);
         if (r < 0)
                 return r;
-        if (b->packages && unlinkat(directory, "packages", AT_REMOVEDIR) < 0)
-                store_clear(directory, "packages");
+        /* Before the packages are there: these programs run with the user's rights. */
         compile(b);
         write_cache(b);
+        if (b->packages) {
+                r = merge_packages(directory, b->interpreter.place, err);
+                if (r < 0)
+                        return r;
+                if (unlinkat(directory, "packages", AT_REMOVEDIR) < 0)
+                        store_clear(directory, "packages");
+        }
         if ((r = check_unchanged(b, err)) < 0)
                 return r;
         progress_stage(&b->progress, "writing to disk");
@@ -417,6 +422,7 @@ static int unpack(struct build *b, int directory, struct error *err)
         if (r < 0)
                 return r;
         b->layer.directory = b->place;
+        b->layer.libraries = packages_libraries(b->packages);
         return packages_replaced(b->packages, b->place, &b->layer.replaced, err);
 }
 
@@ -563,12 +569,14 @@ static int know_parts(struct build *b, struct error *err)
 static int resolve(struct build *b, struct error *err)
 {
         int r = ask_interpreter(b, err);
-        if (r < 0 || (r = know_parts(b, err)) < 0)
+        if (r < 0 || (r = know_parts(b, err)) < 0 ||
+            (r = libraries_loader(b->interpreter.real, &b->loader, err)) < 0)
                 return r;
         struct packages_target target = {.host = b->interpreter.executable,
                                          .python = b->interpreter.executable,
                                          .version = b->interpreter.version,
-                                         .place = b->interpreter.place};
+                                         .place = b->interpreter.place,
+                                         .loader = b->loader};
         r = packages_resolve(b->options->set, &target, b->options->store, &b->progress,
                              &b->packages, err);
         if (r < 0 || (r = store_default_name(b->store, b->python, b->before, err)) < 0)
@@ -665,6 +673,7 @@ int image_build(const struct image_build_options *options, struct image_info *re
                 *ret = b.info;
         interpreter_done(&b.interpreter);
         packages_free(b.packages);
+        free(b.loader);
         buffer_done(&b.list);
         return r;
 }

@@ -36,7 +36,7 @@ static const char script[] = {
 };
 
 struct packages {
-        yyjson_doc *answer;
+        yyjson_doc *answer, *unpacked;
         yyjson_val *list;
         struct packages_target target;
         const struct package_set *set;
@@ -53,6 +53,7 @@ struct packages *packages_free(struct packages *packages)
                 free(packages->replaced[i]);
         free(packages->replaced);
         yyjson_doc_free(packages->answer);
+        yyjson_doc_free(packages->unpacked);
         free(packages);
         return NULL;
 }
@@ -187,22 +188,27 @@ static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64
         return r;
 }
 
-int packages_unpack(const struct packages *packages, const char *directory,
-                    struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err)
+int packages_unpack(struct packages *packages, const char *directory, struct progress *progress,
+                    uint64_t *bytes, uint64_t *files, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(REQUEST_MAX);
         struct json_out request = {.to = &text};
-        _cleanup_json_ yyjson_doc *answer = NULL;
 
         begin_request(&request, packages, "install");
         json_out_text(&request, "stage", directory);
         json_out_text(&request, "place", packages->target.place);
+        json_out_text(&request, "loader", packages->target.loader);
         json_out_value(&request, "packages", packages->list);
-        int r = ask(packages, &request, progress, &answer, err);
+        int r = ask(packages, &request, progress, &packages->unpacked, err);
         if (r < 0)
                 return r;
         r = tidy(AT_FDCWD, directory, 0, bytes, files);
         return r < 0 ? error_errno(err, -r, "packages: unpacked in %s", directory) : 0;
+}
+
+yyjson_val *packages_libraries(const struct packages *packages)
+{
+        return yyjson_obj_get(yyjson_doc_get_root(packages->unpacked), "libraries");
 }
 
 static const char *const described[] = {"name", "version", "sha256"};

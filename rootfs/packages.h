@@ -24,8 +24,9 @@ struct packages_target {
         const char *python;  /* the target interpreter if it is the host's, or NULL */
         const char *version; /* "3.11.2" */
         const char
-                *platform; /* prefix of wheels' tags ("manylinux_2_36"), or NULL: the host's own */
-        const char *place; /* the directory of packages in the image, which compiled files name */
+                *platform;  /* prefix of wheels' tags ("manylinux_2_36"), or NULL: the host's own */
+        const char *place;  /* the directory of packages in the image, which compiled files name */
+        const char *loader; /* that lists the libraries which packages need */
 };
 
 /* Resolves and fetches what the set needs. An error is one line that says what to do. */
@@ -39,8 +40,11 @@ DEFINE_CLEANUP(struct packages *, packages_free)
 /* Unpacks the wheels into an existing empty directory, as site-packages holds them (bin/ has their
  * programs), and compiles their sources; then only files and directories exist, 0644 or 0755. Adds to *bytes, *files.
  */
-int packages_unpack(const struct packages *packages, const char *directory,
-                    struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);
+int packages_unpack(struct packages *packages, const char *directory, struct progress *progress,
+                    uint64_t *bytes, uint64_t *files, struct error *err);
+
+/* Paths of the host's libraries that the unpacked packages need, as a process in the sandbox names them: not to be believed. */
+yyjson_val *packages_libraries(const struct packages *packages);
 
 /* Becomes the program that installs packages for a session (docs/packages.md): it reads one request
  * from standard input and answers on standard output, in lines of JSON. python: an interpreter, or the

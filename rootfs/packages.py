@@ -662,7 +662,7 @@ def confined(request, action, place, shown, **more):
         answer = json.loads(text.decode().strip().rpartition("\n")[2])
         if "error" in answer:
             raise Failure(re.sub("^packages: ", "", str(answer["error"])))
-        return answer["packages"]
+        return answer
     except (ValueError, KeyError, TypeError, RecursionError):
         raise Failure("the installer ended without an answer")
 
@@ -679,11 +679,11 @@ def resolve(request):
     if packages is None:
         with tempfile.TemporaryDirectory(dir=request["cache"]) as place:
             hashes = {name: sorted(known) for name, known in found["hashes"].items()}
-            packages = confined(request, "fetch", place, shown_paths(request, found), hashes=hashes)
-            packages = [cache.keep(package, os.path.join(place, "top")) for package in packages]
+            answer = confined(request, "fetch", place, shown_paths(request, found), hashes=hashes)
+            packages = [cache.keep(package, os.path.join(place, "top")) for package in answer.get("packages", [])]
         packages.sort(key=lambda package: package["name"])
         cache.write_set(key, packages)
-    return packages
+    return {"packages": packages}
 
 
 def fetch(request):
@@ -692,7 +692,7 @@ def fetch(request):
     say("resolving with %s" % installer.name)
     os.mkdir(os.path.join(top, "cache"))
     shared.all(os.path.join(top, "cache"), request.get("find_links"))
-    return installer.fetch(request["with"], request["files"], request["hashes"], top)
+    return {"packages": installer.fetch(request["with"], request["files"], request["hashes"], top)}
 
 
 def install(request):
@@ -700,11 +700,16 @@ def install(request):
     wheels = [cache.path(package) for package in request["packages"]]
     if None in wheels:
         raise Failure("a wheel was removed from the cache: try again")
-    if wheels:
+    answer = {"packages": request["packages"]}
+    for action, shown in (("unpack", cache.wheels), ("libraries", request["stage"])) if wheels else ():
         with tempfile.TemporaryDirectory(dir=os.path.dirname(request["stage"])) as place:
-            confined(request, "unpack", place, [cache.wheels], wheels=wheels)
-            os.rename(os.path.join(place, "top", "stage"), request["stage"])
-    return request["packages"]
+            found = confined(request, action, place, [shown], wheels=wheels)
+            if action == "unpack":
+                os.rename(os.path.join(place, "top", "stage"), request["stage"])
+                if not found.get("has_libraries"):
+                    break
+            answer["libraries"] = found.get("libraries")
+    return answer
 
 
 def unpack_for_image(request):
@@ -714,7 +719,22 @@ def unpack_for_image(request):
     installer.install(wheels, stage)
     say("compiling packages")
     compile_for_image(stage, request["place"])
-    return []
+    return {"has_libraries": bool(libraries_below(stage))}
+
+
+def libraries_below(stage):
+    return [os.path.join(folder, name) for folder, _, names in os.walk(stage) for name in names if ".so" in name]
+
+
+def list_libraries(request):
+    """What the packages need of the machine, as the dynamic loader finds it. It maps their files as code, which is why it has a process
+    in which they cannot be changed."""
+    found = set()
+    for path in libraries_below(request["stage"]):
+        done = subprocess.run([request["loader"], "--list", path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              check=False, timeout=20)
+        found.update(re.findall(rb"^\t(?:.* => )?(/.*) \(0x", done.stdout, re.M))
+    return {"libraries": sorted(one for one in (path.decode(errors="replace") for path in found) if not one.startswith(request["stage"] + "/"))}
 
 
 def compile_for_image(stage, place):
@@ -747,8 +767,8 @@ def main():
         return install_for_session(request)
     top = request.get("top")
     try:
-        actions = {"fetch": fetch, "unpack": unpack_for_image} if top else {"resolve": resolve, "install": install}
-        answer = {"packages": actions[request["action"]](request)}
+        actions = {"fetch": fetch, "unpack": unpack_for_image, "libraries": list_libraries} if top else {"resolve": resolve, "install": install}
+        answer = actions[request["action"]](request)
     except Failure as failure:
         answer = {"error": str(failure)}
     except OSError as error:

@@ -194,6 +194,46 @@ class Wheels(unittest.TestCase):
         self.assertEqual(os.listdir(f"{self.stage}/a/__pycache__"), ["__init__.%s.pyc" % sys.implementation.cache_tag])
 
 
+class OfASandbox(unittest.TestCase):
+    """What a process in the sandbox has left is believed only with the name and the hash of a wheel."""
+
+    def test_wheels_that_are_kept(self):
+        with tempfile.TemporaryDirectory() as place:
+            cache, top, name = INSTALLER["Cache"](f"{place}/cache"), f"{place}/top", "one-1-py3-none-any.whl"
+            secret = f"{place}/secret"
+            with open(secret, "w", encoding="ascii") as f:
+                f.write("secret")
+            digest = INSTALLER["sha256_of"](secret)
+
+            def leave(make, file=name, sha256=digest):
+                INSTALLER["remove_tree"](top)
+                os.makedirs(f"{top}/wheels/{sha256}" if "/" not in sha256 else top)
+                make(f"{top}/wheels/{sha256}/{name}")
+                return cache.keep({"name": "other", "file": file, "sha256": sha256}, top)
+
+            def write(path):
+                with open(path, "w", encoding="ascii") as f:
+                    f.write("secret")
+
+            def directory(path):
+                os.rmdir(os.path.dirname(path))
+                os.symlink(f"{place}/elsewhere", os.path.dirname(path))
+
+            os.mkdir(f"{place}/elsewhere")
+            write(f"{place}/elsewhere/{name}")
+            for make in (lambda path: os.symlink(secret, path), lambda path: os.link(secret, path), os.mkdir, directory):
+                with self.assertRaisesRegex(Failure, "did not leave"):
+                    leave(make)
+            with self.assertRaisesRegex(Failure, "did not leave"):
+                leave(write, sha256="0" * 64)
+            for file, sha256 in (("../" + name[:-4], digest), ("secret", digest), (name, "../" + digest), (name, digest[:-1])):
+                with self.assertRaises(Failure):
+                    leave(lambda path: None, file, sha256)
+            self.assertEqual(os.listdir(f"{place}/cache/wheels"), [])
+            self.assertEqual(leave(write), {"name": "one", "version": "1", "sha256": digest, "file": name}, "the control")
+            self.assertEqual(os.listdir(f"{place}/cache/wheels"), [digest])
+
+
 class Served(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
