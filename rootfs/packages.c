@@ -69,11 +69,11 @@ static void begin_request(struct json_out *out, const struct packages *p, const 
                      {"platform", p->target.platform},
                      {"installer", p->set->installer},
                      {"find_links", p->set->find_links}};
-        char cache[PATH_MAX], program[PATH_MAX];
+        char cache[PATH_MAX], program[32];
 
         snprintf(cache, sizeof(cache), "%s/.cache", p->store);
-        ssize_t end = readlink("/proc/self/exe", program, sizeof(program) - 1);
-        program[end < 0 ? 0 : end] = '\0';
+        /* Its path may be that of a newer version by now. */
+        snprintf(program, sizeof(program), "/proc/%d/exe", getpid());
         json_out_begin(out, NULL, '{');
         json_out_text(out, "program", program);
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
