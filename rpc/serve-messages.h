@@ -13,6 +13,7 @@ enum serve_message_kind {
         SERVE_CLIENT = 1, /* uid: of the peer; one descriptor: its connection */
         SERVE_TOKENS,     /* one descriptor: a sealed memfd with the file of tokens */
         SERVE_PROBLEM,    /* error: the file of tokens cannot be used as it is now */
+        SERVE_FAILED,     /* error: why the helper ends */
 };
 
 struct serve_message {

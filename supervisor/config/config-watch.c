@@ -232,7 +232,11 @@ int config_watch_new(struct config_watch **ret, struct event_base *base, const c
         w->data = data;
         w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
         if (w->fd < 0) {
-                int r = error_errno(err, errno, "watch the config: inotify_init1");
+                int r = errno == EMFILE
+                                ? error_set(
+                                          err, EMFILE,
+                                          "watch files: no inotify instance is left for this user: end programs that watch files, or raise the sysctl fs.inotify.max_user_instances")
+                                : error_errno(err, errno, "watch files: inotify_init1");
                 free(w);
                 return r;
         }

@@ -196,11 +196,12 @@ static void take_tokens(struct http_server *server, int fd)
         close(fd);
 }
 
+/* Returns 1 if the message says why the helper ends. */
 static int take_message(struct http_server *server, struct serve_message *message, int *fds,
                         size_t n)
 {
-        if (message->kind < SERVE_CLIENT || message->kind > SERVE_PROBLEM ||
-            n != (message->kind != SERVE_PROBLEM)) {
+        if (message->kind < SERVE_CLIENT || message->kind > SERVE_FAILED ||
+            n != (message->kind < SERVE_PROBLEM)) {
                 fd_close_many(fds, n);
                 return -EPROTO;
         }
@@ -209,9 +210,11 @@ static int take_message(struct http_server *server, struct serve_message *messag
                 take_client(server, fds[0], message->uid);
         else if (message->kind == SERVE_TOKENS)
                 take_tokens(server, fds[0]);
-        else
+        else if (message->kind == SERVE_PROBLEM)
                 log_error("%s; the previous tokens stay in use", message->error.text);
-        return 0;
+        else
+                log_error("the helper of 'cloister serve': %s", message->error.text);
+        return message->kind == SERVE_FAILED;
 }
 
 /* It ends with the monitor only. */
@@ -231,11 +234,13 @@ static void on_helper(evutil_socket_t socket, short what, void *data)
                                        MSG_DONTWAIT);
                 if (r == -EAGAIN || r == -EINTR)
                         return;
-                if (r == sizeof(message) && take_message(server, &message, fds, n) == 0)
+                int taken = r == sizeof(message) ? take_message(server, &message, fds, n) : -EPROTO;
+                if (taken == 0)
                         continue;
                 if (r > 0 && r != sizeof(message))
                         fd_close_many(fds, n);
-                log_error("the helper of 'cloister serve' has ended");
+                if (taken < 0)
+                        log_error("the helper of 'cloister serve' has ended");
                 event_del(server->helper);
                 server->failed(server->data);
                 return;

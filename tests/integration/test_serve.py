@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+import unittest
 
 import harness
 
@@ -449,6 +450,31 @@ class Tokens(Serve):
             self.assertNotEqual(r.returncode, 0)
             self.assertIn(part.encode(), r.stderr)
             self.assertNotIn(self.ALICE.encode(), r.stderr)
+
+
+@unittest.skipIf(harness.ROOT, "a user namespace of root alone starts no server")
+class Helper(harness.Case):
+    def test_no_inotify_instance_is_left(self):
+        """In a user namespace of its own with a limit of its own. The control is a limit of one, which the helper takes."""
+        tokens = self.write("tokens", f"alice {'a' * 40}\n")
+        os.chmod(tokens, 0o600)
+        serve = [harness.CLOISTER, "serve", "--listen", "127.0.0.1:0", "--tokens", tokens]
+        for limit, starts in ((0, False), (1, True)):
+            script = 'echo "$0" > /proc/sys/user/max_inotify_instances && exec "$@"'
+            process = subprocess.Popen(["unshare", "--user", "--map-root-user", "sh", "-c", script, str(limit), *serve], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=harness.environment(), text=True)
+            with process:
+                said = []
+                for line in process.stdout:
+                    said.append(line)
+                    # The monitor comes after the helper.
+                    if starts and "a changed config takes effect" in line:
+                        process.terminate()
+            lines = [line for line in said if "the helper" in line]
+            self.assertEqual(len(lines), 0 if starts else 1, said)
+            if not starts:
+                self.assertEqual(process.returncode, 1)
+                self.assertRegex(lines[0], "no inotify instance is left for this user: .*fs.inotify.max_user_instances")
 
 
 if __name__ == "__main__":

@@ -120,8 +120,10 @@ static void test_nonsense(void)
                      {0, true},
                      {SERVE_CLIENT, false},
                      {SERVE_TOKENS, false},
-                     {4, true},
                      {SERVE_PROBLEM, true},
+                     {SERVE_FAILED, true},
+                     {SERVE_FAILED, false},
+                     {SERVE_FAILED + 1, false},
                      {UINT32_MAX, false}};
 
         for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {

@@ -154,12 +154,12 @@ static int watch(struct helper *h, size_t n_listeners, struct error *err)
         struct event *end = event_new(h->base, h->broker, EV_READ, on_end, NULL);
 
         if (!end || event_add(end, NULL) < 0)
-                return -ENOMEM;
+                return error_errno(err, ENOMEM, "event");
         for (size_t i = 0; i < n_listeners; i++) {
                 struct event *event = event_new(h->base, FIRST_LISTENER + (int)i,
                                                 EV_READ | EV_PERSIST, on_connection, h);
                 if (!event || event_add(event, NULL) < 0)
-                        return -ENOMEM;
+                        return error_errno(err, ENOMEM, "event");
         }
         return h->tokens ? config_watch_new(&h->watch, h->base, &h->tokens, 1, on_changed, h, err)
                          : 0;
@@ -170,7 +170,7 @@ static _Noreturn void run(int broker, const struct serve_helper *work, pid_t par
         int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         int fds[FIRST_LISTENER + LISTENERS_MAX] = {null, null, null, broker};
         struct helper h = {.tokens = work->tokens, .broker = BROKER_FD};
-        struct error err = {};
+        struct serve_message failed = {.kind = SERVE_FAILED};
 
         for (size_t i = 0; i < work->n_listeners; i++)
                 fds[FIRST_LISTENER + i] = work->listeners[i];
@@ -182,9 +182,11 @@ static _Noreturn void run(int broker, const struct serve_helper *work, pid_t par
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         h.unknown = unknown_uid();
         h.base = loop_new();
-        if (!h.base || watch(&h, work->n_listeners, &err) < 0)
-                _exit(1);
-        loop_run(h.base);
+        if (!h.base)
+                error_set(&failed.error, ENOMEM, "it could not start: no memory or no descriptors");
+        else if (watch(&h, work->n_listeners, &failed.error) >= 0 && loop_run(h.base) < 0)
+                error_set(&failed.error, EIO, "the event loop has failed");
+        tell(&h, &failed, NULL);
         _exit(1);
 }
 
