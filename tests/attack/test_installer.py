@@ -1,7 +1,8 @@
-"""Classes 145 and 151: the program that installs packages, for sessions and for images, is taken over by what an index sends. A program
+"""Classes 145 and 147: the program that installs packages, for sessions and for images, is taken over by what an index sends. A program
 in uv's place makes attempts, and an index sends pages without end."""
 
 import contextlib
+import glob
 import http.server
 import json
 import os
@@ -57,6 +58,10 @@ def write(path):
     with open(path, "w") as f:
         f.write("x")
     os.unlink(path)
+
+def file(name):
+    open(work + "/" + name, "w").close()
+    return work + "/" + name
 
 def connect(address):
     with socket.socket(socket.AF_UNIX) as s:
@@ -136,6 +141,9 @@ ATTEMPTS = {
     "see the machine's private keys": lambda: os.stat("/etc/ssl/private"),
     "settings of the kernel": lambda: read("/proc/sys/kernel/ostype"),
     "a set-uid program": lambda: set_user_id(0o4755),
+    "a set-gid file": lambda: os.chmod(file("set-gid"), 0o2755),
+    "create a set-uid file": lambda: os.close(os.open(work + "/set-uid-2", os.O_CREAT | os.O_WRONLY, 0o4755)),
+    "create a set-uid file without a name": lambda: os.close(os.open(work, os.O_TMPFILE | os.O_WRONLY, 0o4755)),
     "see /home": lambda: os.stat("/home"),
     "see a program": lambda: os.stat("/usr/bin/env"),
     "see /run": lambda: os.stat("/run"),
@@ -180,12 +188,15 @@ ATTEMPTS = {
 }
 CONTROLS = {
     "its own work": lambda: write(work + "/file"),
+    "a program of its own": lambda: os.chmod(file("program"), 0o755),
+    "a file without a name": lambda: os.close(os.open(work, os.O_TMPFILE | os.O_WRONLY, 0o755)),
     "the interpreter": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
     "a process": lambda: child(lambda: None),
     "the index": lambda: socket.create_connection(("127.0.0.1", GIVEN["port"]), 5).close(),
     "the resolver": lambda: socket.getaddrinfo("localhost", 80),
     "certificates": lambda: __import__("ssl").create_default_context(),
     "100 MiB": lambda: bytearray(100 << 20),
+    "the library that has a certificate": lambda: read(GIVEN["library"]),
 }
 
 def tries(all):
@@ -217,7 +228,7 @@ for name in GIVEN["without"]:
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 with open("/proc/self/status") as f:
     status = {line.split(":")[0]: line.partition(":")[2].strip() for line in f}
-result = {"names": list(ATTEMPTS), "attempts": tries(ATTEMPTS), "controls": tries(CONTROLS), "status": status,
+result = {"names": list(ATTEMPTS), "attempts": tries(ATTEMPTS), "controls": tries(CONTROLS), "usual": list(CONTROLS), "status": status,
           "fds": sorted(os.listdir("/proc/self/fd")), "root": sorted(os.listdir("/")), "pids": [p for p in os.listdir("/proc") if p.isdigit()]}
 urllib.request.urlopen("http://127.0.0.1:%%d/" %% GIVEN["port"], json.dumps(result).encode()).close()
 print("error: tried")
@@ -273,6 +284,7 @@ class Place:
     HOGS = TASKS = 0
     WITHOUT = ()
     IN_PLACE = True  # of uv; without, pip is used
+    PROGRAM = PROGRAM
 
     @classmethod
     def prepare(cls):
@@ -293,14 +305,17 @@ class Place:
             one.listen(5)
             cls.addClassCleanup(one.close)
         cls.program = f"{programs}/uv"
+        cls.library = cls.make_library()
         cls.victim = subprocess.Popen(cls.as_user("sleep", "600"))
         cls.addClassCleanup(cls.victim.wait)
         cls.addClassCleanup(cls.victim.kill)
         given = {"key": f"{home}/key", "home": home, "socket": f"{home}/socket", "abstract": cls.top, "victim": cls.victim.pid, "store": store,
-                 "port": cls.index.server_port, "hogs": cls.HOGS, "tasks": cls.TASKS, "without": cls.WITHOUT, "program": cls.program}
+                 "port": cls.index.server_port, "hogs": cls.HOGS, "tasks": cls.TASKS, "without": cls.WITHOUT, "program": cls.program,
+                 "library": f"{cls.library}/other.py"}
         with open(cls.program, "w", encoding="utf-8") as f:
-            f.write(PROGRAM % {"given": given})
-        for folder, _, files in os.walk(cls.top):
+            f.write(cls.PROGRAM % {"given": given})
+        for folder, folders, files in os.walk(cls.top):
+            folders[:] = [name for name in folders if name != "venv"]
             for path in [folder] + [f"{folder}/{name}" for name in files]:
                 os.chmod(path, 0o755 if os.path.isdir(path) or path == cls.program else os.stat(path).st_mode & 0o777)
                 if harness.ROOT and cls.USER:
@@ -308,8 +323,18 @@ class Place:
 
     @classmethod
     def variables(cls):
-        return {"PATH": f"{cls.top}/bin:/usr/bin:/bin" if cls.IN_PLACE else "/usr/bin:/bin", "CLOISTER_IMAGE_STORE": f"{cls.top}/images",
+        return {"PATH": f"{cls.top}/bin:{cls.top}/venv/bin:/usr/bin:/bin" if cls.IN_PLACE else "/usr/bin:/bin", "SSL_CERT_FILE": f"{cls.library}/cert.pem", "CLOISTER_IMAGE_STORE": f"{cls.top}/images",
                 "XDG_SECRET": "1", "UV_PUBLISH_TOKEN": "1"}
+
+    @classmethod
+    def make_library(cls):
+        """A virtual environment whose packages have the certificates. Returns their directory."""
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", f"{cls.top}/venv"], check=True)
+        (library,) = glob.glob(f"{cls.top}/venv/lib/python3*/site-packages")
+        for name in ("cert.pem", "other.py"):
+            with open(f"{library}/{name}", "w", encoding="ascii"):
+                pass
+        return library
 
     @classmethod
     def as_user(cls, *words):
@@ -319,7 +344,7 @@ class Place:
     def check_attempts(self, found):
         self.assertEqual(found["attempts"], [])
         self.assertGreater(len(found["names"]), 40)
-        self.assertEqual(found["controls"], ["its own work", "the interpreter", "a process", "the index", "the resolver", "certificates", "100 MiB"])
+        self.assertEqual(found["controls"], found["usual"])
         status = found["status"]
         self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
         self.assertEqual({status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}, {"0" * 16})
@@ -400,6 +425,15 @@ class Hogs(Installer):
         self.assertLess(most, 1400 << 20)
         self.assertTrue(harness.wait_until(lambda: "uv" not in harness.descendants(self.server.process.pid).values()))
         self.ok("1")
+
+
+class WithAShim(Installer):
+    """uv is a script of a version manager, whose interpreter the sandbox does not have: pip is used."""
+
+    PROGRAM = "#!/usr/bin/env bash\necho uv 0.9.0 # %(given)r\n"
+
+    def test_another_installer_is_found(self):
+        self.assertIn("no such package: 'absent'", self.install("absent")["error"]["message"])
 
 
 class WithPip(Installer):
