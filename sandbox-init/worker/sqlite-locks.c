@@ -2,6 +2,8 @@
 #include "sandbox-init/worker/sqlite-locks.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +31,7 @@ static struct {
         struct local_locks locks;
         uint32_t is_taken, calls;
         int (*fcntl)(int fd, int command, ...);
+        int *(*errno_location)(void); /* of SQLite's libc */
 } table;
 
 static bool is_own_file(int fd, struct file_lock *ret)
@@ -45,11 +48,24 @@ static bool is_own_file(int fd, struct file_lock *ret)
         return false;
 }
 
-/* init takes a call with this descriptor, which no file has, for a request to use the table. Any call makes it take the
- * locks over before that. */
-static bool ask_init(void)
+/* A call that the kernel makes itself is never interrupted, but one to init is, by a signal that has a handler. */
+static raw_signals set_blocked(raw_signals signals)
 {
-        return raw_call(SYS_fcntl, -1, F_SETLK, raw_pointer(&table.locks), 0, 0, 0) == 0;
+        raw_signals before = 0;
+
+        raw_signal_mask(SIG_SETMASK, &signals, &before);
+        return before;
+}
+
+/* init takes a call with this descriptor, which no file has, for a request to use the table; NULL: for none. Any call makes it take
+ * the locks over before that. */
+static long ask_init(const struct local_locks *l)
+{
+        const raw_signals blocked = set_blocked(UINT64_MAX);
+        long r = raw_call(SYS_fcntl, -1, F_SETLK, raw_pointer(l), 0, 0, 0);
+
+        set_blocked(blocked);
+        return r;
 }
 
 static bool has_table(pid_t self, int type)
@@ -60,8 +76,11 @@ static bool has_table(pid_t self, int type)
                 return true;
         if (type != F_RDLCK || table.calls++ % ASK_AFTER != 0)
                 return false;
+        /* Another thread's locks may be here still, while its own call waits until init takes them over. */
+        if (l->process == self && ask_init(NULL) != -EBADF)
+                return false;
         *l = (struct local_locks){.magic = LOCAL_LOCKS_MAGIC, .process = self};
-        if (ask_init())
+        if (ask_init(l) == 0)
                 return true;
         l->process = 0;
         return false;
@@ -112,9 +131,19 @@ static bool set_here(int fd, int command, struct flock *k)
 
 static int sqlite_fcntl(int fd, int command, void *argument)
 {
-        if ((command == F_SETLK || command == F_GETLK) && set_here(fd, command, argument))
+        const bool waits = command != F_SETLK && command != F_GETLK;
+        int r;
+
+        if (!waits && set_here(fd, command, argument))
                 return 0;
-        return table.fcntl(fd, command, argument);
+        r = table.fcntl(fd, command, argument);
+        /* SQLite takes that for an error of the disk. */
+        if (r < 0 && !waits && table.errno_location && *table.errno_location() == EINTR) {
+                const raw_signals blocked = set_blocked(UINT64_MAX);
+                r = table.fcntl(fd, command, argument);
+                set_blocked(blocked);
+        }
+        return r;
 }
 
 void sqlite_locks_forget(void)
@@ -136,6 +165,8 @@ PyObject *sqlite_locks_hook(PyObject *self, PyObject *path)
         struct vfs *(*find)(const char *) = NULL;
         if (library)
                 *(void **)&find = dlsym(library, "sqlite3_vfs_find");
+        if (library)
+                *(void **)&table.errno_location = dlsym(library, "__errno_location");
         struct vfs *vfs = find ? find("unix") : NULL;
         if (vfs && vfs->version >= 3 && vfs->get_call(vfs, "fcntl") != own) {
                 table.fcntl = (int (*)(int, int, ...))vfs->get_call(vfs, "fcntl");

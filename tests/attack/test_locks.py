@@ -213,6 +213,17 @@ with dbm.open(folder + "/dbm", "c") as d:
     d["a"] = "b"
 with dbm.open(folder + "/dbm", "w") as d:
     result["dbm"] = d["a"]
+# With the locks of another process, those of SQLite are init's.
+pid = hold(60, "s")
+signal.signal(signal.SIGALRM, lambda *_: None); signal.siginterrupt(signal.SIGALRM, True)
+c = sqlite3.connect(folder + "/d")
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+for i in range(400):
+    c.execute("insert into t values(?)", (i,)); c.commit()
+signal.setitimer(signal.ITIMER_REAL, 0)
+c.close()
+os.kill(pid, 9); os.waitpid(pid, 0)
+result["sqlite interrupted"] = i
 import json
 value = json.dumps(result, default=str)
 """
