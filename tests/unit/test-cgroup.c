@@ -345,6 +345,28 @@ static void test_supervisor(void)
         check_eq_int(WTERMSIG(wait_for(pids[1])), SIGKILL);
 }
 
+static int stay(void)
+{
+        sleep(1);
+        return 42;
+}
+
+/* A monitor in another pid namespace can have the same name: process id and time of start. */
+static void test_one_of_the_same_name(void)
+{
+        struct cgroups *cgroups = open_cgroups(), *other;
+        struct cgroup *leaf = new_leaf(cgroups, 32 << 20, 5);
+        struct error err = {0}, why = {0};
+        pid_t pid = run_inside(leaf, stay);
+
+        check_ok(cgroups_open(getenv("CLOISTER_TEST_OURS") != NULL, &other, &why, &err));
+        check_eq_int(cgroups_version(other), CGROUP_NONE);
+        cgroups_free(other);
+        check_eq_int(WEXITSTATUS(wait_for(pid)), 42);
+        cgroup_free(leaf);
+        cgroups_free(cgroups);
+}
+
 static void test_lower_cpu(void)
 {
         const struct cgroup_total whole = {384 << 20, 1000}, most = {384 << 20, 800},
@@ -839,6 +861,7 @@ int main(void)
         run(test_servers_are_bounded);
         run(test_supervisor);
         run(test_lower_cpu);
+        run(test_one_of_the_same_name);
         run(test_machine_is_known);
         run(test_no_swap);
         run(test_pids_are_bounded);

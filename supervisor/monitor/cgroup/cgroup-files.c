@@ -406,7 +406,8 @@ int cgroup_add_hierarchy(struct cgroups *cgroups, unsigned controllers, const ch
                         r = make_sandboxes(&h);
         }
         if (r < 0) {
-                if (h.base_fd >= 0)
+                /* Another monitor of this name, in another pid namespace, has locked its own. */
+                if (h.parent_fd >= 0)
                         cgroup_tree_remove(h.base_fd, cgroups->name, 0);
                 error_errno(err, -r, "cgroup: make a directory in %s", base);
                 hierarchy_done(&h);
