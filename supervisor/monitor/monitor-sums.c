@@ -20,6 +20,7 @@ enum {
         SUPERVISOR_PART = 16, /* of what there is: of Cloister's own processes */
         SERVERS_PART = 8,     /* of what there is: of servers, at least */
         TICK_MIN_MS = 10,
+        FREEING_MS = 5000,  /* a killed session that has not ended by then may never end */
         FORGET_MS = 600000, /* longer than a template and its image take */
         TICK_MAX_MS = 1000, /* nothing can take 1 GiB in that time */
 };
@@ -38,6 +39,7 @@ struct sums {
         struct cgroup_total total; /* of all sandboxes */
         struct sums_principal principals[SUMS_PRINCIPALS_MAX];
         size_t n_principals;
+        uint64_t freeing_ms; /* since when is_freeing(); 0: it is not */
         struct event *timer; /* while there are several principals */
 };
 
@@ -232,7 +234,8 @@ static struct sandbox *largest_of(struct monitor *m, uint32_t id)
 
         for (uint32_t i = 0; i < m->sessions_max; i++) {
                 struct sandbox *sandbox = m->sandboxes[i];
-                if (!sandbox || (id > 0 && sandbox_principal(sandbox) != id))
+                if (!sandbox || sandbox_is_out_of_memory(sandbox) ||
+                    (id > 0 && sandbox_principal(sandbox) != id))
                         continue;
                 uint64_t used = has_groups(m) ? sandbox_memory_now(sandbox)
                                               : memory_watch_part(m->memory, i);
@@ -245,13 +248,16 @@ static struct sandbox *largest_of(struct monitor *m, uint32_t id)
 }
 
 /* One was killed, and what it had is not free yet. */
-static bool is_freeing(const struct monitor *m)
+static bool is_freeing(struct monitor *m)
 {
+        uint64_t now = clock_ms(), since = 0;
+
         for (uint32_t i = 0; i < m->sessions_max; i++) {
                 if (m->sandboxes[i] && sandbox_is_out_of_memory(m->sandboxes[i]))
-                        return true;
+                        since = m->sums->freeing_ms ?: now;
         }
-        return false;
+        m->sums->freeing_ms = since;
+        return since > 0 && now < since + FREEING_MS;
 }
 
 static void kill_one_of(struct monitor *m, uint32_t id, enum monitor_limit limit)
@@ -262,6 +268,7 @@ static void kill_one_of(struct monitor *m, uint32_t id, enum monitor_limit limit
                 return;
         log_info("session %u is killed: %s is reached", sandbox_handle(sandbox),
                  limit == MONITOR_LIMIT_TOTAL ? "memory_total" : "memory= of its principal");
+        m->sums->freeing_ms = clock_ms();
         sandbox_kill_for_memory(sandbox, limit);
 }
 

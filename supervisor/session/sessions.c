@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
@@ -24,6 +25,7 @@
 enum {
         BUCKETS = 2048,
         DEAD_NAMES_MAX = 1024, /* names without a sandbox that are kept */
+        FREEING_MS = 5000,     /* a session that has not ended by then may never end */
         CREATING_MAX = 16,     /* sandboxes of a principal that the monitor makes at once */
 };
 
@@ -32,7 +34,8 @@ struct sessions {
         TAILQ_HEAD(, session) list; /* the oldest first */
         struct session *buckets[BUCKETS];
         size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
-        size_t n_freeing;                  /* end to free memory for another principal */
+        struct session *freeing;           /* ends to free memory for another principal, or NULL */
+        struct event *freed;               /* FREEING_MS later */
         size_t n_yielding;                 /* of the live ones, end for another session */
         struct session_principals principals;
         struct pool *pool;
@@ -117,7 +120,7 @@ static bool has_place(struct sessions *sessions, const struct session *s)
                 pool_give_up(pool);
         /* A single principal has the whole queue: one profile whose template hangs must not keep another's. */
         bool may_create = sessions->principals.n < 2 || s->principal->n_creating < CREATING_MAX;
-        return may_create && sessions->n_freeing == 0 &&
+        return may_create && !sessions->freeing &&
                n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
                                pool_ending(pool) <
                        most;
@@ -156,9 +159,9 @@ static void count_change(struct sessions *sessions, struct session *s, enum sess
 
         sessions->n_in[before]--;
         sessions->n_in[now]++;
-        if (now == SESSION_NONE && s->frees_memory) {
+        if (now == SESSION_NONE) {
                 s->frees_memory = false;
-                sessions->n_freeing--;
+                sessions->freeing = sessions->freeing == s ? NULL : sessions->freeing;
         }
         p->n_creating += (now == SESSION_CREATING) - (before == SESSION_CREATING);
         if (now != SESSION_NONE) {
@@ -181,6 +184,13 @@ static void on_place_free(void *data)
                 if (s->state == SESSION_QUEUED)
                         session_dispatch(s, EVENT_PLACE, NULL);
         }
+}
+
+/* Another session may end then: the first one keeps frees_memory. */
+static void on_freed(evutil_socket_t fd, short what, void *data)
+{
+        ((struct sessions *)data)->freeing = NULL;
+        on_place_free(data);
 }
 
 /* The index of the profile of a sandbox that is requested under the newest config, or -1. */
@@ -243,8 +253,10 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
         };
         TAILQ_INIT(&sessions->list);
         sessions->principals.n = 1;
-        int r = pool_new(&sessions->pool, base, config, hello->sessions_max, requests,
-                         on_place_free, sessions, err);
+        sessions->freed = evtimer_new(base, on_freed, sessions);
+        int r = !sessions->freed ? error_errno(err, ENOMEM, "sessions")
+                                 : pool_new(&sessions->pool, base, config, hello->sessions_max,
+                                            requests, on_place_free, sessions, err);
         if (r < 0) {
                 sessions_free(sessions);
                 return r;
@@ -286,6 +298,7 @@ struct sessions *sessions_free(struct sessions *sessions)
         while (!TAILQ_EMPTY(&sessions->list))
                 remove_session(sessions, TAILQ_FIRST(&sessions->list));
         pool_free(sessions->pool);
+        loop_event_free(&sessions->freed);
         config_free(sessions->context.config);
         free(sessions);
         return NULL;
@@ -468,6 +481,7 @@ static bool free_memory(struct sessions *sessions, uint32_t principal)
         const struct error why = {
                 EDQUOT,
                 "all sessions reached \"memory_total\", and yours had more than an even share of it"};
+        const struct timeval in = clock_timeval_ms(FREEING_MS);
         struct session *s, *found = NULL;
 
         TAILQ_FOREACH (s, &sessions->list, link) {
@@ -477,10 +491,11 @@ static bool free_memory(struct sessions *sessions, uint32_t principal)
                 if (!found || (found->queue.first && !s->queue.first))
                         found = s;
         }
-        if (!found || sessions->n_freeing > 0)
-                return sessions->n_freeing > 0;
+        if (!found || sessions->freeing)
+                return sessions->freeing;
         found->frees_memory = true;
-        sessions->n_freeing++;
+        sessions->freeing = found;
+        event_add(sessions->freed, &in);
         session_dispatch(found, EVENT_OWNER_END, &(struct session_details){.error = &why});
         return true;
 }

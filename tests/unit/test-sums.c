@@ -203,6 +203,25 @@ static void test_nobody_is_above_its_share(void)
         }
 }
 
+/* One that was killed stays, in a system call that does not end: others are killed in its place. */
+static void test_killed_one_stays(void)
+{
+        struct world w;
+
+        open_world(&w, CGROUP_NONE);
+        fill(&w, 400 * MIB);
+        monitor_sums_changed(&w.m);
+        fake_clock_advance_ms(1000);
+        monitor_sums_changed(&w.m);
+        check_eq_int(n_killed(), 1);
+        fake_clock_advance_ms(5000);
+        monitor_sums_changed(&w.m);
+        monitor_sums_changed(&w.m);
+        check_eq_int(n_killed(), 2);
+        check(sandboxes[SESSIONS - 2].is_killed);
+        close_world(&w);
+}
+
 /* Version 1 refuses a limit while groups below have more, or if the group above has less. */
 static void test_refused_limits(void)
 {
@@ -252,6 +271,7 @@ int main(void)
 {
         run(test_groups_come_later);
         run(test_nobody_is_above_its_share);
+        run(test_killed_one_stays);
         run(test_refused_limits);
         return 0;
 }
