@@ -27,7 +27,7 @@ struct session *session_free(struct session *session);
 /* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. */
 void session_end_by_owner(struct session *session, bool restart);
 /* The config was reloaded: the session loses what its profile has lost. Ends a session with a mount or a network
- * that the profile lost. A session whose profile was removed has no tools and reaches no host. */
+ * that the profile lost. One whose profile was removed has no tools and reaches no host, until sessions_restrict() ends it. */
 void session_take_rights(struct session *session);
 /* Its principal may not use its profile any more: ends it, and the next sandbox is of the call's profile. */
 void session_leave_forbidden_profile(struct session *session);

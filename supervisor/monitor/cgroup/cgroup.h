@@ -3,7 +3,8 @@
  * leaf to kill and freeze), and for machines without.
  *
  * cgroups_open() finds out by trying what this process may use. The groups are <our
- * cgroup>/cloister-<pid>-<start time>/sandboxes/s-<n>, and servers/u-<n> beside "sandboxes".
+ * cgroup>/cloister-<pid>-<start time>/sandboxes/s-<n>, of a principal …/sandboxes/p-<n>/s-<n>, and servers/u-<n> beside
+ * "sandboxes".
  */
 #pragma once
 

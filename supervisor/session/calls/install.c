@@ -11,6 +11,7 @@
 #include "base/json-out.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/share.h"
 #include "base/utf8.h"
 #include "policy/package-set.h"
 #include "rpc/frame.h"
@@ -43,25 +44,23 @@ struct install {
 
 static const struct install *running[PACKAGES_INSTALLERS_MAX]; /* NULL: free */
 
-/* Of several principals each may have half of what is free: an index can keep an installation from ending. Returns whether
- * it has a place. */
+/* Several principals share the places: an index can keep an installation from ending. Returns whether it has one. */
 static bool take_place(const struct install *i)
 {
         const char *key = i->session->name;
         const struct install **place = NULL;
-        size_t n_free = 0, n_own = 0;
+        size_t n = 0, n_own = 0;
 
         for (size_t k = 0; k < ARRAY_SIZE(running); k++) {
                 if (running[k] == i)
                         return true;
-                if (!running[k]) {
-                        n_free++;
+                if (!running[k])
                         place = &running[k];
-                } else if (session_key_is_beside(running[k]->session->name, key)) {
-                        n_own++;
-                }
+                n += running[k] != NULL;
+                n_own += running[k] && session_key_is_beside(running[k]->session->name, key);
         }
-        if (!place || (session_key_name(key) != key && n_own >= n_free))
+        if (!place ||
+            (session_key_name(key) != key && !share_allows(n_own, n, ARRAY_SIZE(running), 1)))
                 return false;
         *place = i;
         return true;

@@ -11,27 +11,26 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/loop.h"
+#include "base/share.h"
 #include "supervisor/session/cell/session-name.h"
 
 enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */
 
 static struct branch *all[BRANCHES_MAX]; /* NULL: free */
 
-/* Of several principals each may have half of what is free: code can keep a branch from ending for BRANCH_MS. Returns a place. */
+/* Several principals share the places: code can keep a branch from ending for BRANCH_MS. Returns one. */
 static int find_place(const char *from, struct branch ***ret, struct error *err)
 {
-        size_t n_free = 0, n_own = 0;
+        size_t n = 0, n_own = 0;
         bool several = session_key_name(from) != from;
 
         for (size_t i = 0; i < BRANCHES_MAX; i++) {
-                if (!all[i]) {
-                        n_free++;
+                if (!all[i])
                         *ret = &all[i];
-                } else if (session_key_is_beside(all[i]->from, from)) {
-                        n_own++;
-                }
+                n += all[i] != NULL;
+                n_own += all[i] && session_key_is_beside(all[i]->from, from);
         }
-        if (n_free > 0 && (!several || n_own < n_free))
+        if (several ? share_allows(n_own, n, BRANCHES_MAX, 1) : n < BRANCHES_MAX)
                 return 0;
         if (n_own > 0 && several)
                 return error_set(err, EBUSY, "%zu of your branches are being made: try again",
