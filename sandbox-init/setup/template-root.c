@@ -505,7 +505,7 @@ static int place(int fd, int at)
         "'_cloister', None, origin='/proc/self/fd/9')).boot()"
 static_assert(LAYOUT_MODULE_FD == 9, "CREATE_MODULE names it");
 
-/* Code of the image may write it: each template has one of its own, of which no other's session knows. */
+/* Code of the image may write it: each template has its own, and sessions of other templates do not use it. */
 static int share_syncs(struct error *err)
 {
         const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;

@@ -40,7 +40,7 @@ uint64_t memory_watch_used(const struct memory_watch *watch, const struct sandbo
 /* The sandbox in this slot has ended. */
 void memory_watch_forget(struct memory_watch *watch, uint32_t slot);
 
-/* What all sessions use, files in their tmpfs included, without the pages that each shares with its template; what the one in
+/* The bytes that all sessions use, files in their tmpfs included, without the pages that each shares with its template; what the one in
  * this slot adds to it. */
 uint64_t memory_watch_sum(const struct memory_watch *watch);
 uint64_t memory_watch_part(const struct memory_watch *watch, uint32_t slot);

@@ -148,7 +148,7 @@ static size_t add_children(const struct monitor *m, pid_t of, pid_t pids[OWN_MAX
 }
 
 /* Version 1 takes some 10 ms for it, in which no process of the machine is forked: not while the client waits for its
- * handshake. What starts later begins in that group. */
+ * handshake. Later processes begin in that group. */
 void monitor_limits_enter(struct monitor *m)
 {
         pid_t pids[OWN_MAX] = {m->broker};

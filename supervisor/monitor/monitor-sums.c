@@ -122,7 +122,7 @@ int monitor_sums_set(struct monitor *m, struct error *err)
         return 0;
 }
 
-/* What sandboxes and Cloister's own processes leave, in whole MiB. */
+/* The memory that sandboxes and Cloister's own processes leave, in whole MiB. */
 uint64_t monitor_sums_servers(const struct monitor *m)
 {
         uint64_t here = m->sums->here.memory, least = here / SERVERS_PART,

@@ -90,7 +90,7 @@ class Bounded(Unbounded):
         """140. Once the sum is reached, a new session is refused in one line; those that exist go on, and one that ends makes room."""
         names, refused = [], None
         for name in self.names(40):
-            # Those of an earlier test end a moment after they were told to.
+            # The sessions of an earlier test end a moment after the request.
             if len(names) < 3:
                 self.assertTrue(harness.wait_until(lambda name=name: not self.hold(1, name).get("isError")))
             result = self.hold(2, name)
@@ -209,7 +209,7 @@ class Servers(rawmcp.ServerCase):
 
     @unittest.skipUnless(harness.ROOT, "an ordinary user may not make the group that is small enough to be filled")
     def test_memory(self):
-        """146. Servers that take more together than the bound of all lose a process; Cloister and the session go on."""
+        """146. Servers that take more together than the bound of all lose a process; Cloister and the session continue."""
         self.path()
         self.ok("kept = 1")
         self.take()
