@@ -44,7 +44,8 @@ class Response:
         self.rest = b""
 
     def json(self):
-        return harness.message_of(self.body)
+        """The message, which is the last event of a stream where the answer took long."""
+        return [message for _, message in self.events() if message][-1] if self.chunked else harness.message_of(self.body)
 
     def chunk(self):
         """The next chunk of a stream, or b"" at its end."""
