@@ -208,9 +208,11 @@ threading.Thread(target=count, args=("old",), daemon=True).start()
         server = self.serve()
         self.value(server, "1")
         self.assertTrue(groups(server))
-        janitor = [pid for pid in harness.descendants(server.process.pid) if open(f"/proc/{pid}/comm", encoding="utf-8").read().startswith("cloister-janit")]
-        self.assertEqual(len(janitor), 1)
-        os.kill(int(janitor[0]), signal.SIGKILL)
+        janitors = [pid for pid in harness.descendants(server.process.pid) if open(f"/proc/{pid}/comm", encoding="utf-8").read().startswith("cloister-janit")]
+        # Where systemd was asked for a scope, there is one for the time before it and one for the scope.
+        self.assertIn(len(janitors), (1, 2))
+        for janitor in janitors:
+            os.kill(int(janitor), signal.SIGKILL)
         self.value(server, "2")
         server.close()
         left = groups(server)
