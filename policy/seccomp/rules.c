@@ -117,7 +117,7 @@ static const struct filter_rule filter_guest_calls[] = {
         {"close_range", FAIL(EINVAL), {SET(2, 2)}},
         /* files */
         {"creat access faccessat faccessat2 stat fstat lstat newfstatat statx "
-         "statfs fstatfs readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat "
+         "readlink readlinkat getcwd chdir fchdir getdents getdents64 mkdir mkdirat "
          "rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat chmod "
          "fchmod "
          "fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat "
@@ -334,7 +334,9 @@ static const struct filter_rule filter_worker_only[] = {
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWPID)}},
         {"clone", FAIL(EPERM), {SET(0, CLONE_NEWNET)}},
         {"unshare setns process_vm_readv process_vm_writev", FAIL(EPERM)},
-        {"flock sysinfo", ASK_INIT}, /* sysinfo tells of the machine what others do */
+        {"flock", ASK_INIT},
+        /* They tell how many processes, and how much memory and disk, others use. */
+        {"sysinfo statfs fstatfs", ASK_INIT},
         {"mount umount2 pivot_root chroot", FAIL(EPERM)},
         {"setresuid setresgid setgroups capset", FAIL(EPERM)},
         {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
@@ -389,7 +391,7 @@ static const struct filter_rule filter_template_only[] = {
          {EQUAL(0, SECCOMP_SET_MODE_FILTER),
           CLEAR(1, ~(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER))}},
         /* init, which has this filter too, takes the locks of its session */
-        {"flock pidfd_getfd process_vm_readv process_vm_writev sysinfo", ALLOW},
+        {"flock pidfd_getfd process_vm_readv process_vm_writev sysinfo statfs fstatfs", ALLOW},
         IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
         {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
         PRCTL(PR_SET_SECCOMP, PR_GET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,
@@ -499,7 +501,7 @@ static const struct filter_rule filter_init_all[] = {
         {"exit exit_group", ALLOW},
         {"lseek getdents64", ALLOW}, /* of a proc, its counters, and directories in /workspace */
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
-        {"newfstatat fstat clock_gettime", ALLOW},
+        {"newfstatat fstat fstatfs clock_gettime", ALLOW},
         /* locks (sandbox-init/init/locks.h) */
         {"flock pidfd_open pidfd_getfd pidfd_send_signal", ALLOW},
         {"process_vm_readv process_vm_writev", ALLOW},

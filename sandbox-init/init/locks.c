@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,6 +14,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
@@ -396,8 +399,59 @@ static int call_by(const struct caller *c, const struct seccomp_data *data)
         return r;
 }
 
+/* ---- figures of the machine ---- */
+
+/* Returns a descriptor of the file that a path of the caller names, which gives no access to it, or negative errno. */
+static int open_path(const struct caller *c, uint64_t at)
+{
+        char path[PATH_MAX], base[32];
+        const size_t page = (size_t)sysconf(_SC_PAGESIZE), first = page - at % page;
+        struct iovec here = {path, sizeof(path)};
+        /* The kernel copies whole parts; the page after the end of the path may not exist. */
+        struct iovec there[] = {
+                {(void *)at, first < sizeof(path) ? first : sizeof(path)},                // NOLINT
+                {(void *)(at + first), first < sizeof(path) ? sizeof(path) - first : 0}}; // NOLINT
+
+        ssize_t n = process_vm_readv(c->process, &here, 1, there, 2, 0);
+        if (n <= 0)
+                return -EFAULT;
+        if (!memchr(path, '\0', (size_t)n))
+                return n < PATH_MAX ? -EFAULT : -ENAMETOOLONG;
+        snprintf(base, sizeof(base), "%d/%s", c->process, path[0] == '/' ? "root" : "cwd");
+        int dir = openat(INIT_PROC_FD, base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (dir < 0)
+                return -errno;
+        const char *relative = path + strspn(path, "/");
+        int fd = openat(dir, *relative || path[0] != '/' ? relative : ".", O_PATH | O_CLOEXEC);
+        int r = fd < 0 ? -errno : fd;
+        close(dir);
+        return r;
+}
+
+static int call_statfs(const struct caller *c, const struct seccomp_data *data)
+{
+        struct statfs s;
+        struct stat st;
+        int fd = data->nr == SYS_fstatfs ? take_file(c, (int)data->args[0], &st)
+                                         : open_path(c, data->args[0]);
+
+        if (fd < 0)
+                return fd == -ENOLCK ? -EACCES : fd;
+        int r = fstatfs(fd, &s) < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+        close(fd);
+        if (r < 0)
+                return r;
+        if (!is_own(&st)) {
+                if (s.f_blocks > 0 && s.f_bsize > 0)
+                        s.f_blocks = ((uint64_t)SHARED_DISK_GIB << 30) / (uint64_t)s.f_bsize;
+                s.f_bfree = s.f_bavail = s.f_flags & ST_RDONLY ? 0 : s.f_blocks;
+                s.f_files = s.f_ffree = 0;
+        }
+        return copy_memory(c, data->args[1], &s, sizeof(s), true);
+}
+
 /* The C library uses the answer without a look at the result of the call. */
-static int call_sysinfo(const struct caller *c, const struct seccomp_notif *request)
+static int call_sysinfo(const struct caller *c, const struct seccomp_data *data)
 {
         const struct sysinfo neutral = {
                 .uptime = (now_ms() - all.opened_ms) / 1000,
@@ -407,18 +461,30 @@ static int call_sysinfo(const struct caller *c, const struct seccomp_notif *requ
                 .mem_unit = 1,
         };
 
+        return copy_memory(c, data->args[0], (void *)&neutral, sizeof(neutral), true);
+}
+
+static int call_figures(const struct caller *c, const struct seccomp_notif *request)
+{
         /* The process may have ended before it was opened, and another one have its number. */
         if (ioctl(all.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &request->id) < 0)
                 return -EINTR;
-        return copy_memory(c, request->data.args[0], (void *)&neutral, sizeof(neutral), true) < 0
-                       ? -EFAULT
-                       : 0;
+        int r = request->data.nr == SYS_sysinfo ? call_sysinfo(c, &request->data)
+                                                : call_statfs(c, &request->data);
+        return r == -ENOLCK ? -EFAULT : r;
+}
+
+static bool is_figure(const struct seccomp_notif *request)
+{
+        const int nr = request->data.nr;
+
+        return nr == SYS_sysinfo || nr == SYS_statfs || nr == SYS_fstatfs;
 }
 
 static bool is_sync(const struct seccomp_notif *request)
 {
         return request->data.nr != SYS_flock && request->data.nr != SYS_fcntl &&
-               request->data.nr != SYS_sysinfo;
+               !is_figure(request);
 }
 
 /* When the next call after one at this time may go on, or 0: this one may not yet. */
@@ -451,9 +517,9 @@ static int call(const struct seccomp_notif *request)
                 return call_sync();
         struct caller c = caller_new(process_of((pid_t)request->pid));
 
-        int r = c.process == 0                    ? -ENOLCK
-                : request->data.nr == SYS_sysinfo ? call_sysinfo(&c, request)
-                                                  : call_by(&c, &request->data);
+        int r = c.process == 0       ? -ENOLCK
+                : is_figure(request) ? call_figures(&c, request)
+                                     : call_by(&c, &request->data);
         caller_done(&c);
         return r;
 }

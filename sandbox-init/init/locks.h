@@ -10,8 +10,10 @@
 #pragma once
 
 /*
- * The same listener gets sysinfo(), which tells how many processes the machine has, and how much memory is free. init's
- * answer has the memory limit of the session, all of it free, how long the session has existed, and one process.
+ * The same listener gets sysinfo(), statfs() and fstatfs(), which tell how many processes the machine has, and how much
+ * memory and disk is free. init's answer to the first has the memory limit of the session, all of it free, how long the session
+ * has existed, and one process. File systems that are not the session's own have a fixed size; if they are read-only,
+ * nothing is free, otherwise all.
  *
  * It gets calls that wait for the disk of the host, where a mount is writable: fsync(), fdatasync(),
  * sync_file_range(), msync() with MS_SYNC. Their number is bounded, because the kernel charges the commits of a file
@@ -31,6 +33,7 @@ enum {
         SYNCS_PER_S = 100,
         SYNCS_AT_ONCE = 16,       /* after a rest */
         SYNCS_OF_ALL_PER_S = 400, /* of all sessions of the template */
+        SHARED_DISK_GIB = 1024,   /* the size of each file system of the host */
 };
 
 /* listener: owned; negative: the kernel gave none, and each call for a lock fails with ENOSYS. Negative errno without

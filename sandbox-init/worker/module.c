@@ -40,7 +40,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/stat.h>
 #include <poll.h>
 #include <signal.h>
@@ -49,7 +48,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -591,16 +589,21 @@ static PyObject *cloister_directory_size(PyObject *self, PyObject *bytes)
         return py.PyLong_FromLong(is_directory ? (long)about.stx_size : -1);
 }
 
-/* There, the size of a directory depends on its entries. */
+/* Whether the path is in the tmpfs of /workspace, where the size of a directory depends on its entries. statfs() would wait
+ * for init. */
 static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
 {
-        struct statfs about;
+        struct statx all, about;
         const char *path;
 
         if (!py.PyArg_ParseTuple(args, "s", &path))
                 return NULL;
-        long r = raw_call(SYS_statfs, raw_pointer(path), raw_pointer(&about), 0, 0, 0, 0);
-        return py.PyBool_FromLong(r == 0 && about.f_type == TMPFS_MAGIC);
+        bool is = raw_call(SYS_statx, AT_FDCWD, raw_pointer(path), 0, STATX_INO,
+                           raw_pointer(&about), 0) == 0 &&
+                  raw_call(SYS_statx, AT_FDCWD, raw_pointer("/workspace"), 0, STATX_INO,
+                           raw_pointer(&all), 0) == 0;
+        return py.PyBool_FromLong(is && about.stx_dev_major == all.stx_dev_major &&
+                                  about.stx_dev_minor == all.stx_dev_minor);
 }
 
 static PyObject *cloister_copy(PyObject *self, PyObject *args)

@@ -38,6 +38,8 @@ for _ in range(4):
                 while time.monotonic() < end: pass
                 os._exit(0)
 """,
+    # init works for each call longer than its caller.
+    "asks": "import os\nfor _ in range(4):\n    if os.fork() == 0:\n        while True: os.statvfs('/' + './' * 2000)\n",
     # Each forks the next one and ends.
     "hydra": """
 import os, time

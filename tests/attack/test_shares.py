@@ -211,5 +211,48 @@ refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0,
                 print(f"{name}: {max(rates.values()):.0f} bit/s", file=sys.stderr)
 
 
+class Disk(harness.Case):
+    def test_free_space_of_the_disk(self):
+        folder, mode = self.path("data"), "ro" if harness.ROOT else "rw"
+        os.mkdir(folder)
+        os.chmod(self.dir, 0o755)
+        os.chmod(folder, 0o777)
+        server = rawmcp.RawServer("--config", self.config(mounts=[{"source": folder, "target": "/data", "mode": mode}]), cwd=self.dir)
+        self.addCleanup(server.free)
+        server.initialize()
+        look = """
+import os, shutil
+fd = os.open(os.__file__, os.O_RDONLY)
+os.chdir("/data")
+[[*os.statvfs(place)][:9] for place in ("/", os.__file__, "/data", ".", "//data/.", "/dev", fd)]
+"""
+        before, free = server.cell(look)["value"]["json"], os.statvfs(folder).f_bfree
+        with open(folder + "/large", "wb") as f:
+            f.write(os.urandom(1 << 20))
+        self.assertNotEqual(free, os.statvfs(folder).f_bfree, "control")
+        self.assertEqual(server.cell(look)["value"]["json"], before)
+        self.assertEqual(before[0][3:7], [0, 0, 0, 0])
+        # What is the session's own, and the answer to mistakes, is the kernel's.
+        code = """
+import ctypes, errno
+def error(*args):
+    libc = ctypes.CDLL(None, use_errno=True)
+    return [libc.statfs(*args), errno.errorcode.get(ctypes.get_errno())]
+os.chdir("/workspace")
+os.symlink("/tmp", "link")
+free = [shutil.disk_usage(place).free for place in ("/workspace", ".", "/tmp", "link", "/dev/shm")]
+for place in "/workspace", "/tmp", "/dev/shm":
+    with open(place + "/large", "wb") as f: f.write(bytes(1 << 20))
+less = [before - shutil.disk_usage(place).free for place, before in zip(("/workspace", ".", "/tmp", "link", "/dev/shm"), free)]
+b = ctypes.create_string_buffer(256)
+end = ctypes.create_string_buffer(b"/tmp")
+[less, shutil.disk_usage("/data").free, error(b"/missing", b), error(b"", b), error(b"/" * 5000, b), error(ctypes.c_void_p(8), b), error(b"/tmp", ctypes.c_void_p(8)),
+ error(b"/etc/passwd/x", b), error(end, b)[0], ctypes.CDLL(None, use_errno=True).fstatfs(99, b)]
+"""
+        less, rest = (found := server.cell(code)["value"]["json"])[0], found[1:]
+        self.assertEqual(less, [1 << 20] * 5)
+        self.assertEqual(rest, [0 if harness.ROOT else 1 << 40, [-1, "ENOENT"], [-1, "ENOENT"], [-1, "ENAMETOOLONG"], [-1, "EFAULT"], [-1, "EFAULT"], [-1, "ENOTDIR"], 0, -1])
+
+
 if __name__ == "__main__":
     harness.main()

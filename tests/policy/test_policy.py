@@ -187,7 +187,7 @@ class Policy(unittest.TestCase):
             for n in NUMBERS if asks else ():
                 answers = {evaluate.run(code, pack(n, arch, (0, command, 0, 0, 0, 0)))[0] for command in range(64)}
                 names = {name for name, number in self.numbers[arch].items() if number == n}
-                asked = {"fcntl", "flock", "sysinfo"} | ({"fsync", "fdatasync", "sync_file_range"} if "writable" in variant else set())
+                asked = {"fcntl", "flock", "sysinfo", "statfs", "fstatfs"} | ({"fsync", "fdatasync", "sync_file_range"} if "writable" in variant else set())
                 self.assertTrue(INIT not in answers or names & asked, (variant, arch, n))
 
     def test_it_notices(self):
