@@ -161,8 +161,10 @@ static int show_list(const struct tree *t, const char *list, const char *separat
         int r = 0;
 
         while (r >= 0 && next_of(&list, separator, path))
-                r = strncmp(path, "/dev/", 5) == 0 ? show(t, path, MOUNT_ATTR_NOEXEC, err)
-                                                   : show_plain(t, path, err);
+                /* A device can be written to, but its owner, who may be root, cannot change its mode. */
+                r = strncmp(path, "/dev/", 5) == 0
+                            ? show(t, path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, err)
+                            : show_plain(t, path, err);
         return r;
 }
 

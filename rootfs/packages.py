@@ -164,7 +164,11 @@ def read_file(path, found, depth=0):
                 raise Failure("%s%s has no place here: wheels of packages only" % (where, option))
             if option in ("-r", "--requirement", "-c", "--constraint"):
                 read_file(os.path.join(os.path.dirname(path), value.strip()), found, depth + 1)
-            found["paths"].append(local_path(value.strip(), os.path.dirname(path)))
+            named = local_path(value.strip(), os.path.dirname(path))
+            if option in ("-f", "--find-links"):
+                found["paths"] += glob.glob(named + "/*.whl")
+            elif option in ("-r", "--requirement", "-c", "--constraint", "-i", "--index-url", "--extra-index-url"):
+                found["paths"].append(named)
             continue
         check_requirement(text, where)
         found["paths"].append(local_path(text, os.path.dirname(path)))
@@ -645,7 +649,8 @@ def shown_paths(request, found):
     # The sandbox never has a directory that contains the user's home: of such a one, its wheels.
     wheels = glob.glob(links + "/*.whl") if (os.path.expanduser("~") + "/").startswith(os.path.join(links, "")) else []
     paths = [os.path.join(request["cache"], "wheels"), links, *wheels, *request["files"], *found["paths"], *settings_paths()]
-    return sorted({os.path.normpath(path) for path in paths if path.startswith("/") and path != "/" and os.path.exists(path)})
+    return sorted({os.path.normpath(path) for path in paths
+                   if path.startswith("/") and path != "/" and (os.path.isfile(path) or os.path.isdir(path))})
 
 
 def confined(request, action, place, shown, **more):
@@ -659,6 +664,8 @@ def confined(request, action, place, shown, **more):
         text = process.stdout.read(ANSWER_MAX)
         process.kill()
     try:
+        if len(text) == ANSWER_MAX:
+            raise ValueError  # the sandbox may not have ended
         answer = json.loads(text.decode().strip().rpartition("\n")[2])
         if "error" in answer:
             raise Failure(re.sub("^packages: ", "", str(answer["error"])))

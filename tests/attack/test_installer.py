@@ -140,6 +140,7 @@ ATTEMPTS = {
     "see the machine's id": lambda: os.stat("/etc/machine-id" if os.path.exists("/etc/machine-id") else "/etc/fstab"),
     "see the machine's private keys": lambda: os.stat("/etc/ssl/private"),
     "settings of the kernel": lambda: read("/proc/sys/kernel/ostype"),
+    "change a device": lambda: os.chmod("/dev/null", 0o666),
     "a set-uid program": lambda: set_user_id(0o4755),
     "a set-gid file": lambda: os.chmod(file("set-gid"), 0o2755),
     "create a set-uid file": lambda: os.close(os.open(work + "/set-uid-2", os.O_CREAT | os.O_WRONLY, 0o4755)),
@@ -194,6 +195,7 @@ CONTROLS = {
     "a process": lambda: child(lambda: None),
     "the index": lambda: socket.create_connection(("127.0.0.1", GIVEN["port"]), 5).close(),
     "the resolver": lambda: socket.getaddrinfo("localhost", 80),
+    "a device": lambda: open("/dev/null", "w").write("x"),
     "certificates": lambda: __import__("ssl").create_default_context(),
     "100 MiB": lambda: bytearray(100 << 20),
     "the library that has a certificate": lambda: read(GIVEN["library"]),
@@ -363,7 +365,7 @@ class Place:
         missing = [name for name in control["names"] if name not in control["attempts"]]
         # Attempts that a machine may refuse to every user.
         self.assertLessEqual(set(missing), {"a user namespace", "mount", "change the root", "a host name", "keys", "see /home", "clear no_new_privs",
-                                            "see the machine's private keys"})
+                                            "see the machine's private keys", "change a device"})
         self.assertGreater(len(control["attempts"]), 40, missing)
 
     def most_memory(self, process, run):
