@@ -54,6 +54,8 @@ static struct {
         _Atomic int64_t *next_of_all_us; /* shared with the other sessions of the template */
         struct seccomp_notif waiting[LOCKS_WAITERS_MAX];
         size_t n_waiting;
+        bool has_freed; /* since they were last tried */
+        int64_t next_retry_ms;
 } all = {.listener = -1};
 
 /* ---- the caller and its file ---- */
@@ -233,6 +235,7 @@ static int call_flock(int fd, const struct stat *st, int operation)
         if (flock(fd, operation | LOCK_NB) < 0)
                 return errno == EWOULDBLOCK && !(operation & LOCK_NB) ? WAITS : -errno;
         all.n_flock += what != LOCK_UN;
+        all.has_freed |= what != LOCK_EX;
         return 0;
 }
 
@@ -374,6 +377,7 @@ static int call_fcntl(const struct caller *c, int fd, const struct stat *st,
                 return command == F_SETLKW ? WAITS : -EAGAIN;
         if (k.l_type != F_UNLCK && !has_room())
                 return -ENOLCK;
+        all.has_freed |= k.l_type != F_WRLCK;
         return lock_table_set(all.locks, &all.n, LOCKS_MAX, wanted);
 }
 
@@ -538,8 +542,15 @@ static void answer(uint64_t id, int r)
 
 bool locks_retry(void)
 {
+        /* A file that was closed is noticed by time only. */
+        const int64_t began = all.n_waiting > 0 ? now_ms() : 0;
+        bool may_lock = all.has_freed || began >= all.next_retry_ms;
+
+        all.has_freed = false;
         for (size_t i = 0; i < all.n_waiting; i++) {
                 const struct seccomp_notif *w = &all.waiting[i];
+                if (!may_lock && !is_sync(w))
+                        continue;
                 int r = ioctl(all.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &w->id) < 0 ? -EINTR
                                                                                       : call(w);
                 if (r == WAITS)
@@ -550,6 +561,8 @@ bool locks_retry(void)
                         (--all.n_waiting - i) * sizeof(all.waiting[0]));
                 i--;
         }
+        if (all.n_waiting > 0 && may_lock)
+                all.next_retry_ms = now_ms() + LOCKS_RETRY_MS + 4 * (now_ms() - began);
         return all.n_waiting > 0;
 }
 

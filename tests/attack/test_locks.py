@@ -317,6 +317,27 @@ for pid in pids[:10]:
 fcntl.flock(held, fcntl.LOCK_UN); lock(fd, fcntl.F_UNLCK, 0)
 value = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 """
+# Calls beside others that wait, of which init must not try each at every call.
+BESIDE = r"""
+import threading, time
+def seconds(n=300):
+    fd, began = own("b"), time.monotonic()
+    for i in range(n): lock(fd, fcntl.F_WRLCK, i)
+    return time.monotonic() - began
+held, alone = own("h"), seconds()
+lock(held, fcntl.F_WRLCK, 0)
+pids = []
+for _ in range(100):
+    pid = os.fork()
+    if pid == 0:
+        lock(own("h"), fcntl.F_WRLCK, 0, 1, fcntl.F_SETLKW); os._exit(0)
+    pids.append(pid)
+time.sleep(1)
+beside = min(seconds() for _ in range(3))
+lock(held, fcntl.F_UNLCK, 0)
+ended = [os.waitpid(pid, 0)[1] for pid in pids]
+value = [beside / alone, ended]
+"""
 
 # A socket that close() waits for.
 LINGER = r"""
@@ -465,6 +486,12 @@ class Locks(rawmcp.ServerCase):
     def test_processes_that_wait(self):
         """Each gets its lock when it is free, and a process that is killed while it waits keeps none from it."""
         self.assertEqual(self.inside(WAITERS), [-9] * 10 + [0] * 30)
+
+    def test_calls_beside_those_that_wait(self):
+        """41. A hundred calls that wait cost the others little: they are tried when one may go on, or each 10 ms."""
+        ratio, ended = self.inside(BESIDE)
+        self.assertEqual(ended, [0] * 100)
+        self.assertLess(ratio, 12)
 
     def test_an_end_of_the_worker(self):
         """Locks of a process that has ended do not stop the next one."""
