@@ -43,6 +43,14 @@ static inline bool lock_is_of(const struct file_lock *l, const struct file_lock 
         return l->inode == file->inode && l->device == file->device;
 }
 
+static inline bool lock_is_on(const uint64_t devices[INIT_DEVICES], uint64_t device)
+{
+        for (size_t i = 0; i < INIT_DEVICES; i++)
+                if (device == devices[i])
+                        return true;
+        return false;
+}
+
 /* Takes the range, 0 <= start <= end, from the locks of this process on this file, and joins those of the same type that
  * touch it. Locks of one process on one file never overlap, so that one of them at most becomes two. Returns -ENOLCK without a change
  * if there may be no room: an unlock needs one place, a lock two. */

@@ -109,10 +109,7 @@ static int take_file(const struct caller *c, int fd, struct stat *st)
 
 static bool is_own(const struct stat *st)
 {
-        for (size_t i = 0; i < INIT_DEVICES; i++)
-                if (st->st_dev == all.hello.devices[i])
-                        return true;
-        return false;
+        return lock_is_on(all.hello.devices, st->st_dev);
 }
 
 /* ---- the table ---- */

@@ -42,10 +42,7 @@ static bool is_own_file(int fd, struct file_lock *ret)
                 return false;
         ret->device = st.st_dev;
         ret->inode = st.st_ino;
-        for (size_t i = 0; i < INIT_DEVICES; i++)
-                if (st.st_dev == table.locks.devices[i])
-                        return true;
-        return false;
+        return lock_is_on(table.locks.devices, st.st_dev);
 }
 
 /* A call that the kernel makes itself is never interrupted, but one to init is, by a signal that has a handler. */

@@ -475,6 +475,12 @@ class Locks(rawmcp.ServerCase):
         outside, inside = self.outside(MEANING), self.inside(MEANING)
         self.assertEqual(inside, outside)
 
+    def test_a_number_that_gets_the_same_file_again(self):
+        """A difference that stays: init sees no close(). Outside, that ends the lock."""
+        code = TOOLS + "\nfd = own('k')\nlock(fd, 1, 0)\nos.close(fd)\nsame = own('k') == fd\nvalue = [same, children(1, lambda n: lock(own('k'), 1, 0) == 0)]"
+        self.assertEqual(self.outside(code), [True, 1])
+        self.assertEqual(self.inside(code + "\nlock(fd, 2, 0)\nvalue.append(children(1, lambda n: lock(own('k'), 1, 0) == 0))"), [True, 0, 1])
+
     def test_a_table_that_lies(self):
         """init reads the worker's table, which code can write: neither init nor the locks of other processes end by that."""
         value = self.inside(LIES)
