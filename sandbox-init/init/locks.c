@@ -176,6 +176,15 @@ static bool ends_before(off_t offset)
         return true;
 }
 
+/* A lock that another session takes before the read moves an entry to where it begins: that is not the end. */
+static bool is_end(off_t offset, int tries)
+{
+        while (tries-- > 0)
+                if (ends_before(offset))
+                        return true;
+        return false;
+}
+
 /* Returns a number that is not too low. All locks of the machine wait during a long seek, so that the next one is not made at once. */
 static size_t count_flocks(void)
 {
@@ -184,10 +193,10 @@ static size_t count_flocks(void)
 
         if (began < all.next_count_ms)
                 return all.n_flock;
-        if (ends_before(few))
+        if (is_end(few, 30))
                 return few / LOCK_LINE_MIN;
         began = now_ms();
-        bool ends = ends_before(many);
+        bool ends = is_end(many, 5);
         all.next_count_ms = now_ms() + COUNT_PART * (now_ms() - began);
         return ends ? many / LOCK_LINE_MIN : all.n_flock;
 }

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -357,10 +358,14 @@ value = time.monotonic() - began > 2
 
 
 def held_by_the_kernel(device, inode=None):
-    """How many locks the kernel has on this file, or on all files of the device."""
-    file = f" {os.major(device):02x}:{os.minor(device):02x}:" + ("" if inode is None else f"{inode} ")
-    with open("/proc/locks", encoding="ascii") as f:
-        return f.read().count(file)
+    """How many files the kernel has locks on: this one, or all of the device. Others lock and unlock while the list is read, so that one
+    reading can miss entries or have them twice."""
+    file = re.compile(rf" {os.major(device):02x}:{os.minor(device):02x}:({'[0-9]+' if inode is None else inode}) ")
+    found = set()
+    for _ in range(10):
+        with open("/proc/locks", encoding="ascii") as f:
+            found |= set(file.findall(f.read()))
+    return len(found)
 
 
 class Locks(rawmcp.ServerCase):
