@@ -198,7 +198,7 @@ class Kept(TokenFile):
 
         def live():
             listed = harness.message_of(self.run_cloister("sessions", "--json").stdout)
-            return {s["name"]: (s["state"], s["waiting"]) for server in listed for s in server["sessions"]}
+            return {s["name"]: (s["state"], s["waiting"]) for server in listed for s in server["sessions"] if ":tasks" in s["name"]}
 
         self.assertTrue(harness.wait_until(lambda: live() == {"bob:tasks": ("running", 1), "alice:tasks": ("running", 0)}), live())
         self.put(f"alice {self.ALICE}\n")
