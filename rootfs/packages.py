@@ -674,6 +674,14 @@ def confined(request, action, place, shown, **more):
         raise Failure("the installer ended without an answer")
 
 
+def remove_old(folder):
+    """Removes what killed builders have left: none runs for an hour."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.startswith("tmp") and time.time() - os.lstat(path).st_mtime > 2 * 3600:
+            remove_tree(path)
+
+
 def resolve(request):
     cache = Cache(request["cache"])
     found = {"texts": [], "hashes": {}, "paths": []}
@@ -684,6 +692,7 @@ def resolve(request):
     key = key_of(request, found["texts"])
     packages = None if request.get("upgrade") else cache.read_set(key)
     if packages is None:
+        remove_old(request["cache"])
         with tempfile.TemporaryDirectory(dir=request["cache"]) as place:
             hashes = {name: sorted(known) for name, known in found["hashes"].items()}
             answer = confined(request, "fetch", place, shown_paths(request, found), hashes=hashes)
