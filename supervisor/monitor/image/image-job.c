@@ -225,7 +225,6 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                                   .data = data};
         int r = upstream_start(&builder, user, filter, &job->upstream, job->fds, err);
         if (r >= 0) {
-                upstream_release(job->upstream);
                 job->pid = upstream_pid(job->upstream);
                 r = children_add(children, job->pid);
         }
