@@ -70,7 +70,7 @@ def take(n, files=400):
 # Open files that no list of descriptors shows. Each child stays, with what it has.
 HIDDEN = r"""
 import shutil, threading, time
-def hide(count, function, files=600):
+def hide(count, function, files=400):
     ends = os.pipe()
     for n in range(count):
         if os.fork() == 0:
@@ -422,7 +422,7 @@ class Locks(rawmcp.ServerCase):
                 if name == "map_files":
                     self.inside(f"{HIDDEN}\nhide(1, map_files, 10)\nvalue = 0", session=name)
                     self.assertEqual(held_by_the_kernel(device), 10)  # the control: such locks stay
-                self.inside(f"{HIDDEN}\nhide(12, {name})\nvalue = 0", session=name)
+                self.inside(f"{HIDDEN}\nhide(16, {name})\nvalue = 0", session=name)
                 self.assertIn(held_by_the_kernel(device), range(3000, 4097))
                 self.inside(f"{HIDDEN}\nhide(2, {name})\nvalue = 0", session=name)
                 self.assertLessEqual(held_by_the_kernel(device), 4096)
