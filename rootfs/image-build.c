@@ -395,7 +395,7 @@ static int fill(struct build *b, int directory, struct error *err)
         int r = copy(b, directory, err);
         if (r < 0)
                 return r;
-        /* Before the packages are there: these programs run with the user's rights. */
+        /* Before the packages exist: these programs run with the user's rights. */
         compile(b);
         write_cache(b);
         if (b->packages) {

@@ -297,7 +297,7 @@ static int fill(const struct tree *t, const struct installer_sandbox *how, char 
         /* Last: a certificate in a package must not stand for the whole library of an interpreter. */
         while (r >= 0 && next_of(&names, " ", name))
                 r = show_list(t, getenv(name), ":", err);
-        /* What is shown may contain it. */
+        /* A directory that is shown may contain it. */
         if (r >= 0)
                 r = show_packages(t, how, top, err);
         _cleanup_close_ int proc = r < 0 ? r : mount_proc_new(MOUNT_PROC_PIDS, err);

@@ -54,7 +54,7 @@ enum {
         INIT_PROC_FD = 9,
         INIT_LOCKS_FD = 10, /* /proc/locks of the pid namespace */
         INIT_SYNCS_FD =
-                11, /* memfd of SYNCS_SIZE, shared by all sessions of the template: when the next sync may go on */
+                11, /* memfd of SYNCS_SIZE, shared by all sessions of the template: when the next sync may continue */
         INIT_LAST_PID_FD = 12, /* ns_last_pid of the pid namespace; closed: this kernel has none */
 };
 

@@ -151,7 +151,7 @@ struct config_server {
         char *cwd;         /* or NULL */
         char *description; /* or NULL; any Unicode */
         bool disabled;
-        bool per_principal;        /* each principal has a process of its own */
+        bool per_principal;        /* each principal has its own process */
         uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
         uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
         struct config_tool_rules tools;

@@ -47,7 +47,7 @@ static struct {
         size_t n_flock; /* open files that may have a lock of flock() */
         size_t calls;   /* since the last clean() */
         int64_t cleaned_ms, next_count_ms, opened_ms;
-        struct caller local; /* the process that has its locks in a table of its own */
+        struct caller local; /* the process that has its locks in its own table */
         uint64_t local_at;
         int local_tries; /* while it changes them */
         int64_t next_sync_us;
@@ -168,7 +168,7 @@ static bool ends_before(off_t offset)
 {
         char byte;
 
-        /* From the beginning, and twice: at the end of a line, the rest may have gone before the read. */
+        /* From the beginning, and twice: at the end of a line, the rest may be missing. */
         for (off_t at = offset; at <= offset + 1; at++)
                 if (lseek(INIT_LOCKS_FD, 0, SEEK_SET) != 0 ||
                     lseek(INIT_LOCKS_FD, at, SEEK_SET) != at || read(INIT_LOCKS_FD, &byte, 1) != 0)
@@ -281,7 +281,7 @@ static int copy_memory(const struct caller *c, uint64_t at, void *data, size_t n
         return r == (ssize_t)n ? 0 : r < 0 && errno == EPERM ? -ENOLCK : -EFAULT;
 }
 
-/* ---- a process that has its locks in a table of its own (sandbox-init/lock-table.h) ---- */
+/* ---- a process that has its locks in its own table (sandbox-init/lock-table.h) ---- */
 
 static bool read_local(struct local_locks *ret)
 {
@@ -497,7 +497,7 @@ static bool is_sync(const struct seccomp_notif *request)
                !is_figure(request);
 }
 
-/* When the next call after one at this time may go on, or 0: this one may not yet. */
+/* When the next call after one at this time may continue, or 0: this one may not yet. */
 static int64_t next_sync(int64_t next, int64_t now, int64_t each)
 {
         if (next < now - each * SYNCS_AT_ONCE)

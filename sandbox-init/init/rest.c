@@ -35,7 +35,7 @@ enum {
         QUIET_MS = 100, /* while they use little, or are stopped */
         CHECK_MS = 1,   /* after a stop: whether none runs */
         AGAIN_MS = 10,
-        AGAIN_MAX = 20, /* so often something ran that had been stopped */
+        AGAIN_MAX = 20, /* looks at which something ran that had been stopped */
         MADE_MS = 10,   /* of a process that was made, and may have ended */
         TICK_MS = 10,   /* of /proc (USER_HZ) */
         HELD_MAX = 64,

@@ -20,7 +20,7 @@ struct connection;
 struct resolver;
 struct room;
 
-/* What its sessions use together. */
+/* The use of all its sessions. */
 struct egress_principal {
         struct egress_principal *next;
         uint64_t id; /* 0: there is only one, whose sessions share as principals do */

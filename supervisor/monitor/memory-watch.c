@@ -145,7 +145,7 @@ static void end(struct watched *s, struct sandbox *sandbox, const char *what, ui
         sandbox_kill_for_memory(sandbox, MONITOR_LIMIT_SESSION);
 }
 
-/* What it adds to the sum of all. */
+/* Its part of the sum of all. */
 static uint64_t own_part(const struct watched *s)
 {
         return s->told == 0

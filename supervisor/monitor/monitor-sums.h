@@ -19,7 +19,7 @@
 
 struct monitor;
 
-/* Call when the config and the control groups are there, at the start and after each change of one of them. */
+/* Call when the config and the control groups exist, at the start and after each change of one of them. */
 int monitor_sums_set(struct monitor *m, struct error *err);
 uint64_t monitor_sums_memory(const struct monitor *m); /* of all sandboxes, in bytes */
 uint64_t monitor_sums_servers(

@@ -736,7 +736,7 @@ void sessions_restrict(struct sessions *sessions, const char *principal,
                 if (s->single || !session_key_is_of(s->name, principal))
                         continue;
                 session_refuse_unbegun(s, has_forbidden_profile, &rights, "ProfileError",
-                                       "the profile that it was to have is not allowed any more");
+                                       "the profile of this code is not allowed any more");
                 if (*s->last_profile && !may_use(data, s->last_profile))
                         session_leave_forbidden_profile(s);
         }

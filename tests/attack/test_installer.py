@@ -189,7 +189,7 @@ ATTEMPTS = {
 }
 CONTROLS = {
     "its own work": lambda: write(work + "/file"),
-    "a program of its own": lambda: os.chmod(file("program"), 0o755),
+    "its own program": lambda: os.chmod(file("program"), 0o755),
     "a file without a name": lambda: os.close(os.open(work, os.O_TMPFILE | os.O_WRONLY, 0o755)),
     "the interpreter": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
     "a process": lambda: child(lambda: None),

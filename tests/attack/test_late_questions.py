@@ -79,7 +79,7 @@ class LateQuestions(test_serve_asks.Asks):
         # The time of the call does not include the start of the server.
         self.call(self.session("bob"), "await mcp_faulty.echo()").response()
         way(self)
-        # The call has left the server's list when none is under way.
+        # The call has left the server's list when none is open.
         self.assertTrue(harness.wait_until(lambda: [s["calls"] for s in self.listed()] == [0], harness.PATIENCE))
         bob = self.session("bob")
         answer = self.call(bob, ASK).response()

@@ -499,7 +499,7 @@ class Locks(rawmcp.ServerCase):
         self.assertEqual(self.inside(WAITERS), [-9] * 10 + [0] * 30)
 
     def test_calls_beside_those_that_wait(self):
-        """41. A hundred calls that wait cost the others little: they are tried when one may go on, or each 10 ms."""
+        """41. A hundred calls that wait cost the others little: they are tried when one may continue, or each 10 ms."""
         ratio, ended = self.inside(BESIDE)
         self.assertEqual(ended, [0] * 100)
         self.assertLess(ratio, 12)

@@ -87,7 +87,7 @@ class Bounded(Unbounded):
         self.assertRegex(said, r'all sessions reached "memory_total"|\("memory_total"\)')
 
     def test_refused(self):
-        """140. Once the sum is reached, a new session is refused in one line; those that exist go on, and one that ends makes room."""
+        """140. Once the sum is reached, a new session is refused in one line; those that exist continue, and one that ends makes room."""
         names, refused = [], None
         for name in self.names(40):
             # The sessions of an earlier test end a moment after the request.

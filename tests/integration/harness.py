@@ -167,7 +167,7 @@ class Log:
 
 
 def stat_of(pid):
-    """(parent, state, name) of a process, or None if there is no such process. One whose first thread only has ended is none that has."""
+    """(parent, state, name) of a process, or None if there is no such process. Its state is S if its first thread has ended and others run."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
             text = f.read()

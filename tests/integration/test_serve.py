@@ -456,7 +456,7 @@ class Tokens(Serve):
 @unittest.skipIf(harness.ROOT, "a user namespace of root alone starts no server")
 class Helper(harness.Case):
     def test_no_inotify_instance_is_left(self):
-        """In a user namespace of its own with a limit of its own. The control is a limit of one, which the helper takes."""
+        """In a user namespace of its own with its own limit. The control is a limit of one, which the helper takes."""
         tokens = self.write("tokens", f"alice {'a' * 40}\n")
         os.chmod(tokens, 0o600)
         serve = [harness.CLOISTER, "serve", "--listen", "127.0.0.1:0", "--tokens", tokens]

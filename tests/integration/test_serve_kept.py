@@ -114,7 +114,7 @@ class Kept(TokenFile):
         return f"waiting{n}"
 
     def make_running(self, n):
-        """No request waits for the code, which goes on."""
+        """No request waits for the code, which continues."""
         self.run_code(self.BOB, f"import time\ntime.sleep(1)\nprint({MARK!r}, flush=True)\ntime.sleep(60)", session=f"running{n}", wait=0)
         return f"running{n}"
 
@@ -205,7 +205,7 @@ class Kept(TokenFile):
         self.logged("bob: the token was removed")
         self.assertTrue(harness.wait_until(lambda: "bob:tasks" not in live()))
         time.sleep(1)
-        # The second one would be in a new sandbox. The control: those of another principal go on.
+        # The second one would be in a new sandbox. The control: those of another principal continue.
         self.assertEqual(live(), {"alice:tasks": ("running", 0)})
 
     def test_every_kind_is_here(self):

@@ -291,7 +291,7 @@ class Tools(Shares):
             self.assertEqual(self.status(GREEDY, self.HOLD.format(n=60), session=f"s{i}"), "ok")
         self.assertTrue(harness.wait_until(lambda: Upstream.n_held == 32), Upstream.n_held)
         self.assertEqual(self.in_time(lambda: self.status(BOB, "await mcp_far.quick()", session="work")), "ok")
-        # The control: the greedy principal's own call waits, and goes on when there is room.
+        # The control: the greedy principal's own call waits, and continues when there is room.
         waits = value(self.call(GREEDY, "await mcp_far.quick()", session="own", wait=USUAL).response())
         self.assertEqual(waits["status"], "running", waits)
         Upstream.release.set()

@@ -50,7 +50,7 @@ class Memory(Sums):
         self.assertRegex(why, r'all sessions reached "memory_total"|the sessions of all clients use')
 
     def test_above_its_share(self):
-        """It is refused, in one line that names the sum. Those that exist go on."""
+        """It is refused, in one line that names the sum. Those that exist continue."""
         self.assertEqual(self.hold(GREEDY, 3), 3 * ["ok"])
         cells = (self.cell(GREEDY, "held = b'x' * (2 << 20)", session=f"t{i}") for i in range(60))
         refused = next((c["error"]["message"] for c in cells if c["status"] == "error"), "")

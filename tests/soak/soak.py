@@ -5,7 +5,7 @@
 
     --full      100,000 sessions and 1,000,000 cells, however long they take
     --seconds   half of it sessions, half of it cells (600)
-    --hostile   this number of sessions, with a network of their own; every twentieth takes all that it can of one thing
+    --hostile   this number of sessions, with their own network; every twentieth takes all that it can of one thing
     --user      root runs the server as this user, and can still read what its processes hold
     --json      all samples, and the figures
 

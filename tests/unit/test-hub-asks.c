@@ -367,7 +367,7 @@ static void owe(struct world *w, struct reply *reply)
         done(reply);
 }
 
-/* The server is restarted when such a call is 60 s old and no call is under way, and not again for ten minutes. */
+/* The server is restarted when such a call is 60 s old and no call is open, and not again for ten minutes. */
 static void test_restart(void)
 {
         _cleanup_buffer_ struct buffer shown = BUFFER_INIT(4096);
@@ -392,7 +392,7 @@ static void test_restart(void)
         check_ask(&w, ELICIT(FORM), NULL, not_answered);
         world_pass_ms(&w, 598000);
         check_eq_int(w.n_runs, 2);
-        /* Nor while a call is under way. */
+        /* Nor while a call is open. */
         world_begin(&w, &hold, "s", "hold", "{}", 100000);
         world_turn(&w);
         world_pass_ms(&w, 2000);

@@ -1,4 +1,4 @@
-/* What the monitor does about sums. The test has stand-ins for control groups, samples and sandboxes. */
+/* The monitor's sums. The test has stand-ins for control groups, samples and sandboxes. */
 #include "supervisor/monitor/monitor-sums.h"
 
 #include <errno.h>

@@ -77,7 +77,7 @@ struct hierarchy {
         char *path;           /* our parent directory */
         int base_fd;
         int parent_fd; /* our parent directory, locked (flock) until the monitor ends */
-        int fd;        /* "sandboxes" in it: the leaves are there */
+        int fd;        /* "sandboxes" in it: the leaves exist */
         int home_fd;   /* our own group before cgroups_enter(); -1: we are still there */
 };
 

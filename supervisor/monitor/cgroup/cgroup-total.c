@@ -21,7 +21,7 @@ enum {
         SHARES = 1024, /* version 1's name and figure for it */
         SERVERS_PIDS = 4096,
         PERIOD_US = 20000,
-        PERIOD_LONG_US = 100000, /* the kernel wants a millisecond of processor time in each */
+        PERIOD_LONG_US = 100000, /* the kernel needs a millisecond of processor time in each */
         CPU_SMALL = 100,
 };
 

@@ -17,7 +17,7 @@ struct cgroup_total {
         uint32_t cpu_milli; /* thousandths of a core; 0: as much as the groups above */
 };
 
-/* What the machine has, or our own control group if that is less. */
+/* Resources of the machine, or of our own control group if that has less. */
 struct cgroup_total cgroup_total_here(void);
 
 /* Sets the limits of all sandboxes (principal 0), or of those of a principal, whose group is made if there is none. All may

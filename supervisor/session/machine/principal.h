@@ -33,7 +33,7 @@ struct session_principals {
         uint64_t last_number;
         size_t call_bytes; /* of all */
         size_t n;          /* how many have access, whether they have sessions or not */
-        /* Fills in all but `of`, unless it does not know the key. NULL: there is one principal. */
+        /* Fills in all except `of`, unless it does not know the key. NULL: there is one principal. */
         void (*sums)(const void *data, const char *key, struct monitor_principal *ret);
         const void *data;
 };
