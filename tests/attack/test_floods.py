@@ -284,6 +284,19 @@ def fill_all(make, count):
 class Loopback(Case):
     CONFIG = {**Case.CONFIG, "profiles": {"default": {"network": "loopback"}}}
 
+    def check_fill(self, code):
+        """Runs code that fills buffers, and returns the cell. The kernel's figure is that of the machine: other programs may disturb it."""
+        for left in reversed(range(3)):
+            cell, held = self.fill(code)
+            try:
+                self.assert_counted(cell, held)
+                return cell
+            except AssertionError:
+                if left == 0:
+                    raise
+                self.cell("1", reset=True)
+        return None
+
     def fill(self, code):
         """Runs code that fills buffers, and returns the cell and the MiB that the kernel kept for them at the most, by its own count."""
         pending = self.server.start_call(INSIDE + FILL + code, timeout=30)
@@ -307,7 +320,7 @@ class Loopback(Case):
         """85. UDP of both families; the control is the socket that takes a datagram."""
         for family, address in (("AF_INET", "127.0.0.1"), ("AF_INET6", "::1")):
             with self.subTest(family):
-                cell, held = self.fill(f"""
+                cell = self.check_fill(f"""
 def make():
     s = socket.socket(socket.{family}, socket.SOCK_DGRAM)
     s.bind(('{address}', 0))
@@ -317,24 +330,22 @@ a = fill(make, 1)
 fill_all(make, 900)
 print(len(a[0].recv(65536)))
 """)
-                self.assert_counted(cell, held)
                 if cell["status"] == "ok":
                     self.assertEqual(cell["stdout"], "60000\n", "the control")
 
     def test_buffers_of_connections(self):
         """85. TCP, both ends full."""
-        cell, held = self.fill("""
+        self.check_fill("""
 listener = socket.create_server(('127.0.0.1', 0), backlog=200)
 def make():
     c = socket.create_connection(listener.getsockname())
     return [c, listener.accept()[0]]
 fill_all(make, 200)
 """)
-        self.assert_counted(cell, held)
 
     def test_connections_that_are_not_accepted(self):
         """85. No control group counts them before accept()."""
-        cell, held = self.fill("""
+        cell = self.check_fill("""
 listeners = [socket.create_server(('127.0.0.1', 0), backlog=4096) for i in range(8)]
 def make():
     return [socket.create_connection(l.getsockname(), 1) for l in listeners]

@@ -71,7 +71,7 @@ class Kept(Case):
         code = INSIDE + CODE.format(begin=begin.replace("\n", "\n    "), one=one, most=most or number, processes=processes)
         self.ok("1", session="taker")
         before = grown = kernel()
-        call = self.server.start_call(code, session="taker", timeout=30)
+        call = self.server.start_call(code, session="taker", timeout=120)
         while not call.done():
             grown = max(grown, kernel())
             time.sleep(0.05)
