@@ -2,7 +2,7 @@
 #include "base/mount.h"
 
 #include <fcntl.h>
-#include <limits.h>
+#include <linux/limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>

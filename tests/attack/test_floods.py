@@ -294,7 +294,7 @@ class Loopback(Case):
             except AssertionError:
                 if left == 0:
                     raise
-                self.cell("1", reset=True)
+                self.server.call("1", reset=True)
         return None
 
     def fill(self, code):
@@ -345,7 +345,7 @@ fill_all(make, 200)
 
     def test_connections_that_are_not_accepted(self):
         """85. No control group counts them before accept()."""
-        cell = self.check_fill("""
+        cell, held = self.fill("""
 listeners = [socket.create_server(('127.0.0.1', 0), backlog=4096) for i in range(8)]
 def make():
     return [socket.create_connection(l.getsockname(), 1) for l in listeners]
