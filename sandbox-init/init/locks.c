@@ -198,7 +198,7 @@ static size_t count_flocks(void)
         began = now_ms();
         bool ends = is_end(many, 5);
         all.next_count_ms = now_ms() + COUNT_PART * (now_ms() - began);
-        return ends ? many / LOCK_LINE_MIN : all.n_flock;
+        return ends ? (size_t)many / LOCK_LINE_MIN : all.n_flock;
 }
 
 static void clean(void)
