@@ -227,11 +227,10 @@ class ServersWithEnough(Servers):
         self.assertNotIn("failed", self.take())
         self.assertNotIn("was killed", self.server.log())
 
-    def read(self, group, *names):
-        for name in names:
-            for file in glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/{group}/{name}", recursive=True):
-                with open(file, encoding="utf-8") as f:
-                    return int(f.read())
+    def read(self, group, name):
+        for file in glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.process.pid}-*/{group}/{name}", recursive=True):
+            with open(file, encoding="utf-8") as f:
+                return int(f.read())
         return None
 
     def group_of(self, pid):
@@ -239,7 +238,8 @@ class ServersWithEnough(Servers):
             return f.read()
 
     def test_groups(self):
-        """146. Servers and sandboxes have their own groups, on version 2 Cloister's own processes too, and go before each other in this order."""
+        """146. Cloister's own processes, servers and sandboxes have their own groups, and on version 2 go before each other in this order. On
+        version 1 only sandboxes are in a group of processor time: the others would wait for their slices."""
         self.path()
         server = self.call_tool("one", "pid")
         self.assertIn("/servers/u-", self.group_of(server))
@@ -248,9 +248,12 @@ class ServersWithEnough(Servers):
         expected = ("cloister-monito", "cloister-broker", "cloister-cache") if harness.ROOT else ("cloister-monito",)
         own = [pid for pid, name in names.items() if name in expected]
         self.assertGreaterEqual(len(own), len(expected[:2]))
-        version_1 = any(line.split(":")[1] and "/servers/u-" in line for line in self.group_of(server).splitlines())
-        self.assertTrue(harness.wait_until(lambda: all(("/supervisor" in self.group_of(pid)) != version_1 for pid in own)))
-        weights = [self.read(group, "cpu.weight", "cpu.shares") for group in ("supervisor", "servers", "sandboxes")[version_1:]]
+        self.assertTrue(harness.wait_until(lambda: all("/supervisor" in self.group_of(pid) for pid in own)))
+        for pid in (*own, server):
+            for line in self.group_of(pid).splitlines():
+                _, controllers, path = line.split(":", 2)
+                self.assertFalse("cpu" in controllers.split(",") and "/cloister-" in path, line)
+        weights = [self.read(group, "cpu.weight") for group in ("supervisor", "servers", "sandboxes")]
         if None not in weights:
             self.assertEqual(weights, sorted(set(weights), reverse=True))
 

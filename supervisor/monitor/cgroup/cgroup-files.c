@@ -430,6 +430,14 @@ void cgroups_forget_hierarchies(struct cgroups *cgroups)
         cgroups->count = 0;
 }
 
+bool cgroup_is_used_in(const struct cgroup *cgroup, size_t hierarchy)
+{
+        bool is_beside_sandboxes = cgroup->name[0] == '.';
+
+        return !is_beside_sandboxes || cgroup->owner->operations->version == CGROUP_V2 ||
+               !(cgroup->owner->items[hierarchy].controllers & CGROUP_CPU);
+}
+
 int cgroup_leaf_fd(const struct cgroup *cgroup, enum cgroup_controller controller)
 {
         for (size_t i = 0; i < cgroup->owner->count; i++) {

@@ -17,8 +17,7 @@
 enum {
         WEIGHT_SUPERVISOR = 400,
         WEIGHT_SERVERS = 200,
-        WEIGHT = 100,  /* of "sandboxes", and of every group that has no other */
-        SHARES = 1024, /* version 1's name and figure for it */
+        WEIGHT = 100, /* of "sandboxes", and of every group that has no other */
         SERVERS_PIDS = 4096,
         PERIOD_US = 20000,
         PERIOD_LONG_US = 100000, /* the kernel needs a millisecond of processor time in each */
@@ -144,14 +143,11 @@ static int make_group(struct cgroups *cgroups, const char *name, struct cgroup *
                      : 0;
 }
 
-/* Best effort: the controller may not be there. */
+/* Best effort: the controller may not be there. On version 1 only sandboxes have a group of processor time. */
 static void set_weight(const struct cgroup *group, uint64_t weight)
 {
         if (group->owner->operations->version == CGROUP_V2)
                 (void)cgroup_write_number(group->fds[0], "cpu.weight", weight);
-        else
-                (void)cgroup_write_number(cgroup_leaf_fd(group, CGROUP_CPU), "cpu.shares",
-                                          weight * SHARES / WEIGHT);
 }
 
 int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
@@ -175,7 +171,7 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
                           total->cpu_milli < CPU_SMALL ? PERIOD_LONG_US : PERIOD_US, err);
 }
 
-/* All groups together have the weight that they would have beside our own: on version 1 that is the one of other programs. */
+/* All groups together have the weight that they would have beside our own. */
 static void set_weight_of_all(struct cgroups *cgroups)
 {
         _cleanup_group_ struct cgroup group;
@@ -205,6 +201,8 @@ int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *
 static int move(const struct cgroup *group, pid_t pid, struct error *err)
 {
         for (size_t i = 0; i < group->owner->count; i++) {
+                if (!cgroup_is_used_in(group, i))
+                        continue;
                 int r = cgroup_write_number(group->fds[i], "cgroup.procs", (uint64_t)pid);
                 if (r < 0 && r != -ESRCH)
                         return error_errno(err, -r, "cgroup: move process %d into %s/supervisor",

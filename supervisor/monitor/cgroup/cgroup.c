@@ -168,7 +168,8 @@ int cgroup_add(struct cgroup *cgroup, pid_t pid, struct error *err)
                 take_back(cgroup);
         snprintf(text, sizeof(text), "%d", pid);
         for (size_t i = 0; i < cgroup->owner->count; i++) {
-                int r = cgroup_write(cgroup->fds[i], members, text);
+                int r = cgroup_is_used_in(cgroup, i) ? cgroup_write(cgroup->fds[i], members, text)
+                                                     : 0;
                 if (r < 0)
                         return error_errno(err, -r, "cgroup: move process %d into %s", pid,
                                            cgroup->owner->items[i].path);
