@@ -1,9 +1,9 @@
 # Runs in the host's interpreter (python -I -c SCRIPT REQUEST), in the builder: finds, fetches and unpacks wheels with pip or
 # uv. Progress goes to standard error, a line each; the answer is the last line of standard output, in JSON.
 #
-# The actions "resolve" and "install" read what the user wrote, and the cache. What reads an index or a wheel is the action "fetch" or
-# "unpack" in another process, which runs this script in the sandbox of installers (rootfs/installer-sandbox.c) and can write to one
-# directory. Nothing that it leaves there is believed.
+# The actions "resolve" and "install" read what the user wrote, and the cache. The actions "fetch" and "unpack" read an index or a
+# wheel. They run in another process: this script in the sandbox of installers (rootfs/installer-sandbox.c), which can write to one
+# directory. The builder checks all that they leave there.
 #
 # No code of a package is executed: only wheels are installed. Sources and version control URLs are refused before an
 # installer sees them, and pip runs under an audit hook that forbids it to start programs, so that no dependency is built.

@@ -91,7 +91,7 @@ static inline int lock_table_set(struct file_lock *locks, size_t *n, size_t max,
         return 0;
 }
 
-/* Adds the locks of this process from a table that may hold any bytes: those that are none, or have no room, are left out. */
+/* Adds the locks of this process from a table that may hold any bytes: entries that are not locks, or have no room, are left out. */
 static inline void lock_table_take(struct file_lock *locks, size_t *n, size_t max,
                                    const struct local_locks *from, pid_t process)
 {

@@ -17,7 +17,7 @@
  *
  * It gets calls that wait for the disk of the host, where a mount is writable: fsync(), fdatasync(),
  * sync_file_range(), msync() with MS_SYNC. Their number is bounded, because the kernel charges the commits of a file
- * system's journal to nobody: a call that is one too many waits here, and continues then. All sessions of a template have a
+ * system's journal to no process: a call above the bound waits here. All sessions of a template have a
  * bound together, in memory that their inits share.
  */
 

@@ -146,7 +146,7 @@ static bool resize(struct room *r, size_t granted)
         return true;
 }
 
-/* What it takes if so much is left; 0: too little to be worth it. */
+/* Returns the bytes to take of those that are left; 0: they are too few. */
 static size_t get_more(const struct room *r, size_t left)
 {
         size_t more = r->granted > 0 ? left - left / 16 : left / 2;
@@ -192,8 +192,7 @@ static struct room *find_donor(const struct room *r, uint64_t now)
         return idle ? idle : large;
 }
 
-/* One that was asked is not asked again for a while, so that those which cannot give are not in the
- * way. */
+/* A donor is tried once in UNUSED_MS, so that those which cannot give do not hide others. */
 static void ask(struct room *r, uint64_t now)
 {
         for (int i = 0; i < ASKED_AT_ONCE && !grow(r); i++) {

@@ -8,8 +8,8 @@
  * (base/share.h).
  *
  * A flow gets half of what its session may have when it begins, and most of the rest once it has
- * moved BUFFERS_GROW_AFTER. If too little is left then, others give. One that has not moved so much
- * for a second gives all, or half if the kernel holds bytes in it; the one that is idle longest is
+ * moved BUFFERS_GROW_AFTER. If too little is left then, others give. A flow that has not moved that
+ * many bytes for a second gives all, or half if the kernel holds bytes in it; the one that is idle longest is
  * the first. If none is idle, the largest one gives half, if it has four times as much. They are
  * flows of the same session if that has all it may have, otherwise flows of principals that have as
  * much as its own or more.
@@ -41,7 +41,7 @@ struct room {
         size_t granted;
         size_t moved, counted; /* bytes from the start on, and those up to moved_ms */
         uint64_t moved_ms;     /* when BUFFERS_GROW_AFTER had moved last, or the start */
-        uint64_t asked_ms;     /* when it was asked to give last */
+        uint64_t asked_ms;     /* of the last try to take its room */
 };
 
 void buffers_begin(struct room *room);

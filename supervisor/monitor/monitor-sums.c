@@ -39,7 +39,7 @@ struct sums {
         struct cgroup_total total; /* of all sandboxes */
         struct sums_principal principals[SUMS_PRINCIPALS_MAX];
         size_t n_principals;
-        uint64_t freeing_ms; /* since when is_freeing(); 0: it is not */
+        uint64_t freeing_ms; /* since when is_freeing(); 0: not freeing */
         struct event *timer; /* while there are several principals */
 };
 
@@ -77,7 +77,7 @@ static int set_group(struct monitor *m, const struct monitor_principal *p, struc
         return has_groups(m) ? cgroups_set_total(m->cgroups, p->id, &total, err) : 0;
 }
 
-/* Sets the limits of one that is known. What the kernel refuses is logged once and tried again. */
+/* Sets the limits of one that is known. Limits that the kernel refuses are logged once and tried again. */
 static void set_again(struct monitor *m, struct sums_principal *p, bool differs)
 {
         struct error err = {};

@@ -1,5 +1,5 @@
 /*
- * What all sandboxes may use together, the sandboxes of each principal, and all upstream servers.
+ * The sums of all sandboxes, of the sandboxes of each principal, and of all upstream servers.
  *
  * Theory of operation. Control groups hold both sums where there are any ("sandboxes", and a principal's group in it). Without
  * groups the samples of memory-watch.h are added up, and a session is killed when they are above a sum: the largest of all if no

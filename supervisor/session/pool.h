@@ -72,7 +72,7 @@ enum sandbox_offer pool_take(struct pool *pool, size_t profile,
  * allows. */
 void pool_note_call(struct pool *pool, size_t profile, const struct monitor_principal *principal);
 
-/* All calls are of principals with names: a spare is made only when it is known for whom. */
+/* All calls are of principals with names: a spare is made once one of them has called. */
 void pool_require_names(struct pool *pool);
 
 /* How many spares exist or are requested; are being ended; exist. Each of the first two takes a

@@ -232,7 +232,7 @@ os.chdir("/data")
         self.assertNotEqual(free, os.statvfs(folder).f_bfree, "control")
         self.assertEqual(server.cell(look)["value"]["json"], before)
         self.assertEqual(before[0][3:7], [0, 0, 0, 0])
-        # What is the session's own, and the answer to mistakes, is the kernel's.
+        # The answers about the session's own file systems, and to mistakes, are the kernel's.
         code = """
 import ctypes, errno
 def error(*args):

@@ -412,7 +412,7 @@ large = [once(15000) for i in range(8)]
 
 
 class Steps:
-    """A server that reads a number of bytes, 8 bytes long, sends so many, and waits for the next number."""
+    """A server that reads a number of 8 bytes, sends that number of bytes, and waits for the next one."""
     GUEST = """
 def read(s, n):
     while n > 0:

@@ -43,7 +43,7 @@ static void test_tasks(void)
         struct books books = {};
 
         books_owe(&books, of(""), 1, BOOK_MAKES_TASK, S);
-        check(!answered(&books, 1, "{}")); /* it is no task */
+        check(!answered(&books, 1, "{}")); /* it is not a task */
         check(LIST_EMPTY(&books.owed));
         books_owe(&books, of(""), 2, BOOK_TASK, S);
         check(!answered(&books, 2, "{\"status\":\"cancelled\"}"));
