@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -348,30 +349,47 @@ static int batch_add(struct batch *batch, struct plan *plan, const char *const a
         return r;
 }
 
-/* The libraries that packages need. A process in a sandbox, which reads the packages, has listed them: of what it
- * names, only what lies where libraries do. */
-static int plan_of_layer(struct plan *plan, const struct interpreter *in, yyjson_val *libraries,
-                         struct error *err)
+static bool is_among_libraries(const char *path, const struct interpreter *in)
 {
         char own[PATH_MAX];
         const char *const places[] = {
                 "/usr/lib/",         "/usr/lib64/", "/usr/local/lib/", "/lib/",
                 "/usr/local/lib64/", "/lib64/",     "/nix/store/",     own};
-        yyjson_val *item;
-        size_t i, n;
-        int r = 0;
 
         snprintf(own, sizeof(own), "%s/lib/", in->base_prefix);
+        for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+                if (strncmp(path, places[i], strlen(places[i])) == 0)
+                        return true;
+        }
+        return false;
+}
+
+int contents_plan_library(struct plan *plan, const struct interpreter *in, const char *path,
+                          struct error *err)
+{
+        char real[PATH_MAX];
+        struct stat st;
+
+        if (!path_is_clean(path) || !is_among_libraries(path, in) || !realpath(path, real) ||
+            !is_among_libraries(real, in) || stat(real, &st) < 0 || !S_ISREG(st.st_mode) ||
+            !(st.st_mode & S_IROTH))
+                return 0;
+        int r = plan_path(plan, path, 0, NULL, err);
+        return r == -ENOENT ? 0 : r;
+}
+
+/* A process in a sandbox, which reads the packages, has listed them. */
+static int plan_of_layer(struct plan *plan, const struct interpreter *in, yyjson_val *libraries,
+                         struct error *err)
+{
+        yyjson_val *item;
+        size_t i, n;
+
         yyjson_arr_foreach (libraries, i, n, item) {
                 const char *path = yyjson_get_str(item);
-                for (size_t k = 0; k < ARRAY_SIZE(places) && path && path_is_clean(path); k++) {
-                        if (strncmp(path, places[k], strlen(places[k])) != 0)
-                                continue;
-                        r = plan_path(plan, path, 0, NULL, err);
-                        if (r < 0 && r != -ENOENT)
-                                return r;
-                        break;
-                }
+                int r = path ? contents_plan_library(plan, in, path, err) : 0;
+                if (r < 0)
+                        return r;
         }
         return 0;
 }

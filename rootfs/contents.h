@@ -15,6 +15,11 @@ struct contents_layer {
 int contents_plan(struct plan *plan, const struct interpreter *interpreter,
                   const struct contents_layer *layer, struct error *err);
 
+/* A library that packages need, as an untrusted process names it: any other path, also one that a link leads elsewhere, or that
+ * not every user may read, is left out. Negative errno: the plan has failed. */
+int contents_plan_library(struct plan *plan, const struct interpreter *interpreter,
+                          const char *path, struct error *err);
+
 /* For an imported root: the mount points and the files that Cloister writes. */
 int contents_plan_settings(struct plan *plan, struct error *err);
 

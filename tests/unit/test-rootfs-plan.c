@@ -297,6 +297,44 @@ static void test_private(void)
         check_eq_int(access(copied, F_OK), -1);
 }
 
+/* A process that an index has taken over names them. The readers of the store are its owner alone, which may read all. */
+static void test_libraries_of_packages(void)
+{
+        static const char *const refused[] = {"/etc/hostname",
+                                              "out/key",
+                                              "prefix/lib/key.so",
+                                              "prefix/lib/closed.so",
+                                              "prefix/lib/sub",
+                                              "prefix/lib/gone.so",
+                                              "prefix/lib/../../out/key",
+                                              "prefix/lib/far/key"};
+        _cleanup_plan_ struct plan *plan = plan_new();
+        _cleanup_free_ char *prefix = strdup(at("prefix"));
+        const struct interpreter in = {.base_prefix = prefix};
+
+        plan->readers = 0;
+        make_directory("prefix");
+        make_directory("prefix/lib");
+        make_directory("prefix/lib/sub");
+        make_directory("out");
+        make_file("out/key", "secret", 6);
+        check_eq_int(chmod(at("out/key"), 0644), 0);
+        make_file("prefix/lib/good.so", "x", 1);
+        check_eq_int(chmod(at("prefix/lib/good.so"), 0644), 0);
+        make_link("good.so", "prefix/lib/alias.so");
+        make_file("prefix/lib/closed.so", "x", 1);
+        make_link(at("out/key"), "prefix/lib/key.so");
+        make_link(at("out"), "prefix/lib/far");
+        for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+                check_ok(contents_plan_library(
+                        plan, &in, *refused[i] == '/' ? refused[i] : at(refused[i]), &err));
+        check_eq_int(plan->n, 0);
+        check_ok(contents_plan_library(plan, &in, at("prefix/lib/alias.so"),
+                                       &err)); /* the control */
+        check_kind(plan, "prefix/lib/alias.so", PLAN_LINK);
+        check_kind(plan, "prefix/lib/good.so", PLAN_FILE);
+}
+
 /* Who can enter the store decides what must be left out. */
 static void test_store_readers(void)
 {
@@ -357,6 +395,7 @@ int main(void)
         run(test_tree);
         run(test_copy);
         run(test_private);
+        run(test_libraries_of_packages);
         run(test_store_readers);
         run(test_loader);
         snprintf(command, sizeof(command), "rm -r '%s'", base);
