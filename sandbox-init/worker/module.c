@@ -29,7 +29,7 @@
  *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
  *     directory_size(path)  of a directory, not of a link to one, otherwise -1; the path is bytes
- *     is_tmpfs(path)
+ *     in_workspace(path)
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, number): copy.h; dump() returns (number,) in the branch
  *     forked()          in a child of Python's fork: the channel is not its own
@@ -591,7 +591,7 @@ static PyObject *cloister_directory_size(PyObject *self, PyObject *bytes)
 
 /* Whether the path is in the tmpfs of /workspace, where the size of a directory depends on its entries. statfs() would wait
  * for init. */
-static PyObject *cloister_is_tmpfs(PyObject *self, PyObject *args)
+static PyObject *cloister_in_workspace(PyObject *self, PyObject *args)
 {
         struct statx all, about;
         const char *path;
@@ -657,7 +657,7 @@ static PyMethodDef methods[] = {
         {"begin", cloister_begin, METH_NOARGS, NULL},
         {"flush", cloister_flush, METH_NOARGS, NULL},
         {"directory_size", cloister_directory_size, METH_O, NULL},
-        {"is_tmpfs", cloister_is_tmpfs, METH_VARARGS, NULL},
+        {"in_workspace", cloister_in_workspace, METH_VARARGS, NULL},
         {"copy", cloister_copy, METH_VARARGS, NULL},
         {"rolled_back", transaction_report, METH_NOARGS, NULL},
         {"dump", cloister_dump, METH_VARARGS, NULL},

@@ -37,7 +37,7 @@ from cloister.frames import CALL, CATALOG, QUERY, RETURN  # noqa: E402
 class Disk:
     """The part of _cloister that files.py uses."""
 
-    is_tmpfs = staticmethod(lambda path: False)
+    in_workspace = staticmethod(lambda path: False)
 
     @staticmethod
     def directory_size(path):

@@ -196,7 +196,7 @@ class TmpfsTest(unittest.TestCase):
         self.out = os.path.join(folder.name, "out")
         os.mkdir(self.out)
         disk = guest.Disk()
-        disk.is_tmpfs = lambda path: True
+        disk.in_workspace = lambda path: True
         self.files = files.Files(disk, folder.name)
         self.files.start()
 

@@ -65,7 +65,7 @@ class Files:
 
     def start(self):
         """In a new worker."""
-        if self._core.is_tmpfs(self._out):
+        if self._core.in_workspace(self._out):
             self._empty = EMPTY_TMPFS
 
     def changed(self):

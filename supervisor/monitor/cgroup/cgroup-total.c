@@ -286,7 +286,7 @@ void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
 {
         char name[sizeof((struct cgroup){}.name)];
 
-        snprintf(name, sizeof(name), "p-%" PRIu32, principal);
+        name_group(principal, name, sizeof(name));
         for (size_t i = 0; i < cgroups->count; i++)
                 (void)unlinkat(cgroups->items[i].fd, name, AT_REMOVEDIR);
 }
