@@ -24,8 +24,8 @@
 #include "base/fd.h"
 #include "base/filter-load.h"
 #include "rpc/sandbox-messages.h"
+#include "sandbox-init/init/calls.h"
 #include "sandbox-init/init/changes.h"
-#include "sandbox-init/init/locks.h"
 #include "sandbox-init/init/rest.h"
 
 enum {
@@ -491,27 +491,27 @@ static int greet(void)
                                       : (int)syscall(SYS_pidfd_getfd, worker, hello.listener, 0);
                 close(worker);
         }
-        return locks_open(listener, &hello);
+        return calls_open(listener, &hello);
 }
 
 /* Until something happens, or a time of init's own has come. Returns 1 if init must end. */
-static int wait_and_serve(bool locks_wait, const sigset_t *while_waiting)
+static int wait_and_serve(bool calls_wait, const sigset_t *while_waiting)
 {
         const struct timespec tick_time = {.tv_nsec = TICK_US * 1000},
-                              retry_time = {.tv_nsec = LOCKS_RETRY_MS * 1000000};
+                              retry_time = {.tv_nsec = CALLS_RETRY_MS * 1000000};
         struct pollfd list[] = {{.fd = INIT_CONTROL_FD, .events = POLLIN},
-                                {.fd = locks_fd(), .events = POLLIN}};
+                                {.fd = calls_fd(), .events = POLLIN}};
         bool ticks = init.state == STOPPING || init.state == CLEARING;
 
         int n = ppoll(list, 2,
                       ticks        ? &tick_time
-                      : locks_wait ? &retry_time
+                      : calls_wait ? &retry_time
                                    : rest_wait(),
                       while_waiting);
         if (n < 0)
                 return errno != EINTR;
         if (list[1].revents & POLLIN)
-                locks_serve();
+                calls_serve();
         return list[0].revents != 0 && obey();
 }
 
@@ -536,9 +536,9 @@ int init_main(void)
         close(INIT_RELEASE_FD);
 
         for (;;) {
-                bool locks_wait = locks_retry();
+                bool calls_wait = calls_retry();
 
-                if (reap() || wait_and_serve(locks_wait, &while_waiting) || tick())
+                if (reap() || wait_and_serve(calls_wait, &while_waiting) || tick())
                         return 0;
                 tick_rest();
         }

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "rpc/sandbox-messages.h"
+#include "sandbox-init/init/init-clock.h"
 
 #define MS INT64_C(1000000) /* nanoseconds */
 
@@ -126,17 +127,10 @@ static bool has_ended(const struct status *status)
         return status->state == 'X' || (status->state == 'Z' && status->threads <= 1);
 }
 
-static int64_t clock_ns(clockid_t clock)
-{
-        struct timespec t = {};
-
-        return clock_gettime(clock, &t) < 0 ? 0 : t.tv_sec * 1000 * MS + t.tv_nsec;
-}
-
 /* The clock of all threads of a process (MAKE_PROCESS_CPUCLOCK() of the kernel). */
 static int64_t cpu_of(pid_t pid)
 {
-        return clock_ns((clockid_t)(~(unsigned)pid << 3 | 2));
+        return init_clock_ns((clockid_t)(~(unsigned)pid << 3 | 2));
 }
 
 /* ---- stopping ---- */
@@ -318,9 +312,9 @@ void rest_begin(int32_t ms, pid_t last)
         rest.again = 0;
         rest.left = ms == INT32_MAX ? INT64_MAX : ms * MS;
         rest.debt = -BURST_MS * MS;
-        rest.at = clock_ns(CLOCK_MONOTONIC);
+        rest.at = init_clock_ns(CLOCK_MONOTONIC);
         measure(last, 0);
-        rest.own = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+        rest.own = init_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
         wait_for(RUN_MS * MS);
 }
 
@@ -374,7 +368,7 @@ static void tick_running(int64_t used, int64_t elapsed, int64_t cost)
 
 size_t rest_tick(const struct rest_spared *spared, pid_t last)
 {
-        int64_t now = clock_ns(CLOCK_MONOTONIC), elapsed = now - rest.at;
+        int64_t now = init_clock_ns(CLOCK_MONOTONIC), elapsed = now - rest.at;
         bool was_over = rest.is_over;
 
         if (!rest_wait() || elapsed < rest.wait.tv_sec * 1000 * MS + rest.wait.tv_nsec)
@@ -383,10 +377,10 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
                 sweep_rest();
                 return 0;
         }
-        /* init works for them, too, when it answers their calls (locks.h). */
-        int64_t own = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
+        /* init works for them, too, when it answers their calls (calls.h). */
+        int64_t own = init_clock_ns(CLOCK_PROCESS_CPUTIME_ID),
                 used = measure(last, elapsed) + own - rest.own;
-        int64_t cost = (rest.own = clock_ns(CLOCK_PROCESS_CPUTIME_ID)) - own;
+        int64_t cost = (rest.own = init_clock_ns(CLOCK_PROCESS_CPUTIME_ID)) - own;
         rest.at = now;
         rest.left -= used + cost; /* holding them back is part of what they cost */
         rest.is_over |= rest.left <= 0;
@@ -411,7 +405,7 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
 
 void rest_sweep(const struct rest_spared *spared, int32_t since)
 {
-        int64_t now = clock_ns(CLOCK_BOOTTIME) / (TICK_MS * MS);
+        int64_t now = init_clock_ns(CLOCK_BOOTTIME) / (TICK_MS * MS);
 
         rest_end(true);
         sweep.spared = *spared;
@@ -421,6 +415,6 @@ void rest_sweep(const struct rest_spared *spared, int32_t since)
         if (sweep.n_spared == 0)
                 return;
         rest.state = REST_SWEPT;
-        rest.at = clock_ns(CLOCK_MONOTONIC);
+        rest.at = init_clock_ns(CLOCK_MONOTONIC);
         wait_for(SWEEP_AGAIN_MS * MS);
 }

@@ -1,0 +1,29 @@
+/*
+ * The calls of code that init makes or answers, because the worker's filter sends them to its listener (SECCOMP_RET_USER_NOTIF): those
+ * of locks.h, figures.h and syncs.h. init uses the descriptor that it takes from the caller, so that code which exchanges the
+ * descriptor or the arguments meanwhile gains nothing.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "rpc/sandbox-messages.h"
+
+enum {
+        CALLS_WAITERS_MAX = 256,
+        CALLS_RETRY_MS =
+                10, /* a lock also ends when a file is closed, which the kernel does not report */
+};
+
+/* listener: owned; negative: the kernel gave none, and each of these calls fails with ENOSYS. Negative errno without
+ * INIT_SYNCS_FD. */
+int calls_open(int listener, const struct init_hello *hello);
+
+/* The descriptor to poll for POLLIN; negative: none. */
+int calls_fd(void);
+
+/* Answers one call. */
+void calls_serve(void);
+
+/* Tries the calls that wait again. Returns whether some still wait. */
+bool calls_retry(void);
