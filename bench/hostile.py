@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""What a hostile peer costs others: the latency of `1 + 1` in a warm session, alone and beside each attack, and the
-largest resident memory of the broker.
+"""What hostile peers cost others, in three tables: another session of one client; another principal of a server; and, with --base, what the
+bounds against them cost a session, beside another build.
 
-    bench/hostile.py [--build DIR] [--seconds S] [ATTACK…]
+    bench/hostile.py [--build DIR] [--base DIR] [--seconds S] [--mix S] [--rounds N] [ROW…]
+
+Status 1: beside an attack of another principal the 99th percentile of `1 + 1` is more than 20 ms above that alone, or the broker holds more
+than 32 MiB more ten seconds later; new sessions beside hostile calls take more than twice the time; a call of the other principal failed; or
+a cost is above its limit.
 """
 
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(HERE)
+sys.dont_write_bytecode = True
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 CHANNEL = """
 import json, os, socket, struct
@@ -133,30 +138,47 @@ def measure(rawmcp, harness, folder, name, seconds):
     return {"name": name, "n": n, "p50": samples[n // 2], "p99": samples[min(n - 1, n * 99 // 100)], "max": samples[-1], "memory": memory}
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.path.join(TOP, "build"))
-    parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("attacks", nargs="*")
-    options = parser.parse_args()
-    os.environ.setdefault("CLOISTER_BUILD", os.path.abspath(options.build))
-    sys.path.insert(0, os.path.join(TOP, "tests", "integration"))
+def compare(folder, seconds, chosen):
+    """Prints a row for each attack on another session of the same client."""
     import harness  # pylint: disable=import-outside-toplevel
     import rawmcp  # pylint: disable=import-outside-toplevel
 
-    names = ["alone", *ATTACKS, "client: 60 MiB lines"]
+    with open(os.path.join(folder, "server.py"), "w", encoding="utf-8") as f:
+        f.write(SERVER)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"mcpServers": {"s": {"command": sys.executable, "args": [os.path.join(folder, "server.py")]}}}, f)
+    print(f"{'another session beside':26} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'broker MiB':>11}", flush=True)
+    for name in ["alone", *ATTACKS, "client: 60 MiB lines"]:
+        if chosen and not any(part in name for part in chosen):
+            continue
+        row = measure(rawmcp, harness, folder, name, seconds)
+        print(f"{name:26} {row['n']:6} {row['p50']:8.2f} {row['p99']:8.2f} {row['max']:8.2f} {row['memory']:11}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(TOP, "build"), type=os.path.abspath)
+    parser.add_argument("--base", type=os.path.abspath, help="the build to compare costs with")
+    parser.add_argument("--seconds", type=float, default=4, help="of each measurement beside an attack")
+    parser.add_argument("--mix", type=float, default=120, help="seconds of each mix of calls; 0: none")
+    parser.add_argument("--rounds", type=int, default=9, help="of each cost, alternating")
+    parser.add_argument("--uv", default=shutil.which("uv"), help="the program uv, if it is not in PATH")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="a part of the name of those to run; default: all")
+    options = parser.parse_args()
+    os.environ.setdefault("CLOISTER_BUILD", options.build)
+    sys.path.insert(0, os.path.join(TOP, "tests", "integration"))
+    import costs  # pylint: disable=import-outside-toplevel
+    import principals  # pylint: disable=import-outside-toplevel
+    from test_installs import Index  # pylint: disable=import-outside-toplevel
+
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "server.py"), "w", encoding="utf-8") as f:
-            f.write(SERVER)
-        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
-            json.dump({"mcpServers": {"s": {"command": sys.executable, "args": [os.path.join(folder, "server.py")]}}}, f)
         os.chmod(folder, 0o755)
-        print(f"{'beside':24} {'calls':>6} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'broker MiB':>11}")
-        for name in names:
-            if options.attacks and not any(part in name for part in options.attacks):
-                continue
-            row = measure(rawmcp, harness, folder, name, options.seconds)
-            print(f"{name:24} {row['n']:6} {row['p50']:8.2f} {row['p99']:8.2f} {row['max']:8.2f} {row['memory']:11}", flush=True)
+        index = Index()
+        compare(folder, options.seconds, options.rows)
+        failed = principals.compare(options.build, index, options.seconds, options.mix, options.rows)
+        if options.base:
+            failed |= costs.compare((options.build, options.base), folder, options.rounds, index, options.uv, options.rows)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,7 @@
-#!/usr/bin/env python3
-"""What one principal's attacks cost another one, of a server with two tokens: its `1 + 1` in a warm session, alone and beside each attack; and
-its new sessions beside a mix of calls in which one of twenty is hostile.
-
-    bench/principals.py [--build DIR] [--seconds S] [--mix S] [ATTACK…]
-
-The figures are milliseconds. Status 1: beside an attack the 99th percentile is more than 20 ms above that of the runs alone before and
-after it; or that of new sessions is more than twice that of the mix without hostile calls; or a call of the other principal failed.
+"""What one principal's attacks cost another one, of a server with two tokens: its `1 + 1` in a warm session, alone and beside each attack, and
+what the broker holds ten seconds later; and its new sessions beside a mix of calls in which one of twenty is hostile. hostile.py runs it.
 """
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -22,8 +15,6 @@ import tempfile
 import threading
 import time
 
-sys.dont_write_bytecode = True
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VERSION = "2026-07-28"
 META = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -31,6 +22,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 MORE = 20  # ms that an attack may add to the 99th percentile
+MEMORY = 32  # MiB that the broker may hold more, ten seconds after an attack
 TIMES = 2  # of new sessions in the mix
 TOKENS = {name: name * 8 for name in ("alice", "robert")}
 
@@ -68,6 +60,22 @@ for _ in range(3):
         os._exit(0)
 time.sleep(20)
 """
+STREAMS = """
+import socket, time
+kept, part = [], b"x" * 60000
+l = socket.create_server(("127.0.0.1", 0), backlog=1000)
+try:
+    for _ in range(400):
+        s = socket.create_connection(l.getsockname())
+        kept += s, l.accept()[0]
+        for s in kept[-2:]:
+            s.setblocking(False)
+            for _ in range(200):
+                s.send(part)
+except OSError:
+    pass
+time.sleep(20)
+"""
 UNREAD = """
 import socket, time
 kept = []
@@ -83,6 +91,8 @@ ATTACKS = {
     "record locks": (LOCKS + "for i in range(400):\n    lock(os.open(f'/workspace/l{i}', os.O_RDWR | os.O_CREAT), 1, 1500)", [{"session": f"locks-{i}"} for i in range(4)]),
     "locks of the image": (LOCKS + "lock(os.open(os.__file__, os.O_RDONLY), 0, 100000)", [{"session": f"image-{i}"} for i in range(4)]),
     "datagrams": (SOCKETS, [{"session": f"udp-{i}"} for i in range(4)]),
+    "streams": (STREAMS, [{"session": f"tcp-{i}"} for i in range(4)]),
+    "endless pages": ("install('costs')", [{"session": f"installer-{i}"} for i in range(4)]),
     "answers unread": (UNREAD, [{"session": f"unread-{i}"} for i in range(4)]),
     "O_DIRECT": (PROCESSES % "os.pread(os.open(os.__file__, os.O_RDONLY | os.O_DIRECT), 1 << 20, 0)", [{"session": f"direct-{i}"} for i in range(4)]),
     "fsync": (PROCESSES % "os.fsync(os.open(os.__file__, os.O_RDONLY))", [{"session": f"fsync-{i}"} for i in range(4)]),
@@ -121,8 +131,10 @@ class Endless(threading.Thread):
 class Server:
     """`cloister serve` with the two tokens."""
 
-    def __init__(self, build, folder, endless):
+    def __init__(self, build, folder, endless, index):
         config = {"mcpServers": {}, "network": {"allow": [f"127.0.0.1:{endless.port}"]}}
+        if os.geteuid() != 0:
+            config["packages"] = {"install": "allow", "index": index.url("endless"), "timeout": 20}
         with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as f:
             json.dump(config, f)
         with open(os.path.join(folder, "tokens"), "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
@@ -208,30 +220,32 @@ def attack(server, name, ended, workers=8):
     return threads
 
 
-def beside(build, endless, name, seconds):
-    """(the 99th percentile alone, the one beside the attack, the number of calls)."""
+def beside(build, endless, index, name, seconds):
+    """(the 99th percentile alone, the one beside the attack, the number of calls, MiB that the broker holds more than before)."""
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(build, folder, endless)
+        server = Server(build, folder, endless, index)
         try:
             robert = Client(server, "robert")
             calls(robert, 0.5)
             if name == "branches of 200 MiB":
                 Client(server, "alice").call("import os; big = os.urandom(200 << 20)", session="big")
             alone = calls(robert, seconds)
-            ended = threading.Event()
+            memory, ended = broker_memory(server), threading.Event()
             attack(server, name, ended)
             time.sleep(1)
             samples = calls(robert, seconds)
             ended.set()
+            time.sleep(10)
+            memory = broker_memory(server) - memory
         finally:
             server.close()
-    return percentile(alone, 0.99), percentile(samples, 0.99), len(samples)
+    return percentile(alone, 0.99), percentile(samples, 0.99), len(samples), memory
 
 
-def mix(build, endless, seconds, hostile):
+def mix(build, endless, index, seconds, hostile):
     """The 99th percentile of robert's new sessions while alice makes sessions too, of which one in twenty attacks."""
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(build, folder, endless)
+        server = Server(build, folder, endless, index)
         try:
             ended = threading.Event()
             attacks = sorted(set(ATTACKS) - {"branches of 200 MiB", "calls without a session"})
@@ -257,27 +271,37 @@ def mix(build, endless, seconds, hostile):
     return percentile(samples, 0.99), len(samples)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=os.path.join(TOP, "build"), type=os.path.abspath)
-    parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--mix", type=float, default=120, help="seconds of each mix; 0: none")
-    parser.add_argument("attacks", nargs="*")
-    options = parser.parse_args()
+def broker_memory(server):
+    """MiB that the broker holds."""
+    children = [server.process.pid]
+    for pid in children:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
+                children += map(int, f.read().split())
+        with open(f"/proc/{pid}/comm", encoding="ascii") as f:
+            if f.read().strip() != "cloister-broker":
+                continue
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS:")) / 1024
+    sys.exit("no broker")
+
+
+def compare(build, index, seconds, mix_seconds, chosen):
+    """Prints a row for each attack, and one of the mix. Returns whether one is above its limit."""
     endless, failed = Endless(), False
-    print(f"{'beside':26} {'calls':>6} {'alone p99':>10} {'beside p99':>11}")
+    print(f"\n{'another principal beside':26} {'calls':>6} {'alone p99':>10} {'beside p99':>11} {'broker MiB after':>17}", flush=True)
     for name in ATTACKS:
-        if options.attacks and not any(part in name for part in options.attacks):
+        if chosen and not any(part in name for part in chosen):
             continue
-        alone, now, count = beside(options.build, endless, name, options.seconds)
-        failed |= now > alone + MORE
-        print(f"{name:26} {count:6} {alone:10.1f} {now:11.1f}{'  above' if now > alone + MORE else ''}", flush=True)
-    if options.mix:
-        (without, _), (with_hostile, count) = (mix(options.build, endless, options.mix, hostile) for hostile in (False, True))
-        failed |= with_hostile > TIMES * without
-        print(f"{'new sessions, of a mix':26} {count:6} {without:10.1f} {with_hostile:11.1f}{'  above' if with_hostile > TIMES * without else ''}")
-    sys.exit(failed)
-
-
-if __name__ == "__main__":
-    main()
+        if name == "endless pages" and os.geteuid() == 0:
+            continue  # packages are never fetched by root
+        alone, now, count, more = beside(build, endless, index, name, seconds)
+        above = now > alone + MORE or more > MEMORY
+        failed |= above
+        print(f"{name:26} {count:6} {alone:10.1f} {now:11.1f} {more:+17.1f}{'  above' if above else ''}", flush=True)
+    if mix_seconds and (not chosen or "mix" in chosen):
+        (without, _), (with_hostile, count) = (mix(build, endless, index, mix_seconds, hostile) for hostile in (False, True))
+        above = with_hostile > TIMES * without
+        failed |= above
+        print(f"{'new sessions, of a mix':26} {count:6} {without:10.1f} {with_hostile:11.1f}{'  above' if above else ''}", flush=True)
+    return failed

@@ -75,6 +75,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+    def do_HEAD(self):  # pylint: disable=invalid-name
+        """uv asks so whether it may fetch a part of a wheel."""
+        self.send_error(405)
+
     def do_GET(self):  # pylint: disable=invalid-name
         index = self.server
         index.asked.append(self.path)
