@@ -88,8 +88,7 @@ class Rest:
             return True
         clear_type_cache()
         self._session.complete()
-        run_repeatedly(after_fork)
-        # Initializes OpenSSL's random generator. Reseeding it writes a quarter of the pages.
+        # Initializes OpenSSL's random generator.
         run_repeatedly(reseed)
         # All of PRELOADED is imported from now on.
         sys.meta_path.remove(self._shared)
@@ -149,36 +148,47 @@ def preload_wanted(names):
     os.chdir("/")
 
 
-def after_fork():
-    """The hooks that CPython's modules run in each worker after the fork. In a process with one thread they are
-    harmless."""
-    sys.modules["threading"]._after_fork()
-    sys.modules["logging"]._after_at_fork_child_reinit_locks()
-    sys.modules["random"].seed()
+SEEDED = "_ssl", "numpy.random", "tempfile", "multiprocessing.process", "random", "threading"
+_own = os.getpid()  # of the template
 
 
-SEEDED = "_ssl", "numpy.random", "tempfile", "multiprocessing.process"
-
-
-def reseed():
-    """Sessions are copies of one process, and must not generate the same random numbers. `random` reseeds itself."""
-    ssl, numbers, tempfile, processes = map(sys.modules.get, SEEDED)
-    if ssl is not None:
-        # OpenSSL detects a fork by the pid, and a worker may have the pid of its template.
-        ssl.RAND_add(os.urandom(32), 32.0)
-    if tempfile is not None:
-        tempfile._name_sequence = None
+def _renew(module, act):
     try:
-        if processes is not None:
-            processes.current_process().authkey = os.urandom(32)
-        if numbers is not None:
-            numbers.seed()
+        if module is not None:
+            act(module)
     except Exception:
         pass  # a module that is half imported, or another one of that name
 
 
+def reseed():
+    """In a new worker. Sessions are copies of one process, and must not generate the same random numbers. fork_hooks.py says
+    which hooks of a fork they do not run."""
+    ssl, numbers, tempfile, processes, standard, threading = map(sys.modules.get, SEEDED)
+    # OpenSSL detects a fork by the pid: it seeds its generator again before its next number. Doing it here writes 95 pages.
+    if ssl is not None and os.getpid() == _own:
+        ssl.RAND_add(os.urandom(32), 32.0)
+    if tempfile is not None:
+        tempfile._name_sequence = None
+    _renew(standard, _seed)
+    _renew(numbers, _seed)
+    _renew(processes, _set_key)
+    _renew(threading, _set_id)
+
+
+def _seed(module):
+    module.seed()
+
+
+def _set_key(processes):
+    processes.current_process().authkey = os.urandom(32)
+
+
+def _set_id(threading):
+    threading.main_thread()._set_native_id()
+
+
 def main():
-    fork_hooks.install()
+    fork_hooks.install(_cloister.need_fork_hooks)
     shared = Shared()
     alone = limit_threads()
     enable_site(shared)

@@ -289,6 +289,34 @@ static PyObject *cloister_warm_up(PyObject *self, PyObject *args)
         return result;
 }
 
+/* CPython's hooks of fork() renew locks and forget threads. A template has one thread, which holds no lock, and running
+ * them writes to a hundred pages of each worker. */
+static bool needs_fork_hooks;
+
+static void before_fork(void)
+{
+        if (needs_fork_hooks)
+                py.PyOS_BeforeFork();
+}
+
+static void after_fork_parent(void)
+{
+        if (needs_fork_hooks)
+                py.PyOS_AfterFork_Parent();
+}
+
+static void after_fork_child(void)
+{
+        if (needs_fork_hooks)
+                py.PyOS_AfterFork_Child();
+}
+
+static PyObject *cloister_need_fork_hooks(PyObject *self, PyObject *args)
+{
+        needs_fork_hooks = true;
+        return none();
+}
+
 static PyObject *cloister_serve(PyObject *self, PyObject *args)
 {
         struct template_session session = {.rpc_fd = -1, .release_fd = -1, .listener_fd = -1};
@@ -297,9 +325,9 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
         if (reported)
                 return py.PyErr_Format(*py.PyExc_RuntimeError, "the worker is serving");
         struct template_hooks hooks = {
-                .before_fork = py.PyOS_BeforeFork,
-                .after_fork_parent = py.PyOS_AfterFork_Parent,
-                .after_fork_child = py.PyOS_AfterFork_Child,
+                .before_fork = before_fork,
+                .after_fork_parent = after_fork_parent,
+                .after_fork_child = after_fork_child,
                 .idle = call_idle,
         };
 
@@ -644,6 +672,7 @@ static PyMethodDef methods[] = {
         {"source", cloister_source, METH_VARARGS, NULL},
         {"compiled", cloister_compiled, METH_VARARGS, NULL},
         {"preload", cloister_preload, METH_NOARGS, NULL},
+        {"need_fork_hooks", cloister_need_fork_hooks, METH_NOARGS, NULL},
         {"serve", cloister_serve, METH_VARARGS, NULL},
         {"warm_up", cloister_warm_up, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},

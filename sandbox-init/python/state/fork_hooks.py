@@ -1,7 +1,8 @@
-"""Hooks of os.register_at_fork() while Cloister copies the worker (docs/cells.md).
+"""Hooks of os.register_at_fork().
 
-Only hooks of these modules run then: they renew locks and forget threads. Others, such as those of `random` and of the
-guest, would change what the copy must preserve.
+While Cloister copies the worker (docs/cells.md), only those of _RENEW run: they renew locks and forget threads. Others, such as those
+of `random` and of the guest, would change what the copy must preserve. When a template forks a worker, none runs unless code of the
+image has registered one.
 """
 
 import functools
@@ -10,6 +11,8 @@ import posix
 import sys
 
 _RENEW = ("threading", "logging", "concurrent.futures.thread")
+# template.reseed() does what the hook of `random` does. That of asyncio would take the event loop away; ours is for children of a worker.
+_OF_NO_USE = ("random", "asyncio.events", "cloister.template")
 copying = False
 
 
@@ -21,13 +24,16 @@ def _unless_copying(hook):
     return run
 
 
-def install():
-    """In the template, before the modules above are imported."""
+def install(need):
+    """In the template, before the modules above are imported. need(): asks for the hooks of all modules when a worker is forked."""
     register = os.register_at_fork
 
     @functools.wraps(register)
     def register_at_fork(**hooks):
-        if sys._getframe(1).f_globals.get("__name__") not in _RENEW:
+        name = sys._getframe(1).f_globals.get("__name__")
+        if name not in _RENEW:
+            if name not in _OF_NO_USE:
+                need()
             hooks = {when: _unless_copying(hook) if callable(hook) else hook for when, hook in hooks.items()}
         register(**hooks)
 

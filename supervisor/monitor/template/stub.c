@@ -233,6 +233,13 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         /* A terminal or a caller may signal our whole process group. */
         setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        /* The pid 2 is taken, so that no template has it: a session's worker does, and OpenSSL tells by the pid that its generator
+         * was forked and must be seeded again. */
+        pid_t second = fork();
+        if (second == 0)
+                _exit(0);
+        if (second < 0 || waitpid(second, NULL, 0) != second)
+                _exit(1);
         /* The kernel reaps the orphans of its pid namespace. */
         signal(SIGCHLD, SIG_IGN);
         if (dup2(pipe_fd, STUB_PIPE_FD) < 0 || dup2(ready_fd, STUB_READY_FD) < 0 ||
