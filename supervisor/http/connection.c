@@ -559,10 +559,76 @@ static void take_request(struct http_connection *c)
 {
         const struct route *route = find_route(c->reader.request.path);
 
+        c->server->turn_cost += HTTP_REQUEST_COST;
         if (c->reader.request.method == HTTP_METHOD_POST && route->posted)
                 take_body(c, route);
         else
                 route->take(c);
+}
+
+/* ---- turns ---- */
+
+static void await_turn(struct http_server *server)
+{
+        static const struct timeval at_once = {};
+
+        if (!TAILQ_EMPTY(&server->waiting))
+                evtimer_add(&server->turn, &at_once);
+}
+
+/* The oldest of a principal that has had none in this round. */
+static struct http_connection *next_in_round(struct http_server *server)
+{
+        struct http_connection *c;
+
+        TAILQ_FOREACH (c, &server->waiting, turn) {
+                if (c->principal->round != server->round)
+                        return c;
+        }
+        server->round++;
+        return TAILQ_FIRST(&server->waiting);
+}
+
+static void end_waiting(struct http_connection *c)
+{
+        if (c->waits)
+                TAILQ_REMOVE(&c->server->waiting, c, turn);
+        c->waits = false;
+}
+
+void http_take_turn(int fd, short what, void *data)
+{
+        struct http_server *server = data;
+        struct http_connection *c;
+
+        server->turn_cost = 0;
+        while (server->turn_cost < HTTP_TURN_COST && (c = next_in_round(server))) {
+                c->principal->round = server->round;
+                end_waiting(c);
+                take_request(c);
+        }
+        await_turn(server);
+}
+
+/* So that many requests of one principal, which are answered at once, keep no other one waiting until all are. */
+static void take_in_turn(struct http_connection *c)
+{
+        struct http_server *server = c->server;
+        struct timeval now;
+
+        /* The time of the loop is the same during a turn, or for some milliseconds. */
+        event_base_gettimeofday_cached(server->base, &now);
+        if (timercmp(&now, &server->turn_began, !=))
+                server->turn_cost = 0;
+        server->turn_began = now;
+        if (!c->principal ||
+            (server->turn_cost < HTTP_TURN_COST && TAILQ_EMPTY(&server->waiting))) {
+                take_request(c);
+                return;
+        }
+        TAILQ_INSERT_TAIL(&server->waiting, c, turn);
+        c->waits = true;
+        await_turn(server);
 }
 
 /* ---- connections ---- */
@@ -582,6 +648,7 @@ void http_connection_free(struct http_connection *c)
         if (c->stream)
                 http_stream_detach(c->stream);
         c->parsing = large_line_cancel(c->parsing);
+        end_waiting(c);
         TAILQ_REMOVE(http_list_of(c), c, link);
         server->n_connections--;
         event_del(&c->timer);
@@ -639,7 +706,7 @@ static bool read_some(struct http_connection *c)
                 head_complete(c);
         else if (c->reader.state == HTTP_READER_DONE) {
                 http_set_state(c, CONNECTION_ANSWERING);
-                take_request(c);
+                take_in_turn(c);
         }
         return true;
 }

@@ -21,6 +21,9 @@
 void http_connection_new(struct http_server *server, int fd, struct mcp_principal *user);
 void http_connection_free(struct http_connection *connection);
 
+/* A callback of the loop: takes requests that wait for their turn. */
+void http_take_turn(int fd, short what, void *server);
+
 /* ---- the headers that a modern request repeats from its body (specification 2026-07-28, Streamable HTTP, "Request
  * Metadata") ---- */
 

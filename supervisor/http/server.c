@@ -289,6 +289,8 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
                 .base = base, .mcp = mcp, .failed = options->failed, .data = options->data};
         TAILQ_INIT(&server->idle);
         TAILQ_INIT(&server->busy);
+        TAILQ_INIT(&server->waiting);
+        evtimer_assign(&server->turn, base, http_take_turn, server);
         TAILQ_INIT(&server->sessions);
         access_init(&server->access, options->profile);
         server->access.limits_of = limits_of;
@@ -338,6 +340,7 @@ struct http_server *http_server_free(struct http_server *server)
         }
         if (server->sweep)
                 event_free(server->sweep);
+        event_del(&server->turn);
         free_all(&server->idle);
         free_all(&server->busy);
         while (!TAILQ_EMPTY(&server->sessions))

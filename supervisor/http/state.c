@@ -105,6 +105,7 @@ static bool is_too_much(const struct http_connection *c)
 
 void http_write(struct http_connection *c, const void *bytes, size_t n)
 {
+        c->server->turn_cost += n;
         if (!c->broken && bufferevent_write(c->io, bytes, n) < 0)
                 c->broken = true;
         if (!c->broken && is_too_much(c)) {

@@ -36,6 +36,8 @@ struct mcp_peer;
 
 struct http_connection {
         TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
+        TAILQ_ENTRY(http_connection) turn; /* of those whose request waits for its turn */
+        bool waits;
         struct http_server *server;
         struct bufferevent *io;
         struct event timer;
@@ -131,7 +133,12 @@ struct http_server {
         struct http_sessions sessions;
         size_t n_sessions;
         struct event *sweep;
-        size_t held; /* bytes: see HTTP_HELD_MAX */
+        size_t held;                     /* bytes: see HTTP_HELD_MAX */
+        struct http_connections waiting; /* requests that wait for their turn, in their order */
+        struct event turn;
+        struct timeval turn_began; /* by the loop, whose clock is coarse */
+        size_t turn_cost;          /* bytes: see HTTP_TURN_COST */
+        uint64_t round;            /* in which each principal has one request taken */
 };
 
 /* Whether too many bytes are held in all or, of several principals, for this one. NULL: it is not known. */

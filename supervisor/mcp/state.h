@@ -39,6 +39,7 @@ struct mcp_principal {
         size_t n_calls;
         size_t n_kept;    /* results of calls that no request waits for */
         size_t n_clients; /* HTTP sessions */
+        uint64_t round;   /* of HTTP, in which its last request was taken that had to wait */
         struct resource_store store;
         struct tasks tasks;
         uint64_t resources_serial; /* grows when the list of resources changes */

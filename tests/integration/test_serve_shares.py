@@ -232,6 +232,32 @@ class Proxy(Shares):
         self.assertGreater(self.fill(), 24 << 20)
 
 
+class Reads(Shares):
+    """Large answers that the broker makes at once."""
+
+    def ask_for_all(self):
+        """500 requests for a MiB of a kept output, whose answers nobody reads."""
+        self.assertEqual(self.status(GREEDY, "print('x' * 2_000_000)", session="kept"), "ok")
+        uri = "cloister://sessions/kept/cells/1/stdout"
+        self.assertEqual(self.ask(uri).response().status, 200)
+        return [self.ask(uri) for _ in range(500)]
+
+    def ask(self, uri):
+        return self.connect(window=4096).modern("resources/read", {"uri": uri}, Authorization=f"Bearer {GREEDY}")
+
+    def test_many_at_once(self):
+        self.assertEqual(self.status(BOB, "1", session="work"), "ok")
+        self.ask_for_all()
+        began = time.monotonic()
+        self.assertEqual(self.status(BOB, "1", session="work"), "ok")
+        bob = time.monotonic() - began
+        self.assertLess(bob, USUAL)
+        # The control: a request of the same principal comes after them.
+        began = time.monotonic()
+        self.assertEqual(self.status(GREEDY, "1", session="kept"), "ok")
+        self.assertGreater(time.monotonic() - began, bob)
+
+
 class Upstream(http.server.BaseHTTPRequestHandler):
     """An MCP server over HTTP whose tool `hold` answers when the test says so."""
     protocol_version = "HTTP/1.1"

@@ -351,6 +351,49 @@ static void test_connections_of_one(void)
         close_http();
 }
 
+/* Requests of one principal that come all at once are taken in several turns of the loop, and the other one's is among the
+ * first. One that waits may end. */
+static void test_turns(void)
+{
+        static int fds[800];
+        static const char alice[] = "Authorization: Bearer aaaaaaaaaaaaaaaa\r\n";
+        static const char bob[] = "Authorization: Bearer bbbbbbbbbbbbbbbb\r\n";
+        char text[512], answer[1024];
+        size_t answered = 0, taken = 0;
+
+        if (!can_dial_all())
+                return;
+        open_http("alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n");
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+                fds[i] = dial();
+        int other = dial();
+        for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+                ssize_t n = snprintf(text, sizeof(text), POST_HEAD "%sContent-Length: 2\r\n\r\n{}",
+                                     alice);
+                check_eq_int(send(fds[i], text, (size_t)n, MSG_NOSIGNAL), n);
+        }
+        ssize_t n = snprintf(text, sizeof(text), POST_HEAD "%sContent-Length: 2\r\n\r\n{}", bob);
+        check_eq_int(send(other, text, (size_t)n, MSG_NOSIGNAL), n);
+        while (recv(other, answer, sizeof(answer), 0) < 0)
+                event_base_loop(f.base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+        check(memcmp(answer, "HTTP/1.1 400", 12) == 0);
+        close(fds[ARRAY_SIZE(fds) - 1]);
+        for (size_t i = 0; i + 1 < ARRAY_SIZE(fds); i++)
+                answered += recv(fds[i], answer, sizeof(answer), 0) > 0;
+        check(answered < ARRAY_SIZE(fds) / 2);
+        for (int i = 0; i < 1000 && answered + taken < ARRAY_SIZE(fds) - 1; i++) {
+                event_base_loop(f.base, EVLOOP_NONBLOCK);
+                for (size_t j = 0; j + 1 < ARRAY_SIZE(fds); j++)
+                        taken += recv(fds[j], answer, sizeof(answer), 0) > 0;
+        }
+        check_eq_int(answered + taken, ARRAY_SIZE(fds) - 1);
+        check(TAILQ_EMPTY(&http->waiting));
+        for (size_t i = 0; i + 1 < ARRAY_SIZE(fds); i++)
+                close(fds[i]);
+        close(other);
+        close_http();
+}
+
 /* Two principals share the bytes: what one holds is at most what is left, and the other one's large body is taken. */
 static void test_held_by_one(void)
 {
@@ -438,6 +481,7 @@ int main(void)
         run(test_sessions_of_all);
         run(test_half_requests_give_way);
         run(test_connections_of_one);
+        run(test_turns);
         run(test_held_by_one);
         run(test_head);
         return 0;
