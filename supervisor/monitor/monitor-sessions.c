@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
@@ -199,11 +200,16 @@ static bool bounds_known(void *data)
 static int make(void *data, const struct profile_session *session, struct error *err)
 {
         struct monitor *m = data;
-        uint32_t i = 0;
+        uint32_t i = 0, tried = 0;
 
-        while (i < m->sessions_max && m->sandboxes[i])
-                i++;
-        if (i == m->sessions_max)
+        /* Code reads its host id in /proc/self/uid_map: a random one, since the lowest free one would tell how many others live. */
+        if (getrandom(&i, sizeof(i), GRND_NONBLOCK) == sizeof(i))
+                i %= m->sessions_max;
+        else
+                i = 0;
+        for (; tried < m->sessions_max && m->sandboxes[i]; tried++)
+                i = (i + 1) % m->sessions_max;
+        if (tried == m->sessions_max)
                 return error_set(
                         err, EAGAIN,
                         "all %u sessions are in use: end one with 'cloister sessions end NAME', or raise \"sessions\"",

@@ -18,6 +18,9 @@ KINDS = {
     "mappings": ("", "take(4096, PRIVATE | ANON, READ if n % 2 else READ | WRITE)", 60000, 160),
     "pages of tables": ("at = take(1 << 36, PRIVATE | ANON | 0x4000, READ)", "ctypes.string_at(at + n * (2 << 20), 1)", 30000, 160),
     "descriptors": ("", "os.eventfd(0)", 5000, COUNTED),
+    "timerfds": ("", "libc.timerfd_create(1, 0) < 0 and fail()", 5000, COUNTED),
+    "epoll sets": ("", "libc.epoll_create1(0) < 0 and fail()", 5000, COUNTED),
+    "buffers of files of /proc": ("", "kept.append(os.open('/proc/self/mountinfo', os.O_RDONLY)); os.read(kept[-1], 10)", 5000, 64),
     "pipes": ("", "kept.append(os.pipe()); os.set_blocking(kept[-1][1], False); os.write(kept[-1][1], b'x' * 65536)", 2500, 64),
     "epoll watches": ("polls = [os.dup(i) for i in (0, 1)]; import select; all_of = [select.epoll() for _ in range(400)]",
                       "all_of[n % 400].register(kept[n // 400] if n // 400 < len(kept) else (kept.append(os.eventfd(0)), kept[-1])[1])", 30000, 64),
@@ -84,6 +87,14 @@ class Kept(Case):
             with self.subTest(kind):
                 cell, _, _ = self.take(kind, 1, 1)
                 self.assertEqual((cell["status"], cell["stdout"]), ("ok", "1\n"), cell)
+
+    def test_all_processes(self):
+        """What the kernel accounts to no control group: the figures of docs/isolation.md."""
+        for kind, bound in ("timerfds", 32), ("epoll sets", 40):
+            with self.subTest(kind):
+                cell, grown, peak = self.take(kind, 110)
+                self.assertLess(grown - (peak if self.is_counted() else 0), bound + NOISE)
+                self.assertTrue(cell["status"] == "oom" or int(cell["stdout"]) >= LEAST, cell)
 
     def test_all_that_a_session_gets(self):
         for kind, (*_, without) in KINDS.items():

@@ -92,6 +92,20 @@ STAYS = {
     ),
 }
 
+# Where a profile has a network.
+STAYS_NETWORK = {
+    "TCP sockets of the machine (/proc/PID/net/sockstat)": (
+        "import socket\nkept = []",
+        "[k.close() for k in kept]; kept.clear(); kept.extend(socket.socket() for _ in range(8 * bit))",
+        "return int(open('/proc/self/net/sockstat').read().split('alloc ')[1].split()[0])",
+    ),
+    "packets that the machine's processors have received (/proc/PID/net/softnet_stat)": (
+        "import socket\nlast = [0]\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 0))\nto = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
+        "for _ in range(40 * bit): to.sendto(b'', s.getsockname())\n    try:\n        while True: s.recv(1, socket.MSG_DONTWAIT)\n    except OSError: pass",
+        "n = sum(int(line.split()[0], 16) for line in open('/proc/self/net/softnet_stat')); d, last[0] = n - last[0], n; return d",
+    ),
+}
+
 HEAD = """
 import ctypes, json, os, random, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -142,7 +156,7 @@ def capacity(part, slot):
     return (1 + wrong * math.log2(wrong) + (1 - wrong) * math.log2(1 - wrong)) / slot if wrong < 0.5 else 0
 
 
-class Shares(rawmcp.ServerCase):
+class Channels(rawmcp.ServerCase):
     def codes(self, channel, slot):
         begin, send, look = channel
         seed = random.randrange(1 << 30)
@@ -165,6 +179,24 @@ class Shares(rawmcp.ServerCase):
             self.assertEqual(process.wait(90), 0)
         return agreement(bits, json.loads(seen))
 
+    def are_written_down(self, channels):
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        for name, channel in channels.items():
+            with self.subTest(name):
+                self.assertIn(f"| {name} |", page)
+                rates = {slot: capacity(self.between_sessions(channel, slot), slot) for slot in ((0.02, 0.005, 0.001) if harness.WHOLE else (0.001,))}
+                print(f"{name}: {max(rates.values()):.0f} bit/s", file=sys.stderr)
+
+
+class Network(Channels):
+    CONFIG = {"network": "loopback"}
+
+    def test_what_stays_is_written_down(self):
+        self.are_written_down(STAYS_NETWORK)
+
+
+class Shares(Channels):
     def test_what_is_closed(self):
         """A receiver that guesses has half of the bits, and more than 65 % of 200 in one of 50,000 runs."""
         for name, channel in CLOSED.items():
@@ -201,14 +233,30 @@ refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0,
         self.assertEqual(pages, [memory, memory])
         self.assertEqual(refused, [[-1, errno.EFAULT]] * 4)
 
+    def test_host_id(self):
+        """A session's own id does not tell how many others live, as the lowest free one would."""
+        ids = [self.value("int(open('/proc/self/uid_map').read().split()[1])", session=f"id{i}") for i in range(8)]
+        if len(set(ids)) > 1:  # else all have the owner's
+            self.assertEqual(len(set(ids)), 8, ids)
+            self.assertGreater(max(ids) - min(ids), 64, ids)
+
     def test_what_stays_is_written_down(self):
+        self.are_written_down(STAYS)
+
+    def test_numbers_of_a_new_session(self):
+        """Numbers that the kernel gives a session at its start count what the machine has, and what others have."""
         with open(PAGE, encoding="utf-8") as f:
-            page = f.read()
-        for name, channel in STAYS.items():
-            with self.subTest(name):
-                self.assertIn(f"| {name} |", page)
-                rates = {slot: capacity(self.between_sessions(channel, slot), slot) for slot in ((0.02, 0.005, 0.001) if harness.WHOLE else (0.001,))}
-                print(f"{name}: {max(rates.values()):.0f} bit/s", file=sys.stderr)
+            self.assertIn("| numbers that a new session gets: of mounts (mountinfo), namespaces, devices of file systems |", f.read())
+        bits = random.choices((0, 1), k=BITS // 8)
+        look = "int(open('/proc/self/mountinfo').read().split()[0])"
+        seen, began = [], time.monotonic()
+        for bit in bits:
+            self.ok("1", session="lower", reset=True)
+            if bit:
+                self.ok("1", session="lower2", reset=True)
+            seen.append(self.value(look, session="looks", reset=True))
+        slot = (time.monotonic() - began) / len(bits)
+        print(f"numbers of a new session: {capacity(agreement(bits, seen), slot):.0f} bit/s, at most {1 / slot:.0f}", file=sys.stderr)
 
 
 class Disk(harness.Case):
