@@ -86,13 +86,16 @@ enum {
         INIT_COPIES_MAX = 24, /* sleeping copies of a session */
         INIT_INSTEAD_MAX = 2, /* that one copy can replace */
         INIT_DEVICES = 3,     /* file systems of a session's own */
+        INIT_MOUNTS = 16,     /* directories of the host with locks, at most */
 };
 
 /* The first message to init, from the worker. */
 struct init_hello {
         uint64_t devices[INIT_DEVICES];
-        uint64_t listener; /* the worker's descriptor of its filter's listener; 0: none */
-        uint64_t memory;   /* bytes that the session may use */
+        uint64_t mounts
+                [INIT_MOUNTS]; /* ids (STATX_MNT_ID) of those whose plan has locks set; 0: none */
+        uint64_t listener;     /* the worker's descriptor of its filter's listener; 0: none */
+        uint64_t memory;       /* bytes that the session may use */
 };
 
 struct init_request {
@@ -129,7 +132,7 @@ enum {
 struct template_mount {
         char target[240]; /* absolute path inside */
         uint32_t writable;
-        uint32_t reserved;
+        uint32_t locks; /* 1: of its files, also exclude programs of the host */
 };
 
 struct template_plan {

@@ -17,8 +17,9 @@ struct file_lock {
         uint64_t device, inode;
         int64_t start, end; /* inclusive */
         pid_t process;
-        int fd;   /* of the process, by which it took the lock */
-        int type; /* F_RDLCK, F_WRLCK */
+        int fd;      /* of the process, by which it took the lock */
+        int type;    /* F_RDLCK, F_WRLCK */
+        int is_real; /* 1: programs of the host meet it, too (sandbox-init/init/host-locks.h) */
 };
 
 enum { LOCAL_LOCKS_MAX = 64 };
@@ -40,7 +41,7 @@ struct local_locks {
 
 static inline bool lock_is_of(const struct file_lock *l, const struct file_lock *file)
 {
-        return l->inode == file->inode && l->device == file->device;
+        return l->inode == file->inode && l->device == file->device && l->is_real == file->is_real;
 }
 
 static inline bool lock_is_on(const uint64_t devices[INIT_DEVICES], uint64_t device)
@@ -99,6 +100,7 @@ static inline void lock_table_take(struct file_lock *locks, size_t *n, size_t ma
                 struct file_lock l = from->locks[i];
 
                 l.process = process;
+                l.is_real = 0;
                 if ((l.type == F_RDLCK || l.type == F_WRLCK) && l.start >= 0 && l.start <= l.end)
                         lock_table_set(locks, n, max, l);
         }

@@ -241,7 +241,7 @@ static int check_target(struct config_reading *r, const char *target, yyjson_val
 
 static int read_mount(struct config_reading *r, yyjson_val *mount, size_t i)
 {
-        yyjson_val *mode = yyjson_obj_get(mount, "mode");
+        yyjson_val *mode = yyjson_obj_get(mount, "mode"), *locks = yyjson_obj_get(mount, "locks");
         struct config_reading inner = *r;
         char path[CONFIG_NAME_MAX];
 
@@ -262,12 +262,20 @@ static int read_mount(struct config_reading *r, yyjson_val *mount, size_t i)
         bool writable = yyjson_equals_str(mode, "rw");
         if (mode && !writable && !yyjson_equals_str(mode, "ro"))
                 e = config_mistake(r, mode, "mounts: item %zu: mode must be \"ro\" or \"rw\"", i);
+        if (e >= 0 && locks && !yyjson_is_bool(locks))
+                e = config_mistake(r, locks, "mounts: item %zu: locks must be true or false", i);
+        if (e >= 0 && yyjson_is_true(locks) && !writable)
+                e = config_mistake(
+                        r, locks,
+                        "mounts: item %zu: locks needs \"mode\": \"rw\": code could keep programs of the host from files that it may not write",
+                        i);
         if (e >= 0)
                 e = check_target(r, target, yyjson_obj_get(mount, "target"));
         if (e < 0)
                 return e;
         struct config_mount *new = &r->profile->mounts[r->profile->n_mounts++];
-        *new = (struct config_mount){strdup(source), strdup(target), writable};
+        *new = (struct config_mount){strdup(source), strdup(target), writable,
+                                     yyjson_is_true(locks)};
         return new->source &&new->target ? 0 : config_no_memory(r->reader);
 }
 

@@ -176,6 +176,12 @@ static const struct filter_rule filter_guest_calls[] = {
         RULE("prlimit64", ALLOW, EQUAL(0, 0), MASKED(1, bits, want))
 /* clang-format on */
 
+/* Locks that belong to an open file. */
+#define OPEN_FILE_LOCKS(action)                                                                    \
+        {                                                                                          \
+                "fcntl", action, {EQUAL(1, 0)}, VALUES(F_OFD_GETLK, F_OFD_SETLK)                   \
+        }
+
 static const struct filter_rule filter_guest_arguments[] = {
         /* Terminals and descriptors. All other requests fail, TIOCSTI and TIOCLINUX (CVE-2017-5226,
          * CVE-2023-28100) with EPERM. */
@@ -209,8 +215,8 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"fcntl",
          FAIL(EINVAL),
          {EQUAL(1, 0)},
-         VALUES(F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_OFD_SETLKW + 1, F_SETLEASE, F_NOTIFY,
-                F_GET_RW_HINT, F_SET_RW_HINT, F_GET_FILE_RW_HINT, F_SET_FILE_RW_HINT)},
+         VALUES(F_OFD_SETLKW, F_OFD_SETLKW + 1, F_SETLEASE, F_NOTIFY, F_GET_RW_HINT, F_SET_RW_HINT,
+                F_GET_FILE_RW_HINT, F_SET_FILE_RW_HINT)},
         {"fcntl", FAIL(EPERM), {EQUAL(1, F_SETPIPE_SZ)}},
 
         /* Reads past the page cache load the disk of the host. openat2 has its flags in memory, where a filter cannot
@@ -249,6 +255,17 @@ static const struct filter_rule filter_guest_arguments[] = {
         {"prlimit64", ALLOW, {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), IS_NULL(2)}},
         {"setrlimit", FAIL(0), {EQUAL(0, RLIMIT_CORE)}},
         {"prlimit64", FAIL(0), {EQUAL(0, 0), EQUAL(1, RLIMIT_CORE), NOT_NULL(2)}},
+        END_OF_RULES,
+};
+
+static const struct filter_rule filter_locks_none[] = {
+        OPEN_FILE_LOCKS(FAIL(EINVAL)),
+        END_OF_RULES,
+};
+
+/* The template's, if the profile has a mount with locks: init takes them, and has the template's filter too. */
+static const struct filter_rule filter_locks_host[] = {
+        OPEN_FILE_LOCKS(ALLOW),
         END_OF_RULES,
 };
 
@@ -320,6 +337,7 @@ static const struct filter_rule filter_memory_counted[] = {
 };
 
 static const struct filter_rule filter_worker_only[] = {
+        OPEN_FILE_LOCKS(FAIL(EINVAL)),
         /* No new namespaces. A filter cannot read the flags of clone3, which are in memory: it fails
          * with ENOSYS, and libc uses clone. */
         {"clone", ALLOW, {CLEAR(0, CLONE_NAMESPACES | CLONE_THREAD)}},
@@ -507,6 +525,14 @@ static const struct filter_rule filter_init_all[] = {
         {"process_vm_readv process_vm_writev", ALLOW},
         {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
         IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
+        END_OF_RULES,
+};
+
+/* With a mount whose locks are those of the host's files: init has each file open itself. */
+static const struct filter_rule filter_init_locks[] = {
+        {"openat", ALLOW, {MASKED(2, O_ACCMODE | O_CREAT | O_TRUNC, O_RDWR)}},
+        OPEN_FILE_LOCKS(ALLOW),
+        {"statx", ALLOW},
         END_OF_RULES,
 };
 
@@ -718,7 +744,12 @@ static const struct filter_rule filter_egress_calls[] = {
 #define NO_SYNC  filter_writes_any, filter_sync_none
 #define WORKER   GUEST, filter_memory_all, filter_worker_only
 #define TEMPLATE GUEST, filter_template_only, filter_writes_any, filter_sync_template
-#define BROKER   filter_broker_calls, filter_broker_arguments, filter_socket_options
+/* Each kind, and the same with locks. */
+#define TEMPLATES(kind, name, ...)                                                                 \
+        [kind] = {name, FAIL(ENOSYS), {TEMPLATE, filter_locks_none, __VA_ARGS__}},                 \
+        [(kind) + FILTER_TEMPLATE_LOCKS] = {                                                       \
+                name " and locks", FAIL(ENOSYS), {TEMPLATE, filter_locks_host, __VA_ARGS__}}
+#define BROKER filter_broker_calls, filter_broker_arguments, filter_socket_options
 
 static const struct filter_table tables[] = {
         [FILTER_WORKER] = {"worker", FAIL(ENOSYS), {WORKER, NO_SYNC, filter_sockets_unix}},
@@ -738,21 +769,17 @@ static const struct filter_table tables[] = {
                                              FAIL(ENOSYS),
                                              {WORKER, filter_sync_writable,
                                               filter_sockets_loopback_pairs}},
-        [FILTER_TEMPLATE] = {"template",
-                             FAIL(ENOSYS),
-                             {TEMPLATE, filter_memory_all, filter_sockets_unix}},
-        [FILTER_TEMPLATE_LOOPBACK] = {"template with loopback",
-                                      FAIL(ENOSYS),
-                                      {TEMPLATE, filter_memory_all, filter_sockets_loopback,
-                                       filter_template_loopback}},
-        [FILTER_TEMPLATE_RLIMITS] = {"template with rlimits",
-                                     FAIL(ENOSYS),
-                                     {TEMPLATE, filter_memory_counted, filter_sockets_unix}},
-        [FILTER_TEMPLATE_LOOPBACK_RLIMITS] = {"template with loopback, rlimits",
-                                              FAIL(ENOSYS),
-                                              {TEMPLATE, filter_memory_counted,
-                                               filter_sockets_loopback, filter_template_loopback}},
+        TEMPLATES(FILTER_TEMPLATE, "template", filter_memory_all, filter_sockets_unix),
+        TEMPLATES(FILTER_TEMPLATE_LOOPBACK, "template with loopback", filter_memory_all,
+                  filter_sockets_loopback, filter_template_loopback),
+        TEMPLATES(FILTER_TEMPLATE_RLIMITS, "template with rlimits", filter_memory_counted,
+                  filter_sockets_unix),
+        TEMPLATES(FILTER_TEMPLATE_LOOPBACK_RLIMITS, "template with loopback, rlimits",
+                  filter_memory_counted, filter_sockets_loopback, filter_template_loopback),
         [FILTER_INIT] = {"init", FAIL(ENOSYS), {filter_init_all}},
+        [FILTER_INIT_LOCKS] = {"init with locks",
+                               FAIL(ENOSYS),
+                               {filter_init_all, filter_init_locks}},
         [FILTER_STUB] = {"stub", FAIL(ENOSYS), {filter_stub_all}},
         [FILTER_BROKER] = {"broker", FAIL(ENOSYS), {BROKER, filter_broker_alone}},
         [FILTER_BROKER_HTTP] = {"broker with http", FAIL(ENOSYS), {BROKER, filter_internet}},

@@ -51,7 +51,10 @@ enum filter_kind {
         FILTER_TEMPLATE_RLIMITS, /* where no control group counts memory: none that belongs to no
                                     process; also holds for the template's sessions */
         FILTER_TEMPLATE_LOOPBACK_RLIMITS,
-        FILTER_INIT,        /* PID 1 of a sandbox */
+        FILTER_TEMPLATE_LOCKS_FIRST, /* the same four, with a mount whose locks are those of the host's files */
+        FILTER_TEMPLATE_LOCKS = FILTER_TEMPLATE_LOCKS_FIRST - FILTER_TEMPLATE,
+        FILTER_INIT = FILTER_TEMPLATE_LOCKS_FIRST + FILTER_TEMPLATE_LOCKS, /* PID 1 of a sandbox */
+        FILTER_INIT_LOCKS,                                                 /* with such a mount */
         FILTER_STUB,        /* PID 1 of the outer pid namespace: read and exit */
         FILTER_BROKER,      /* the broker after its start: no socket but pairs */
         FILTER_BROKER_HTTP, /* with servers that are reached by HTTP: sockets of the internet families */
@@ -64,7 +67,7 @@ enum filter_kind {
 const char *filter_kind_name(enum filter_kind kind);
 
 enum {
-        FILTER_PARTS_MAX = 9,
+        FILTER_PARTS_MAX = 10,
         FILTER_NAME_MAX = 32,
 };
 

@@ -64,10 +64,11 @@ static void answer(uint64_t id, int r)
         ioctl(calls.listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
 }
 
-bool calls_retry(void)
+int calls_retry(void)
 {
         /* A file that was closed is noticed by time only. */
         const int64_t began = calls.n_waiting > 0 ? init_clock_ms() : 0;
+        const int locks_ms = locks_end_stale();
         bool may_lock = locks_have_freed() || began >= calls.next_retry_ms;
 
         for (size_t i = 0; i < calls.n_waiting; i++) {
@@ -86,7 +87,7 @@ bool calls_retry(void)
         if (calls.n_waiting > 0 && may_lock)
                 calls.next_retry_ms = init_clock_ms() + CALLS_RETRY_MS +
                                       4 * (init_clock_ms() - began);
-        return calls.n_waiting > 0;
+        return calls.n_waiting > 0 ? CALLS_RETRY_MS : locks_ms;
 }
 
 void calls_serve(void)

@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "rpc/sandbox-messages.h"
 
 enum {
@@ -25,5 +23,5 @@ int calls_fd(void);
 /* Answers one call. */
 void calls_serve(void);
 
-/* Tries the calls that wait again. Returns whether some still wait. */
-bool calls_retry(void);
+/* Tries the calls that wait again. Returns the milliseconds until it must be called again; 0: when something happens. */
+int calls_retry(void);

@@ -495,19 +495,17 @@ static int greet(void)
 }
 
 /* Until something happens, or a time of init's own has come. Returns 1 if init must end. */
-static int wait_and_serve(bool calls_wait, const sigset_t *while_waiting)
+static int wait_and_serve(int calls_ms, const sigset_t *while_waiting)
 {
         const struct timespec tick_time = {.tv_nsec = TICK_US * 1000},
-                              retry_time = {.tv_nsec = CALLS_RETRY_MS * 1000000};
+                              calls_time = {.tv_nsec = calls_ms * 1000000}, *first = rest_wait();
         struct pollfd list[] = {{.fd = INIT_CONTROL_FD, .events = POLLIN},
                                 {.fd = calls_fd(), .events = POLLIN}};
         bool ticks = init.state == STOPPING || init.state == CLEARING;
 
-        int n = ppoll(list, 2,
-                      ticks        ? &tick_time
-                      : calls_wait ? &retry_time
-                                   : rest_wait(),
-                      while_waiting);
+        if (calls_ms && (!first || first->tv_sec > 0 || first->tv_nsec > calls_time.tv_nsec))
+                first = &calls_time;
+        int n = ppoll(list, 2, ticks ? &tick_time : first, while_waiting);
         if (n < 0)
                 return errno != EINTR;
         if (list[1].revents & POLLIN)
@@ -536,9 +534,9 @@ int init_main(void)
         close(INIT_RELEASE_FD);
 
         for (;;) {
-                bool calls_wait = calls_retry();
+                int calls_ms = calls_retry();
 
-                if (reap() || wait_and_serve(calls_wait, &while_waiting) || tick())
+                if (reap() || wait_and_serve(calls_ms, &while_waiting) || tick())
                         return 0;
                 tick_rest();
         }

@@ -325,6 +325,30 @@ static int attach_late(int mount, int root, const char *path, struct error *err)
         return r < 0 ? r : mount_attach(mount, root, path, err);
 }
 
+/* Tells init in which mounts a lock of code is one of the host's file. Without STATX_MNT_ID (before Linux 5.8) there is none. */
+static int note_lock_mounts(struct session *s, int root, struct error *err)
+{
+        const struct template_plan *plan = s->template;
+        size_t n = 0;
+
+        static_assert((int)INIT_MOUNTS >= (int)TEMPLATE_MOUNTS_MAX - 1, "packages have no locks");
+        memset(s->hello.mounts, 0, sizeof(s->hello.mounts));
+        for (uint32_t i = 0; i < plan->n_mounts; i++) {
+                struct statx st = {};
+                if (!plan->mounts[i].locks)
+                        continue;
+                _cleanup_close_ int fd = mount_point_open(root, plan->mounts[i].target + 1, err);
+                if (fd < 0)
+                        return fd;
+                if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
+                        return error_errno(err, errno, "statx %s", plan->mounts[i].target);
+                if ((st.stx_mask & STATX_MNT_ID) && (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) &&
+                    n < INIT_MOUNTS)
+                        s->hello.mounts[n++] = st.stx_mnt_id;
+        }
+        return 0;
+}
+
 static int mount_writable(struct session *s, int root, struct error *err)
 {
         const struct template_plan *plan = s->template;
@@ -351,7 +375,7 @@ static int mount_writable(struct session *s, int root, struct error *err)
                         error_context(err, "mount on %s", plan->mounts[i].target);
         }
         /* The descriptors stay open until PID 1 execs and the worker closes all except its own. */
-        return r;
+        return r < 0 ? r : note_lock_mounts(s, root, err);
 }
 
 /* The kernel adds 127.0.0.1 and ::1 when lo comes up. */

@@ -696,7 +696,8 @@ static bool same_sandbox(const struct config_profile *a, const struct config_pro
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||
                     !same_text(a->mounts[i].target, b->mounts[i].target) ||
-                    a->mounts[i].writable != b->mounts[i].writable)
+                    a->mounts[i].writable != b->mounts[i].writable ||
+                    a->mounts[i].locks != b->mounts[i].locks)
                         return false;
         }
         return true;

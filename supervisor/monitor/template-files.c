@@ -64,11 +64,22 @@ static enum filter_kind worker_filter(const struct config_profile *settings)
         return kinds[settings->network != CONFIG_NETWORK_NONE][mounts];
 }
 
+static bool has_locks(const struct config_profile *settings)
+{
+        for (size_t i = 0; i < settings->n_mounts; i++)
+                if (settings->mounts[i].locks)
+                        return true;
+        return false;
+}
+
 static enum filter_kind template_filter(const struct config_profile *settings, bool rlimits)
 {
-        if (settings->network != CONFIG_NETWORK_NONE)
-                return rlimits ? FILTER_TEMPLATE_LOOPBACK_RLIMITS : FILTER_TEMPLATE_LOOPBACK;
-        return rlimits ? FILTER_TEMPLATE_RLIMITS : FILTER_TEMPLATE;
+        bool loopback = settings->network != CONFIG_NETWORK_NONE;
+        int kind = rlimits ? (loopback ? FILTER_TEMPLATE_LOOPBACK_RLIMITS : FILTER_TEMPLATE_RLIMITS)
+                   : loopback ? FILTER_TEMPLATE_LOOPBACK
+                              : FILTER_TEMPLATE;
+
+        return (enum filter_kind)(kind + (has_locks(settings) ? FILTER_TEMPLATE_LOCKS : 0));
 }
 
 /* A sandbox gets a sealed copy: it never has a descriptor of the file itself. */
@@ -91,7 +102,7 @@ int template_files_get(struct template_files *files, const struct config_profile
         } filters[] = {
                 {template_filter(settings, parts->rlimits), &parts->template_filter_fd},
                 {worker_filter(settings), &parts->worker_filter_fd},
-                {FILTER_INIT, &parts->init_filter_fd},
+                {has_locks(settings) ? FILTER_INIT_LOCKS : FILTER_INIT, &parts->init_filter_fd},
                 {FILTER_STUB, &parts->stub_filter_fd},
         };
 

@@ -104,7 +104,8 @@ static bool has_mount(const struct config_profile *profile, const struct config_
         for (size_t i = 0; i < profile->n_mounts; i++) {
                 const struct config_mount *m = &profile->mounts[i];
                 if (strcmp(m->source, mount->source) == 0 &&
-                    strcmp(m->target, mount->target) == 0 && m->writable >= mount->writable)
+                    strcmp(m->target, mount->target) == 0 && m->writable >= mount->writable &&
+                    m->locks >= mount->locks)
                         return true;
         }
         return false;

@@ -3,10 +3,14 @@
 import fcntl
 import os
 import re
+import shutil
+import sqlite3
+import struct
 import subprocess
 import tempfile
 import threading
 import time
+import unittest
 
 import harness
 import rawmcp
@@ -298,6 +302,26 @@ with sqlite3.connect(folder + "/lies") as c:
 value.append(of_another())
 """
 
+# Names that a session and the host use against each other.
+HOST_LOCKS = r"""
+import signal, sqlite3, time
+def ofd(fd, kind, start=0, length=1, command=37):
+    return lock(fd, kind, start, length, command)
+def flock(fd, what):
+    try:
+        fcntl.flock(fd, what | fcntl.LOCK_NB)
+        return 0
+    except OSError as e:
+        return errno.errorcode[e.errno]
+W, R, U = fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK
+E, S, N = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_UN
+def open_in(name):
+    return os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+take = {"fcntl": lambda fd, shared=False: lock(fd, R if shared else W, 0), "open file": lambda fd, shared=False: ofd(fd, R if shared else W),
+        "flock": lambda fd, shared=False: flock(fd, S if shared else E)}
+free = {"fcntl": lambda fd: lock(fd, U, 0), "open file": lambda fd: ofd(fd, U), "flock": lambda fd: flock(fd, N)}
+"""
+
 # More processes wait than there are places, and end.
 WAITERS = r"""
 import signal, threading, time
@@ -368,6 +392,25 @@ def held_by_the_kernel(device, inode=None):
     return len(found)
 
 
+# Many files one after the other, which are closed without an unlock, and then many at one time.
+CLOSED = """
+for i in range(9000):
+    with open("/workspace/c", "w") as f: fcntl.flock(f, fcntl.LOCK_EX)
+value = i"""
+
+
+def check_flock(case):
+    """While programs of the host have 5,000 locks of open files, flock() of a session works as without, and its bound holds."""
+    with tempfile.TemporaryFile() as noise:
+        for i in range(5000):
+            fcntl.fcntl(noise, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * i, 1, 0))
+        case.assertEqual(case.inside(CLOSED), 8999)
+        many = FLOCKS.replace("own(f", "os.open(flags=66, path='/workspace/' + f")
+        held = case.inside(f"{many}\nfs = [os.open(f'/workspace/{{i}}', 66) for i in range(400)]\nfor f in fs: fcntl.flock(f, fcntl.LOCK_EX)\nvalue = len(fs)")
+        case.assertEqual((held, case.inside(CLOSED)), (400, 8999))
+        case.assertIn(case.inside(f"{many}\nfor f in fs: os.close(f)\nvalue = children(12, take)"), range(3000, 4097))
+
+
 class Locks(rawmcp.ServerCase):
     @classmethod
     def setUpClass(cls):
@@ -434,6 +477,10 @@ class Locks(rawmcp.ServerCase):
         """The number is that of the locks that exist: many more can be taken one after the other, without an unlock."""
         code = "\ndef take():\n    for i in range(9000):\n        with open(folder + '/c', 'w') as f: fcntl.flock(f, fcntl.LOCK_EX)\n    return i\nvalue = take()"
         self.assertEqual(self.inside(code), 8999)
+
+    def test_locks_of_open_files_of_the_host(self):
+        """41. The kernel lists them in every pid namespace: they do not count, and counting ends."""
+        check_flock(self)
 
     def test_files_that_others_use(self):
         """41. Nothing but a file of the session's own gets a lock that anybody else meets. The control: outside, all are taken."""
@@ -519,6 +566,320 @@ class Sockets(rawmcp.ServerCase):
         outside = subprocess.run([harness.PYTHON, "-c", f"{TOOLS}{LINGER}\nprint(value)"], capture_output=True, text=True, check=False, timeout=harness.PATIENCE)
         self.assertEqual(outside.stdout, "True\n", outside.stderr)
         self.assertIs(self.value(f"{TOOLS}{LINGER}\nvalue", timeout=60), False)
+
+
+host = {}
+exec(TOOLS + HOST_LOCKS, host)  # pylint: disable=exec-used
+KINDS = ("fcntl", "flock")
+
+
+@unittest.skipIf(harness.ROOT, "as root, no mount can be writable, and so none has locks")
+class HostLocks(harness.Case):
+    """A mount with "locks"."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        cls.addClassCleanup(shutil.rmtree, cls.place)
+        os.chmod(cls.place, 0o755)
+        for name in ("shared", "plain"):
+            os.mkdir(f"{cls.place}/{name}")
+            with open(f"{cls.place}/{name}/file", "w", encoding="ascii") as f:
+                f.write("x")
+        shared, plain = f"{cls.place}/shared", f"{cls.place}/plain"
+        cls.mounts = [{"source": shared, "target": "/shared", "mode": "rw", "locks": True}, {"source": plain, "target": "/plain", "mode": "rw"},
+                      {"source": shared, "target": "/again", "mode": "rw"}, {"source": shared, "target": "/workspace/ro"}]
+
+    def setUp(self):
+        super().setUp()
+        self.server = rawmcp.RawServer("--config", self.config(mounts=self.mounts))
+        self.addCleanup(self.server.free)
+        self.server.initialize()
+
+    def inside(self, code, session="default"):
+        cell = self.server.cell(f"folder = '/shared'\n{TOOLS}{HOST_LOCKS}{code}\nvalue", 120, session=session, timeout=100)
+        self.assertEqual(cell["status"], "ok", cell)
+        return cell["value"]["json"]
+
+    def open(self, name):
+        fd = host["open_in"](f"{self.place}/{name}")
+        self.addCleanup(os.close, fd)
+        return fd
+
+    def until(self, done):
+        """Whether it becomes true."""
+        end = time.monotonic() + harness.PATIENCE
+        while not done():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def test_both_ways(self):
+        """41. Each kind excludes the host, and is excluded by it. The control is the mount without the key, where none does."""
+        for kind in KINDS:
+            with self.subTest(kind):
+                a, b = self.open("shared/file"), self.open("plain/file")
+                code = f"f, p = open_in('/shared/file'), open_in('/plain/file')\nvalue = [take[{kind!r}](f), take[{kind!r}](p), take[{kind!r}](p, True)]"
+                refused = {"fcntl": ["ENOLCK"] * 2, "flock": ["ENOLCK", 0]}[kind]
+                self.assertEqual(self.inside(code), [0, *refused])
+                self.assertEqual((host["take"][kind](a), host["take"][kind](b)), ("EAGAIN", 0))
+                self.assertEqual(self.inside(f"value = [free[{kind!r}](f), take[{kind!r}](f, True)]"), [0, 0])
+                self.assertEqual((host["take"][kind](a), host["take"][kind](a, True)), ("EAGAIN", 0))
+                self.assertEqual(self.inside(f"value = [take[{kind!r}](f), free[{kind!r}](f)]"), ["EAGAIN", 0])
+                for theirs in (kind, "open file") if kind == "fcntl" else (kind,):
+                    self.assertEqual(host["take"][theirs](a), 0)
+                    self.assertEqual(self.inside(f"value = [take[{kind!r}](f), take[{kind!r}](f, True)]"), ["EAGAIN"] * 2)
+                    host["free"][theirs](a)
+                host["free"][kind](b)
+
+    def test_ranges(self):
+        """41. Of several processes: the host gets exactly the bytes that none of them has."""
+        a = self.open("shared/ranges")
+        self.inside("""
+f = open_in("/shared/ranges")
+def hold(*ranges):
+    pid = os.fork()
+    if pid == 0:
+        g = open_in("/shared/ranges")
+        ok = [lock(g, *r) for r in ranges] == [0] * len(ranges)
+        os.write(w, b"y" if ok else b"n")
+        time.sleep(60); os._exit(0)
+    return os.read(r, 1) == b"y" and pid
+r, w = os.pipe()
+one, two = hold((R, 10, 30)), hold((R, 20, 30), (W, 100, 0))
+value = [lock(f, R, 15, 20), lock(f, W, 60, 5), lock(f, U, 0, 60)]""")
+        test = lambda start, kind="W", length=1: host["lock"](a, host[kind], start, length) == 0
+        self.assertEqual([test(s) for s in (9, 10, 25, 49, 50, 60, 65, 99, 100, 1 << 40)], [True, False, False, False, True, False, True, True, False, False])
+        self.assertTrue(test(10, "R", 40))
+        host["lock"](a, host["U"], 0, 0)
+        self.inside("os.kill(one, 9); os.waitpid(one, 0); value = 0")
+        self.assertTrue(self.until(lambda: test(10, length=10)))
+        self.assertFalse(test(20))
+        self.inside("os.kill(two, 9); os.waitpid(two, 0); value = lock(f, U, 0, 0)")
+        self.assertTrue(self.until(lambda: test(0, length=0)))
+
+    def test_waiting(self):
+        """41. F_SETLKW and a waiting flock() get the lock when the host frees it; init serves other calls meanwhile."""
+        self.inside("value = 0")
+        for kind, call in ("fcntl", "lock(f, W, 0, 1, 7)"), ("flock", "fcntl.flock(f, E)"):
+            with self.subTest(kind):
+                a = self.open("shared/waiting")
+                self.assertEqual(host["take"][kind](a), 0)
+                timer = threading.Timer(1, host["free"][kind], [a])
+                timer.start()
+                began, others, value = self.inside(f"""
+import threading
+f, g, others = open_in("/shared/waiting"), open_in("/workspace/o"), []
+t = threading.Thread(target=lambda: [others.append(lock(g, W, i)) for i in range(200)])
+began = time.monotonic(); t.start()
+value = {call}
+began = time.monotonic() - began; t.join()
+value = [began, others == [0] * 200, value or 0]""")
+                timer.join()
+                self.assertTrue(0.2 < began < 20 and others and value == 0, (began, others, value))
+                self.inside(f"value = free[{kind!r}](f)")
+
+    def test_other_program_is_told(self):
+        """F_GETLK names the host's range, and no process of it."""
+        a = self.open("shared/told")
+        self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 7, 4), 0)
+        got = self.inside("""
+b = ctypes.create_string_buffer(struct.pack("hhqqi4x", W, 0, 0, 100, 0))
+libc.fcntl(open_in("/shared/told"), fcntl.F_GETLK, b)
+value = [*struct.unpack("hhqqi4x", b.raw[:32])]""")
+        self.assertEqual(got[:4], [fcntl.F_WRLCK, 0, 7, 4])
+        self.assertLessEqual(got[4], 0)
+
+    def test_two_sessions(self):
+        """41. Two sessions with the same mount exclude each other, and the end of one frees what it had."""
+        for kind in KINDS:
+            with self.subTest(kind):
+                self.assertEqual(self.inside(f"f = open_in('/shared/two'); value = take[{kind!r}](f)", "one"), 0)
+                self.assertEqual(self.inside(f"f = open_in('/shared/two'); value = take[{kind!r}](f)", "two"), "EAGAIN")
+                self.server.cell("1", session="one", reset=True)
+                end = time.monotonic() + 10
+                while (got := self.inside(f"value = take[{kind!r}](f)", "two")) != 0 and time.monotonic() < end:
+                    time.sleep(0.05)
+                self.assertEqual(got, 0)
+                self.inside(f"value = free[{kind!r}](f)", "two")
+
+    def test_what_ends_them(self):
+        """41. A killed process, a closed file, an executed program without the file, the worker's end, and the session's end."""
+        ends = ["os.kill(p, 9)", "os.waitpid(p, 0)"]
+        hold = """
+def hold(kind):
+    r, w = os.pipe()
+    p = os.fork()
+    if p == 0:
+        f = open_in("/shared/ends"); take[kind](f); os.write(w, b"x"); time.sleep(100); os._exit(0)
+    os.read(r, 1)
+    return p
+"""
+        for kind in KINDS:
+            a = self.open("shared/ends")
+            gone = lambda a=a, kind=kind: host["take"][kind](a) == 0 and host["free"][kind](a) == 0
+            for what, begin, end in (("killed", f"{hold}p = hold({kind!r})", "; ".join(ends)), ("closed", f"f = open_in('/shared/ends'); take[{kind!r}](f)", "os.close(f)"),
+                                     ("worker", f"f = open_in('/shared/ends'); take[{kind!r}](f)", None), ("session", f"f = open_in('/shared/ends'); take[{kind!r}](f)", "")):
+                with self.subTest(kind=kind, what=what):
+                    self.inside(f"{begin}\nvalue = 0")
+                    self.assertFalse(gone())
+                    if end:
+                        self.inside(f"{end}\nvalue = 0")
+                    elif end is None:
+                        self.server.cell("os._exit(3)")
+                    else:
+                        self.server.cell("1", reset=True)
+                    self.assertTrue(self.until(gone))
+
+    def held(self):
+        """How many locks of files in the mount the kernel has. Others lock meanwhile, so that the list can have one twice."""
+        device = os.stat(self.place).st_dev
+        ours = {f"{os.major(device):02x}:{os.minor(device):02x}:{e.inode()}" for e in os.scandir(f"{self.place}/shared")}
+        with open("/proc/locks", encoding="ascii") as f:
+            return len({line.split(maxsplit=1)[1] for line in f if line.split()[-3] in ours})
+
+    def test_bounds(self):
+        """41. 256 byte ranges in 64 files at one time, of all processes together, also beside 3,000 locks of the session's own files; then ENOLCK,
+        and the hint names the bound. flock() counts with the session's own."""
+        taken = self.inside(RECORDS.replace("own(", "open_in('/workspace/' + ") + """
+own = take(0, 20, 100)
+fds = [open_in(f"/shared/b{i}") for i in range(80)]
+value = [lock(f, W, 0, 3) for f in fds]
+byte = 4
+while (e := lock(fds[0], W, byte)) == 0: byte += 2
+# The middle would leave two.
+value = [own, value.count(0), value.count("ENOLCK"), byte // 2 + 62, e, lock(fds[1], U, 1), lock(fds[1], U, 0), flock(fds[1], E)]""")
+        self.assertEqual(taken[:3] + taken[4:], [2000, 64, 16, "ENOLCK", "ENOLCK", 0, 0])
+        self.assertIn(taken[3], range(250, 257))
+        self.assertIn(self.held(), range(250, 258))
+        self.assertIn("256 of them byte ranges", self.server.cell("fcntl.lockf(fds[0], E | fcntl.LOCK_NB, 1, byte)")["error"]["message"])
+        self.server.cell("1", reset=True)
+        self.assertTrue(self.until(lambda: self.held() == 0))
+        total = self.inside("value = children(16, lambda n: sum(lock(open_in(f'/shared/o{n % 4}'), W, 1000 * n + 3 * j) == 0 for j in range(60)))")
+        self.assertIn(total, range(250, 257))
+        self.assertTrue(self.until(lambda: self.held() == 0))
+        self.inside(HIDDEN.replace("own(", "open_in('/shared/' + ") + "\nhide(16, map_files)\nvalue = 0")
+        self.assertIn(self.held(), range(1000, 4097))
+
+    def test_others_keep_theirs(self):
+        """41. While three sessions have all the locks of the host's files that they can, and change them, another session's flock() works as without."""
+        spin = """
+f, end = open_in(f"/shared/{NAME}"), time.monotonic() + 60
+if os.fork() == 0:
+    while time.monotonic() < end:
+        for i in range(100): lock(f, W, 2 * i)
+        lock(f, U, 0, 0)
+value = 0"""
+        for name in "xyz":
+            taken = self.inside(f"NAME = {name!r}\nf = open_in('/shared/held' + NAME)\nvalue = [lock(f, W, 2 * i) for i in range(300)].count(0)", name)
+            self.assertIn(taken, range(250, 257))
+            if name != "x":
+                self.inside(f"lock(f, U, 200, 0){spin}", name)
+        check_flock(self)
+
+    def test_nothing_else(self):
+        """41. No lock on anything but files opened by that mount, although another mount shows the same files: not the image, device nodes,
+        sockets, FIFOs, a mount without the key."""
+        found = self.inside("""
+import select, socket
+os.mkfifo("/shared/fifo") if not os.path.exists("/shared/fifo") else 0
+files = {"image": os.open(os.__file__, os.O_RDONLY), "null": os.open("/dev/null", os.O_RDWR), "plain": open_in("/plain/file"), "again": open_in("/again/file"),
+         "read-only": os.open("/workspace/ro/file", os.O_RDONLY), "fifo": os.open("/shared/fifo", os.O_RDWR), "socket": socket.socketpair()[0].detach(),
+         "epoll": select.epoll().fileno(), "directory": os.open("/plain", os.O_RDONLY), "path": os.open("/shared/file", os.O_PATH)}
+value = {}
+for name, f in files.items():
+    kinds = [R, W] if name not in ("image", "read-only", "directory") else [R]
+    value[name] = [flock(f, E), flock(f, S), *[lock(f, k, 0) for k in kinds]]""")
+        self.assertEqual(self.inside("value = [ofd(open_in('/shared/file'), W, command=c) for c in (36, 37, 38)]"), ["EINVAL"] * 3)
+        for name, got in found.items():
+            with self.subTest(name):
+                self.assertEqual({e for e in got if e != 0} - {"ENOLCK", "EINVAL", "EBADF"}, set())
+                self.assertNotEqual(got[0], 0)
+        for name in ("shared/file", "plain/file"):
+            a = self.open(name)
+            for kind in KINDS:
+                self.assertEqual((host["take"][kind](a), host["free"][kind](a)), (0, 0))
+
+    def test_an_exchanged_descriptor(self):
+        """41. While threads exchange a descriptor of the mount with one of another, the host never meets a lock of the other file."""
+        a, stop, met = self.open("plain/file"), threading.Event(), []
+
+        def watch():
+            while not stop.wait(0.001):
+                met.extend(kind for kind in KINDS if host["take"][kind](a) != 0 or host["free"][kind](a) != 0)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            taken = self.inside(f"target, seconds = '/plain/file', 3\n{EXCHANGE}")
+        finally:
+            stop.set()
+            watcher.join()
+        self.assertGreater(taken, 0)
+        self.assertEqual(met, [])
+
+    def test_a_table_that_lies(self):
+        """A table that the worker's SQLite could have cannot take a lock of the host's file, nor free one."""
+        a = self.open("shared/file")
+        self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 0), 0)
+        got = self.inside("""
+s = os.stat("/shared/file")
+entry = struct.pack("QQqqiiii", s.st_dev, s.st_ino, 0, 99, os.getpid(), open_in("/shared/file"), W, 1)
+memory = ctypes.create_string_buffer(struct.pack("QQQQiIII", 0x736b636f6c6c716d, 0, 0, 0, os.getpid(), 0, 0, 1) + entry * 64)
+value = libc.fcntl(-1, fcntl.F_SETLK, memory)
+struct.pack_into("II", memory, 40, 0, 1); ctypes.memmove(ctypes.addressof(memory) + 48, entry, 48)
+value = [value, lock(open_in("/workspace/x"), W, 0), lock(open_in("/shared/file"), W, 0)]""")
+        self.assertEqual(got, [0, 0, "EAGAIN"])
+        self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 5), 0)
+
+    def test_sqlite(self):
+        """A session commits 1,000 rows, in both kinds of journal, while the host reads and writes the same database."""
+        for mode in ("wal", "delete"):
+            with self.subTest(mode):
+                path, seen, stop = f"{self.place}/shared/{mode}.db", [], threading.Event()
+                with sqlite3.connect(path) as c:
+                    c.execute(f"pragma journal_mode={mode}")
+                    c.execute("create table t(a, b)")
+                c.close()
+
+                def use(path=path, seen=seen, stop=stop):
+                    c = sqlite3.connect(path, timeout=60)
+                    while not stop.wait(0.02):
+                        seen.append(c.execute("select count(*) from t where b = 'in'").fetchone()[0])
+                        c.execute("insert into t values(1, 'out')")
+                        c.commit()
+                    c.close()
+
+                user = threading.Thread(target=use)
+                user.start()
+                try:
+                    self.inside(f"""
+c = sqlite3.connect("/shared/{mode}.db", timeout=60)
+c.execute("pragma synchronous=off")
+for i in range(1000):
+    c.execute("insert into t values(?, 'in')", (i,)); c.commit()
+c.close()
+value = 0""")
+                finally:
+                    stop.set()
+                    user.join()
+                c = sqlite3.connect(path)
+                self.assertEqual(c.execute("select count(*), count(distinct a) from t where b = 'in'").fetchone(), (1000, 1000))
+                self.assertEqual(c.execute("pragma integrity_check").fetchone(), ("ok",))
+                self.assertEqual(seen, sorted(seen))
+                self.assertGreater(c.execute("select count(*) from t where b = 'out'").fetchone()[0], 10)
+                # A transaction of one excludes a writer of the other.
+                c.execute("begin immediate")
+                busy = f"c = sqlite3.connect('/shared/{mode}.db', timeout=0)\ntry: c.execute('begin immediate'); value = 'free'\nexcept sqlite3.OperationalError as e: value = str(e)"
+                self.assertEqual(self.inside(busy), "database is locked")
+                c.rollback()
+                self.assertEqual(self.inside(busy), "free")
+                with self.assertRaises(sqlite3.OperationalError):
+                    sqlite3.connect(path, timeout=0).execute("begin immediate")
+                self.inside("c.rollback(); c.close(); value = 0")
+                c.close()
 
 
 if __name__ == "__main__":

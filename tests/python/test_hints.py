@@ -27,6 +27,9 @@ class Denials(unittest.TestCase):
         self.assertIn("no data (this sandbox has no network: ", described["message"])
         self.assertIn("ValueError: no data (this sandbox has no network: ", described["traceback"])
 
+    def test_locks(self):
+        self.assertIn("4,096 locks", hints.denial(OSError(errno.ENOLCK, "no locks")))
+
     def test_of_what_a_library_handled(self):
         class LibraryError(Exception):
             pass

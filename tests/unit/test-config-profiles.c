@@ -367,6 +367,11 @@ static void test_wrong_mounts(void)
         mount_wrong("{\"source\": \"x\", \"target\": \"/x\"}", "source must be an absolute path");
         mount_wrong("{\"source\": \"~u/x\", \"target\": \"/x\"}", "source must be an absolute");
         mount_wrong("{\"source\": \"/x\", \"target\": \"/x\", \"mode\": \"rx\"}", "\"ro\" or");
+        mount_wrong("{\"source\": \"/x\", \"target\": \"/x\", \"mode\": \"rw\", \"locks\": 1}",
+                    "item 1: locks must be true or false");
+        mount_wrong("{\"source\": \"/x\", \"target\": \"/x\", \"mode\": \"ro\", \"locks\": true}",
+                    "item 1: locks needs \"mode\": \"rw\"");
+        mount_wrong("{\"source\": \"/x\", \"target\": \"/x\", \"locks\": true}", "locks needs");
         target_wrong("x", "absolute path");
         target_wrong("/", "not / itself");
         target_wrong("/a//b", "without //");
@@ -382,9 +387,10 @@ static void test_wrong_mounts(void)
         target_wrong("/a\"}, {\"source\": \"/t\", \"target\": \"/a/b", "are the same, or one");
         target_wrong("/a/b\"}, {\"source\": \"/t\", \"target\": \"/a", "are the same, or one");
         _cleanup_config_ struct config *config = good(
-                "{\"mounts\": [{\"source\": \"/\", \"target\": \"/a\"}, {\"source\": \"~\", \"target\": \"/ab\"}, {\"source\": \"/s\", \"target\": \"/workspace/x\"},"
+                "{\"mounts\": [{\"source\": \"/\", \"target\": \"/a\"}, {\"source\": \"~\", \"target\": \"/ab\"}, {\"source\": \"/s\", \"target\": \"/workspace/x\", \"mode\": \"rw\", \"locks\": true},"
                 "{\"source\": \"/s\", \"target\": \"/tmp/x\"}, {\"source\": \"/s\", \"target\": \"/process\"}, {\"source\": \"/s\", \"target\": \"/...\"}]}");
         check_eq_int(config->profiles[0].n_mounts, 6);
+        check(config->profiles[0].mounts[2].locks && !config->profiles[0].mounts[3].locks);
 }
 
 static void test_unknown_keys(void)

@@ -418,6 +418,39 @@ static void test_worker_arguments(void)
         free(p.code);
 }
 
+/* Locks of open files: EINVAL, except for init with a mount with locks, which has its template's filter too. */
+static void test_locks_of_open_files(void)
+{
+        static const struct {
+                enum filter_kind kind;
+                uint32_t take, wait;
+        } list[] = {
+                {FILTER_WORKER, FAIL(EINVAL), FAIL(EINVAL)},
+                {FILTER_WORKER_WRITABLE, FAIL(EINVAL), FAIL(EINVAL)},
+                {FILTER_TEMPLATE, FAIL(EINVAL), FAIL(EINVAL)},
+                {FILTER_TEMPLATE_LOOPBACK_RLIMITS, FAIL(EINVAL), FAIL(EINVAL)},
+                {FILTER_TEMPLATE + FILTER_TEMPLATE_LOCKS, ALLOW, FAIL(EINVAL)},
+                {FILTER_TEMPLATE_LOOPBACK_RLIMITS + FILTER_TEMPLATE_LOCKS, ALLOW, FAIL(EINVAL)},
+                {FILTER_INIT, FAIL(ENOSYS), FAIL(ENOSYS)},
+                {FILTER_INIT_LOCKS, ALLOW, FAIL(ENOSYS)},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                struct program p = compile(list[i].kind);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_GETLK, 0, 0), list[i].take);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_SETLK, 0, 0), list[i].take);
+                check_eq_int(ask(&p, SYS_fcntl, 0, F_OFD_SETLKW, 0, 0), list[i].wait);
+                free(p.code);
+        }
+        struct program i = compile(FILTER_INIT), l = compile(FILTER_INIT_LOCKS);
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDWR | O_CLOEXEC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_CLOEXEC, 0), ALLOW);
+        check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_TRUNC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_CREAT, 0), FAIL(ENOSYS));
+        free(i.code);
+        free(l.code);
+}
+
 /* Calls that read or change state that sessions share: the page cache, inodes of the image, the disk. */
 static void test_shared_files(void)
 {
@@ -608,6 +641,7 @@ int main(void)
         run(test_template_mounts);
         run(test_worker_clone);
         run(test_worker_arguments);
+        run(test_locks_of_open_files);
         run(test_shared_files);
         run(test_worker_limits);
         run(test_other_policies);

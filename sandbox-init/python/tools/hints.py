@@ -119,6 +119,11 @@ def _of_os_error(error):
         return _MEMORY
     if number == errno.EMFILE:
         return "a process can have a limited number of open files: close some"
+    if number == errno.ENOLCK:
+        return (
+            'a session can lock files of its own in /workspace, /tmp and /dev/shm, and of a mount with "locks": true in the config; '
+            "it can have 4,096 locks at one time, 256 of them byte ranges in such mounts"
+        )
     if number == errno.ENOENT:
         return _absent(error, place)
     return ""

@@ -273,6 +273,7 @@ static int plan_mounts(const struct template_parts *parts, struct template_plan 
                                      mount->target) >= sizeof(planned->target))
                         return error_errno(err, ENAMETOOLONG, "mount on %s", mount->target);
                 planned->writable = mount->writable;
+                planned->locks = mount->locks;
                 fds[i] = parts->sources[i];
         }
         plan->n_mounts = (uint32_t)profile->n_mounts;
