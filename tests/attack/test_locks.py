@@ -733,6 +733,17 @@ def hold(kind):
                         self.server.cell("1", reset=True)
                     self.assertTrue(self.until(gone))
 
+    def test_a_mount_that_loses_them(self):
+        """41. When the config takes the key away, a session that has the mount ends, and its locks with it."""
+        a = self.open("shared/lost")
+        self.assertEqual(self.inside("f = open_in('/shared/lost'); value = take['fcntl'](f)"), 0)
+        self.assertEqual(host["take"]["fcntl"](a), "EAGAIN")
+        self.config(mounts=[{**mount, "locks": False} for mount in self.mounts])
+        self.assertTrue(self.until(lambda: "a mount less" in self.server.cell("1").get("notice", "")))
+        self.assertTrue(self.until(lambda: host["take"]["fcntl"](a) == 0))
+        host["free"]["fcntl"](a)
+        self.assertEqual(self.inside("f = open_in('/shared/lost'); value = [take['fcntl'](f), take['flock'](f)]"), ["ENOLCK"] * 2)
+
     def held(self):
         """How many locks of files in the mount the kernel has. Others lock meanwhile, so that the list can have one twice."""
         device = os.stat(self.place).st_dev
@@ -741,7 +752,7 @@ def hold(kind):
             return len({line.split(maxsplit=1)[1] for line in f if line.split()[-3] in ours})
 
     def test_bounds(self):
-        """41. 256 byte ranges in 64 files at one time, of all processes together, also beside 3,000 locks of the session's own files; then ENOLCK,
+        """41. 256 byte ranges in 64 files at one time, of all processes together, also beside 2,000 locks of the session's own files; then ENOLCK,
         and the hint names the bound. flock() counts with the session's own."""
         taken = self.inside(RECORDS.replace("own(", "open_in('/workspace/' + ") + """
 own = take(0, 20, 100)
