@@ -172,6 +172,25 @@ int json_int64(yyjson_val *value, int64_t *ret)
         return 0;
 }
 
+bool json_fits_doubles(yyjson_val *value)
+{
+        const int64_t most = (INT64_C(1) << 53) - 1;
+        double d;
+        int64_t n;
+
+        /* The values of a container follow it in memory. */
+        for (const yyjson_val *end = unsafe_yyjson_get_next(value); value < end; value++) {
+                int r = 0;
+                if (json_is_integer(value))
+                        r = json_int64(value, &n) < 0 || n < -most || n > most ? -ERANGE : 0;
+                else if (json_is_number(value))
+                        r = json_double(value, &d);
+                if (r < 0)
+                        return false;
+        }
+        return true;
+}
+
 int json_append(struct buffer *b, yyjson_val *value)
 {
         _cleanup_free_ char *text = NULL;

@@ -40,6 +40,9 @@ bool json_is_integer(yyjson_val *value);
 int json_int64(yyjson_val *value, int64_t *ret);
 /* Any number (raw or not) as a double. */
 int json_double(yyjson_val *value, double *ret);
+/* Whether a reader that has only doubles, such as JavaScript, reads each number in value as it is: no integer is beyond
+ * ±(2^53 - 1), and no number is beyond the range of a double. */
+bool json_fits_doubles(yyjson_val *value);
 
 /* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
 int json_append(struct buffer *b, yyjson_val *value);

@@ -189,7 +189,7 @@ import numpy
             for origin in ("a", "a@c"):
                 first, took = cell("mark()", session=origin.replace("@", "-") + "-b", **{"from": origin})
                 print(f"pandas, branch of {origin}: {took:.2f} s", flush=True)
-                self.assertEqual(first["value"]["json"], mark)
+                self.assertEqual(int(first["value"]["repr"]), mark)
                 self.assertNotIn("not in it", first["notice"])
                 self.assertEqual(look(cell(use, session=origin.replace("@", "-") + "-b")[0]), expected)
             change = "df.loc[0, 'x'] = 1e9\ndel small\n"
@@ -206,7 +206,7 @@ import numpy
             cell(change)
             got, took = cell("mark()", restore="c")
             print(f"pandas, a restore: {took:.2f} s", flush=True)
-            self.assertEqual(got["value"]["json"], mark)
+            self.assertEqual(int(got["value"]["repr"]), mark)
             self.assertEqual(look(cell(use)[0]), expected)
 
     def only_plain_files(self, root):

@@ -31,6 +31,11 @@ TOOLS = {
         "outputSchema": {"type": "object", "properties": {"length": {"type": "integer"}}, "required": ["length"]},
         "code": "def main(text=''):\n    return {'length': len(text) if text else 'none'}\n",
     },
+    "number": {
+        "description": "Gives back",
+        "outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "code": "def main(n):\n    return {'n': n}\n",
+    },
     "plain": {"description": "No main()", "code": "print('printed')\nif __name__ == '__main__':\n    print('as a script')\narguments"},
     "parts": {
         "description": "Emits",
@@ -181,6 +186,13 @@ class Tools(harness.Case):
         self.assertTrue(wrong["isError"])
         self.assertIn("outputSchema", texts(wrong)[-1])
         self.assertNotIn("structuredContent", wrong)
+        # Clients in JavaScript would round it: it is in the text only.
+        self.assertEqual(self.call("number", n=2**53 - 1)["structuredContent"], {"n": 2**53 - 1})
+        large = self.call("number", n=2**53)
+        self.assertTrue(large["isError"])
+        self.assertNotIn("structuredContent", large)
+        self.assertEqual(texts(large)[0], '{"n":9007199254740992}')
+        self.assertIn("as a string", texts(large)[1])
         self.client.refused("tools/call", {"name": "greet", "arguments": [1]}, -32602)
         self.client.refused("tools/call", {"name": "spare"}, -32602, "unknown tool")
         self.client.refused("tools/call", {"name": "../greet"}, -32602, "unknown tool")

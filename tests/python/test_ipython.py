@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.machinery
+import struct
 import sys
 import unittest
 from unittest import mock
@@ -9,7 +10,7 @@ from unittest import mock
 import guest  # noqa: F401
 
 import cloister
-from cloister import ipython, tables  # noqa: F401
+from cloister import ipython, table_sources, tables  # noqa: F401
 from cloister.import_hook import IPythonFinder
 
 
@@ -71,30 +72,37 @@ class StandIn(unittest.TestCase):
 
 
 class Frame:
-    """As much of pandas as tables.py uses."""
+    __module__ = "pandas.core.frame"
 
-    ndim = 2
-
-    def __init__(self, rows, columns):
-        self.shape = rows, columns
-        self.columns = ["c%d" % i for i in range(columns)]
-        self.iloc = self
-
-    def __getitem__(self, key):
-        part, columns = key
-        return mock.Mock(itertuples=lambda **_: (
-            (i, *("%d|%d" % (i, j) if j else i / 3 for j in columns)) for i in range(self.shape[0])[part]))
+    def __init__(self, rows, columns, asked=(None, None, None), some=""):
+        self.shape, self.asked, self.some = (rows, columns), asked, some
 
 
+Frame.__name__ = "DataFrame"
+
+
+class Source(table_sources.Rows):
+    def __init__(self, frame):
+        super().__init__(frame, ["c%d" % i for i in range(frame.shape[1])])
+        self.frame, self.shape, self.some = frame, frame.shape, frame.some
+
+    def asked(self):
+        return self.frame.asked
+
+    def column(self, i, first, last):
+        return [str(n / 3) if i == 0 else "%d|%d" % (n, i) for n in range(first, last)]
+
+
+@mock.patch.dict(table_sources._SOURCES, {("pandas", "DataFrame"): Source})
 class Tables(unittest.TestCase):
-    def text(self, rows, columns):
-        frame = type("DataFrame", (Frame,), {"__module__": "pandas.core.frame"})(rows, columns)
+    def text(self, *arguments):
+        frame = Frame(*arguments)
         self.assertTrue(tables.is_table(frame))
         return tables.text_of(frame)
 
     def test_small(self):
         self.assertEqual(self.text(2, 2), "DataFrame: 2 rows × 2 columns\n\n|  | c0 | c1 |\n| --- | --- | --- |\n"
-                                          "| 0 | 0 | 0\\|1 |\n| 1 | 0.333333 | 1\\|1 |")
+                                          "| 0 | 0.0 | 0\\|1 |\n| 1 | 0.3333333333333333 | 1\\|1 |")
         self.assertEqual(self.text(0, 1), "DataFrame: 0 rows × 1 columns\n\n|  | c0 |\n| --- | --- |")
 
     def test_large(self):
@@ -107,8 +115,30 @@ class Tables(unittest.TestCase):
         self.assertIn("| … | … | … | … |", lines)
         self.assertTrue(lines[-1].startswith("| 999 |"), lines[-1])
 
+    def test_as_code_has_set(self):
+        """Its rows, columns and width, within the bounds."""
+        everything = table_sources.ALL
+        self.assertIn("| 99 |", self.text(100, 1, (everything, None, None)))
+        self.assertNotIn("…", self.text(100, 1, (everything, None, None)))
+        self.assertEqual(self.text(100, 40, (4, 3, None)).count("\n"), 8)
+        for rows, columns in ((20000, 400), (10, 10**6), (10**6, 1)):
+            self.assertLess(len(self.text(rows, columns, (everything,) * 3)), tables.CHARACTERS + 100)
+
+    def test_more_rows_than_are_counted(self):
+        text = self.text(10000, 1, (None, None, None), "more than ")
+        self.assertTrue(text.startswith("DataFrame: more than 10,000 rows"), text)
+        self.assertTrue(text.endswith("| … | … |"), text)
+
+    def test_narrow_floats(self):
+        for code, digits, texts in (("f", 9, ("0.1", "16777216.0", "3.4028235e+38", "1e-45", "inf", "-inf", "nan", "0.0", "1.0000001")),
+                                    ("e", 5, ("0.1", "65500.0", "6e-08", "0.3333", "inf", "nan"))):
+            for text in texts:
+                value = struct.unpack(code, struct.pack(code, float(text)))[0]
+                self.assertEqual(table_sources._shortest(value, code, digits), text)
+                self.assertEqual(repr(float(text)), text)
+
     def test_others_are_none(self):
-        for value in 1, type("DataFrame", (), {})(), type("Styler", (), {"__module__": "pandas.io"})():
+        for value in 1, type("DataFrame", (), {})(), type("Styler", (), {"__module__": "mine.io"})():
             self.assertFalse(tables.is_table(value))
 
 

@@ -1,7 +1,9 @@
 import json
 import math
 import sys
+import types
 import unittest
+from unittest import mock
 
 import guest  # noqa: F401
 from cloister import json_codec
@@ -98,6 +100,43 @@ class Decode(unittest.TestCase):
 
     def test_nearest_doubles(self):
         self.assertEqual(json_codec.decode_nearest(b"[1e400, 7, " + b"1" * 5000 + b"]"), [math.inf, 7, math.inf])
+
+
+class Number:
+    """As much of a scalar or array of numpy as plain() uses. of: what tolist() returns; size: of an array."""
+
+    dtype = None
+
+    def __init__(self, of, kind="i", itemsize=8, size=1):
+        self.of, self.size, self.dtype = of, size, types.SimpleNamespace(kind=kind, itemsize=itemsize)
+
+    def tolist(self):
+        return self.of
+
+
+Number.__module__ = "numpy"
+
+
+@mock.patch.dict(sys.modules, {"numpy": types.ModuleType("numpy")})
+class Plain(unittest.TestCase):
+    def test_replaced(self):
+        whole = {"a": [Number(5), (Number(True, "b"),)], "b": [1], "c": Number([1, 2], size=2)}
+        changed = json_codec.plain(whole)
+        self.assertEqual(changed, {"a": [5, (True,)], "b": [1], "c": [1, 2]})
+        self.assertIs(changed["b"], whole["b"])
+        self.assertIsInstance(whole["a"][0], Number)
+        self.assertEqual(json_codec.encode_guest({"n": Number("é", "U", 40)}), '{"n":"é"}'.encode())
+
+    def test_left_alone(self):
+        loop = []
+        loop += [loop, loop, Number(1)]
+        for value in (1, [1, {"a": (2,)}], Number(1, "M"), Number(1, "m"), Number(1, "f", 16), Number(1, "c"), Number(1, "O"), Number(1, "V")):
+            self.assertIs(json_codec.plain(value), value)
+        for value in (Number([1] * 9, size=9), [[Number(1)] * 5] * 2, loop):
+            self.assertIs(json_codec.plain(value, 8), value)
+        with mock.patch.dict(sys.modules):
+            del sys.modules["numpy"]
+            self.assertIsInstance(json_codec.plain(Number(1)), Number)
 
 
 class IsExact(unittest.TestCase):

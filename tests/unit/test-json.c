@@ -126,6 +126,34 @@ static void test_config(void)
         check_eq_int(json_parse_config("", 0, &doc, &err), -EBADMSG);
 }
 
+static void test_doubles(void)
+{
+        static const struct {
+                const char *text;
+                bool fits;
+        } cases[] = {
+                {"9007199254740991", true},
+                {"-9007199254740991", true},
+                {"9007199254740992", false},
+                {"-9007199254740992", false},
+                {"{\"a\":[1,{\"b\":9007199254740993}],\"c\":2}", false},
+                {"[[],{},\"9007199254740993\",0.1,1e300,-0.0,null]", true},
+                {"[1e999]", false},
+                {"-123456789012345678901234567890", false},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                _cleanup_json_ yyjson_doc *doc = parsed(cases[i].text);
+                check(json_fits_doubles(yyjson_doc_get_root(doc)) == cases[i].fits);
+        }
+        /* The part alone, and not what follows it. */
+        _cleanup_json_ yyjson_doc *doc = parsed("[[1,[2]],9007199254740993,3]");
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        check(json_fits_doubles(yyjson_arr_get(root, 0)));
+        check(!json_fits_doubles(yyjson_arr_get(root, 1)));
+        check(json_fits_doubles(yyjson_arr_get(root, 2)));
+}
+
 static void test_numbers(void)
 {
         _cleanup_json_ yyjson_doc *doc = parsed("[0,-9223372036854775808,9223372036854775807,"
@@ -254,6 +282,7 @@ int main(void)
         run(test_refusals);
         run(test_depth);
         run(test_config);
+        run(test_doubles);
         run(test_numbers);
         run(test_strings);
         run(test_append_string);

@@ -104,7 +104,7 @@ static void test_output_and_value(void)
         check_eq_str(json_string(structured(root), "stdout", NULL), "out");
         check_eq_str(json_string(structured(root), "stderr", NULL), "err\n");
         check_json(yyjson_obj_get(structured(root), "value"),
-                   "{\"repr\":\"12345678901234567890\",\"json\":12345678901234567890}");
+                   "{\"repr\":\"12345678901234567890\",\"json_text\":\"12345678901234567890\"}");
         check_json(yyjson_obj_get(structured(root), "peak_memory_bytes"), "4096");
         outcome_done(&o);
 }

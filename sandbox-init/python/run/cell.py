@@ -6,9 +6,10 @@ from types import CoroutineType
 
 from cloister import aio, installing, packages, preflight, sources, tracebacks
 from cloister.compiler import LARGE, Compiler
+from cloister.digits import exact_repr
 from cloister.errors import PreflightError
 from cloister.interrupts import calls_guest
-from cloister.json_codec import is_exact, printable
+from cloister.json_codec import JSON_BUDGET, is_exact, plain, printable
 from cloister.main_loop import keep_context
 
 CO_COROUTINE = 0x80  # inspect.CO_COROUTINE, without importing inspect
@@ -204,15 +205,24 @@ def _describe_value(value, shown=None):
         return {"status": "ok"}
     builtins._ = value
     described = {"repr": tracebacks.cut(printable(_repr(value) if shown is None else shown), REPR_MAX)}
+    value = _plain(value)
     if is_exact(value):
         described["json"] = value
     return {"status": "ok", "value": described}
 
 
 @calls_guest
+def _plain(value):
+    try:
+        return plain(value, JSON_BUDGET)
+    except Exception:
+        return value
+
+
+@calls_guest
 def _repr(value):
     try:
-        return repr(value)
+        return exact_repr(value)
     except Exception as error:
         return "<%s: repr() raised %s>" % (type(value).__qualname__, _one_line(error))
 

@@ -10,6 +10,7 @@ from io import BytesIO
 from os import fspath
 from os.path import isfile
 
+from cloister.digits import exact_repr
 from cloister.figures import Figures
 from cloister.files import mime_type_of
 from cloister.frames import DISPLAY
@@ -181,9 +182,11 @@ class Displays:
         if hasattr(type(value), "__fspath__"):
             return self._choose_file(fspath(value), mime)
         if isinstance(value, type):
-            return "text/plain", _call(repr, value)
+            return "text/plain", _call(exact_repr, value)
         if is_table(value):
-            return "text/markdown", self._table(value)
+            text = self._table(value)
+            if text is not None:
+                return "text/markdown", text
         if _module_of(value) == "matplotlib" and hasattr(value, "savefig"):
             self.figures.seen(value)
             return "image/png", self._draw(value)
@@ -226,7 +229,7 @@ class Displays:
                 return self._from_bundle(mime, data)
         if _module_of(value) == "PIL" and hasattr(value, "save"):
             return "image/png", self._convert(value)
-        return "text/plain", _call(repr, value)
+        return "text/plain", _call(exact_repr, value)
 
     def _from_bundle(self, mime, data):
         if mime.endswith(("/json", "+json")):
@@ -242,7 +245,7 @@ class Displays:
         try:
             return encode_own(value).decode()
         except (TypeError, ValueError, RecursionError):
-            return _call(repr, value)
+            return _call(exact_repr, value)
 
     @staticmethod
     def _ask(value, method):
@@ -271,8 +274,8 @@ class Displays:
     def _table(value):
         try:
             return _call(text_of, value)
-        except Exception:
-            return _call(repr, value)  # another version of the library
+        except Exception:  # another version of the library
+            return None if type(value).__name__ == "Styler" else _call(exact_repr, value)
 
     def show_plotly(self, figure):
         """A picture if kaleido can make one, else the figure's JSON; and a page for people."""

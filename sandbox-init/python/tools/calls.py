@@ -6,13 +6,12 @@ from cloister import schema as schemas
 from cloister import signature
 from cloister.errors import ToolArgumentError, ToolNotFound
 from cloister.frames import CALL
-from cloister.json_codec import Unfit, encode_guest
+from cloister.json_codec import MAX_ITEMS, Unfit, encode_guest, plain
 from cloister.names import by_identifier, did_you_mean, identifier
 from cloister.resources import MAX_BYTES, OFFERS, Offer
 from cloister.results import read_answer, read_text, unwrap
 
 MAX_WAITS = 12  # of 10 s each, for the server that has the tool; the broker's own timeout is shorter
-MAX_VALUES = 1000 * 1000  # JSON_VALUES_MAX
 _COMBINING = ("anyOf", "oneOf", "allOf", "$ref", "if", "dependentSchemas", "patternProperties")
 
 
@@ -74,9 +73,9 @@ def make_call(entry, args, kwargs):
     """The payload of a CALL. All errors in the arguments are raised here."""
     if not args:
         data = entry.fast_call.payload(kwargs)
-        if data is not None and len(data) <= MAX_VALUES:
+        if data is not None and len(data) <= MAX_ITEMS:
             return data
-    arguments = collect_arguments(entry, args, kwargs)
+    arguments = plain(collect_arguments(entry, args, kwargs))
     check_names(entry, arguments)
     check_values(entry, arguments, entry.input_schema)
     try:
@@ -90,8 +89,8 @@ def make_call(entry, args, kwargs):
             format(MAX_BYTES, ","),
         )
         raise ToolArgumentError("%s: %s" % (entry.name, text), server=entry.server, tool=entry.name)
-    if len(data) > MAX_VALUES and _count_values(data) > MAX_VALUES:
-        text = "the arguments have more than %s values; pass fewer, or text" % format(MAX_VALUES, ",")
+    if len(data) > MAX_ITEMS and _count_values(data) > MAX_ITEMS:
+        text = "the arguments have more than %s values; pass fewer, or text" % format(MAX_ITEMS, ",")
         raise ToolArgumentError("%s: %s" % (entry.name, text), server=entry.server, tool=entry.name)
     return data
 
@@ -99,7 +98,7 @@ def make_call(entry, args, kwargs):
 def _count_values(data):
     """As the broker counts them: by what separates values. Strings are left out if that makes a difference."""
     found = _count_separators(data)
-    if found > MAX_VALUES:
+    if found > MAX_ITEMS:
         outside = data.replace(rb"\\", b"").replace(b'\\"', b"").split(b'"')[::2]
         found = _count_separators(b"".join(outside))
     return found

@@ -7,8 +7,11 @@ sandbox may replace whatever it likes in `json` later.
 from json import decoder as _decoder
 from json import encoder as _encoder
 from math import isfinite
+from operator import is_ as _is
+from sys import modules
 
 MAX_DEPTH = 120  # of nested containers: the supervisor refuses documents deeper than 128
+MAX_ITEMS = 1000 * 1000  # JSON_VALUES_MAX
 JSON_BUDGET = 64 * 1024  # characters of a cell's value that still go as JSON
 
 
@@ -116,6 +119,9 @@ def encode_guest(value):
     try:
         return _encode(value).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
+        same = plain(value)
+        if same is not value:
+            return encode_guest(same)
         _locate(value, "", 0)
         raise error if isinstance(error, Unfit) else Unfit(str(error)) from None
 
@@ -198,6 +204,35 @@ def _hint(value):
     if hasattr(value, "__fspath__"):
         return ": use str()"
     return ""
+
+
+def plain(value, most=MAX_ITEMS):
+    """The value with Python's own types instead of numpy's numbers, strings and arrays, where these are the same. The value
+    itself if there are none, or if it has more items than `most`."""
+    if "numpy" not in modules:
+        return value
+    left = most
+
+    def visit(value, depth):
+        nonlocal left
+        kind = type(value)
+        if kind.__module__ == "numpy" and hasattr(kind, "dtype"):
+            of = value.dtype
+            if (of.kind not in "biuf" or of.itemsize > 8) and of.kind != "U":
+                return value
+            left -= value.size
+            return value.tolist() if left >= 0 else value
+        if kind not in (list, tuple, dict) or depth == MAX_DEPTH or left < len(value):
+            left -= kind in (list, tuple, dict)
+            return value
+        left -= len(value)
+        items = [visit(item, depth + 1) for item in (value.values() if kind is dict else value)]
+        if all(map(_is, items, value.values() if kind is dict else value)):
+            return value
+        return dict(zip(value, items)) if kind is dict else kind(items)
+
+    changed = visit(value, 0)
+    return changed if left >= 0 else value
 
 
 def is_exact(value):

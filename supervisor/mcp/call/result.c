@@ -44,7 +44,9 @@ const char result_schema[] =
         "\"oom\",\"killed\",\"running\",\"busy\"]},"
         "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
         "\"value\":{\"type\":\"object\",\"description\":\"of the last expression\",\"properties\":{"
-        "\"repr\":{\"type\":\"string\"},\"json\":{}},\"required\":[\"repr\"]},"
+        "\"repr\":{\"type\":\"string\"},\"json\":{},\"json_text\":{\"type\":\"string\","
+        "\"description\":\"instead of json: JSON with a number that a double cannot hold\"}},"
+        "\"required\":[\"repr\"]},"
         "\"error\":{\"type\":\"object\",\"properties\":{\"type\":{\"type\":\"string\"},"
         "\"message\":{\"type\":\"string\"},\"traceback\":{\"type\":\"string\"},"
         "\"line\":{\"type\":\"integer\"}},\"required\":[\"type\",\"message\"]},"
@@ -386,7 +388,7 @@ static void put_ms(struct json_out *out, const char *key, uint64_t us)
                 json_out_int(out, key, us / 1000);
 }
 
-/* The value has json besides its repr if both are within the limit. */
+/* The value has json besides its repr if both are within the limit; as text if clients in JavaScript would round it. */
 static void put_value(struct json_out *out, const struct cell_outcome *o, const struct parts *p,
                       size_t most)
 {
@@ -398,8 +400,12 @@ static void put_value(struct json_out *out, const struct cell_outcome *o, const 
         json_out_begin(out, "value", '{');
         put_buffer(out, "repr", &p->texts[REPR]);
         if (json && !p->repr_cut && json_append(&text, json) >= 0 &&
-            text.length + p->texts[REPR].length <= most)
-                json_out_raw(out, "json", buffer_bytes(&text), text.length);
+            text.length + p->texts[REPR].length <= most) {
+                if (json_fits_doubles(json))
+                        json_out_raw(out, "json", buffer_bytes(&text), text.length);
+                else
+                        put_buffer(out, "json_text", &text);
+        }
         json_out_end(out, '}');
 }
 

@@ -98,6 +98,9 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
                 failure = "the result has another form than MCP's";
         if (r >= 0 && !failure && view->structured && !yyjson_is_obj(structured))
                 failure = "the result does not fit the outputSchema";
+        if (r >= 0 && !failure && view->structured && !json_fits_doubles(structured))
+                failure =
+                        "clients in JavaScript round a number of the result: return it as a string";
         if (failure)
                 put_text_block(out, failure, strlen(failure));
         json_out_end(out, ']');
