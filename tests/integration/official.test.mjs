@@ -63,6 +63,12 @@ describe('the client alone', () => {
     assert.equal(tools[0].outputSchema.type, 'object');
   });
 
+  test('integers that JavaScript cannot hold are text', async () => {
+    const { value } = (await run('[9007199254740993, 1]')).structuredContent;
+    assert.deepEqual(value, { repr: '[9007199254740993, 1]', json_text: '[9007199254740993,1]' });
+    assert.equal((await run('9007199254740991')).structuredContent.value.json, Number.MAX_SAFE_INTEGER);
+  });
+
   test('state lives from call to call', async () => {
     await run('x = 6 * 7');
     assert.equal((await run('x')).structuredContent.value.json, 42);

@@ -10,7 +10,10 @@ _DEPTH = 4
 
 def exact_repr(value):
     """Runs code of the guest."""
-    names = _concerned(value, 0)
+    try:
+        names = _concerned(value, 0)
+    except Exception:
+        names = ()
     if not names:
         return repr(value)
     with exact(*names):
@@ -24,7 +27,7 @@ def _concerned(value, depth):
         items = value.values() if kind is dict else value
         found = [_concerned(item, depth + 1) for item in islice(items, _SCANNED)] if depth < _DEPTH else ()
         return set().union(*found)
-    root = kind.__module__.partition(".")[0] if isinstance(kind.__module__, str) else ""
+    root = str(kind.__module__).partition(".")[0]
     if root == "builtins":
         return ()
     return {root, "numpy"} if root in _LIBRARIES else _LIBRARIES.keys()

@@ -13,7 +13,7 @@ _FETCHED, _FETCHED_CELLS = 10_000, 200_000  # of a relation
 def source_of(kind):
     """The class that reads tables of this type, or None."""
     for base in kind.__mro__:
-        source = _SOURCES.get((base.__module__.partition(".")[0], base.__name__))
+        source = _SOURCES.get((str(base.__module__).partition(".")[0], base.__name__))
         if source is not None:
             return source
     return None
