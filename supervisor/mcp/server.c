@@ -2,6 +2,7 @@
 #include "supervisor/mcp/server.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,20 +39,38 @@ void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principa
 }
 
 struct rights {
-        const struct config *config;
+        const struct mcp_server *server;
         const struct mcp_principal *principal;
 };
+
+/* Whether the profile was that of a client by its name, and is now that of none. */
+static bool has_left(const struct rights *rights, const char *profile)
+{
+        const struct mcp_peer *peer;
+        bool left = false;
+
+        LIST_FOREACH (peer, &rights->server->peers, link) {
+                if (peer->principal != rights->principal)
+                        continue;
+                if (strcmp(mcp_profile(peer, ERA_LEGACY)->name, profile) == 0)
+                        return false;
+                left |= strcmp(peer->profile_left, profile) == 0;
+        }
+        return left;
+}
 
 /* A principal without a profile may use the config's default, and those of clients' names. */
 static bool may_use(const void *data, const char *profile)
 {
         const struct rights *rights = data;
-        const struct config *config = rights->config;
+        const struct config *config = rights->server->config;
         const char *own = rights->principal->profile;
         int i = config_find_profile(config, profile, NULL);
 
         if (i < 0 || config->profiles[i].agent || own)
                 return i >= 0 && (config->profiles[i].agent || strcmp(own, profile) == 0);
+        if (has_left(rights, profile))
+                return false;
         for (size_t c = 0; c < config->n_clients; c++) {
                 if (config->clients[c].profile == (size_t)i)
                         return true;
@@ -61,7 +80,7 @@ static bool may_use(const void *data, const char *profile)
 
 void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *principal)
 {
-        const struct rights rights = {server->config, principal};
+        const struct rights rights = {server, principal};
 
         if (server->config->n_profiles > 0)
                 sessions_restrict(server->sessions, principal->key, may_use, &rights);
@@ -72,6 +91,11 @@ void mcp_server_set_config(struct mcp_server *server, const struct config *confi
         const struct config *before = server->config;
         struct mcp_peer *peer;
 
+        LIST_FOREACH (peer, &server->peers, link) {
+                const struct config_profile *was = mcp_profile(peer, ERA_LEGACY);
+                snprintf(peer->profile_left, sizeof(peer->profile_left), "%s",
+                         was ? was->name : "");
+        }
         server->config = config;
         mcp_server_restrict(server, &server->owner);
         tool_lists_outdated(server);

@@ -99,8 +99,9 @@ struct mcp_peer {
         bool fresh_sessions; /* a call that names no session gets a new one, and not "default" */
 
         /* The legacy connection. */
-        char client[128];           /* clientInfo.name of initialize, or "" */
-        struct buffer capabilities; /* of initialize: a JSON object; empty: none */
+        char client[128];                   /* clientInfo.name of initialize, or "" */
+        struct buffer capabilities;         /* of initialize: a JSON object; empty: none */
+        char profile_left[IMAGE_NAME_SIZE]; /* its profile before the last reload of the config */
         enum mcp_version version;
         bool initialized; /* the client has sent initialize */
         enum mcp_log_level log_level;

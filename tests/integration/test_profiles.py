@@ -504,9 +504,11 @@ class Reduced(Profiles):
     """A profile that loses something while sessions live under it."""
 
     def change(self, server, servers=None, **profiles):
+        self.replace(server, servers=servers, profiles=profiles)
+
+    def replace(self, server, **config):
         path = self.path("config.json")
-        with open(path + "~", "w") as f:
-            json.dump({"mcpServers": servers or {}, "profiles": profiles}, f)
+        self.config(name="config.json~", **config)
         before = server.log().count("config was reloaded")
         os.rename(path + "~", path)
         self.assertTrue(harness.wait_until(lambda: server.log().count("config was reloaded") > before), server.log())
@@ -592,6 +594,38 @@ async def call(name, **arguments):
         self.assertEqual((cell["value"]["json"], cell["state"]), (False, "new"), cell)
         self.assertEqual(self.ok(server, "x", session="usual"), 1)
         server.close()
+
+    def test_another_profile_by_any_key(self):
+        """A live session has what its profile has: the first profile, the last one, another name, another client's."""
+        wide = {"mounts": [{"source": self.share(), "target": "/data"}]}
+        lab, raw = {"profiles": {"lab": wide}}, {"clients": {"raw": "lab"}}
+        less, other, gone = "has a mount less now", "has another network now", '" is not allowed any more'
+        for before, after, why in (
+                (wide, {}, 'the profile "default" ' + less),
+                ({"network": "loopback"}, {}, 'the profile "default" ' + other),
+                (wide, {**wide, "profiles": {"default": {"mounts": []}}}, 'the profile "default" ' + less),
+                (wide, {**wide, "profiles": {"lab": {"mounts": []}}, "profile": "lab"}, "default" + gone),
+                (wide, {**wide, "profiles": {"lab": {"mounts": []}}, **raw}, "default" + gone),
+                ({**lab, "profile": "lab"}, {}, "lab" + gone),
+                ({**lab, "profile": "lab"}, lab, "lab" + gone),
+                ({**lab, **raw}, lab, "lab" + gone),
+                ({**lab, **raw}, {"profiles": {"lab": wide, "less": {}}, "clients": {"raw": "less", "another": "lab"}}, "lab" + gone),
+                ({**lab, "profile": "lab"}, {"profiles": {"lib": {}}, "profile": "lib"}, "lab" + gone)):
+            with self.subTest(before=before, after=after):
+                server = self.serve(**before)
+                seen = "import os\n['x' in globals(), os.path.exists('/data')]"
+                self.ok(server, "x = 1", session="live")
+                # A profile more, and another client's, change nothing.
+                more = {**before, "profiles": {**before.get("profiles", {}), "more": {}}, "clients": {**before.get("clients", {}), "another": "more"}}
+                self.replace(server, **more)
+                self.assertEqual(self.ok(server, seen, session="live"), [True, "network" not in before])
+                self.replace(server, **after)
+                cell = server.cell(seen, session="live")
+                self.assertEqual((cell["status"], cell["value"]["json"], cell["state"]), ("ok", [False, False], "new"), cell)
+                self.assertIn(why, cell["notice"])
+                # Nor does a restart bring it back.
+                self.assertEqual(server.cell(seen, session="live", reset=True)["value"]["json"], [False, False])
+                server.close()
 
 
 if __name__ == "__main__":
