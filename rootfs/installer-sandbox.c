@@ -521,6 +521,8 @@ int installer_sandbox_enter(const struct installer_sandbox *how, struct error *e
         if (pid > 0)
                 guard(pid, ends[0]);
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        /* Before a session of its principal, which cannot be repeated. */
+        (void)write_file("/proc/self/oom_score_adj", "1000", &(struct error){});
         r = take_root(how, top, err);
         return r < 0 ? r : confine(how, top, err);
 }

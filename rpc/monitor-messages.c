@@ -95,7 +95,7 @@ int monitor_request_check(const struct monitor_request *request)
                         return -ESRCH;
         }
         const struct monitor_principal *p = &request->principal;
-        if (request->verb != MONITOR_SESSION_CREATE &&
+        if (row->target != MONITOR_TARGET_PROFILE &&
             (p->id || p->of || p->memory_mib || p->cpu_milli))
                 return -EINVAL;
         return check_number(row->number, request->number);

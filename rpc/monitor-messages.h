@@ -36,7 +36,7 @@ enum monitor_event_kind {
         MONITOR_EVENT_MAX,
 };
 
-/* Whose session it is. */
+/* Whose session or installer it is. */
 struct monitor_principal {
         uint32_t id; /* 0: the only one */
         uint32_t of; /* how many there are */
@@ -52,7 +52,7 @@ struct monitor_request {
         uint32_t generation;
         uint32_t number;
         uint32_t instead[INIT_INSTEAD_MAX];
-        struct monitor_principal principal; /* of SESSION_CREATE */
+        struct monitor_principal principal; /* if target is a profile */
 };
 static_assert(sizeof(struct monitor_request) == 44, "crosses a process boundary");
 

@@ -9,21 +9,18 @@
  */
 #include "supervisor/monitor/monitor-limits.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
+#include "supervisor/monitor/process/process-tree.h"
 
 enum { OWN_MAX = 256 }; /* processes of our own */
 
@@ -129,20 +126,14 @@ static bool is_janitor(const struct monitor *m, pid_t pid)
         return false;
 }
 
-/* Appends the children of a process, but those that clean up behind us. Returns how many there are then. */
+/* Appends the children of a process, except those that clean up behind us. Returns how many there are then. */
 static size_t add_children(const struct monitor *m, pid_t of, pid_t pids[OWN_MAX], size_t n)
 {
-        char path[64], text[4096], *end;
+        size_t end = process_children(of, pids, n, OWN_MAX);
 
-        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", of, of);
-        if (cgroup_read(AT_FDCWD, path, text, sizeof(text)) < 0)
-                return n;
-        for (char *at = text; n < OWN_MAX; at = end) {
-                pid_t pid = (pid_t)strtol(at, &end, 10);
-                if (end == at)
-                        break;
-                if (!is_janitor(m, pid))
-                        pids[n++] = pid;
+        for (size_t i = n; i < end; i++) {
+                if (!is_janitor(m, pids[i]))
+                        pids[n++] = pids[i];
         }
         return n;
 }

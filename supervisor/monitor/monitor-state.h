@@ -38,6 +38,11 @@ struct monitor_upstream {
         pid_t pid;
         struct cgroup *cgroup; /* or NULL */
         struct event *exec, *end;
+        /* Of an installer. */
+        uint32_t principal;
+        uint64_t memory;      /* the newest sample; 0: a control group counts it */
+        struct event *sample; /* or NULL */
+        bool is_over;         /* killed because of a sum */
 };
 
 struct monitor {

@@ -48,6 +48,18 @@ static bool has_groups(const struct monitor *m)
         return cgroups_version(m->cgroups) != CGROUP_NONE;
 }
 
+/* The installers of a principal, or of all (0): the next one after `u`, or the first one. NULL: there is no other. */
+static struct monitor_upstream *next_installer(struct monitor *m, struct monitor_upstream *u,
+                                               uint32_t id)
+{
+        for (u = u ? u + 1 : m->upstreams + MONITOR_UPSTREAMS_MAX;
+             u < m->upstreams + ARRAY_SIZE(m->upstreams); u++) {
+                if (u->upstream && (id == 0 || u->principal == id))
+                        return u;
+        }
+        return NULL;
+}
+
 /* Bytes of all (0) or of a principal, exactly if it is more than `most`. */
 static uint64_t used_by(struct monitor *m, uint32_t id, uint64_t most)
 {
@@ -55,8 +67,10 @@ static uint64_t used_by(struct monitor *m, uint32_t id, uint64_t most)
 
         if (has_groups(m))
                 return cgroups_used(m->cgroups, id, most);
+        for (struct monitor_upstream *u = NULL; (u = next_installer(m, u, id));)
+                used += u->memory;
         if (id == 0)
-                return memory_watch_sum(m->memory);
+                return used + memory_watch_sum(m->memory);
         for (uint32_t i = 0; i < m->sessions_max; i++) {
                 if (m->sandboxes[i] && sandbox_principal(m->sandboxes[i]) == id)
                         used += memory_watch_part(m->memory, i);
@@ -169,6 +183,11 @@ static void sweep(struct monitor *m)
                 if (p)
                         p->seen_ms = now;
         }
+        for (struct monitor_upstream *u = NULL; (u = next_installer(m, u, 0));) {
+                struct sums_principal *p = find(s, u->principal);
+                if (p)
+                        p->seen_ms = now;
+        }
         for (size_t i = s->n_principals; i-- > 0;) {
                 struct sums_principal *p = &s->principals[i];
                 if (now < p->seen_ms + FORGET_MS)
@@ -226,11 +245,10 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
 
 /* ---- when a sum is reached ---- */
 
-/* id 0: of all. */
-static struct sandbox *largest_of(struct monitor *m, uint32_t id)
+/* Above `most`. id 0: of all. */
+static struct sandbox *largest_of(struct monitor *m, uint32_t id, uint64_t most)
 {
         struct sandbox *found = NULL;
-        uint64_t most = 0;
 
         for (uint32_t i = 0; i < m->sessions_max; i++) {
                 struct sandbox *sandbox = m->sandboxes[i];
@@ -247,6 +265,20 @@ static struct sandbox *largest_of(struct monitor *m, uint32_t id)
         return found;
 }
 
+static struct monitor_upstream *largest_installer(struct monitor *m, uint32_t id, uint64_t *most)
+{
+        struct monitor_upstream *found = NULL;
+
+        for (struct monitor_upstream *u = NULL; (u = next_installer(m, u, id));) {
+                uint64_t used = u->cgroup ? cgroup_memory_now(u->cgroup) : u->memory;
+                if (u->is_over || used <= *most)
+                        continue;
+                found = u;
+                *most = used;
+        }
+        return found;
+}
+
 /* One was killed, and what it had is not free yet. */
 static bool is_freeing(struct monitor *m)
 {
@@ -256,20 +288,36 @@ static bool is_freeing(struct monitor *m)
                 if (m->sandboxes[i] && sandbox_is_out_of_memory(m->sandboxes[i]))
                         since = m->sums->freeing_ms ?: now;
         }
+        for (struct monitor_upstream *u = NULL; (u = next_installer(m, u, 0));) {
+                if (u->is_over)
+                        since = m->sums->freeing_ms ?: now;
+        }
         m->sums->freeing_ms = since;
         return since > 0 && now < since + FREEING_MS;
 }
 
 static void kill_one_of(struct monitor *m, uint32_t id, enum monitor_limit limit)
 {
-        struct sandbox *sandbox = is_freeing(m) ? NULL : largest_of(m, id);
+        const char *sum = limit == MONITOR_LIMIT_TOTAL ? "memory_total"
+                                                       : "memory= of its principal";
+        uint64_t most = 0;
 
-        if (!sandbox)
+        if (is_freeing(m))
                 return;
-        log_info("session %u is killed: %s is reached", sandbox_handle(sandbox),
-                 limit == MONITOR_LIMIT_TOTAL ? "memory_total" : "memory= of its principal");
+        struct monitor_upstream *installer = largest_installer(m, id, &most);
+        struct sandbox *sandbox = largest_of(m, id, most);
+        if (!sandbox && !installer)
+                return;
         m->sums->freeing_ms = clock_ms();
-        sandbox_kill_for_memory(sandbox, limit);
+        if (sandbox) {
+                log_info("session %u is killed: %s is reached", sandbox_handle(sandbox), sum);
+                sandbox_kill_for_memory(sandbox, limit);
+                return;
+        }
+        log_warning("an installation of %llu MiB was ended: %s is reached",
+                    (unsigned long long)(most / MIB), sum);
+        installer->is_over = true;
+        upstream_kill(installer->upstream);
 }
 
 /* The sum less what is kept free while there are several principals, for sessions that grow before the next look. */

@@ -1,5 +1,6 @@
 /*
- * The sums of all sandboxes, of the sandboxes of each principal, and of all upstream servers.
+ * The sums of all sandboxes, of the sandboxes of each principal, and of all upstream servers. An installer counts as a sandbox
+ * of the principal whose session asked for it.
  *
  * Theory of operation. Control groups hold both sums where there are any ("sandboxes", and a principal's group in it). Without
  * groups the samples of memory-watch.h are added up, and a session is killed when they are above a sum: the largest of all if no
@@ -26,7 +27,7 @@ uint64_t monitor_sums_servers(
         const struct monitor *m); /* of all upstream servers, where there are control groups */
 void monitor_sums_done(struct monitor *m);
 
-/* Whether the principal may have one more session. -EDQUOT: no; *first: the principal of whom a session has to end first, or
+/* Whether the principal may have one more session or installer. -EDQUOT: no; *first: the principal of whom a session has to end first, or
  * 0. Makes the principal's group. */
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
                        uint32_t *first, struct error *err);
@@ -35,5 +36,5 @@ int monitor_sums_admit(struct monitor *m, const struct monitor_principal *princi
  * stays free for what runs. */
 bool monitor_sums_allow_copy(struct monitor *m, uint32_t slot);
 
-/* The samples of a session, which no control group counts, have changed. */
+/* The samples of a session or installer, which no control group counts, have changed. */
 void monitor_sums_changed(struct monitor *m);

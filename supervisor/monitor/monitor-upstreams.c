@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "base/log.h"
@@ -24,6 +25,7 @@
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
+#include "supervisor/monitor/process/process-tree.h"
 
 /*
  * A server that is reached by HTTP: the process that the monitor starts for it is cloister-access,
@@ -37,6 +39,7 @@ enum { ENTRY_MAX = 120 * 1024 };
 enum {
         INSTALLER_MEMORY = 1024 * 1024 * 1024, /* all processes of one, with the kernel's memory */
         INSTALLER_PIDS = 80,
+        SAMPLE_MS = 50,
 };
 
 static void write_list(struct json_out *out, const char *key, char *const *list)
@@ -108,7 +111,7 @@ static struct monitor_upstream *by_instance(struct monitor *m, uint32_t instance
 
 static void release(struct monitor_upstream *u)
 {
-        loop_free_events((struct event *[]){u->exec, u->end}, 2);
+        loop_free_events((struct event *[]){u->exec, u->end, u->sample}, 3);
         fd_close_many(u->fds, ARRAY_SIZE(u->fds));
         children_remove(u->monitor->children, u->pid);
         upstream_free(u->upstream);
@@ -139,6 +142,24 @@ static void on_exec(evutil_socket_t fd, short what, void *data)
         answer(data);
 }
 
+static void log_oom(const struct monitor_upstream *u)
+{
+        const struct monitor *m = u->monitor;
+        bool is_installer = u >= m->upstreams + MONITOR_UPSTREAMS_MAX;
+        uint64_t seen = 0;
+
+        if (!is_installer)
+                log_warning(
+                        "a process of a server was killed: all servers together reached the %llu MiB that \"memory_total\" leaves them",
+                        (unsigned long long)(monitor_sums_servers(m) >> 20));
+        else if (cgroup_has_reached_limit(u->cgroup, &seen))
+                log_warning("a process of an installer was killed: it reached %d MiB",
+                            INSTALLER_MEMORY >> 20);
+        else
+                log_warning(
+                        "a process of an installer was killed: \"memory_total\" or \"memory=\" of its principal is reached");
+}
+
 static void on_end(evutil_socket_t fd, short what, void *data)
 {
         struct monitor_upstream *u = data;
@@ -151,9 +172,7 @@ static void on_end(evutil_socket_t fd, short what, void *data)
         event.wait_status = upstream_reap(u->upstream);
         struct monitor *m = u->monitor;
         if (u->cgroup && cgroup_oom_kills(u->cgroup) > 0)
-                log_warning(
-                        "a process of a server was killed: all servers together reached the %llu MiB that \"memory_total\" leaves them",
-                        (unsigned long long)(monitor_sums_servers(m) >> 20));
+                log_oom(u);
         release(u);
         if (event.target != 0)
                 monitor_send(m, &event, NULL, 0);
@@ -200,16 +219,34 @@ static void prepare(struct monitor *m, uint32_t serial, struct monitor_upstream 
         *u = (struct monitor_upstream){.monitor = m, .serial = serial, .fds = {-1, -1, -1}};
 }
 
-/* An installer's group also counts what the kernel keeps for it; without groups its own limits must do
- * (rootfs/installer-sandbox.c). */
+static void on_sample(evutil_socket_t fd, short what, void *data)
+{
+        struct monitor_upstream *u = data;
+
+        u->memory = process_tree_memory(u->pid);
+        monitor_sums_changed(u->monitor);
+}
+
+static int sample(struct monitor_upstream *u, struct error *err)
+{
+        const struct timeval every = clock_timeval_ms(SAMPLE_MS);
+
+        u->sample = event_new(u->monitor->base, -1, EV_PERSIST, on_sample, u);
+        return u->sample && event_add(u->sample, &every) == 0
+                       ? 0
+                       : error_errno(err, ENOMEM, "watch the installer");
+}
+
+/* An installer's group is that of its principal, and also counts what the kernel keeps for it. Without groups samples count
+ * in the sums, and its own limits must do for the rest (rootfs/installer-sandbox.c). */
 static int place(struct monitor_upstream *u, bool is_installer, struct error *err)
 {
         struct cgroups *cgroups = u->monitor->cgroups;
         const struct limits limits = {.memory = INSTALLER_MEMORY, .pids = INSTALLER_PIDS};
 
         if (cgroups_version(cgroups) == CGROUP_NONE)
-                return 0;
-        int r = is_installer ? cgroup_new(cgroups, 0, &limits, &u->cgroup, err)
+                return is_installer ? sample(u, err) : 0;
+        int r = is_installer ? cgroup_new_of(cgroups, u->principal, 0, &limits, &u->cgroup, err)
                              : cgroup_new_server(cgroups, &u->cgroup, err);
         return r < 0 ? r : cgroup_add(u->cgroup, u->pid, err);
 }
@@ -254,7 +291,7 @@ static int start_by_index(struct monitor *m, const struct monitor_request *reque
 
 /* Starts a program of ours in a slot of installers; its config needs no expansion. */
 static int start_program(struct monitor *m, const struct config_server *program, int filter,
-                         uint32_t serial, struct error *err)
+                         const struct monitor_request *request, struct error *err)
 {
         struct monitor_upstream *u = find_free_slot(m, MONITOR_UPSTREAMS_MAX,
                                                     PACKAGES_INSTALLERS_MAX);
@@ -262,7 +299,8 @@ static int start_program(struct monitor *m, const struct config_server *program,
         if (!u)
                 return error_set(err, EAGAIN, "%d installations are running already",
                                  PACKAGES_INSTALLERS_MAX);
-        prepare(m, serial, u);
+        prepare(m, request->serial, u);
+        u->principal = request->principal.id;
         int r = upstream_start(program, &m->user, filter, &u->upstream, u->fds, err);
         return r < 0 ? r : follow(u, true, err);
 }
@@ -330,6 +368,8 @@ void monitor_upstreams_done(struct monitor *m)
                 upstream_stop(u->upstream);
                 event_free(u->exec);
                 event_free(u->end);
+                if (u->sample)
+                        event_free(u->sample);
         }
 }
 
@@ -361,8 +401,8 @@ static int write_settings(struct buffer *b, const struct config_profile *profile
         return r < 0 ? r : buffer_append(b, "", 1);
 }
 
-static int start_installer(struct monitor *m, const struct config_profile *profile, uint32_t serial,
-                           struct error *err)
+static int start_installer(struct monitor *m, const struct config_profile *profile,
+                           const struct monitor_request *request, struct error *err)
 {
         _cleanup_buffer_ struct buffer settings = BUFFER_INIT(ENTRY_MAX);
         _cleanup_free_ char *index = NULL, *variable = NULL, *libraries = NULL;
@@ -400,23 +440,25 @@ static int start_installer(struct monitor *m, const struct config_profile *profi
                 environment[program.n_env++] = variable;
         if (libraries)
                 environment[program.n_env++] = libraries;
-        return start_program(m, &program, filter, serial, err);
+        return start_program(m, &program, filter, request, err);
 }
 
 void monitor_installer_start(struct monitor *m, const struct monitor_request *request)
 {
-        struct error error = {};
+        struct monitor_event refused = {.kind = MONITOR_FAILED, .serial = request->serial};
+        struct error *error = &refused.error;
         int r;
 
         if (request->target >= m->config->n_profiles)
-                r = error_set(&error, EINVAL, "there is no profile %u", request->target);
+                r = error_set(error, EINVAL, "there is no profile %u", request->target);
         else if (!m->config->profiles[request->target].packages.install)
-                r = error_set(&error, EPERM, "the profile does not allow it");
+                r = error_set(error, EPERM, "the profile does not allow it");
         else
-                r = start_installer(m, &m->config->profiles[request->target], request->serial,
-                                    &error);
+                r = monitor_sums_admit(m, &request->principal, &refused.target, error);
+        if (r >= 0)
+                r = start_installer(m, &m->config->profiles[request->target], request, error);
         if (r >= 0)
                 return;
-        error_context(&error, "install packages");
-        monitor_send_failed(m, request->serial, &error);
+        error_context(error, "install packages");
+        monitor_send(m, &refused, NULL, 0);
 }

@@ -348,7 +348,8 @@ static int request(struct pool *p, size_t profile)
         for (size_t i = 0; i < SESSION_FDS; i++)
                 spare->fds[i] = -1;
         TAILQ_INSERT_TAIL(&p->spares, spare, link);
-        int r = sandbox_request_session(&p->requests, profile, &spare->principal, &spare->serial);
+        int r = sandbox_request_new(&p->requests, MONITOR_SESSION_CREATE, profile,
+                                    &spare->principal, &spare->serial);
         if (r < 0)
                 spare_free(spare);
         return r;

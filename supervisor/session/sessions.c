@@ -142,7 +142,8 @@ static int get_sandbox(void *data, const struct session *session, size_t profile
                 return offer;
         if (!has_place(sessions, session))
                 return SANDBOX_NONE;
-        r = sandbox_request_session(&sessions->context.requests, profile, &principal, &ret->serial);
+        r = sandbox_request_new(&sessions->context.requests, MONITOR_SESSION_CREATE, profile,
+                                &principal, &ret->serial);
         return r < 0 ? r : SANDBOX_COMING;
 }
 
@@ -522,10 +523,13 @@ static int take_installer(struct sessions *sessions, const struct monitor_messag
         const struct monitor_event *event = &message->event;
         bool has_failed = event->kind == MONITOR_FAILED;
         uint32_t serial = message->asked.serial;
+        const struct error again = {.code = ESTALE}, *error = &event->error;
         struct session *s;
 
+        if (has_failed && error->code == EDQUOT && free_memory(sessions, event->target))
+                error = &again;
         TAILQ_FOREACH (s, &sessions->list, link) {
-                if (has_failed ? install_failed(s, serial, &event->error)
+                if (has_failed ? install_failed(s, serial, error)
                                : install_started(s, serial, event->target, message->fds))
                         return 0;
         }

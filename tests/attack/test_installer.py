@@ -386,10 +386,12 @@ class Place:
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        result = run()
-        stop.set()
-        watcher.join()
-        return result, most[0]
+        try:
+            result = run()
+            return result, most[0]
+        finally:
+            stop.set()
+            watcher.join()
 
 
 class Installer(Place, rawmcp.ServerCase):
@@ -482,6 +484,73 @@ class Places(test_serve.Serve):
         self.index.let_go.set()
         for one in held:
             one.response()
+
+
+class Sums(Place, test_serve.Serve):
+    """An installer counts in the sum of the principal whose session asked for it."""
+
+    HOGS = 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.prepare()
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.words = {name: "-".join([name] * 6) for name in ("alice", "bob")}
+        tokens = self.write("tokens", "alice {alice} memory=500M\nbob {bob}\n".format(**self.words))
+        os.chmod(tokens, 0o600)
+        self.log = self.path("log")
+        packages = {"install": "allow", "index": f"http://127.0.0.1:{self.index.server_port}/simple", "timeout": 15}
+        config = self.config(name="sums.json", packages=packages, limits={"memory": "160M"}, memory_total="3G", pool=0, **({"user": "games"} if harness.ROOT else {}))
+        make = harness.environment
+        harness.environment = lambda **more: make(**self.variables(), **more)
+        try:
+            self.server = self.start("--listen", "127.0.0.1:0", "--tokens", tokens, "--config", config, "--log-file", self.log)
+        finally:
+            harness.environment = make
+
+    def cell(self, name, code, **arguments):
+        headers = {"Authorization": f"Bearer {self.words[name]}"}
+        answer = self.connect().modern("tools/call", {"name": "run_python", "arguments": {"code": code, **arguments}}, **headers)
+        return answer.response().json()["result"]["structuredContent"]
+
+    def installers(self):
+        return [pid for pid, name in harness.descendants(self.server.pid).items() if name == "uv"]
+
+    def test_the_sum_of_a_principal(self):
+        cell, most = self.most_memory(self.server.pid, lambda: self.cell("alice", "install('demo')", timeout=60))
+        print(f"with a sum of 500 MiB: {most >> 20} MiB", flush=True)
+        # The kernel kills a process of the installer; samples end all of it.
+        self.assertRegex(cell["error"]["message"], "ended without an answer" + ("|not installed in time" if harness.BOUNDED else ""))
+        if harness.BOUNDED:
+            self.assertLess(most, 600 << 20)
+        self.assertEqual(cell["state"], "new", "the session continues")
+        with open(self.log, encoding="utf-8") as f:
+            harness.wait_until(lambda: not self.installers())
+            self.assertRegex(f.read(), 'install(er|ation).*memory=.* of its principal is reached')
+        # The control: another principal's takes all that it wants.
+        cell, most = self.most_memory(self.server.pid, lambda: self.cell("bob", "install('demo')", timeout=60))
+        self.assertIn("not installed in time", cell["error"]["message"])
+        self.assertGreater(most, 740 << 20)
+        self.assertTrue(harness.wait_until(lambda: not self.installers()))
+
+    def test_refused(self):
+        """The sessions of a principal have all that it may have: its installer does not start, and another one's does."""
+        hold = "import os\nheld = bytearray(os.urandom(1 << 16)) * 16 * %d"
+        for name in ("alice", "bob"):
+            for i in range(3):
+                self.assertEqual(self.cell(name, hold % 130, session=f"s{i}", timeout=30)["status"], "ok")
+        more = (self.cell("alice", "held = b'x' * (4 << 20)", session=f"t{i}") for i in range(60))
+        refused = "the sessions of this principal use"
+        self.assertIn(refused, next(c["error"]["message"] for c in more if c["status"] == "error"))
+        message = self.cell("alice", "install('demo')", session="s0", timeout=60)["error"]["message"]
+        # Samples count what processes share several times: they may be lower now.
+        self.assertRegex(message, f'{refused} \\d+ of 500 MiB \\("memory="\\)' + ("" if harness.BOUNDED else "|ended without an answer"))
+        self.assertNotIn("\n", message)
+        self.assertTrue(harness.wait_until(lambda: not self.installers()))
+        self.assertIn("not installed in time", self.cell("bob", "install('demo')", session="s0", timeout=60)["error"]["message"])
 
 
 class Image(Place, harness.Case):

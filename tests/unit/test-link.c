@@ -390,6 +390,8 @@ static void test_requests(void)
                 {{.verb = MONITOR_SESSION_KILL, .serial = 1, .instead = {2}}, -EINVAL},
                 {{.verb = MONITOR_SESSION_KILL, .serial = 1, .principal = {1}}, -EINVAL},
                 {{.verb = MONITOR_SESSION_CREATE, .serial = 1, .principal = {1, 2, 3, 4}}, 0},
+                {{.verb = MONITOR_INSTALLER_START, .serial = 1, .principal = {1, 2, 3, 4}}, 0},
+                {{.verb = MONITOR_UPSTREAM_START, .serial = 1, .principal = {1}}, -EINVAL},
                 {{.verb = MONITOR_SESSION_WAKE, .serial = 1, .number = 1}, 0},
                 {{.verb = MONITOR_SESSION_WAKE, .serial = 1, .number = 2}, -EINVAL},
                 {{.verb = MONITOR_SESSION_DROP, .serial = 1, .number = 2}, 0},

@@ -18,6 +18,7 @@
 #include "rpc/lines.h"
 #include "supervisor/session/cell/session-name.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/session/machine/principal.h"
 #include "supervisor/session/machine/queue.h"
 
 enum {
@@ -218,7 +219,10 @@ static int ask_monitor(struct install *i, struct error *err)
         int profile = config_find_profile(context->config, i->session->profile->name, err);
         if (profile < 0)
                 return profile;
-        int r = sandbox_request_new(requests, MONITOR_INSTALLER_START, (size_t)profile, &i->serial);
+        const struct session_principal *own = i->session->principal;
+        const struct monitor_principal principal = principal_sums(own->all, own);
+        int r = sandbox_request_new(requests, MONITOR_INSTALLER_START, (size_t)profile, &principal,
+                                    &i->serial);
         return r < 0 ? error_errno(err, -r, "start the installer") : 0;
 }
 

@@ -25,22 +25,13 @@ static inline int sandbox_request(const struct sandbox_requests *requests, enum 
         return requests->send(requests->data, &request, NULL);
 }
 
-/* For those that make something. */
+/* For those that make something for a principal. */
 static inline int sandbox_request_new(const struct sandbox_requests *requests,
-                                      enum monitor_verb verb, size_t profile, uint32_t *serial)
+                                      enum monitor_verb verb, size_t profile,
+                                      const struct monitor_principal *principal, uint32_t *serial)
 {
-        const struct monitor_request request = {.verb = verb, .target = (uint32_t)profile};
-
-        return requests->send(requests->data, &request, serial);
-}
-
-static inline int sandbox_request_session(const struct sandbox_requests *requests, size_t profile,
-                                          const struct monitor_principal *principal,
-                                          uint32_t *serial)
-{
-        const struct monitor_request request = {.verb = MONITOR_SESSION_CREATE,
-                                                .target = (uint32_t)profile,
-                                                .principal = *principal};
+        const struct monitor_request request = {
+                .verb = verb, .target = (uint32_t)profile, .principal = *principal};
 
         return requests->send(requests->data, &request, serial);
 }
