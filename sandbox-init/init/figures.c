@@ -30,6 +30,19 @@ void figures_open(const struct init_hello *hello)
         figures.opened_ms = init_clock_ms();
 }
 
+/* The rest of a path below the caller's own directory in /proc, or NULL: init would find its own there. */
+static const char *path_in_own(const char *path)
+{
+        static const char *const names[] = {"/proc/self", "/proc/thread-self", "/dev/fd"};
+
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+                size_t n = strlen(names[i]);
+                if (strncmp(path, names[i], n) == 0 && (path[n] == '/' || path[n] == '\0'))
+                        return path + (i < 2 ? n : strlen("/dev"));
+        }
+        return NULL;
+}
+
 /* Returns a descriptor of the file that a path of the caller names, which gives no access to it, or negative errno. */
 static int open_path(const struct caller *c, uint64_t at)
 {
@@ -46,11 +59,15 @@ static int open_path(const struct caller *c, uint64_t at)
                 return -EFAULT;
         if (!memchr(path, '\0', (size_t)n))
                 return n < PATH_MAX ? -EFAULT : -ENAMETOOLONG;
-        snprintf(base, sizeof(base), "%d/%s", c->process, path[0] == '/' ? "root" : "cwd");
+        const char *own = path_in_own(path), *relative = own ? own : path;
+        snprintf(base, sizeof(base), "%d/%s", c->process,
+                 own              ? ""
+                 : path[0] == '/' ? "root"
+                                  : "cwd");
         int dir = openat(INIT_PROC_FD, base, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (dir < 0)
                 return -errno;
-        const char *relative = path + strspn(path, "/");
+        relative += strspn(relative, "/");
         int fd = openat(dir, *relative || path[0] != '/' ? relative : ".", O_PATH | O_CLOEXEC);
         int r = fd < 0 ? -errno : fd;
         close(dir);

@@ -280,6 +280,18 @@ os.chdir("/data")
         self.assertNotEqual(free, os.statvfs(folder).f_bfree, "control")
         self.assertEqual(server.cell(look)["value"]["json"], before)
         self.assertEqual(before[0][3:7], [0, 0, 0, 0])
+        # A process finds itself in /proc, not init.
+        code = """
+import threading
+os.chdir("/workspace")
+files = [open(place) for place in ("/data/other", os.__file__)] + [open("/tmp/own", "w")]
+own = [[*os.statvfs(f.fileno())] == [*os.statvfs(place % f.fileno())] for f in files for place in ("/proc/self/fd/%d", "/proc/thread-self/fd/%d", "/dev/fd/%d")]
+own + [os.statvfs("/proc/self/cwd") == os.statvfs("."), os.statvfs("/proc/self/root") == os.statvfs("/"), os.statvfs("/proc/self/status") == os.statvfs("/proc")]
+"""
+        with open(folder + "/other", "wb"):
+            pass
+        os.chmod(folder + "/other", 0o644)
+        self.assertEqual(server.cell(code)["value"]["json"], [True] * 12)
         # The answers about the session's own file systems, and to mistakes, are the kernel's.
         code = """
 import ctypes, errno
