@@ -81,7 +81,8 @@ static inline int raw_signal_mask(int how, const raw_signals *set, raw_signals *
  * and below the red zone, the 128 bytes that a function of x86-64 may use below its stack pointer. If
  * fn returns, which it does only in a process with a copy of the memory, this returns 0 there.
  *
- * a and b: the arguments of clone3, or flags and 0 for clone, which then keeps the stack pointer.
+ * a and b: the arguments of clone3, or flags and 0 for clone, which then keeps the stack pointer. With the end of another stack in
+ * place of 0, CLONE_VFORK is not needed, and fn must not return.
  */
 static inline long raw_clone_call(long number, long a, long b, void (*fn)(void *data), void *data)
 {

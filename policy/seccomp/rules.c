@@ -12,6 +12,7 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -524,6 +525,7 @@ static const struct filter_rule filter_init_all[] = {
         {"flock pidfd_open pidfd_getfd pidfd_send_signal", ALLOW},
         {"process_vm_readv process_vm_writev", ALLOW},
         {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
+        {"clone", ALLOW, {EQUAL(0, CLONE_VM | SIGCHLD)}}, /* figures.c */
         IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
         END_OF_RULES,
 };

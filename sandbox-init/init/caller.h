@@ -14,6 +14,7 @@
 enum {
         CALL_WAITS = 1, /* not answered yet */
         CALL_GOES_ON,   /* the caller itself makes the call */
+        CALL_BEGUN,     /* a child of init makes it: figures_end() has the result */
 };
 
 struct caller {

@@ -30,12 +30,12 @@ static bool is_sync(const struct seccomp_notif *request)
         return !is_lock(request) && !figures_are_asked(request->data.nr);
 }
 
-static bool is_valid(const struct seccomp_notif *request)
+static bool is_valid(uint64_t id)
 {
-        return ioctl(calls.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &request->id) == 0;
+        return ioctl(calls.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-/* Returns what the call returns, CALL_WAITS or CALL_GOES_ON. */
+/* Returns what the call returns, or CALL_…. */
 static int make(const struct seccomp_notif *request)
 {
         if (is_sync(request))
@@ -47,13 +47,15 @@ static int make(const struct seccomp_notif *request)
                 r = locks_call(&c, &request->data, calls.n_waiting > 0);
         else if (c.process != 0)
                 /* The process may have ended before it was opened, and another one have its number. */
-                r = is_valid(request) ? figures_call(&c, &request->data) : -EINTR;
+                r = is_valid(request->id) ? figures_call(&c, &request->data, request->id) : -EINTR;
         caller_done(&c);
         return r;
 }
 
 static void answer(uint64_t id, int r)
 {
+        if (r == CALL_BEGUN)
+                return;
         struct seccomp_notif_resp response = {
                 .id = id,
                 .error = r == CALL_GOES_ON ? 0 : r,
@@ -75,7 +77,7 @@ int calls_retry(void)
                 const struct seccomp_notif *w = &calls.waiting[i];
                 if (!may_lock && !is_sync(w))
                         continue;
-                int r = is_valid(w) ? make(w) : -EINTR;
+                int r = is_valid(w->id) ? make(w) : -EINTR;
                 if (r == CALL_WAITS)
                         continue;
                 answer(w->id, r);
@@ -98,11 +100,19 @@ void calls_serve(void)
                 return;
         int r = is_sync(&request) && calls.n_waiting > 0 ? CALL_WAITS : make(&request);
         if (r == CALL_WAITS && calls.n_waiting == CALLS_WAITERS_MAX)
-                r = is_sync(&request) ? -EIO : -ENOLCK;
+                r = is_lock(&request) ? -ENOLCK : -EIO;
         if (r == CALL_WAITS)
                 calls.waiting[calls.n_waiting++] = request;
         else
                 answer(request.id, r);
+}
+
+void calls_child_ended(pid_t pid, int status)
+{
+        uint64_t id;
+
+        if (figures_find(pid, &id))
+                answer(id, figures_end(pid, status, is_valid(id)));
 }
 
 int calls_fd(void)

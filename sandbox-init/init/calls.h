@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 #include "rpc/sandbox-messages.h"
 
 enum {
@@ -22,6 +24,9 @@ int calls_fd(void);
 
 /* Answers one call. */
 void calls_serve(void);
+
+/* A child of init has ended. */
+void calls_child_ended(pid_t pid, int status);
 
 /* Tries the calls that wait again. Returns the milliseconds until it must be called again; 0: when something happens. */
 int calls_retry(void);

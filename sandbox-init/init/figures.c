@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statfs.h>
@@ -11,16 +13,34 @@
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sandbox-init/init/init-clock.h"
 #include "sandbox-init/lock-table.h"
+#include "sandbox-init/raw.h"
 
-enum { SHARED_DISK_GIB = 1024 /* the size of each file system of the host */ };
+enum {
+        SHARED_DISK_GIB = 1024, /* the size of each file system of the host */
+        QUESTIONS_MAX = 4,      /* at a time */
+};
+
+/* A call that a child of init makes. */
+struct question {
+        pid_t child; /* 0: a free place */
+        pid_t caller;
+        uint64_t id, at; /* of the notification; where the caller wants the result */
+        int file, result;
+        struct statfs fs;
+        struct stat st;
+        char path[PATH_MAX]; /* from `file`, or "" */
+        char stack[8192] __attribute__((aligned(16)));
+};
 
 static struct {
         uint64_t devices[INIT_DEVICES], memory;
         int64_t opened_ms;
+        struct question questions[QUESTIONS_MAX];
 } figures;
 
 void figures_open(const struct init_hello *hello)
@@ -43,57 +63,140 @@ static const char *path_in_own(const char *path)
         return NULL;
 }
 
-/* Returns a descriptor of the file that a path of the caller names, which gives no access to it, or negative errno. */
-static int open_path(const struct caller *c, uint64_t at)
+/* Reads a path of the caller. Returns a descriptor of the directory at which it begins, or negative errno. ret: the path from
+ * there, not empty. */
+static int open_start(const struct caller *c, uint64_t at, char ret[PATH_MAX])
 {
-        char path[PATH_MAX], base[32];
+        char base[32];
         const size_t page = (size_t)sysconf(_SC_PAGESIZE), first = page - at % page;
-        struct iovec here = {path, sizeof(path)};
+        struct iovec here = {ret, PATH_MAX};
         /* The kernel copies whole parts; the page after the end of the path may not exist. */
-        struct iovec there[] = {
-                {(void *)at, first < sizeof(path) ? first : sizeof(path)},                // NOLINT
-                {(void *)(at + first), first < sizeof(path) ? sizeof(path) - first : 0}}; // NOLINT
+        struct iovec there[] = {{(void *)at, first < PATH_MAX ? first : PATH_MAX}, // NOLINT
+                                {(void *)(at + first),                             // NOLINT
+                                 first < PATH_MAX ? PATH_MAX - first : 0}};
 
         ssize_t n = process_vm_readv(c->process, &here, 1, there, 2, 0);
         if (n <= 0)
                 return -EFAULT;
-        if (!memchr(path, '\0', (size_t)n))
+        if (!memchr(ret, '\0', (size_t)n))
                 return n < PATH_MAX ? -EFAULT : -ENAMETOOLONG;
-        const char *own = path_in_own(path), *relative = own ? own : path;
-        snprintf(base, sizeof(base), "%d/%s", c->process,
-                 own              ? ""
-                 : path[0] == '/' ? "root"
-                                  : "cwd");
-        int dir = openat(INIT_PROC_FD, base, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (dir < 0)
-                return -errno;
+        if (!*ret)
+                return -ENOENT;
+        const char *own = path_in_own(ret), *relative = own ? own : ret;
+        snprintf(base, sizeof(base), "%d/%s", c->process, own ? "" : *ret == '/' ? "root" : "cwd");
         relative += strspn(relative, "/");
-        int fd = openat(dir, *relative || path[0] != '/' ? relative : ".", O_PATH | O_CLOEXEC);
-        int r = fd < 0 ? -errno : fd;
-        close(dir);
+        if (!*relative)
+                relative = ".";
+        memmove(ret, relative, strlen(relative) + 1);
+        int dir = openat(INIT_PROC_FD, base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        return dir < 0 ? -errno : dir;
+}
+
+static int answer_statfs(const struct caller *c, uint64_t at, struct statfs *s, dev_t device)
+{
+        if (!lock_is_on(figures.devices, device)) {
+                if (s->f_blocks > 0 && s->f_bsize > 0)
+                        s->f_blocks = ((uint64_t)SHARED_DISK_GIB << 30) / (uint64_t)s->f_bsize;
+                s->f_bfree = s->f_bavail = s->f_flags & ST_RDONLY ? 0 : s->f_blocks;
+                s->f_files = s->f_ffree = 0;
+        }
+        return caller_copy_memory(c, at, s, sizeof(*s), true);
+}
+
+/* In a child of init, which has its memory, but descriptors of its own: no libc, whose errno would be init's. */
+static void ask(void *data)
+{
+        struct question *q = data;
+        long fd = q->file;
+
+        if (*q->path)
+                fd = raw_call(SYS_openat, fd, raw_pointer(q->path), O_PATH | O_CLOEXEC, 0, 0, 0);
+        long r = fd < 0 ? fd : raw_call(SYS_fstatfs, fd, raw_pointer(&q->fs), 0, 0, 0, 0);
+        if (r >= 0)
+                r = raw_call(SYS_newfstatat, fd, raw_pointer(""), raw_pointer(&q->st),
+                             AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, 0);
+        q->result = (int)r;
+        raw_call(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+}
+
+static struct question *find(pid_t pid)
+{
+        for (size_t i = 0; i < QUESTIONS_MAX; i++) {
+                if (figures.questions[i].child == pid)
+                        return &figures.questions[i];
+        }
+        return NULL;
+}
+
+/* An empty path: the file itself. Takes ownership of it. */
+static int begin(const struct caller *c, const struct seccomp_data *data, uint64_t id,
+                 struct question *q, int file)
+{
+        q->file = file;
+        q->caller = c->process;
+        q->id = id;
+        q->at = data->args[1];
+        q->result = -EIO;
+        long pid = raw_clone_call(SYS_clone, CLONE_VM | SIGCHLD,
+                                  raw_pointer(q->stack + sizeof(q->stack)), ask, q);
+        close(file);
+        if (pid > 0)
+                q->child = (pid_t)pid;
+        return pid > 0 ? CALL_BEGUN : (int)pid;
+}
+
+static int call_statfs(const struct caller *c, const struct seccomp_data *data, uint64_t id)
+{
+        struct question *q = find(0);
+
+        if (!q)
+                return CALL_WAITS;
+        int fd = open_start(c, data->args[0], q->path);
+        return fd < 0 ? fd : begin(c, data, id, q, fd);
+}
+
+static int call_fstatfs(const struct caller *c, const struct seccomp_data *data, uint64_t id)
+{
+        struct question *q = find(0);
+        struct statfs fs;
+        struct stat st;
+        int r = CALL_WAITS;
+
+        int fd = caller_take_file(c, (int)data->args[0], &st);
+        if (fd < 0)
+                return fd == -ENOLCK ? -EACCES : fd;
+        /* The session's own always answers. */
+        bool is_own = lock_is_on(figures.devices, st.st_dev);
+        if (!is_own && q) {
+                *q->path = '\0';
+                return begin(c, data, id, q, fd);
+        }
+        if (is_own)
+                r = fstatfs(fd, &fs) < 0 ? -errno : answer_statfs(c, data->args[1], &fs, st.st_dev);
+        close(fd);
         return r;
 }
 
-static int call_statfs(const struct caller *c, const struct seccomp_data *data)
+bool figures_find(pid_t pid, uint64_t *id)
 {
-        struct statfs s;
-        struct stat st;
-        int fd = data->nr == SYS_fstatfs ? caller_take_file(c, (int)data->args[0], &st)
-                                         : open_path(c, data->args[0]);
+        const struct question *q = find(pid);
 
-        if (fd < 0)
-                return fd == -ENOLCK ? -EACCES : fd;
-        int r = fstatfs(fd, &s) < 0 || fstat(fd, &st) < 0 ? -errno : 0;
-        close(fd);
-        if (r < 0)
-                return r;
-        if (!lock_is_on(figures.devices, st.st_dev)) {
-                if (s.f_blocks > 0 && s.f_bsize > 0)
-                        s.f_blocks = ((uint64_t)SHARED_DISK_GIB << 30) / (uint64_t)s.f_bsize;
-                s.f_bfree = s.f_bavail = s.f_flags & ST_RDONLY ? 0 : s.f_blocks;
-                s.f_files = s.f_ffree = 0;
-        }
-        return caller_copy_memory(c, data->args[1], &s, sizeof(s), true);
+        if (q)
+                *id = q->id;
+        return q;
+}
+
+int figures_end(pid_t pid, int status, bool is_valid)
+{
+        struct question *q = find(pid);
+        struct caller c = caller_new(is_valid ? q->caller : 0);
+        int r = !WIFEXITED(status) ? -EIO : q->result;
+
+        q->child = 0;
+        if (r >= 0)
+                r = answer_statfs(&c, q->at, &q->fs, q->st.st_dev);
+        caller_done(&c);
+        return r == -ENOLCK ? -EFAULT : r;
 }
 
 /* The C library uses the answer without a look at the result of the call. */
@@ -115,9 +218,11 @@ bool figures_are_asked(int call)
         return call == SYS_sysinfo || call == SYS_statfs || call == SYS_fstatfs;
 }
 
-int figures_call(const struct caller *c, const struct seccomp_data *data)
+int figures_call(const struct caller *c, const struct seccomp_data *data, uint64_t id)
 {
-        int r = data->nr == SYS_sysinfo ? call_sysinfo(c, data) : call_statfs(c, data);
+        int r = data->nr == SYS_sysinfo  ? call_sysinfo(c, data)
+                : data->nr == SYS_statfs ? call_statfs(c, data, id)
+                                         : call_fstatfs(c, data, id);
 
         return r == -ENOLCK ? -EFAULT : r;
 }

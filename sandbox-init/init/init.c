@@ -271,6 +271,7 @@ static int reap(void)
         pid_t pid;
 
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+                calls_child_ended(pid, status);
                 if (is_copy(pid) && note_gone(pid))
                         return 1;
                 if (pid == init.worker && init.state <= STOPPING && note_end(status))

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+import unittest
 import uuid
 
 import harness
@@ -259,7 +260,79 @@ refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0,
         print(f"numbers of a new session: {capacity(agreement(bits, seen), slot):.0f} bit/s, at most {1 / slot:.0f}", file=sys.stderr)
 
 
+# Mounts an empty file system of FUSE and executes a program. Nobody reads its requests any more once a file "….silent" is beside it. A process
+# whose request was read and is not answered could not be killed.
+FUSE = r'''
+import ctypes, os, select, struct, sys
+place, *words = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x20000) == 0 and libc.mount(b"none", b"/", None, 0x4000 | 0x40000, None) == 0
+fd = os.open("/dev/fuse", os.O_RDWR)
+assert libc.mount(b"silent", place.encode(), b"fuse", 0, f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()) == 0, ctypes.get_errno()
+if os.fork() > 0:
+    os.close(fd)
+    os.execv(words[0], words)
+libc.prctl(1, 9)
+with open("/dev/null") as nothing:
+    for n in range(3):
+        os.dup2(nothing.fileno(), n)
+while True:
+    while os.path.exists(place + ".silent") or not select.select([fd], [], [], 0.05)[0]:
+        select.select([], [], [], 0.01)
+    request = os.read(fd, 1 << 17)
+    _, call, unique = struct.unpack_from("<IIQ", request)
+    answers = {26: struct.pack("<IIIIHHIIHH8I", 7, 31, 0, 0, 8, 8, 4096, 1, 0, 0, *[0] * 8),
+               3: struct.pack("<QII6Q10I", 3600, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0o40755, 2, 0, 0, 0, 4096, 0),
+               17: struct.pack("<5Q10I", 1000, 900, 900, 50, 40, 4096, 255, 4096, *[0] * 7)}
+    body = answers.get(call, b"")
+    if call not in (2, 36, 42):
+        os.write(fd, struct.pack("<IiQ", 16 + len(body), 0 if body else -38, unique) + body)
+'''
+
+
 class Disk(harness.Case):
+    @unittest.skipUnless(harness.ROOT, "only root mounts a file system that others use")
+    def test_a_file_system_that_does_not_answer(self):
+        """statfs() of it waits, and nothing else of the session: neither locks and figures, nor the end."""
+        folder = self.path("data")
+        os.mkdir(folder)
+        os.chmod(self.dir, 0o755)
+        server = rawmcp.RawServer("--config", self.config(profiles={"lab": {"agent": True, "mounts": [{"source": folder, "target": "/data"}]}}), cwd=self.dir,
+                                  prefix=("/usr/bin/python3", self.write("fuse.py", FUSE), folder))
+        self.addCleanup(server.free)
+        server.initialize()
+        code = """
+import fcntl, os, shutil, threading, time
+def ask():
+    try:
+        os.statvfs("/data")
+    except OSError as e:
+        ended.append(e.errno)
+ended = []
+before = os.statvfs("/data")
+[*before]
+"""
+        self.assertEqual(server.cell(code, profile="lab")["value"]["json"][:7], [4096, 4096, 1 << 28, 0, 0, 0, 0])
+        self.write("data.silent", "")
+        time.sleep(0.3)
+        code = """
+for n in range(10):
+    threading.Thread(target=ask, daemon=True).start()
+time.sleep(0.5)
+began = time.monotonic()
+with open("/workspace/file", "w") as f:
+    fcntl.flock(f, fcntl.LOCK_EX)
+    fcntl.lockf(f, fcntl.LOCK_EX)
+    os.fstatvfs(f.fileno())
+os.sysconf("SC_PHYS_PAGES"), os.system("true")
+[ended, time.monotonic() - began < 5]
+"""
+        self.assertEqual(server.cell(code, timeout=20)["value"]["json"], [[], True])
+        began = time.monotonic()
+        cell = server.cell("'before' in globals()", reset=True, profile="default")
+        self.assertEqual((cell["value"]["json"], cell["state"]), (False, "new"), cell)
+        self.assertLess(time.monotonic() - began, 5 * harness.SLOW)
+
     def test_free_space_of_the_disk(self):
         folder, mode = self.path("data"), "ro" if harness.ROOT else "rw"
         os.mkdir(folder)

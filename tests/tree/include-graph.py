@@ -29,7 +29,7 @@ RULES = [
     ("rootfs", ["base/", "policy/", "rootfs/"]),
     ("sandbox-init", ["base/", "rpc/sandbox-messages.h", "sandbox-init/"]),
     ("sandbox-init/setup", ["base/", "rpc/sandbox-messages.h", "sandbox-init/raw.h", "sandbox-init/setup/"]),
-    ("sandbox-init/init", ["base/", "rpc/file-changes.h", "rpc/sandbox-messages.", "sandbox-init/lock-table.h", "sandbox-init/setup/template-root.h", "sandbox-init/init/"]),
+    ("sandbox-init/init", ["base/", "rpc/file-changes.h", "rpc/sandbox-messages.", "sandbox-init/raw.h", "sandbox-init/lock-table.h", "sandbox-init/setup/template-root.h", "sandbox-init/init/"]),
     (
         "sandbox-init/worker",
         ["base/", "rpc/frame.h", "rpc/sandbox-messages.h", "sandbox-init/raw.h", "sandbox-init/lock-table.h", "sandbox-init/setup/", "sandbox-init/worker/"],

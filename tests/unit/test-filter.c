@@ -619,6 +619,9 @@ static void test_other_policies(void)
         check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY, 0), FAIL(ENOSYS));
         check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDONLY | O_CREAT, 0), FAIL(ENOSYS));
         check_eq_int(ask(&i, SYS_unlinkat, 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_clone, CLONE_VM | SIGCHLD, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&i, SYS_clone, SIGCHLD, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_clone, CLONE_VM | CLONE_NEWUSER | SIGCHLD, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&i, SYS_kill, 2, SIGINT, 0, 0), ALLOW);
         free(t.code);
         free(b.code);
