@@ -102,11 +102,18 @@ static void set_again(struct monitor *m, struct sums_principal *p, bool differs)
         p->is_refused = is_refused;
 }
 
+static void set_principals(struct monitor *m)
+{
+        for (size_t i = 0; i < m->sums->n_principals; i++)
+                set_again(m, &m->sums->principals[i], false);
+}
+
 /* Three quarters of what there is, unless the config sets the sum. */
 int monitor_sums_set(struct monitor *m, struct error *err)
 {
         struct sums *s = m->sums;
         bool is_first = !s;
+        uint32_t before = s ? s->total.cpu_milli : 0;
 
         if (!s) {
                 s = m->sums = calloc(1, sizeof(*s));
@@ -120,19 +127,26 @@ int monitor_sums_set(struct monitor *m, struct error *err)
                                                         : s->here.cpu_milli / 4 * 3;
         if (s->total.cpu_milli >= s->here.cpu_milli)
                 s->total.cpu_milli = 0;
+        /* Version 1 refuses less than a group in it has: those that are above it have no limit of their own then. */
+        bool is_lower = s->total.cpu_milli > 0 && (before == 0 || s->total.cpu_milli < before);
+        if (is_lower)
+                set_principals(m);
         int r = has_groups(m) ? cgroups_set_total(m->cgroups, 0, &s->total, err) : 0;
         if (r == -EINVAL && is_first) {
                 log_warning("cpu_total: %s; the limit of a group above holds", err->text);
                 *err = (struct error){};
                 r = 0;
         }
+        if (r < 0 && is_lower && !is_first) {
+                s->total.cpu_milli = before;
+                set_principals(m);
+        }
         if (r >= 0 && has_groups(m) && m->config->n_servers > 0)
                 r = cgroups_set_servers(m->cgroups, monitor_sums_servers(m), err);
         if (r < 0)
                 return error_context(err, "memory_total, cpu_total"), r;
         /* Those that were noted before systemd gave us groups have none. */
-        for (size_t i = 0; i < s->n_principals; i++)
-                set_again(m, &s->principals[i], false);
+        set_principals(m);
         return 0;
 }
 

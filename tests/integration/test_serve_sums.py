@@ -78,6 +78,30 @@ class Memory(Sums):
         refused = next(c for c in more if c["status"] == "error")
         self.assertIn("the sessions of this principal use", refused["error"]["message"])
 
+    def test_a_lower_sum_of_processors(self):
+        """cpu_total becomes less than cpu= of a principal with a session: it counts at once, and so does the earlier one again."""
+        self.serve(f"greedy {GREEDY} cpu=1.8\nbob {BOB}\n", cpu_total=1.9, memory_total="2G")
+        self.assertEqual(self.status(GREEDY, "1", session="s0"), "ok")
+        # The cpu hierarchy of version 1 has a directory for each principal.
+        found = glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.pid}-*/sandboxes/p-*/cpu.cfs_quota_us", recursive=True)
+        if not found:
+            self.skipTest("no control group of version 1 bounds processors")
+        own = os.path.dirname(found[0])
+
+        def quotas():
+            """Of all sandboxes, and of the principal."""
+            texts = []
+            for place in (os.path.dirname(own), own):
+                with open(place + "/cpu.cfs_quota_us", encoding="ascii") as f:
+                    texts.append(int(f.read()))
+            return texts
+
+        self.assertEqual(quotas(), [38000, 36000])
+        for total, expected in ((1.2, [24000, -1]), (1.9, [38000, 36000])):
+            self.config(name="new.json", **{**self.CONFIG, "cpu_total": total, "memory_total": "2G"})
+            os.rename(self.path("new.json"), self.path("shares.json"))
+            self.assertTrue(harness.wait_until(lambda: quotas() == expected), quotas())
+
     def test_bad_lines(self):
         """One line says what is wrong, and the tokens before stay."""
         for words, expected in (
