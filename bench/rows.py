@@ -20,6 +20,28 @@ for _i in range({count}):
     _took.append(time.perf_counter_ns() - _t)
 _took"""
 
+# Prints the nanoseconds of each transfer, as times() reads them.
+LOOPBACK = """import json, os, socket, time
+def transfer(size, part=1 << 20):
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        start = time.perf_counter_ns()
+        if os.fork() == 0:
+            block = bytes(part)
+            with socket.create_connection(listener.getsockname()) as sender:
+                for _ in range(size // part):
+                    sender.sendall(block)
+            os._exit(0)
+        receiver, _ = listener.accept()
+        with receiver:
+            while receiver.recv(part):
+                pass
+        took = time.perf_counter_ns() - start
+        os.wait()
+        return took
+took = [transfer(64 << 20) for _ in range({count})]
+print(json.dumps({{'ns': took}}))
+took"""
+
 
 @dataclass
 class Row:
@@ -68,6 +90,9 @@ ROWS = (
     Row("direct-http-everything", "a tool call from the official Python client to server-everything over HTTP"),
     Row("tool-http-everything", "a tool call from a sandbox to server-everything over HTTP", budget=1.3, against="direct-http-everything",
         budget_text="<= 1.3x"),
+    Row("loopback-python", "64 MiB over a TCP connection of the host's loopback, from one Python process to another"),
+    Row("loopback", "64 MiB over a TCP connection of loopback in a session, from one process to another", budget=1 / 0.7, against="loopback-python",
+        budget_text="<= 1.43x"),
     Row("memory", "memory of an idle session", unit="MiB", budget=4, budget_text="<= 4 MiB"),
     Row("calm-p99", "the answer to `ping`, 99th percentile"),
     Row("spin-p99", "the answer to `ping` beside eight sandboxes that compute, 99th percentile", budget=3, against="calm-p99",
@@ -240,6 +265,12 @@ class Measures:
 
     # ---- memory, load ----
 
+    def loopback(self):
+        code = LOOPBACK.format(count=self.count(5, 1))
+        direct = self.times("nice", "-n", "5", PYTHON, "-I", "-c", code)  # as sessions
+        with Cloister(self.bench, {"network": "loopback"}) as server:
+            return {"loopback-python": direct, "loopback": server.run(code)[2]}
+
     def memory(self):
         """The slope of MemAvailable from ten sessions on. The value is MiB, scaled like the nanoseconds of other rows."""
         more = self.count(100, 10)
@@ -294,6 +325,7 @@ MEASURES = (
     ("tool_python", ("direct-python", "floor-await-python", "tool-python"), True),
     ("tool_everything", ("direct-everything", "floor-await-everything", "tool-everything"), True),
     ("tool_http_everything", ("direct-http-everything", "tool-http-everything"), True),
+    ("loopback", ("loopback-python", "loopback"), False),
     ("memory", ("memory",), False),
     ("spin", ("calm-p99", "spin-p99"), False),
 )

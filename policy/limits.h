@@ -12,7 +12,7 @@ enum {
         LIMITS_TMP = 64 << 20,
         LIMITS_WORKSPACE = 128 << 20,
         LIMITS_SHM = 64 << 20,
-        LIMITS_SOCKET_BUFFERS = 12 << 20,
+        LIMITS_SOCKET_BUFFERS = 10 << 20,
 };
 
 struct limits {

@@ -200,6 +200,9 @@ def main():
     worker = session.Session(_cloister)
     os.register_at_fork(after_in_child=_cloister.forked)
     sys.modules.pop("_cloister", None)
+    # glibc maps a block that is larger than the largest that was freed, 128 KiB at first, and unmaps it: each recv(1 << 20) would
+    # fault its pages in again.
+    bytes(2 << 20)
     gc.freeze()
     gc.enable()
     _cloister.serve(Rest(worker, shared))

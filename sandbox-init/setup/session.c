@@ -134,12 +134,14 @@ static int bounds_limit_user(int *mounts, struct error *err)
 }
 
 /* In the session's own network namespace. The kernel's defaults are those of a server: megabytes for each socket, which no
- * control group counts before accept(), and memory for as many connections that have ended as the machine allows. */
+ * control group counts before accept(), and memory for as many connections that have ended as the machine allows. Reno is in
+ * every kernel and open to every namespace; the host's own choice may pace, which costs loopback a third. */
 static int bounds_limit_network(struct error *err)
 {
         static const char *const list[][2] = {
                 {"tcp_rmem", "4096 16384 131072"},
-                {"tcp_wmem", "4096 16384 131072"},
+                {"tcp_wmem", "4096 16384 262144"},
+                {"tcp_congestion_control", "reno"},
                 {"tcp_max_tw_buckets", "16384"},
         };
 

@@ -281,7 +281,7 @@ static void check_rules(struct doctor *d, enum cgroup_version version)
         static const char *const held[] = {
                 [CGROUP_V2] = "what sessions keep, share and leave is counted, apart and at rest",
                 [CGROUP_V1] =
-                        "what sessions keep, share and leave is counted, apart and at rest; of TCP and UDP, 12 MiB of a session are beside its memory",
+                        "what sessions keep, share and leave is counted, apart and at rest; of TCP and UDP, 10 MiB of a session are beside its memory",
                 [CGROUP_NONE] =
                         "descriptions of mappings and looked-up names are not counted; what a call leaves gets a 200th of a processor",
         };

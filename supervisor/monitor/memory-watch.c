@@ -51,7 +51,7 @@ enum {
         EXACT_PAUSE = 4, /* times the duration of the last exact figure */
         REST_MS = 10000, /* between exact figures of processes that do not run */
         SOCKETS_MAX = 1024,
-        SOCKETS_FREE = 64, /* these can have SOCKET_MEMORY_MOST each */
+        SOCKETS_FREE = 32, /* these can have SOCKET_MEMORY_MOST each */
         UNCOUNTED_MAX = 16 << 20,
         SOCKETS_AGAIN_MS = 100,
         GROWTH_PART = 16, /* of the limit: growth that matters */

@@ -297,9 +297,9 @@ class Loopback(Case):
                 self.server.call("1", reset=True)
         return None
 
-    def fill(self, code):
+    def fill(self, code, parts=100):
         """Runs code that fills buffers, and returns the cell and the MiB that the kernel kept for them at the most, by its own count."""
-        pending = self.server.start_call(INSIDE + FILL + code, timeout=30)
+        pending = self.server.start_call(INSIDE + FILL.replace("range(100)", f"range({parts})") + code, timeout=30)
         before, most = internet_buffers(), 0
         while not pending.done():
             most = max(most, internet_buffers() - before)
@@ -342,6 +342,43 @@ def make():
     return [c, listener.accept()[0]]
 fill_all(make, 200)
 """)
+
+    def test_few_connections(self):
+        """85. Buffers that traffic made as large as they get, of so few sockets that a sum may not be due; the control leaves them empty."""
+        code = """
+listener = socket.create_server(('127.0.0.1', 0))
+def make():
+    c = socket.create_connection(listener.getsockname())
+    a = listener.accept()[0]
+    for s in (a, c):
+        s.setblocking(False)
+    for i in range(100):
+        for s, other in ((a, c), (c, a)):
+            try:
+                while True:
+                    s.send(b'x' * 60000)
+            except BlockingIOError:
+                other.recv(1 << 20)
+    for s in (a, c):
+        try:
+            while s.recv(1 << 20):
+                pass
+        except BlockingIOError:
+            pass
+    return [c, a]
+kept = fill(make, %d)
+time.sleep(1)
+print(min(s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for s in kept))
+"""
+        for count in (30, 60):
+            with self.subTest(count):
+                for left in reversed(range(3)):
+                    (idle, _), (full, held) = (self.fill(code % count, parts) for parts in (0, 100))
+                    self.assertGreater(int(full["stdout"]), 200000, full)
+                    counted = max(0, full["peak_memory_bytes"] - idle["peak_memory_bytes"]) >> 20
+                    if held <= 12 + counted or left == 0:
+                        break
+                self.assertLessEqual(held, 12 + counted, (idle, full))
 
     def test_connections_that_are_not_accepted(self):
         """85. No control group counts them before accept()."""

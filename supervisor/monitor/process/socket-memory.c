@@ -94,5 +94,5 @@ uint64_t socket_memory(int pidfd, uint64_t used)
         if (fd >= 0)
                 list(fd, &unix_all, sizeof(unix_all), sizeof(struct unix_diag_msg),
                      UNIX_DIAG_MEMINFO, &found);
-        return found.bytes + (used > found.n ? (used - found.n) * SOCKET_MEMORY_MOST : 0);
+        return found.bytes + (used > found.n ? (used - found.n) * SOCKET_MEMORY_UNLISTED : 0);
 }
