@@ -161,6 +161,7 @@ enum monitor_target {
         MONITOR_TARGET_PROFILE, /* this and the next: of the request's generation */
         MONITOR_TARGET_SERVER,
         MONITOR_TARGET_SESSION,
+        MONITOR_TARGET_PRINCIPAL, /* id of struct monitor_principal */
         MONITOR_TARGET_INSTANCE,
         MONITOR_TARGET_ENTRY,
         MONITOR_TARGET_USAGE, /* enum monitor_usage */

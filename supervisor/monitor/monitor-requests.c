@@ -11,6 +11,7 @@
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
+#include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
 
 /* NULL: monitor_session_request(). */
@@ -20,6 +21,7 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_UPSTREAM_START] = monitor_upstream_start,
         [MONITOR_UPSTREAM_STOP] = monitor_upstream_stop,
         [MONITOR_INSTALLER_START] = monitor_installer_start,
+        [MONITOR_PRINCIPAL_REST] = monitor_sums_rest,
 };
 
 static void refuse(struct monitor *m, const struct monitor_request *request, int code,

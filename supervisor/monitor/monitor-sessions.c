@@ -32,10 +32,12 @@ static void release(void *data, struct sandbox *sandbox)
 {
         struct monitor *m = data;
         struct sandbox **slot = slot_of(m, sandbox_handle(sandbox));
+        uint32_t principal = sandbox_principal(sandbox);
 
         *slot = NULL;
         memory_watch_forget(m->memory, (uint32_t)(slot - m->sandboxes));
         sandbox_free(sandbox);
+        monitor_sums_weigh(m, principal);
 }
 
 static void on_sandbox_ended(void *data, struct sandbox *sandbox, const struct monitor_ended *how)
@@ -220,11 +222,12 @@ static int make(void *data, const struct profile_session *session, struct error 
                             session->principal, session->limits, &m->sandboxes[i], err);
         if (r < 0)
                 return r;
+        monitor_sums_weigh(m, session->principal);
         if (!is_counted || session->limits->socket_buffers > 0)
                 memory_watch_wake(m->memory);
         r = template_make(session->template, m->sandboxes[i], session->limits, !is_counted, err);
         if (r < 0)
-                m->sandboxes[i] = sandbox_free(m->sandboxes[i]);
+                release(m, m->sandboxes[i]);
         return r;
 }
 
@@ -236,6 +239,7 @@ static void started(void *data, struct sandbox *sandbox, const int fds[SESSION_F
         struct monitor_event network = {.kind = MONITOR_SESSION_NETWORK,
                                         .target = sandbox_handle(sandbox)};
 
+        monitor_sums_weigh(data, sandbox_principal(sandbox));
         _cleanup_close_ int listener = sandbox_take_listener(sandbox);
         if (listener >= 0)
                 monitor_send(data, &network, &listener, 1);
@@ -272,7 +276,7 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
 }
 
 /* Returns 0 or negative errno. */
-static int pass(struct sandbox *sandbox, const struct monitor_request *request)
+static int pass(struct monitor *m, struct sandbox *sandbox, const struct monitor_request *request)
 {
         pid_t pid = (pid_t)request->number;
         pid_t instead[INIT_INSTEAD_MAX];
@@ -284,6 +288,7 @@ static int pass(struct sandbox *sandbox, const struct monitor_request *request)
                 return sandbox_ask_init(sandbox, INIT_INTERRUPT, pid);
         case MONITOR_SESSION_KILL:
                 sandbox_kill(sandbox);
+                monitor_sums_weigh(m, sandbox_principal(sandbox));
                 return 0;
         case MONITOR_SESSION_FREEZE:
         case MONITOR_SESSION_THAW:
@@ -320,7 +325,7 @@ void monitor_session_request(struct monitor *m, const struct monitor_request *re
         int r = !slot ? -ESRCH
                 : is_keep && !monitor_sums_allow_copy(m, (uint32_t)(slot - m->sandboxes))
                         ? -EDQUOT
-                        : pass(*slot, request);
+                        : pass(m, *slot, request);
         /* The broker gets MONITOR_SESSION_ENDED for one that has just ended by itself. */
         if (r < 0 && !is_kill) {
                 error_errno(&error, -r, "session %u", request->target);
@@ -408,7 +413,6 @@ static void kill_all(struct monitor *m)
 
 void monitor_sessions_done(struct monitor *m)
 {
-        monitor_sums_done(m);
         if (m->early)
                 event_free(m->early);
         if (m->sandboxes)
@@ -418,4 +422,5 @@ void monitor_sessions_done(struct monitor *m)
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)
                 sandbox_free(m->sandboxes[i]);
         free(m->sandboxes);
+        monitor_sums_done(m);
 }

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/memory-watch.h"
+#include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -30,6 +31,7 @@ struct sums_principal {
         struct monitor_principal is; /* id 0: a free place */
         uint64_t seen_ms;            /* when it last asked for a sandbox, or had one */
         bool is_refused;             /* the kernel has not taken its newest limits */
+        bool rests, is_weak;         /* PRINCIPAL_REST; whether its group has less weight */
 };
 
 enum { SUMS_PRINCIPALS_MAX = 256 };
@@ -257,6 +259,34 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
         return 0;
 }
 
+/* ---- rest ---- */
+
+void monitor_sums_weigh(struct monitor *m, uint32_t id)
+{
+        struct sums_principal *p = find(m->sums, id);
+        bool is_weak = p && p->rests;
+
+        /* Others wait for the template, which makes a sandbox in a bounded time, and for the memory of a killed one. */
+        for (uint32_t i = 0; is_weak && i < m->sessions_max; i++)
+                is_weak = !m->sandboxes[i] || sandbox_principal(m->sandboxes[i]) != id ||
+                          sandbox_is_up(m->sandboxes[i]);
+        if (!p || is_weak == p->is_weak)
+                return;
+        p->is_weak = is_weak;
+        if (has_groups(m))
+                cgroups_rest(m->cgroups, id, is_weak);
+}
+
+void monitor_sums_rest(struct monitor *m, const struct monitor_request *request)
+{
+        struct sums_principal *p = find(m->sums, request->target);
+
+        if (p)
+                p->rests = request->number > 0;
+        monitor_sums_weigh(m, request->target);
+        monitor_send_done(m, request->serial);
+}
+
 /* ---- when a sum is reached ---- */
 
 /* Above `most`. id 0: of all. */
@@ -326,6 +356,7 @@ static void kill_one_of(struct monitor *m, uint32_t id, enum monitor_limit limit
         if (sandbox) {
                 log_info("session %u is killed: %s is reached", sandbox_handle(sandbox), sum);
                 sandbox_kill_for_memory(sandbox, limit);
+                monitor_sums_weigh(m, sandbox_principal(sandbox));
                 return;
         }
         log_warning("an installation of %llu MiB was ended: %s is reached",

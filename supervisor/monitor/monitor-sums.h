@@ -32,6 +32,11 @@ void monitor_sums_done(struct monitor *m);
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
                        uint32_t *first, struct error *err);
 
+/* PRINCIPAL_REST. */
+void monitor_sums_rest(struct monitor *m, const struct monitor_request *request);
+/* A sandbox of this principal is made or was killed, or that has ended: meanwhile its group has the usual weight. */
+void monitor_sums_weigh(struct monitor *m, uint32_t principal);
+
 /* Whether the sandbox in this slot may keep a copy of its worker, which can become as large as the worker. A quarter of the sum
  * stays free for what runs. */
 bool monitor_sums_allow_copy(struct monitor *m, uint32_t slot);

@@ -491,8 +491,8 @@ void session_forget_sandbox(struct session *s)
         tasks_close(s);
         session_network_close(&s->network);
         s->target = s->serial = 0;
-        s->rest.is_on = false;
-        s->rest.wait_ms = s->rest.stopped = 0;
+        session_forget_rest(s);
+        s->rest.stopped = 0;
         s->catalogue = 0;
         s->stop_status = CELL_OK;
         s->end = END_NONE;

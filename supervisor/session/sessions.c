@@ -253,7 +253,8 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                 .owner = {sessions, get_sandbox, state_changed, find_by_key},
         };
         TAILQ_INIT(&sessions->list);
-        sessions->principals.n = 1;
+        sessions->principals = (struct session_principals){
+                .n = 1, .base = base, .requests = &sessions->context.requests};
         sessions->freed = evtimer_new(base, on_freed, sessions);
         int r = !sessions->freed ? error_errno(err, ENOMEM, "sessions")
                                  : pool_new(&sessions->pool, base, config, hello->sessions_max,
@@ -597,6 +598,8 @@ static int take_event(struct sessions *sessions, const struct monitor_message *m
 
         if (event->kind == MONITOR_SESSION_STARTED)
                 return take_started(sessions, message);
+        if (verb == MONITOR_PRINCIPAL_REST)
+                return 0;
         if (verb == MONITOR_SESSION_CREATE)
                 return take_failure(sessions, message);
         if (verb == MONITOR_INSTALLER_START)

@@ -11,6 +11,15 @@ from test_serve_shares import BOB, GREEDY, Shares, value
 HOLD = "import os\nheld = bytearray(os.urandom(1 << 16)) * 16 * 80\nlen(held)"
 SPIN = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end:\n    pass"
 
+LEAVE = "import os\nfor _ in range(2):\n    if os.fork() == 0:\n        while True: pass\n"
+RESTORED = """
+import asyncio, os, signal
+async def end():
+    await asyncio.sleep(0.15)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.create_task(end())
+"""
+
 
 class Sums(Shares):
     CONFIG = {"limits": {"memory": "160M"}, "memory_total": "420M", "pool": 0}
@@ -144,6 +153,54 @@ class Groups(Sums):
         bob = self.cell(BOB, SPIN.format(seconds - 1), session="s0")
         each = [value(c.response())["cpu_ms"] / seconds for c in spinning]
         self.assertGreater(bob["cpu_ms"] / (seconds - 1), 1.8 * sum(each) / len(each), each)
+
+    def rests(self):
+        """Returns the principals whose group gets what others leave."""
+        found = set()
+        for name, least in (("cpu.idle", "1"), ("cpu.weight", "1"), ("cpu.shares", "2")):
+            for path in glob.glob(f"/sys/fs/cgroup/**/cloister-{self.server.pid}-*/sandboxes/p-*/{name}", recursive=True):
+                with open(path, encoding="ascii") as f:
+                    if f.read().strip() == least:
+                        found.add(path.split("/")[-2])
+        return found
+
+    def spin(self, token):
+        """Returns the processors that two sessions of a principal get."""
+        seconds = 2
+        calls = [self.call(token, SPIN.format(seconds), session=f"spin-{i}") for i in range(2)]
+        return sum(value(c.response())["cpu_ms"] for c in calls) / 1000 / seconds
+
+    def test_rest(self):
+        """142. What the calls of one principal have left gets only what the other one leaves: as processes, and in a session whose
+        interpreter ends and is restored again and again."""
+        allowed = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, allowed)
+        os.sched_setaffinity(0, sorted(allowed)[:2])
+        self.serve(self.BOTH, pool={"min": 1, "max": 2})
+        for i in range(2):
+            self.status(BOB, "1", session=f"spin-{i}")
+        for i in range(4):
+            self.assertEqual(self.status(GREEDY, LEAVE, session=f"s{i}"), "ok")
+        self.status(GREEDY, RESTORED, session="restored")
+        self.assertTrue(harness.wait_until(lambda: self.rests() == {"p-1"}), self.rests())
+        resting = self.spin(BOB)
+        self.assertEqual(self.rests(), {"p-1"})
+        # The control: while it has one call, its group has its usual part, whatever the other one does.
+        call = self.call(GREEDY, "import time\ntime.sleep(6)", session="s0")
+        self.assertTrue(harness.wait_until(lambda: not self.rests(), 2), self.rests())
+        usual = self.spin(BOB)
+        self.assertEqual(self.rests(), set())
+        self.assertGreater(resting, 1.4 * usual)
+        self.assertEqual(value(call.response())["status"], "ok")
+        self.assertTrue(harness.wait_until(lambda: self.rests() == {"p-1"}), self.rests())
+        # A new session and its ready sandbox, made for a principal at rest.
+        self.assertEqual(self.in_time(lambda: self.status(GREEDY, "1", session="new")), "ok")
+        self.assertTrue(harness.wait_until(lambda: self.rests() == {"p-1"}), self.rests())
+        # Nothing is left: it does not rest, and a principal without leftovers never has.
+        for name in [*(f"s{i}" for i in range(4)), "restored"]:
+            self.assertEqual(self.status(GREEDY, "1", session=name, reset=True), "ok")
+        time.sleep(1)
+        self.assertEqual(self.rests(), set())
 
     def test_spares(self):
         """A ready sandbox is in the group of its principal, and no other gets it. Each that has called has one."""

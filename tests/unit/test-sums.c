@@ -6,6 +6,7 @@
 
 #include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/memory-watch.h"
+#include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/test.h"
@@ -17,7 +18,7 @@ enum { SESSIONS = 4, PRINCIPALS = 8 };
 struct sandbox {
         uint32_t principal;
         uint64_t used;
-        bool is_killed;
+        bool is_killed, is_made;
 };
 
 static struct sandbox sandboxes[SESSIONS];
@@ -26,6 +27,8 @@ static struct {
         int n; /* times that it was set */
         struct cgroup_total total;
         int error; /* that the next times return */
+        bool rests;
+        int weighed; /* times */
 } groups[PRINCIPALS];
 
 enum cgroup_version cgroups_version(const struct cgroups *cgroups)
@@ -61,6 +64,12 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most
         return used;
 }
 
+void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests)
+{
+        groups[principal].rests = rests;
+        groups[principal].weighed++;
+}
+
 void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
 {
 }
@@ -90,6 +99,16 @@ uint32_t sandbox_handle(const struct sandbox *sandbox)
 uint32_t sandbox_principal(const struct sandbox *sandbox)
 {
         return sandbox->principal;
+}
+
+bool sandbox_is_up(const struct sandbox *sandbox)
+{
+        return !sandbox->is_made;
+}
+
+void monitor_send_done(struct monitor *m, uint32_t serial)
+{
+        check_eq_int(serial, 3);
 }
 
 uint64_t sandbox_memory_now(const struct sandbox *sandbox)
@@ -267,11 +286,60 @@ static void test_refused_limits(void)
         close_world(&w);
 }
 
+static void rest(struct world *w, uint32_t id, bool rests)
+{
+        const struct monitor_request request = {
+                .verb = MONITOR_PRINCIPAL_REST, .serial = 3, .target = id, .number = rests};
+
+        monitor_sums_rest(&w->m, &request);
+}
+
+/* A sandbox that is made for it has the usual weight: its template waits for it. */
+static void test_rest(void)
+{
+        struct world w;
+
+        open_world(&w, CGROUP_V2);
+        fill(&w, MIB);
+        rest(&w, 1, false);
+        monitor_sums_weigh(&w.m, 1);
+        check_eq_int(groups[1].weighed, 0);
+        rest(&w, 1, true);
+        rest(&w, 1, true);
+        check(groups[1].rests && !groups[2].rests);
+        check_eq_int(groups[1].weighed, 1);
+        sandboxes[1] = (struct sandbox){.principal = 1, .is_made = true};
+        monitor_sums_weigh(&w.m, 1);
+        check(!groups[1].rests);
+        sandboxes[2] = (struct sandbox){.principal = 1, .is_made = true};
+        monitor_sums_weigh(&w.m, 1);
+        sandboxes[1].is_made = false;
+        monitor_sums_weigh(&w.m, 1);
+        check(!groups[1].rests);
+        w.slots[2] = NULL; /* it could not be made */
+        monitor_sums_weigh(&w.m, 1);
+        check(groups[1].rests);
+        check_eq_int(groups[1].weighed, 3);
+        sandboxes[1].is_made = true;
+        rest(&w, 1, false);
+        check(!groups[1].rests);
+        sandboxes[1].is_made = false;
+        monitor_sums_weigh(&w.m, 1);
+        check_eq_int(groups[1].weighed, 4);
+        /* All sandboxes are no principal, and the others are not known. */
+        rest(&w, 0, true);
+        rest(&w, 6, true);
+        monitor_sums_weigh(&w.m, 0);
+        check_eq_int(groups[0].weighed + groups[6].weighed, 0);
+        close_world(&w);
+}
+
 int main(void)
 {
         run(test_groups_come_later);
         run(test_nobody_is_above_its_share);
         run(test_killed_one_stays);
         run(test_refused_limits);
+        run(test_rest);
         return 0;
 }

@@ -282,6 +282,14 @@ bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t princ
                cgroup_has_reached_limit(&group, &seen);
 }
 
+void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests)
+{
+        _cleanup_group_ struct cgroup group;
+
+        if (open_group(cgroups, principal, &group) >= 0)
+                (void)cgroup_rest(&group, rests);
+}
+
 void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
 {
         char name[sizeof((struct cgroup){}.name)];

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -39,6 +40,9 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most
 
 /* Whether the limit of memory of a principal was ever reached. */
 bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal);
+
+/* Gives the group of a principal only what other groups leave of the processors, or its usual part. Best effort. */
+void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests);
 
 /* Removes the group of a principal, if it is empty. */
 void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal);

@@ -41,6 +41,7 @@ enum {
 
 void sandbox_kill(struct sandbox *s)
 {
+        s->is_killed = true;
         if (s->pidfd >= 0)
                 syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
         if (s->cgroup)

@@ -29,7 +29,7 @@ struct sandbox {
         struct sandbox_memory memory;   /* open while it runs without a control group */
         uint64_t limit;                 /* of memory, without a copy */
         bool has_sockets;               /* which its control group may not count */
-        bool is_out_of_memory;
+        bool is_out_of_memory, is_killed;
         enum monitor_limit limit_reached; /* if it is */
         uint32_t oom_kills;               /* that were reported */
         uint64_t limit_hits;              /* of cgroup_has_reached_limit() */

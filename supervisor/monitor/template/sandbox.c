@@ -312,6 +312,11 @@ uint32_t sandbox_principal(const struct sandbox *s)
         return s->principal;
 }
 
+bool sandbox_is_up(const struct sandbox *s)
+{
+        return s->end && !s->is_killed;
+}
+
 uint32_t sandbox_serial(const struct sandbox *s)
 {
         return s->serial;

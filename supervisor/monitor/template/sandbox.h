@@ -62,6 +62,7 @@ uint32_t sandbox_id(const struct sandbox *sandbox);
 uint32_t sandbox_serial(const struct sandbox *sandbox);
 
 uint32_t sandbox_principal(const struct sandbox *sandbox);
+bool sandbox_is_up(const struct sandbox *sandbox); /* made, and not killed yet */
 
 /* The descriptors of SESSION_CREATE (borrowed). Close them when they were sent. */
 const int *sandbox_inner_fds(const struct sandbox *sandbox);

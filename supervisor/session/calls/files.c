@@ -29,6 +29,7 @@ struct file_request {
 
 static void request_free(struct file_request *request)
 {
+        principal_count(request->session->principal, -1, 0);
         loop_event_free(&request->timer);
         free(request);
 }
@@ -100,6 +101,7 @@ static int send_request(struct session *s, const struct file_question *question,
                                          .done = done,
                                          .data = data};
         request->timer = evtimer_new(s->context->base, on_timeout, request);
+        principal_count(s->principal, 1, 0);
         session_thaw(s);
         r = request->timer ? channel_send(&s->channel, question->type, request->number,
                                           buffer_bytes(out->to), out->to->length)

@@ -59,7 +59,8 @@ static void on_remind(evutil_socket_t fd, short what, void *data)
 enum {
         REST_FIRST_MS = 100, /* between two readings of the counter */
         REST_LAST_MS = 5000,
-        REST_PART = 50,     /* of a processor: less is not noticed */
+        REST_PART =
+                50, /* of a processor: less is not noticed, of all sessions of a principal together */
         REST_OWN_US = 5000, /* that a copy and a scan of files take */
 };
 
@@ -76,7 +77,8 @@ static bool uses_time(struct session *s)
         enum monitor_usage kind = session_usage_kind(s);
         uint64_t now = clock_us(), cpu = meter_cpu_us(&s->meter, kind);
         struct session_rest *r = &s->rest;
-        uint64_t used = cpu - r->cpu_us, most = (now - r->read_us) / REST_PART + REST_OWN_US;
+        uint64_t part = REST_PART * (s->principal->n_live ?: 1), used = cpu - r->cpu_us;
+        uint64_t most = (now - r->read_us) / part + REST_OWN_US;
         bool is_first = r->wait_ms == 0;
 
         r->read_us = now;
@@ -87,6 +89,12 @@ static bool uses_time(struct session *s)
         return kind == MONITOR_USAGE_PROC && s->tasks.total > 0 ? true : !is_first && used > most;
 }
 
+static void set_rest(struct session *s, bool is_on)
+{
+        principal_count(s->principal, 0, is_on - s->rest.is_on);
+        s->rest.is_on = is_on;
+}
+
 static void on_rest(evutil_socket_t fd, short what, void *data)
 {
         struct session *s = data;
@@ -94,7 +102,7 @@ static void on_rest(evutil_socket_t fd, short what, void *data)
 
         if (s->state != SESSION_IDLE || s->rest.is_on)
                 return;
-        s->rest.is_on = uses_time(s) && s->branched_until_us < clock_us();
+        set_rest(s, uses_time(s) && s->branched_until_us < clock_us());
         if (s->rest.is_on)
                 sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target,
                                 profile->background_ms);
@@ -102,12 +110,17 @@ static void on_rest(evutil_socket_t fd, short what, void *data)
                 wait_for_rest(s, s->rest.wait_ms);
 }
 
+void session_forget_rest(struct session *s)
+{
+        set_rest(s, false);
+        s->rest.wait_ms = 0;
+}
+
 void session_thaw(struct session *s)
 {
         bool was_on = s->rest.is_on;
 
-        s->rest.is_on = false;
-        s->rest.wait_ms = 0;
+        session_forget_rest(s);
         if (was_on)
                 sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target, 0);
         if (was_on && s->state == SESSION_IDLE)

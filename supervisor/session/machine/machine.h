@@ -285,6 +285,8 @@ void session_enter(struct session *session, enum session_state state);
 
 /* Ends the rest of a session, and thaws a frozen one, because a frame is about to be sent to its worker. */
 void session_thaw(struct session *session);
+/* Its sandbox has ended: nothing is at rest. */
+void session_forget_rest(struct session *session);
 
 /* Interrupts the cell that runs; its status will be this. */
 void session_interrupt(struct session *session, enum cell_status status);

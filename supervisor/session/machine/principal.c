@@ -1,8 +1,11 @@
-/* Principals with sessions, and their rights to places. */
+/* Principals with sessions, their rights to places, and their rest. */
 #include "supervisor/session/machine/principal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
 
 struct session_principal *principal_find(const struct session_principals *all, const char *name,
                                          size_t n)
@@ -42,7 +45,51 @@ void principal_unref(struct session_principal *p)
         if (!p || --p->n_names > 0)
                 return;
         LIST_REMOVE(p, link);
+        loop_event_free(&p->quiet);
         free(p);
+}
+
+static void send_rest(struct session_principal *p, uint32_t id, bool rests)
+{
+        if (id > 0)
+                sandbox_request(p->all->requests, MONITOR_PRINCIPAL_REST, id, rests);
+        p->rests = rests ? id : 0;
+}
+
+static bool may_rest(const struct session_principal *p)
+{
+        return p->n_calls == 0 && p->n_resting > 0;
+}
+
+static void on_quiet(evutil_socket_t fd, short what, void *data)
+{
+        struct session_principal *p = data;
+
+        if (may_rest(p) && p->rests == 0 && clock_us() >= p->quiet_us)
+                send_rest(p, principal_sums(p->all, p).id, true);
+        else
+                principal_count(p, 0, 0);
+}
+
+void principal_count(struct session_principal *p, int calls, int resting)
+{
+        uint64_t now = clock_us();
+
+        p->n_calls += (size_t)calls;
+        p->n_resting += (size_t)resting;
+        if (calls != 0)
+                p->quiet_us = now + PRINCIPAL_QUIET_MS * UINT64_C(1000);
+        if (!may_rest(p) && p->rests > 0)
+                send_rest(p, p->rests, false);
+        if (!may_rest(p) || p->rests > 0 || p->number == 0)
+                return;
+        const struct timeval wait = clock_timeval_ms(
+                now < p->quiet_us ? (p->quiet_us - now) / 1000 + 1 : 0);
+        if (!p->quiet)
+                p->quiet = evtimer_new(p->all->base, on_quiet, p);
+        /* Calls do not move it. */
+        if (p->quiet && !event_pending(p->quiet, EV_TIMEOUT, NULL))
+                evtimer_add(p->quiet, &wait);
 }
 
 size_t principals_right(const struct session_principals *all, size_t places)

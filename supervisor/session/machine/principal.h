@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <event2/event.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,8 +14,9 @@
 
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/session-name.h"
+#include "supervisor/session/machine/sandbox-requests.h"
 
-enum { PRINCIPAL_PLACES = 4 };
+enum { PRINCIPAL_PLACES = 4, PRINCIPAL_QUIET_MS = 200 };
 
 struct session_principal {
         LIST_ENTRY(session_principal) link;
@@ -26,6 +28,11 @@ struct session_principal {
         size_t n_creating; /* of these wait for the monitor */
         size_t n_searches; /* calls.c: searches of its sessions */
         size_t call_bytes; /* of their calls of tools, with CALL_BYTES for each */
+        size_t n_calls;    /* cells and questions for files that have not ended */
+        size_t n_resting;  /* of its sessions: SESSION_REST was sent */
+        uint32_t rests;    /* PRINCIPAL_REST was sent of this id; 0: it was not */
+        uint64_t quiet_us; /* it may rest from then on */
+        struct event *quiet;
 };
 
 struct session_principals {
@@ -36,6 +43,8 @@ struct session_principals {
         /* Fills in all except `of`, unless it does not know the key. NULL: there is one principal. */
         void (*sums)(const void *data, const char *key, struct monitor_principal *ret);
         const void *data;
+        struct event_base *base;
+        const struct sandbox_requests *requests;
 };
 
 /* As the monitor is told of it. */
@@ -49,6 +58,12 @@ void principal_unref(struct session_principal *principal);
 /* The principal of this name ("": the one without), or NULL. */
 struct session_principal *principal_find(const struct session_principals *all, const char *name,
                                          size_t n);
+
+/* Counts calls that begin or end, and sessions that begin or end to be at rest. A principal with sessions at rest and without a
+ * call is at rest itself, PRINCIPAL_QUIET_MS after the last one: the copy of its state is made by then, and a series of calls
+ * sends no message for each. What a session does without a call counts as little as what its processes compute: code can make
+ * its interpreter end and be restored again and again. */
+void principal_count(struct session_principal *principal, int calls, int resting);
 
 /* The number of places to which each principal has a right. */
 size_t principals_right(const struct session_principals *all, size_t places);

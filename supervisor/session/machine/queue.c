@@ -32,6 +32,7 @@ void queue_done(struct session *s)
         while (s->queue.first) {
                 struct cell *cell = s->queue.first;
                 s->queue.first = cell->next;
+                principal_count(s->principal, -1, 0);
                 cell_free(cell);
         }
         loop_event_free(&s->queue.wake);
@@ -47,6 +48,7 @@ void session_push(struct session *s, struct cell *cell)
         cell->session = s;
         charge_open(&cell->outcome.kept, s->account);
         s->queue.n++;
+        principal_count(s->principal, 1, 0);
         s->single |= cell_is_published(cell);
         session_wake(s);
 }
@@ -104,6 +106,7 @@ void session_end_cell(struct session *s, struct cell *cell)
                 }
         }
         s->queue.n--;
+        principal_count(s->principal, -1, 0);
         if (cell->number != 0) {
                 streams_end(&s->streams);
                 session_note_owners_end(s, cell);
