@@ -171,7 +171,7 @@ class Groups(Sums):
         return sum(value(c.response())["cpu_ms"] for c in calls) / 1000 / seconds
 
     def test_rest(self):
-        """142. What the calls of one principal have left gets only what the other one leaves: as processes, and in a session whose
+        """142. Processes that the calls of one principal have left get only what the other one leaves, also beside a session whose
         interpreter ends and is restored again and again."""
         allowed = os.sched_getaffinity(0)
         self.addCleanup(os.sched_setaffinity, 0, allowed)

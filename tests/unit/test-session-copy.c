@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "rpc/sandbox-messages.h"
+#include "supervisor/session/state/restore.h"
 #include "tests/unit/fake-client.h"
 
 #define OK "{\"status\":\"ok\"}"
@@ -223,6 +224,38 @@ static void test_what_a_restore_says(void)
                 check_has(end.restored, cases[i].text);
                 fake_done(&f);
         }
+}
+
+/* Each copy ends soon after it was woken, without a call. */
+static void test_again_and_again(void)
+{
+        struct fake f;
+        struct end end;
+
+        open_kept(&f);
+        for (unsigned i = 0; i < 2 * RESTORE_IDLE_MAX; i++) {
+                if (i == RESTORE_IDLE_MAX) { /* the control: a call in between */
+                        ask(&f, &end, "1");
+                        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+                        check_eq_int(end.state, CELL_STATE_RESTORED);
+                        answer_keep(&f, take_keep(&f), 60);
+                }
+                clear(&f, SIGKILL, 0);
+                check_eq_int(f.wakes, i + 1);
+                fake_send(&f, FRAME_RESTORED, 1 + i + (i >= RESTORE_IDLE_MAX), "{}");
+                answer_keep(&f, take_keep(&f), 42 + i);
+        }
+        check_eq_int(f.kills, 0);
+        clear(&f, SIGKILL, 0);
+        check_eq_int(f.wakes, 2 * RESTORE_IDLE_MAX);
+        check_eq_int(f.kills, 1);
+        fake_end(&f, SIGKILL, 0);
+        ask(&f, &end, "2");
+        fake_start(&f);
+        fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+        check_eq_int(end.state, CELL_STATE_NEW);
+        check_has(end.before, "SIGKILL, again and again since the last call");
+        fake_done(&f);
 }
 
 static void test_a_timeout_kills_the_worker_only(void)
@@ -447,6 +480,7 @@ static void test_violations(void)
 int main(void)
 {
         run(test_it_is_asked_for_once_after_a_pause);
+        run(test_again_and_again);
         run(test_not_where_the_profile_says_so);
         run(test_a_cell_waits_for_it_but_not_long);
         run(test_an_answer_after_the_next_cell);

@@ -326,7 +326,7 @@ static void test_rest(void)
         sandboxes[1].is_made = false;
         monitor_sums_weigh(&w.m, 1);
         check_eq_int(groups[1].weighed, 4);
-        /* All sandboxes are no principal, and the others are not known. */
+        /* The group of all sandboxes, and a principal that is not known. */
         rest(&w, 0, true);
         rest(&w, 6, true);
         monitor_sums_weigh(&w.m, 0);

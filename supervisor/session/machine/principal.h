@@ -30,7 +30,7 @@ struct session_principal {
         size_t call_bytes; /* of their calls of tools, with CALL_BYTES for each */
         size_t n_calls;    /* cells and questions for files that have not ended */
         size_t n_resting;  /* of its sessions: SESSION_REST was sent */
-        uint32_t rests;    /* PRINCIPAL_REST was sent of this id; 0: it was not */
+        uint32_t rests;    /* the id of which PRINCIPAL_REST was sent; 0: none */
         uint64_t quiet_us; /* it may rest from then on */
         struct event *quiet;
 };
@@ -61,8 +61,7 @@ struct session_principal *principal_find(const struct session_principals *all, c
 
 /* Counts calls that begin or end, and sessions that begin or end to be at rest. A principal with sessions at rest and without a
  * call is at rest itself, PRINCIPAL_QUIET_MS after the last one: the copy of its state is made by then, and a series of calls
- * sends no message for each. What a session does without a call counts as little as what its processes compute: code can make
- * its interpreter end and be restored again and again. */
+ * sends no message for each. Work of a session without a call does not count: code can make its interpreter end, and be restored. */
 void principal_count(struct session_principal *principal, int calls, int resting);
 
 /* The number of places to which each principal has a right. */

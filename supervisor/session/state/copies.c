@@ -257,6 +257,7 @@ void copies_note(struct session *s, struct cell *cell)
 
         memcpy(o->note, s->copies->note, sizeof(o->note));
         s->copies->note[0] = '\0';
+        s->copies->n_idle = 0;
         if (s->copies->lost[0] != '\0') {
                 o->state = CELL_STATE_RESTORED;
                 memcpy(o->restored, s->copies->lost, sizeof(o->restored));

@@ -72,6 +72,7 @@ struct copies {
         struct copy woken; /* takes the worker's place */
         bool is_restoring; /* the worker has ended; the outcome of its cell is known */
         bool rolls_back;   /* it rolls files back */
+        unsigned n_idle;   /* restores without a call, since the last one */
         char lost[CELL_WHY_MAX]; /* between two cells: why the session was restored, and to what */
 };
 

@@ -220,10 +220,13 @@ static void note_death(struct session *s, const struct monitor_ended *ended)
                 log_event(LOG_LEVEL_INFO, &ids, "the interpreter of sandbox %u ended: %s",
                           s->target, outcome->why);
         }
-        if (!cell)
-                snprintf(s->copies->lost, sizeof(s->copies->lost), "%s", outcome->why);
         if (cell && !cell->has_result)
                 take_usage(s, cell, ended);
+        if (cell)
+                return;
+        bool is_last = ++s->copies->n_idle > RESTORE_IDLE_MAX;
+        snprintf(s->copies->lost, sizeof(s->copies->lost), "%s%s", outcome->why,
+                 is_last ? ", again and again since the last call" : "");
 }
 
 /* How its cell ended, by undo() or by the owner; or why there is no cell. */
@@ -287,7 +290,7 @@ void restore_take_cleared(struct session *s, const struct session_details *detai
         calls_drop_all(s);
         files_fail_all(s, "its interpreter has ended and was restored");
         s->catalogue = 0;
-        if (!is_known || channel_reset(&s->channel) < 0) {
+        if (!is_known || s->copies->n_idle > RESTORE_IDLE_MAX || channel_reset(&s->channel) < 0) {
                 session_kill_sandbox(s, END_CLOSED, OUTCOME_CLOSED);
                 return;
         }

@@ -9,6 +9,9 @@
 
 #include "supervisor/session/machine/machine.h"
 
+/* Without a call, since the last one: a copy that ends by itself would use processor time without end. */
+enum { RESTORE_IDLE_MAX = 8 };
+
 /* Has the newest copy take the place of a worker that does not stop. Returns false if no copy exists. */
 bool restore_newest(struct session *session);
 
