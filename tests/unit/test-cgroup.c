@@ -276,6 +276,7 @@ static void test_sums_are_bounded(void)
         check_ok(cgroups_set_total(cgroups, 4, &large, &err));
         check_sum(leaf_of(cgroups, 3), true);
         check(cgroups_principal_has_reached_limit(cgroups, 3));
+        check(!cgroups_principal_has_reached_limit(cgroups, 3)); /* not again */
         check_sum(leaf_of(cgroups, 4), false); /* the control */
         set_all(cgroups, &small);
         check_sum(leaf_of(cgroups, 0), true);

@@ -38,7 +38,7 @@ int cgroups_enter(struct cgroups *cgroups, const pid_t *others, size_t n, struct
 /* Bytes that these sandboxes use; if that is more than `most`, without pages of files that the kernel can free. */
 uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most);
 
-/* Whether the limit of memory of a principal was ever reached. */
+/* Whether the limit of memory of a principal was reached since the last call for it. */
 bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal);
 
 /* Gives the group of a principal only what other groups leave of the processors, or its usual part. Best effort. */
