@@ -12,6 +12,17 @@ from cloister.errors import (
     TransactionError,
 )
 
+
+
+def __getattr__(name):
+    if name == "shell":
+        from cloister import magics
+
+        globals()[name] = magics.Shell()
+        return globals()[name]
+    raise AttributeError("module 'cloister' has no attribute %r" % name)
+
+
 __all__ = [
     "RollbackError",
     "ToolArgumentError",

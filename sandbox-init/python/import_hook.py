@@ -5,7 +5,24 @@ from importlib.machinery import ModuleSpec, PathFinder
 
 from cloister.interrupts import calls_guest
 
-_STAND_IN = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
+_PACKAGES = ("IPython", "IPython.core")
+_STAND_IN = _PACKAGES + (
+    "IPython.display", "IPython.core.display", "IPython.core.display_functions", "IPython.core.getipython",
+    "IPython.core.interactiveshell", "IPython.core.pylabtools",
+)
+
+
+def _replace(module):
+    from cloister import ipython
+
+    (ipython.patch_tqdm if module.__name__ == "tqdm.notebook" else ipython.replace)(module)
+
+
+# Of what is installed: cloister.ipython has them in its own way.
+NOTEBOOK = dict.fromkeys(
+    ("IPython", "IPython.display", "IPython.core.display", "IPython.core.display_functions", "IPython.core.getipython", "tqdm.notebook"),
+    _replace,
+)
 
 
 class ImportHook:
@@ -37,6 +54,13 @@ class PatchFinder:
     def __init__(self, patches):
         self._patches = patches
 
+    def install(self):
+        """The first of sys.meta_path. Modules that the profile has imported already are patched now."""
+        for name, patch in self._patches.items():
+            if name in sys.modules:
+                patch(sys.modules[name])
+        sys.meta_path.insert(0, self)
+
     def find_spec(self, name, path=None, target=None):
         patch = self._patches.get(name)
         if patch is None:
@@ -57,7 +81,7 @@ class IPythonFinder:
     def find_spec(self, name, path=None, target=None):
         if name not in _STAND_IN or (name != "IPython" and not hasattr(sys.modules.get("IPython"), "_of_cloister")):
             return None
-        return ModuleSpec(name, self, origin="cloister", is_package=name in ("IPython", "IPython.core"))
+        return ModuleSpec(name, self, origin="cloister", is_package=name in _PACKAGES)
 
     def create_module(self, spec):
         return None

@@ -8,16 +8,17 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from os import _exit, environ
 
 import __main__
+import cloister
 from cloister import aio, results, sources, stdio, tracebacks
 from cloister.blocks import Blocks
 from cloister.branches import Branches
-from cloister.cell import Cells, Outcome, describe, describe_exit, describe_plainly
+from cloister.cell import ENDS, Cells, Outcome, describe, describe_exit, describe_plainly, end_cell
 from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
 from cloister.frames import CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
-from cloister.import_hook import IPythonFinder, PatchFinder
+from cloister.import_hook import NOTEBOOK, IPythonFinder, PatchFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
 from cloister.json_codec import decode, encode_own
@@ -106,7 +107,8 @@ class Session:
         self._namespace.start(
             self._displays.display, self._copies.undo, self._blocks.transaction, self._cells.installer
         )
-        sys.meta_path.insert(0, PatchFinder({**self._displays.figures.patches, "_sqlite3": self._hook_sqlite}))
+        cloister.clear_output = self._displays.clear_output
+        PatchFinder({**self._displays.figures.patches, **NOTEBOOK, "_sqlite3": self._hook_sqlite}).install()
         IPythonFinder().install()
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
@@ -135,6 +137,7 @@ class Session:
         # Not before ast is imported, which takes long; the others are for few sessions.
         import cloister.call_sites  # noqa: F401
         import cloister.ipython  # noqa: F401
+        import cloister.magics  # noqa: F401
         import cloister.published  # noqa: F401
 
         run_repeatedly(self._warm_up)
@@ -330,6 +333,8 @@ class Session:
             outcome = self._cells.run(source, filename, self._namespace.prepare, self._needs.pop(number, None))
         if not self._core.ours():
             self._leave_child(outcome)
+        if ENDS:
+            end_cell(outcome)
         if self._interrupts.arrived:
             self._main_loop.end_tasks()
             self._interrupts.end_threads()
@@ -363,6 +368,7 @@ class Session:
         """Shows a rich value and open figures: runs code of the guest, so an interrupt may end it."""
         try:
             if is_cell and outcome.value is not None and outcome.error is None and self._published.run is None:
+                stdio.output_comes()
                 outcome.shown = self._show_value(outcome.value)
             self._displays.figures.finish()
         except BaseException as error:

@@ -99,6 +99,20 @@ static int on_log(struct session *s, const struct frame_header *header, struct f
 
 /* ---- queries ---- */
 
+/* clear_output(). What code has written before it is in the pipes; what it writes later waits for the answer. Output that was
+ * passed on cannot be taken back. */
+static int on_clear(struct session *s, uint64_t number, yyjson_val *root, struct error *err)
+{
+        struct cell *cell = session_current(s);
+
+        if (cell && (s->state == SESSION_RUNNING || s->state == SESSION_INTERRUPTING)) {
+                streams_drain(&s->streams);
+                cell_outcome_clear(&cell->outcome);
+        }
+        answer_confirm(&s->channel, number);
+        return 0;
+}
+
 static int on_query(struct session *s, const struct frame_header *header, struct frame_body *body,
                     struct error *err)
 {
@@ -109,7 +123,7 @@ static int on_query(struct session *s, const struct frame_header *header, struct
         } kinds[] = {
                 {"catalogue", calls_on_catalogue}, {"search", calls_on_search},
                 {"undo", checkpoint_on_undo},      {"install", install_begin},
-                {"transaction", block_on_query},
+                {"transaction", block_on_query},   {"clear", on_clear},
         };
         yyjson_val *root;
 

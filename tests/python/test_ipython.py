@@ -3,8 +3,10 @@
 import importlib
 import importlib.machinery
 import struct
+import io
 import sys
 import unittest
+import wave
 from unittest import mock
 
 import guest  # noqa: F401
@@ -12,6 +14,8 @@ import guest  # noqa: F401
 import cloister
 from cloister import ipython, table_sources, tables  # noqa: F401
 from cloister.import_hook import IPythonFinder
+from cloister import import_hook, ipython, magics, tables  # noqa: F401
+from cloister.import_hook import NOTEBOOK, IPythonFinder, PatchFinder
 
 
 class StandIn(unittest.TestCase):
@@ -25,10 +29,14 @@ class StandIn(unittest.TestCase):
         for name in [name for name in sys.modules if name.partition(".")[0] == "IPython"]:
             del sys.modules[name]
         self.shown = []
-        patch = mock.patch.object(cloister, "display", lambda *values: self.shown.extend(values), create=True)
+        patch = mock.patch.object(cloister, "display", self.show, create=True)
         patch.start()
         self.addCleanup(patch.stop)
         IPythonFinder().install()
+
+    def show(self, *values, display_id=None, raw=False, **options):
+        self.shown.extend(values)
+        return ipython.DisplayHandle(display_id) if display_id else None
 
     def tearDown(self):
         for name in [name for name in sys.modules if name.partition(".")[0] == "IPython"]:
@@ -38,21 +46,56 @@ class StandIn(unittest.TestCase):
         from IPython import get_ipython
         from IPython.display import HTML, Image, Markdown, clear_output, display
 
-        self.assertIsNone(get_ipython())
-        clear_output(wait=True)
+        self.assertIs(get_ipython(), cloister.shell)
+        with mock.patch.object(cloister, "clear_output", create=True) as cleared:
+            clear_output(wait=True)
+        cleared.assert_called_once_with(True)
         self.assertIsNone(display(1, HTML("<b>")))
-        display({"text/plain": "x"}, raw=True).__class__
         self.assertEqual(self.shown[0], 1)
         self.assertEqual(self.shown[1]._repr_mimebundle_(), {"text/html": "<b>"})
-        self.assertEqual(self.shown[2]._repr_mimebundle_(), {"text/plain": "x"})
         self.assertEqual(Markdown("*x*")._repr_mimebundle_(), {"text/markdown": "*x*"})
         self.assertEqual(Image(b"\xff\xd8\xff")._repr_mimebundle_(), {"image/jpeg": b"\xff\xd8\xff"})
         display("x", display_id=True).update("y")
         self.assertEqual(self.shown[-1], "y")
-        with self.assertRaisesRegex(ValueError, "no network"):
-            Image(url="https://example.com/a.png")
+        display("x", display_id="p").update("z")
+        self.assertEqual(self.shown[-1], "z")
+
+    def test_more_of_what_notebooks_import(self):
+        from IPython import display as module
+        from IPython.core.interactiveshell import InteractiveShell
+
+        for refused in (lambda: module.Image(url="https://example.com/a.png"), lambda: module.IFrame("https://example.com", 1, 1),
+                        lambda: module.YouTubeVideo("x"), lambda: module.Video("http://example.com/a.mp4"),
+                        lambda: module.HTML("https://example.com")):
+            with self.assertRaisesRegex(ValueError, "no network"):
+                refused()
+        for name in "display_html display_png display_markdown FileLinks ProgressBar update_display Audio".split():
+            self.assertTrue(callable(getattr(module, name)), name)
+        InteractiveShell.ast_node_interactivity = "all"
+        self.assertIs(InteractiveShell.instance(), cloister.shell)
+        data = module.Audio([0.0, 0.5, -0.5], rate=8000)._repr_mimebundle_()["audio/wav"]
+        with wave.open(io.BytesIO(data)) as sound:
+            self.assertEqual((sound.getframerate(), sound.getnframes()), (8000, 3))
         with self.assertRaises(ImportError):
             importlib.import_module("IPython.extensions")
+
+    def test_names_of_the_installed_one_are_replaced(self):
+        class Other:
+            def find_spec(self, name, path=None, target=None):
+                return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.startswith("IPython") else None
+
+            def create_module(self, spec):
+                return None
+
+            def exec_module(self, module):
+                module.display = module.HTML = module.get_ipython = None
+
+        with mock.patch.object(sys, "meta_path", [Other()]), mock.patch.object(import_hook, "PathFinder", Other()):
+            PatchFinder(NOTEBOOK).install()
+            module = importlib.import_module("IPython.display")
+            self.assertIs(module.display, ipython.display)
+            self.assertIs(module.HTML, ipython.HTML)
+            self.assertIs(sys.modules["IPython"].get_ipython, ipython.get_ipython)
 
     def test_the_installed_one_comes_first(self):
         class Other:

@@ -17,6 +17,15 @@ _PLAIN_BITS = 63
 REPR_MAX = 256 * 1024
 
 
+ENDS = []  # of the cell that runs: functions that get its outcome (magics.py)
+
+
+def end_cell(outcome):
+    ends, ENDS[:] = ENDS[::-1], ()
+    for end in ends:
+        end(outcome)
+
+
 class Outcome:
     """error: the exception that ended the cell, else None; value: of its last expression; shown: the text that replaces its
     repr(), or None. checked: the description of a cell that was only checked, which is complete."""
@@ -73,7 +82,7 @@ class Cells:
         if "__warningregistry__" in self._namespace:
             del self._namespace["__warningregistry__"]
         try:
-            codes, names, defines = self._compile(source, filename)
+            codes, names, defines = self._compile(self._compiler.compile, source, filename)
             if defines:
                 sources.defining(filename)
             if prepare is not None:
@@ -94,14 +103,22 @@ class Cells:
         except BaseException as error:
             return Outcome(error=error)
 
-    def _compile(self, source, filename):
+    @staticmethod
+    def _compile(compile, source, filename):
         try:
-            return self._compiler.compile(source, filename)
+            return compile(source, filename)
         except SyntaxError:
-            rewritten = installing.rewrite(source)
+            from cloister import magics
+
+            rewritten = magics.rewrite(source)
             if rewritten is None:
                 raise
-        return self._compiler.compile(rewritten, filename)
+        sources.REWRITTEN.add(filename)
+        try:
+            return compile(rewritten, filename)
+        except SyntaxError as error:
+            sources.show_line(error, source)
+            raise error from None
 
     def _check(self, source, filename, names, codes):
         """Raises PreflightError if calls of tools would fail. Code that cannot be checked is run."""
@@ -117,7 +134,7 @@ class Cells:
     def check(self, source, filename, prepare):
         """Only checks the calls of tools in the code."""
         try:
-            codes, names, _ = self._compiler.try_compile(source, filename)
+            codes, names, _ = self._compile(self._compiler.try_compile, source, filename)
             prepare(names)
             tree = self._compiler.take_tree(source, filename)
             if tree is None or "*" in names:

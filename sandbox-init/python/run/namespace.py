@@ -23,6 +23,14 @@ MODULES = ("asyncio", "json", "re", "math", "datetime", "collections", "itertool
 _DYNAMIC = {"eval", "exec", "globals", "locals", "vars", "dir"}
 
 
+def _get_ipython():
+    """What code of notebooks calls for its lines and for programs."""
+    return cloister.shell
+
+
+_get_ipython.__name__ = _get_ipython.__qualname__ = "get_ipython"
+
+
 class Namespace:
     def __init__(self, main, channel):
         self._names = vars(main)
@@ -55,6 +63,7 @@ class Namespace:
             _search=discovery.search,
             _schema=discovery.schema,
             display=display,
+            get_ipython=_get_ipython,
             undo=undo,
             transaction=transaction,
             install=install,

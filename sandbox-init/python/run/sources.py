@@ -13,6 +13,7 @@ SLACK = 100  # that many are checked and dropped at a time
 MAX_CHARACTERS = 16 * 1024 * 1024
 LARGE = 64 * 1024  # characters of a cell from which on the bounds are checked at once
 
+REWRITTEN = set()  # file names of cells of which other text was compiled: its columns are not those of the source (magics.py)
 _cells = {}  # file name -> source, in order of execution
 _numbers = {}  # requested file name ("": any) -> the last number appended to it
 _recent = deque()  # file names that were not checked against the bounds yet
@@ -49,6 +50,7 @@ _plain, _defining = _Kept(MAX_PLAIN), _Kept(MAX_DEFINING)
 
 def _forget(name):
     del _cells[name]
+    REWRITTEN.discard(name)
     try:
         linecache.cache.pop(name, None)
     except Exception:
@@ -119,6 +121,13 @@ def forget():
 
 def is_cell(filename):
     return filename in _cells or filename.startswith("<cell ")
+
+
+def show_line(error, source):
+    """Puts the line of this source into a SyntaxError about other text."""
+    lines = _lines(source)
+    if error.lineno and error.lineno <= len(lines) and error.text != lines[error.lineno - 1]:
+        error.text, error.offset, error.end_offset = lines[error.lineno - 1], None, None
 
 
 def all_texts():

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from functools import partial
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 from os import O_RDONLY, close, devnull, dup2, fstat, pipe
 from os import open as os_open
@@ -137,6 +138,48 @@ def flush(core):
         except Exception:
             pass
     return core.flush()
+
+
+_waiting = []  # a function that is called before the next output
+
+
+def is_own():
+    """Whether the streams are those of this process."""
+    return sys.stdout is _own[1] and sys.stderr is _own[2]
+
+
+def before_output(function):
+    """Calls the function before code writes to these streams again, or output_comes(). Call flush() before."""
+    _waiting[:] = [function]
+    for raw in _raws():
+        raw.write = partial(_write_after, raw)
+
+
+def _raws():
+    for fd in (1, 2):
+        try:
+            yield _own[fd].buffer.raw
+        except (AttributeError, ValueError):
+            pass  # the code has detached it
+
+
+def _write_after(raw, data):
+    output_comes()
+    return type(raw).write(raw, data)
+
+
+def output_comes():
+    if _waiting:
+        function = _waiting[0]
+        nothing_waits()
+        function()
+
+
+def nothing_waits():
+    if _waiting:
+        _waiting.clear()
+        for raw in _raws():
+            vars(raw).pop("write", None)
 
 
 def renew():

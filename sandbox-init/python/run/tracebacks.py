@@ -134,6 +134,9 @@ def _strip(report, seen):
         known = [frame for frame in report.stack if not is_ours(frame.filename)]
         # An exception without a line of the agent's code (in a library's thread) keeps all frames.
         kept = [frame for frame in known if _is_agents(frame.filename)] or known
+        for frame in kept:
+            if frame.filename in sources.REWRITTEN and hasattr(frame, "colno"):
+                frame.colno = frame.end_colno = None
         if len(kept) != len(report.stack):
             report.stack[:] = kept
             if not kept and not hasattr(report, "exc_traceback"):

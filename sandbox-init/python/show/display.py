@@ -6,14 +6,16 @@ rest of the output is kept.
 
 import sys
 from binascii import b2a_base64
+from contextvars import ContextVar
 from io import BytesIO
 from os import fspath
 from os.path import isfile
 
+from cloister import stdio
 from cloister.digits import exact_repr
 from cloister.figures import Figures
 from cloister.files import mime_type_of
-from cloister.frames import DISPLAY
+from cloister.frames import DISPLAY, QUERY
 from cloister.interrupts import calls_guest
 from cloister.json_codec import encode_own, printable
 from cloister.resources import MAX_BYTES
@@ -46,6 +48,10 @@ _SIGNATURES = (
     (b"GIF8", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
+
+
+_NO_WIDGET = "application/vnd.jupyter.widget-view+json"
+_current_id = ContextVar("display_id", default=None)  # [the id of the display, the number of its next frame]
 
 
 @calls_guest
@@ -120,29 +126,69 @@ class Displays:
         self._files = files
         self._interrupts = interrupts
         self._cell = None  # the number of the running cell
-        self._held = []  # payloads
+        self._held = []  # (id or None, payload)
+        self._numbers = {}  # (id of a display, number of its frame) -> its number in frames
+        self.muted = False  # nothing is shown
         self.figures = Figures(self._show_figure, self.show_plotly)
 
     def begin(self, number):
         self._cell = number
         if self._held:
             held, self._held = self._held, []
-            for payload in held:
-                self._send(payload)
+            for held in held:
+                self._send(*held)
 
     def end(self):
+        stdio.nothing_waits()
         self._cell = None
 
-    def display(self, *objects, mime=None):
+    def clear_output(self, wait=False):
+        """Drops what the cell has shown so far; with wait, when the next output comes."""
+        for stream in sys.stdout, sys.stderr:
+            stream.flush()
+        if wait:
+            stdio.before_output(self._clear)
+        else:
+            self._clear()
+
+    def _clear(self):
+        self._held.clear()
+        if self._cell is None:
+            return
+        try:
+            self._channel.call(QUERY, b'{"what":"clear"}')
+        except RuntimeError:
+            pass  # in a child of the worker
+
+    def display(self, *objects, mime=None, display_id=None, raw=False, clear=False, include=None, exclude=None, metadata=None,
+                transient=None):
         """Shows images, audio, figures, files and HTML to the reader of the result; prints anything else.
 
-        display(figure), display(image), display(pathlib.Path("out/plot.png")), display(data, "image/png").
+        display(figure), display(image), display(pathlib.Path("out/plot.png")), display(data, "image/png"). With an id, or True, it
+        returns a handle whose update() replaces the display.
         """
+        if clear:
+            self.clear_output(wait=True)
         if len(objects) == 2 and mime is None and _has_type(*objects):
             objects, mime = objects[:1], objects[1]
-        for value in objects:
-            self._show_one(value, mime)
+        if raw:
+            from cloister.ipython import Raw
+
+            objects = [Raw(value) if isinstance(value, dict) else value for value in objects]
+        handle = None
+        if display_id is not None and display_id is not False:
+            from cloister.ipython import DisplayHandle
+
+            handle = DisplayHandle(display_id)
+            before = _current_id.set([handle.display_id, 0])
+        try:
+            for value in objects:
+                self._show_one(value, mime)
+        finally:
+            if handle is not None:
+                _current_id.reset(before)
         self._interrupts.checkpoint()
+        return handle
 
     def _show_one(self, value, mime=None):
         if mime is None and _is_plotly(value):
@@ -217,7 +263,7 @@ class Displays:
         if isinstance(bundle, tuple) and bundle:
             bundle = bundle[0]
         if isinstance(bundle, dict):
-            data_types = [mime for mime in bundle if isinstance(mime, str) and mime.endswith("+json")]
+            data_types = [mime for mime in bundle if isinstance(mime, str) and mime.endswith("+json") and mime != _NO_WIDGET]
             for mime in (*_BUNDLE[:-1], *data_types, _BUNDLE[-1]):
                 if bundle.get(mime) is not None:
                     return self._from_bundle(mime, bundle[mime])
@@ -300,21 +346,37 @@ class Displays:
 
     def _show(self, mime, data, link=False):
         """link: for people, not part of what the model reads."""
-        if isinstance(data, str) and mime in PRINTED:
+        if self.muted:
+            return
+        stdio.output_comes()
+        number = self._number()
+        if isinstance(data, str) and mime in PRINTED and number is not None:
+            mime = "text/plain" if mime == "application/json" else mime
+        elif isinstance(data, str) and mime in PRINTED:
             _call(sys.stdout.write, data if data.endswith("\n") else data + "\n")
             return
         if not isinstance(data, str) and len(data) > LARGEST:
             self._keep(mime, data)
             return
         if isinstance(data, str):
-            described = {"mime": mime, "text": printable(data)}
-            payload = encode_own({**described, "link": True} if link else described)
+            described = {"mime": mime, "text": printable(data), **({"link": True} if link else {})}
+            payload = encode_own({**described, "id": number} if number is not None else described)
         else:
-            payload = b'{"mime":"%b","data":"%b"}' % (mime.encode(), b2a_base64(data, newline=False))
+            end = b"" if number is None else b',"id":%d' % number
+            payload = b'{"mime":"%b","data":"%b"%b}' % (mime.encode(), b2a_base64(data, newline=False), end)
         if len(payload) > MAX_BYTES:
             self._keep(mime, data.encode("utf-8", "replace") if isinstance(data, str) else data)
             return
-        self._send(payload)
+        self._send(number, payload)
+
+    def _number(self):
+        """Of the next frame of a display with an id; None for any other display."""
+        current = _current_id.get()
+        if current is None:
+            return None
+        key = tuple(current)
+        current[1] += 1
+        return self._numbers.setdefault(key, len(self._numbers) + 1)
 
     def _keep(self, mime, data):
         """Writes what is too large to show to a file."""
@@ -322,11 +384,12 @@ class Displays:
         outcome = "kept as %s" % path if path else "and it could not be kept: no room in /workspace/out"
         _call(sys.stdout.write, "[%s of %.1f MiB: too large to show, %s]\n" % (mime, len(data) / 1048576, outcome))
 
-    def _send(self, payload):
+    def _send(self, number, payload):
         if self._cell is None:
             # From a background task or thread: sent with the next cell.
+            self._held = [held for held in self._held if number is None or held[0] != number]
             if len(self._held) < MAX_HELD:
-                self._held.append(payload)
+                self._held.append((number, payload))
             return
         try:
             self._channel.send(DISPLAY, self._cell, payload)

@@ -109,11 +109,29 @@ static size_t bytes_kept(const struct cell_outcome *outcome)
         return bytes;
 }
 
+/* The place of the display with this id, whose content is dropped; n_displays if none has it. */
+static size_t make_place(struct cell_outcome *outcome, uint64_t id)
+{
+        size_t i = 0;
+
+        while (i < outcome->n_displays && (id == 0 || outcome->displays[i].id != id))
+                i++;
+        if (i == outcome->n_displays)
+                return i;
+        buffer_done(&outcome->displays[i].data);
+        outcome->n_displays--;
+        outcome->displays_total--;
+        memmove(&outcome->displays[i], &outcome->displays[i + 1],
+                (outcome->n_displays - i) * sizeof(*outcome->displays));
+        cell_outcome_charge(outcome);
+        return i;
+}
+
 /* Keeps the display if it is within the limits, and takes its content then. */
 static int keep(struct cell_outcome *outcome, const struct display_view *view, char **content,
                 struct error *err)
 {
-        size_t n = view->n;
+        size_t n = view->n, place = make_place(outcome, view->id);
 
         outcome->displays_total++;
         if (outcome->n_displays == CELL_DISPLAYS_MAX ||
@@ -123,8 +141,10 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
                 outcome->displays = calloc(CELL_DISPLAYS_MAX, sizeof(*outcome->displays));
         if (!outcome->displays)
                 return error_errno(err, ENOMEM, "display");
-        struct cell_display *display = &outcome->displays[outcome->n_displays++];
+        struct cell_display *display = &outcome->displays[place];
+        memmove(display + 1, display, (outcome->n_displays++ - place) * sizeof(*display));
         *display = (struct cell_display){.data = BUFFER_INIT(CELL_DISPLAY_BYTES_MAX),
+                                         .id = view->id,
                                          .is_text = view->is_text,
                                          .is_linked = view->is_linked,
                                          .is_block = view->block != NULL};
@@ -138,6 +158,7 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
 int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
 {
         size_t n_mime = 0, n_text = 0, n_data = 0;
+        int64_t id = 0;
 
         const char *mime = json_string(root, "mime", &n_mime);
         const char *text = json_string(root, "text", &n_text);
@@ -152,9 +173,12 @@ int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
                 return error_set(err, EBADMSG, "DISPLAY without a MIME type");
         if (!text == !data)
                 return error_set(err, EBADMSG, "DISPLAY needs one of text and data");
+        if (yyjson_obj_get(root, "id") && (json_int64(yyjson_obj_get(root, "id"), &id) < 0 || id < 1))
+                return error_set(err, EBADMSG, "DISPLAY with an id that is not a positive integer");
         *ret = (struct display_view){.mime = mime,
                                      .text = text ? text : data,
                                      .n = text ? n_text : n_data,
+                                     .id = (uint64_t)id,
                                      .is_text = text,
                                      .is_linked = yyjson_is_true(yyjson_obj_get(root, "link"))};
         return 0;

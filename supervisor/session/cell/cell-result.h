@@ -22,6 +22,7 @@ struct display_view {
         const char *mime;
         const char *text; /* or base64 */
         size_t n;
+        uint64_t id; /* 0: it replaces none */
         bool is_text, is_linked;
         yyjson_val *block; /* replaces these: a content block, or NULL */
 };

@@ -149,6 +149,22 @@ void cell_outcome_charge(struct cell_outcome *outcome)
         charge_set(&outcome->kept, bytes);
 }
 
+static void drop_displays(struct cell_outcome *outcome)
+{
+        for (size_t i = 0; i < outcome->n_displays; i++)
+                background_free(outcome->displays[i].data.data,
+                                outcome->displays[i].data.allocated);
+        outcome->n_displays = outcome->displays_total = 0;
+}
+
+void cell_outcome_clear(struct cell_outcome *outcome)
+{
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_clear(&outcome->streams[i]);
+        drop_displays(outcome);
+        cell_outcome_charge(outcome);
+}
+
 /* Forgets what is owned, except for the streams. */
 static void forget(struct cell_outcome *outcome)
 {
@@ -166,9 +182,7 @@ void cell_outcome_strip(struct cell_outcome *outcome)
 {
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_done(&outcome->streams[i]);
-        for (size_t i = 0; i < outcome->n_displays; i++)
-                background_free(outcome->displays[i].data.data,
-                                outcome->displays[i].data.allocated);
+        drop_displays(outcome);
         free(outcome->displays);
         free(outcome->files);
         free(outcome->calls);
@@ -176,7 +190,7 @@ void cell_outcome_strip(struct cell_outcome *outcome)
         background_free_json(outcome->result);
         charge_done(&outcome->kept);
         forget(outcome);
-        outcome->displays_total = outcome->files_total = outcome->calls_total = 0;
+        outcome->files_total = outcome->calls_total = 0;
 }
 
 void cell_outcome_done(struct cell_outcome *outcome)

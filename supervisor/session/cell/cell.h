@@ -99,6 +99,7 @@ enum cell_peak {
 struct cell_display {
         char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
         struct buffer data;                /* text as UTF-8; else base64, without line breaks */
+        uint64_t id; /* a later one with it replaces this one; 0: none does */
         bool is_text;
         bool is_block;  /* data is a content block of MCP, as JSON (cell-result.h) */
         bool is_linked; /* for people: not part of the result, but a resource */
@@ -174,6 +175,8 @@ struct cell_outcome {
 void text_append(char *to, size_t size, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* Drops output and displays: those that come later are all that the result has. */
+void cell_outcome_clear(struct cell_outcome *outcome);
 /* Charges what the outcome owns now. */
 void cell_outcome_charge(struct cell_outcome *outcome);
 /* Moves what is owned; the numbers stay in `from` too. */

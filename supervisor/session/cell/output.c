@@ -45,6 +45,14 @@ void capture_done(struct capture *c)
         capture_init(c);
 }
 
+void capture_clear(struct capture *c)
+{
+        struct capture_mark end = capture_end(c);
+
+        capture_done(c);
+        c->cleared = end;
+}
+
 /* The tail holds the newest tail_keep to 2 * tail_keep bytes, so that they are moved only once per
  * tail_keep bytes. It may begin within a character. */
 static int append_tail(struct capture *c, const char *text, size_t n)
@@ -183,7 +191,8 @@ static int append_pieces(const struct pieces *p, size_t most, struct buffer *to,
 
 struct capture_mark capture_end(const struct capture *c)
 {
-        return (struct capture_mark){c->text_bytes, c->characters};
+        return (struct capture_mark){c->cleared.text_bytes + c->text_bytes,
+                                     c->cleared.characters + c->characters};
 }
 
 /* Appends the characters of a line from the given one on. Returns how many there are in all. */
@@ -242,7 +251,10 @@ int output_collapse(const char *text, size_t n, struct buffer *to)
 
 static struct pieces pieces_from(const struct capture *c, struct capture_mark mark)
 {
-        uint64_t tail_at = c->text_bytes - c->tail.length, from = mark.text_bytes;
+        bool is_after = mark.text_bytes > c->cleared.text_bytes;
+        uint64_t from = is_after ? mark.text_bytes - c->cleared.text_bytes : 0;
+        uint64_t before = is_after ? mark.characters - c->cleared.characters : 0;
+        uint64_t tail_at = c->text_bytes - c->tail.length;
         size_t head_used = from < c->head.length ? (size_t)from : c->head.length;
         size_t tail_used = from > tail_at ? (size_t)(from - tail_at) : 0;
 
@@ -252,7 +264,7 @@ static struct pieces pieces_from(const struct capture *c, struct capture_mark ma
                 .n_head = c->head.length - head_used,
                 .tail = buffer_bytes(&c->tail) + tail_used,
                 .n_tail = c->tail.length - tail_used,
-                .characters = c->characters - mark.characters,
+                .characters = c->characters - before,
                 .is_lost = tail_at > c->head.length && from < tail_at,
         };
 }

@@ -21,6 +21,11 @@ enum {
         OUTPUT_CHARACTERS_MAX = 2 * 1000 * 1000,
 };
 
+/* A place in the text of a capture. */
+struct capture_mark {
+        uint64_t text_bytes, characters;
+};
+
 struct capture {
         struct buffer head, tail;
         struct utf8_stream stream;
@@ -29,10 +34,14 @@ struct capture {
         uint64_t bytes;              /* as read */
         uint64_t characters;         /* of the decoded text */
         uint64_t text_bytes;
+        struct capture_mark cleared; /* what came before it was dropped, and is not counted above */
 };
 
 void capture_init(struct capture *c);
 void capture_done(struct capture *c);
+
+/* Drops what has come. Marks of capture_end() stay valid. */
+void capture_clear(struct capture *c);
 
 /* Bytes of memory, and how many more it takes at most to append n bytes, about. */
 size_t capture_bytes(const struct capture *c);
@@ -53,10 +62,6 @@ int capture_finish(struct capture *c);
  */
 int capture_render(const struct capture *c, size_t most, struct buffer *to, bool *cut);
 
-/* A place in the text of a capture. */
-struct capture_mark {
-        uint64_t text_bytes, characters;
-};
 struct capture_mark capture_end(const struct capture *c);
 /* As capture_render(), for the text after a mark of capture_end(), but lines with carriage returns are rendered as a terminal shows them at their end: the last
  * state of a progress bar. Takes longer where there are returns. */
