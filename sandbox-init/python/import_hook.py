@@ -18,11 +18,18 @@ def _replace(module):
     (ipython.patch_tqdm if module.__name__ == "tqdm.notebook" else ipython.replace)(module)
 
 
+def _patch_spawn(module):
+    from cloister import spawned
+
+    spawned.patch(module)
+
+
 # Of what is installed: cloister.ipython has them in its own way.
 NOTEBOOK = dict.fromkeys(
     ("IPython", "IPython.display", "IPython.core.display", "IPython.core.display_functions", "IPython.core.getipython", "tqdm.notebook"),
     _replace,
 )
+NOTEBOOK["multiprocessing.spawn"] = _patch_spawn
 
 
 class ImportHook:

@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+import warnings
 from collections import deque
 from functools import partial
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
@@ -9,7 +10,7 @@ from os import _exit, environ
 
 import __main__
 import cloister
-from cloister import aio, results, sources, stdio, tracebacks
+from cloister import aio, results, sources, stdio, tracebacks, warned
 from cloister.blocks import Blocks
 from cloister.branches import Branches
 from cloister.cell import ENDS, Cells, Outcome, describe, describe_exit, describe_plainly, end_cell
@@ -110,6 +111,7 @@ class Session:
         cloister.clear_output = self._displays.clear_output
         PatchFinder({**self._displays.figures.patches, **NOTEBOOK, "_sqlite3": self._hook_sqlite}).install()
         IPythonFinder().install()
+        warned.install(warnings)
         environ.setdefault("MPLBACKEND", "Agg")
         self._interrupts.install()
 
@@ -346,6 +348,8 @@ class Session:
         else:
             # The value of a script's last line is not shown.
             outcome = self._finish(outcome, filename[:6] in ("", "<cell "))
+        if warned.waits():
+            warned.finish()
         self._send(outcome)
 
     def _answer_probe(self, number, source):

@@ -68,6 +68,13 @@ def enable_site(shared):
 SINGLE_THREADED = "OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS BLIS_NUM_THREADS NUMEXPR_NUM_THREADS"
 
 
+# With these, libraries start no housekeeping threads, which would keep sessions from being copied. `--env` may set them to other values.
+THREADLESS = {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's jemalloc
+    "_RJEM_MALLOC_CONF": "background_thread:false",  # that of polars
+}
+
+
 class PreloadError(Exception):
     pass
 
@@ -118,7 +125,9 @@ def settle():
 
 
 def limit_threads():
-    """Call before code of the image can import a library. Returns the variables that it set."""
+    """Call before code of the image can import a library. Returns the variables that it set for the template only."""
+    for name, value in THREADLESS.items():
+        os.environ.setdefault(name, value)
     alone = [name for name in SINGLE_THREADED.split() if name not in os.environ]
     os.environ.update(dict.fromkeys(alone, "1"))
     return alone

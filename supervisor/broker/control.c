@@ -21,6 +21,7 @@ struct control_client {
         struct control *control;
         struct bufferevent *stream;
         struct control_task *task; /* or NULL */
+        bool stays;                /* a prompt: it may be silent as long as it lives */
 };
 
 struct control {
@@ -29,7 +30,7 @@ struct control {
         int listener;
         struct event *readable;
         LIST_HEAD(, control_client) clients;
-        size_t n_clients;
+        size_t n_clients, n_staying;
         LIST_HEAD(, control_task) tasks; /* also of clients that have left */
         size_t n_tasks;
 };
@@ -45,6 +46,7 @@ static void client_free(struct control_client *client)
                         task->work->stop(task);
         }
         LIST_REMOVE(client, link);
+        control->n_staying -= client->stays;
         /* A connection may wait in the backlog. */
         if (control->n_clients-- == CONTROL_CLIENTS_MAX && control->readable)
                 event_add(control->readable, NULL);
@@ -133,7 +135,7 @@ static void task_end(struct control_task *task)
         if (!client)
                 return;
         client->task = NULL;
-        bufferevent_set_timeouts(client->stream, &idle, &idle);
+        bufferevent_set_timeouts(client->stream, client->stays ? NULL : &idle, &idle);
 }
 
 static int code_of(int r)
@@ -199,11 +201,28 @@ static int call(struct control_client *client, struct jsonrpc_message *message, 
                                                      result.length);
 }
 
+/* Enough places are left for clients that do not stay. */
+static void stay(struct control_client *client)
+{
+        struct control *control = client->control;
+
+        if (client->stays || control->n_staying == CONTROL_STAYING_MAX)
+                return;
+        client->stays = true;
+        control->n_staying++;
+        if (!client->task)
+                bufferevent_set_timeouts(client->stream, NULL, &idle);
+}
+
 /* While a request waits for its answer, the client may only ask to stop it. */
 static int take_notification(struct control_client *client, const struct jsonrpc_message *message)
 {
         struct control_task *task = client->task;
 
+        if (message->kind == JSONRPC_NOTIFICATION && is_method(message, "stay")) {
+                stay(client);
+                return 0;
+        }
         if (message->kind != JSONRPC_NOTIFICATION || !is_method(message, "interrupt"))
                 return -EPROTO;
         if (task && task->work->stop)
@@ -237,7 +256,7 @@ static void on_readable(struct bufferevent *stream, void *data)
         struct evbuffer *input = bufferevent_get_input(stream);
         size_t n = 0;
 
-        do {
+        for (;;) {
                 if (!client->task && evbuffer_get_length(bufferevent_get_output(stream)) > 0)
                         return;
                 char *line = evbuffer_readln(input, &n, EVBUFFER_EOL_LF);
@@ -252,7 +271,7 @@ static void on_readable(struct bufferevent *stream, void *data)
                         client_free(client);
                         return;
                 }
-        } while (client->task);
+        }
 }
 
 static void on_written(struct bufferevent *stream, void *data)

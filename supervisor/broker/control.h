@@ -1,7 +1,7 @@
 /*
  * Requests of the owner of a running server, over a socket that only the owner may open
  * (policy/control-path.h): JSON-RPC 2.0, one message per line. The methods are a table (control-methods.h). A client has one request at a time, which is answered at once or by a task; meanwhile
- * it sends nothing else but the notification "interrupt". A client that leaves stops its task. No more can be done over the socket
+ * it sends nothing else but the notifications "interrupt" and "stay" (it is a prompt, and may be silent). A client that leaves stops its task. No more can be done over the socket
  * than a client of MCP can do.
  */
 #pragma once
@@ -27,6 +27,7 @@ enum {
         CONTROL_TASKS_MAX = 16,             /* at the same time; another one is refused */
         CONTROL_LINE_MAX = 2 * 1024 * 1024, /* bytes of a request */
         CONTROL_IDLE_SECONDS = 10, /* a client that sends nothing for this time is dropped */
+        CONTROL_STAYING_MAX = 12,  /* prompts, which are not dropped; more are */
 
         CONTROL_NO_SESSION = -32001,
         CONTROL_BUSY = -32002,

@@ -51,6 +51,8 @@ def _hint(error):
     own = hints.own_name(error.name)
     if own:
         return " (%s)" % own
+    if error.name in ("google", "google.colab"):
+        return " (google.colab is not here: files of the user are in /workspace, files for the user go to /workspace/out)"
     if not _is_third_party(error.name):
         return ""
     wanted = distribution_of(error.name)

@@ -134,6 +134,17 @@ def all_texts():
     return list(_cells.values())
 
 
+def all_items():
+    """[(file name, source)], in order of execution."""
+    return list(_cells.items())
+
+
+def last_line():
+    """(file name, line number) of the end of the newest cell."""
+    name = next(reversed(_cells), "<cell>")
+    return name, _cells.get(name, "").rstrip().count("\n") + 1
+
+
 def refresh_all():
     """Adds all sources to linecache before a traceback is printed: the guest may have cleared it."""
     for name in _cells:

@@ -27,7 +27,12 @@ _MEMORY = (
 )
 _AWAIT = "a tool, or another async function, was called without await: write await before the call"
 _STDIN = "there is no standard input, so input() cannot be answered. Put the value into the code"
-_HOST = ("/home/", "/Users/", "/root/", "/mnt/", "/media/", "C:\\")
+_HOST = ("/home/", "/Users/", "/root/", "/mnt/", "/media/")
+_OURS = ("/dev/", "/etc/", "/proc/", "/run/", "/sys/", "/tmp/", "/usr/", "/var/", "/workspace/")
+_FILES = "code sees no files of the user's machine, only /workspace and what is mounted: ask for the file; files for the user go to /workspace/out"
+_LISTED_MAX, _NAME_MAX = 10, 60
+# Of libraries that give no errno.
+_UNFOUND = r"(?:[Nn]o such file or directory[^:]*: |No files found that match the pattern )?['\"]?([^'\":\n]*?\.\w{1,8}|/[^'\":\n]+)['\"]?(?: not found|$|\n)"
 _TMPFS = (("/workspace", "limits.workspace"), ("/tmp", "limits.tmp"), ("/dev/shm", "limits.shm"))
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 _REFUSED = (errno.EPERM, errno.ENOSYS)
@@ -65,12 +70,12 @@ def _context(error):
 _MAGICS = (
     (r"(%|!)\s*(pip3?|uv)\b", "the only supported form of pip, on its own line: %pip install NAME"),
     (r"(%|!)\s*(conda|mamba|apt|apt-get)\b", "not available here; a Python package: %pip install NAME, where the config allows it"),
-    (r"%%?matplotlib\b", "leave the line out: figures are shown without it"),
-    (r"%%?(timeit|time)\b", "write: import timeit; timeit.timeit(lambda: …, number=100)"),
-    (r"%cd\b", "write: import os; os.chdir(…)"),
-    (r"%%?(bash|sh|script|system|sx)\b", "write: import subprocess; subprocess.run(…, shell=True, capture_output=True, text=True)"),
+    (r"%%?(timeit|time)\b", "this magic needs code: %timeit f(x), or on the first line of a cell %%time"),
+    (r"%%?(script|system|sx)\b", "write: import subprocess; subprocess.run(…, shell=True, capture_output=True, text=True)"),
+    (r"%run\b", "write: import runpy; globals().update(runpy.run_path(…))"),
+    (r"%(who|whos|who_ls)\b", "magics of IPython are not available: dir() lists the names"),
     (r"%%?writefile\b", "write: open(…, 'w').write(…)"),
-    (r"%%?\w", "magics of IPython are not available: write it in Python"),
+    (r"%%?\w", "magics of IPython are not available, besides %time, %timeit, %%capture, %env, %cd, %pwd and %%bash: write it in Python"),
     (r"!", "write: import subprocess; print(subprocess.run(…, shell=True, capture_output=True, text=True).stdout)"),
     (r"\?|[\w.\[\]\"']+\s*\?\??\s*$", "write help(…), or for a tool _schema(…)"),
 )
@@ -95,6 +100,8 @@ def _of_one(error):
         return _PROCESSES
     if isinstance(error, EOFError) and str(error) == "EOF when reading a line":
         return _STDIN
+    if isinstance(error, NameError) and getattr(error, "name", None) == "__file__":
+        return "a cell is not a file: the directory of the session's files is /workspace"
     if isinstance(error, (TypeError, AttributeError)) and re.search(r"\bcoroutine\b", str(error)):
         return _AWAIT
     return _of_child(error)
@@ -103,6 +110,8 @@ def _of_one(error):
 def _of_os_error(error):
     number = error.errno
     place = _place(error)
+    if number is None and isinstance(error, FileNotFoundError):
+        return _of_message(str(error))
     if type(error).__name__ == "gaierror" or number in _UNREACHABLE:
         return _network()
     if number in _REFUSED:
@@ -176,13 +185,37 @@ def _absent(error, place):
     name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
     if _is_of(place, "subprocess") and name and "/" not in name:
         return "the image has no program %s: do it in Python, or have an image built that has it (cloister image build)" % name[:100]
-    if name.startswith(_HOST) or name[1:3] == ":\\":
-        return "code sees no files of the user's machine, only /workspace and what is mounted: ask for the file"
-    return ""
+    return _of_path(name) if name else ""
+
+
+def _of_path(name):
+    """For a file that does not exist."""
+    if name[1:3] == ":\\" or name.startswith(("~", "\\\\")):
+        return _FILES
+    if name.startswith("/"):
+        top = name[: name.find("/", 1) + 1] or name + "/"
+        is_strange = name.startswith(_HOST) or not name.startswith(_OURS) and not os.path.isdir(top)
+        return _FILES if is_strange else ""
+    return "relative names are of %s, %s; files of the user are in /workspace" % (os.getcwd(), _listed("."))
+
+
+def _listed(folder):
+    names = sorted(name if len(name) <= _NAME_MAX else name[: _NAME_MAX - 1] + "…" for name in os.listdir(folder))
+    if not names:
+        return "which is empty"
+    more = len(names) - _LISTED_MAX
+    return "which has %s%s" % (", ".join(names[:_LISTED_MAX]), " and %d more" % more if more > 0 else "")
+
+
+def _of_message(text):
+    found = re.search(_UNFOUND, text[:1000])
+    return _of_path(found[1]) if found else ""
 
 
 def _of_child(error):
     kind = type(error)
+    if kind.__module__.partition(".")[0] in ("duckdb", "_duckdb") and "No files found" in str(error):
+        return _of_message(str(error).partition("No files found")[2])
     if kind.__name__ == "BrokenProcessPool":
         return "a process of the pool was killed, most often because memory is limited (limits.memory in the config)"
     if kind.__name__ != "CalledProcessError" or kind.__module__ != "subprocess":

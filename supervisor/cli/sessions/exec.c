@@ -507,6 +507,7 @@ int prompt_run(struct owner_cells *cells, struct server_link *link)
 
         bool has_path = path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/history",
                                                path, sizeof(path)) == 0;
+        server_link_notify(link, "stay"); /* an error shows at the next request */
         int r = line_editor_new(&p.editor, has_path ? path : NULL, &owner, &err);
         while (r >= 0 && (r = step(&p, &err)) == 0)
                 ;
