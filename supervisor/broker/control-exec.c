@@ -2,7 +2,8 @@
  * Code of the server's owner in a session (`cloister exec`, and the prompt), and questions to it.
  *
  * It is a cell like those of the client, in the same queue, with the same limits. Its output is passed on as it comes; while
- * the owner's program does not read, the session's output is not read either, which slows the code down until its timeout.
+ * the owner's program does not read, the session's output is not read either, which slows the code down until its timeout. Code of
+ * a prompt has a standard input: the notification "read" asks the program for a line, and "input" {data: base64} brings it.
  */
 #include "supervisor/broker/control-exec.h"
 
@@ -14,10 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/json-out.h"
 #include "rpc/background.h"
+#include "supervisor/session/calls/calls.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/machine/queue.h"
@@ -73,6 +76,10 @@ struct exec {
         size_t unread;    /* bytes that the client has not read */
         bool is_stopping; /* the code must come to its end: what the client does not read is dropped */
         struct exec_answer *answer; /* being made */
+        struct buffer typed;        /* what the code has not read */
+        size_t wanted;              /* bytes that it waits for, or 0 */
+        bool is_held, is_over;      /* its time stands still; there is no more input */
+        struct event *held;         /* ends that, or NULL */
 };
 
 /* An answer, made in the background if it is large. */
@@ -92,8 +99,11 @@ static void exec_free(struct exec *exec)
                 event_free(exec->patience);
         if (exec->relief)
                 event_free(exec->relief);
+        if (exec->held)
+                event_free(exec->held);
         if (exec->answer)
                 background_cancel(&exec->answer->job);
+        buffer_done(&exec->typed);
         free(exec);
 }
 
@@ -135,7 +145,94 @@ static void drained(struct control_task *task)
                 session_pause_output(exec->session, false);
 }
 
-static const struct control_work work = {stop, drained, free_task};
+/* ---- what the person at a prompt types for the code ---- */
+
+static void release(struct exec *exec)
+{
+        if (exec->is_held && exec->cell)
+                cell_release(exec->cell);
+        exec->is_held = false;
+        if (exec->held)
+                evtimer_del(exec->held);
+}
+
+static void on_held(evutil_socket_t fd, short what, void *data)
+{
+        release(data);
+}
+
+/* The time in which the code waits for a person does not count. It is bounded, because its threads may run meanwhile. */
+static void hold(struct exec *exec)
+{
+        struct timeval most = clock_timeval_ms(CELL_HELD_MAX_MS);
+
+        if (!exec->held)
+                exec->held = evtimer_new(control_context(exec->task.control)->base, on_held, exec);
+        if (!exec->held || exec->is_held || evtimer_add(exec->held, &most) < 0)
+                return;
+        cell_hold(exec->cell);
+        exec->is_held = true;
+}
+
+static void hand_over(struct exec *exec)
+{
+        size_t n = exec->typed.length < exec->wanted ? exec->typed.length : exec->wanted;
+
+        if (exec->wanted == 0 || (n == 0 && !exec->is_over))
+                return;
+        _cleanup_free_ char *bytes = malloc(n + 1);
+        if (!bytes)
+                n = 0;
+        else
+                memcpy(bytes, buffer_bytes(&exec->typed), n);
+        buffer_consume(&exec->typed, n);
+        exec->wanted = 0;
+        exec->is_over = false;
+        release(exec);
+        cell_give_input(exec->cell, bytes ? bytes : "", n);
+}
+
+static void on_input(struct control_task *task, yyjson_val *params)
+{
+        struct exec *exec = (struct exec *)task;
+        size_t n = 0;
+        const char *data = json_string(params, "data", &n);
+
+        if (!exec->cell || !data)
+                return;
+        exec->is_over = n == 0; /* as of a terminal: what is typed later is read again */
+        base64_decode(&exec->typed, data, n);
+        hand_over(exec);
+}
+
+static void on_read(void *data, size_t n)
+{
+        static const char ask[] = "{\"jsonrpc\":\"2.0\",\"method\":\"read\"}\n";
+        _cleanup_buffer_ struct buffer line = BUFFER_INIT(sizeof(ask));
+        struct exec *exec = data;
+
+        exec->wanted = n;
+        if (exec->typed.length > 0 || !exec->task.client) {
+                exec->is_over = exec->typed.length == 0;
+                hand_over(exec);
+                return;
+        }
+        hold(exec);
+        if (buffer_append_text(&line, ask) >= 0)
+                exec->unread = control_task_send(&exec->task, &line);
+}
+
+static void on_read_dropped(void *data)
+{
+        struct exec *exec = data;
+
+        exec->wanted = 0;
+        release(exec);
+}
+
+static const struct cell_input person = {on_read, on_read_dropped};
+
+static const struct control_work work = {stop, drained, on_input, free_task};
 
 static int append_output(struct buffer *line, enum cell_stream stream, const char *bytes, size_t n)
 {
@@ -351,6 +448,7 @@ static void on_done(void *data, struct cell *cell)
         struct exec *exec = data;
 
         session_pause_output(exec->session, false);
+        release(exec);
         exec->cell = NULL;
         exec->session = NULL;
         if (exec->patience)
@@ -425,7 +523,7 @@ struct exec_params {
         const char *key, *code, *filename;
         size_t n_code;
         int64_t timeout_ms, wait_ms;
-        bool stream, is_waited, create;
+        bool stream, is_waited, create, input;
         const char *script; /* for a session that is created, or NULL */
         size_t n_script;
 };
@@ -447,6 +545,7 @@ static int take_params(struct control *control, yyjson_val *params, struct exec_
         if (r < 0)
                 return r;
         ret->stream = yyjson_is_true(yyjson_obj_get(params, "stream"));
+        ret->input = yyjson_is_true(yyjson_obj_get(params, "input"));
         ret->key = json_string(params, "name", &n);
         r = control_session(control, params, NULL, &session, err);
         ret->create = yyjson_is_true(yyjson_obj_get(params, "create"));
@@ -463,6 +562,7 @@ static int take_params(struct control *control, yyjson_val *params, struct exec_
 int control_exec(struct control_client *client, struct control *control,
                  struct jsonrpc_message *request, struct error *err)
 {
+        static const char of_person[] = "{\"input\":\"terminal\"}";
         struct exec_params p = {};
 
         int r = control_check_room(control, err);
@@ -475,6 +575,8 @@ int control_exec(struct control_client *client, struct control *control,
                 return error_errno(err, ENOMEM, "exec");
         snprintf(exec->key, sizeof(exec->key), "%s", p.key);
         exec->is_streamed = p.stream;
+        buffer_init(&exec->typed, 2 * CONTROL_LINE_MAX);
+        bool with_input = p.input && p.stream && !p.script;
         if (p.is_waited && p.wait_ms == 0) {
                 control_task_begin(client, &exec->task, &work, request);
                 answer_busy(exec);
@@ -484,8 +586,9 @@ int control_exec(struct control_client *client, struct control *control,
                 .code = p.code,
                 .code_length = p.n_code,
                 .filename = p.filename,
-                .script = p.script,
-                .script_length = p.n_script,
+                .script = with_input ? of_person : p.script,
+                .script_length = with_input ? sizeof(of_person) - 1 : p.n_script,
+                .standard_input = with_input ? &person : NULL,
                 .timeout_ms = (uint32_t)p.timeout_ms,
                 .is_bound = !p.create,
                 .output = p.stream ? on_output : NULL,

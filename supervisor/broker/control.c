@@ -214,13 +214,18 @@ static void stay(struct control_client *client)
                 bufferevent_set_timeouts(client->stream, NULL, &idle);
 }
 
-/* While a request waits for its answer, the client may only ask to stop it. */
+/* While a request waits for its answer, the client may ask to stop it, and answer what its code reads. */
 static int take_notification(struct control_client *client, const struct jsonrpc_message *message)
 {
         struct control_task *task = client->task;
 
         if (message->kind == JSONRPC_NOTIFICATION && is_method(message, "stay")) {
                 stay(client);
+                return 0;
+        }
+        if (message->kind == JSONRPC_NOTIFICATION && is_method(message, "input")) {
+                if (task && task->work->input)
+                        task->work->input(task, message->params);
                 return 0;
         }
         if (message->kind != JSONRPC_NOTIFICATION || !is_method(message, "interrupt"))

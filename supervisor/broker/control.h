@@ -1,7 +1,7 @@
 /*
  * Requests of the owner of a running server, over a socket that only the owner may open
  * (policy/control-path.h): JSON-RPC 2.0, one message per line. The methods are a table (control-methods.h). A client has one request at a time, which is answered at once or by a task; meanwhile
- * it sends nothing else but the notifications "interrupt" and "stay" (it is a prompt, and may be silent). A client that leaves stops its task. No more can be done over the socket
+ * it sends nothing else but the notifications "interrupt", "input" (control-exec.c) and "stay" (it is a prompt, and may be silent). A client that leaves stops its task. No more can be done over the socket
  * than a client of MCP can do.
  */
 #pragma once
@@ -72,6 +72,8 @@ struct control_work {
         void (*stop)(struct control_task *task);
         /* The client has read all that was sent; NULL: it does not wait for this. */
         void (*drained)(struct control_task *task);
+        /* The client has sent the notification "input"; NULL: it is ignored. */
+        void (*input)(struct control_task *task, yyjson_val *params);
         /* At the end of the broker: frees it without an answer. Its cells and requests have been freed. */
         void (*free)(struct control_task *task);
 };

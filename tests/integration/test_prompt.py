@@ -219,6 +219,62 @@ class Exec(ServerCase):
         self.assertEqual(p.end(), 0)
 
 
+    def test_code_reads_what_is_typed(self):
+        self.ok("1")
+        p = self.prompt()
+        p.line("name = input('who? ')")
+        p.until("who? ")
+        p.send("Zoë\n".encode())
+        p.line("'hello ' + name")
+        p.until("'hello Zoë'")
+        # Ctrl-C ends the wait; the session goes on, and its other code has no standard input.
+        p.line("input('again? ')")
+        p.until("again? ")
+        p.send(b"\x03")
+        p.until("KeyboardInterrupt")
+        p.line("import sys, threading; old = sys.stdin; 9 * 9")
+        p.until("81")
+        self.assertEqual(self.cell("input()")["error"]["type"], "EOFError")
+        self.assertEqual(self.ok("old.buffer.raw.readall()")["value"]["repr"], "b''")
+        self.assertEqual(self.ok("name")["value"]["repr"], "'Zoë'")
+        p.send(b"exit()\n")
+        self.assertEqual(p.end(), 0)
+
+    def test_a_prompt_lives_as_long_as_its_terminal(self):
+        """A server drops other clients that send nothing for 10 s. Twelve prompts may be silent, and the server still answers."""
+        argv = [harness.CLOISTER, "exec", "-i", self.session, "--server", str(self.server.process.pid)]
+        self.ok("x = 20")
+        waiting = [subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=harness.environment())
+                   for _ in range(13)]
+        time.sleep(11.5)
+        ended = []
+        for i, p in enumerate(waiting):
+            out, err = p.communicate(f"x + {i}\n", timeout=harness.PATIENCE)
+            if p.returncode != 0:
+                self.assertEqual((p.returncode, out, err.count("\n")), (125, "", 1), err)
+                ended.append(err)
+            else:
+                self.assertEqual(out, f"{20 + i}\n")
+        self.assertEqual(len(ended), 1, ended)
+        self.assertIn("has ended", ended[0])
+
+    def test_a_server_that_has_ended(self):
+        from rawmcp import RawServer
+
+        server = RawServer("--config", os.path.join(self.class_dir, "config.json"), cwd=self.class_dir)
+        server.initialize()
+        server.cell("x = 1", session="lost")
+        p = subprocess.Popen([harness.CLOISTER, "exec", "-i", "lost", "--server", str(server.process.pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=harness.environment())
+        p.stdin.write("x\n")
+        p.stdin.flush()
+        self.assertEqual(p.stdout.readline(), "1\n")
+        server.close()
+        out, err = p.communicate("x\nx\n", timeout=harness.PATIENCE)
+        self.assertEqual((p.returncode, out, err.count("\n")), (125, "", 1), err)
+        self.assertRegex(err, "^cloister: .* has ended")
+
+
 class Run(harness.Case):
     def test_a_prompt_of_its_own(self):
         script = self.write("script.py", "loaded = 4\nprint('hello')\n")

@@ -4,6 +4,7 @@ import os
 import sys
 
 from cloister import stdio
+from cloister.cell import ENDS
 from cloister.files import ROOT
 from cloister.json_codec import decode
 from cloister.standard_input import piped
@@ -34,7 +35,21 @@ class Script:
                 raise ValueError("script: %r" % error) from None
         return self._arguments
 
+    def _lend_input(self):
+        """To the cell of a prompt: the session's other cells have none."""
+        before, stream = stdio.own_input(), piped(self._channel, True)
+        stdio.replace_input(stream)
+
+        def end(outcome):
+            stream.buffer.raw.end()
+            stdio.replace_input(before)
+
+        ENDS.append(end)
+
     def _apply(self, given, code):
+        if "arguments" not in given:
+            self._lend_input()
+            return
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
         if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
             raise TypeError("a list of strings and strings are needed")

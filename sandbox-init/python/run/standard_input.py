@@ -58,6 +58,10 @@ class Piped(io.RawIOBase):
             "the standard input of cloister run has no descriptor: read it with sys.stdin, and give it to a program as input="
         )
 
+    def end(self):
+        """From now on nothing is read: the cell has ended, and a thread of it may read."""
+        self._own = 0
+
     def readinto(self, buffer):
         view = memoryview(buffer).cast("B")
         data = self._read(min(len(view), PIECE)) if view else b""

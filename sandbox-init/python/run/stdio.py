@@ -50,6 +50,12 @@ def _install(fd):
     setattr(sys, "__%s__" % name, stream)
 
 
+def own_input():
+    if _own[0] is None:
+        _install(0)
+    return _own[0]
+
+
 def replace_input(stream):
     """The standard input of the code from now on."""
     _own[0] = sys.stdin = sys.__stdin__ = stream

@@ -258,6 +258,7 @@ static int ask(const struct owner_cells *cells, struct server_link *link, const 
         json_out_int(&out, "wait_ms", cells->wait_ms);
         json_out_bool(&out, "stream", !cells->json);
         json_out_bool(&out, "create", cells->create);
+        json_out_bool(&out, "input", cells->editor != NULL);
         if (cells->script)
                 json_out_text(&out, "script", cells->script);
         json_out_end(&out, '}');
@@ -280,24 +281,52 @@ static int wait_for(struct server_link *link, struct error *err)
         sigdelset(&mask, SIGINT);
         int r = ppoll(&p, 1, NULL, &mask);
         if (was_interrupted(NULL))
-                server_link_notify(link, "interrupt");
+                server_link_notify(link, "interrupt", NULL);
         if (r < 0)
                 return errno == EINTR ? 0 : error_errno(err, errno, "poll");
         return server_link_read(link, err);
 }
 
+/* The code reads a line. */
+static void read_for_code(struct owner_cells *cells, struct server_link *link)
+{
+        _cleanup_buffer_ struct buffer params = BUFFER_INIT(REQUEST_MAX);
+        _cleanup_free_ char *line = NULL;
+        struct json_out out = {.to = &params};
+
+        int r = cells->editor ? line_editor_read(cells->editor, "", &line) : 0;
+        if (r == -EINTR) {
+                server_link_notify(link, "interrupt", NULL);
+                return;
+        }
+        size_t n = r > 0 ? strlen(line) : 0;
+        if (r > 0)
+                line[n++] = '\n'; /* in place of its zero */
+        json_out_begin(&out, NULL, '{');
+        json_out_base64(&out, "data", n > 0 ? line : "", n);
+        json_out_end(&out, '}');
+        if (out.error >= 0)
+                server_link_notify(link, "input", &params);
+        else
+                server_link_notify(link, "interrupt", NULL);
+}
+
 /* Returns 1 when *message is the answer. */
-static int next(struct server_link *link, struct sink sinks[2], yyjson_doc **message,
-                struct error *err)
+static int next(struct owner_cells *cells, struct server_link *link, struct sink sinks[2],
+                yyjson_doc **message, struct error *err)
 {
         int r = server_link_take(link, message, err);
 
         if (r <= 0)
                 return r < 0 ? r : wait_for(link, err);
         yyjson_val *root = yyjson_doc_get_root(*message);
-        if (strcmp(json_text(root, "method"), "output") != 0)
+        bool is_read = strcmp(json_text(root, "method"), "read") == 0;
+        if (!is_read && strcmp(json_text(root, "method"), "output") != 0)
                 return 1;
-        take_output(sinks, yyjson_obj_get(root, "params"));
+        if (is_read)
+                read_for_code(cells, link);
+        else
+                take_output(sinks, yyjson_obj_get(root, "params"));
         yyjson_doc_free(*message);
         *message = NULL;
         return 0;
@@ -314,7 +343,7 @@ int owner_cell_run(struct owner_cells *cells, struct server_link *link, const ch
 
         cells->is_busy = cells->has_exited = false;
         int r = ask(cells, link, code, n, filename, err);
-        while (r >= 0 && (r = next(link, sinks, &message, err)) == 0)
+        while (r >= 0 && (r = next(cells, link, sinks, &message, err)) == 0)
                 ;
         if (r < 0)
                 return r;
@@ -507,13 +536,14 @@ int prompt_run(struct owner_cells *cells, struct server_link *link)
 
         bool has_path = path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/history",
                                                path, sizeof(path)) == 0;
-        server_link_notify(link, "stay"); /* an error shows at the next request */
+        server_link_notify(link, "stay", NULL); /* an error shows at the next request */
         int r = line_editor_new(&p.editor, has_path ? path : NULL, &owner, &err);
+        cells->editor = p.editor;
         while (r >= 0 && (r = step(&p, &err)) == 0)
                 ;
         if (r >= 0 && !cells->has_exited && isatty(STDIN_FILENO) == 1)
                 putchar('\n');
-        line_editor_free(p.editor);
+        cells->editor = line_editor_free(p.editor);
         buffer_done(&p.source);
         return r < 0 ? cli_fail(EXIT_CLOISTER, &err) : cells->last_status;
 }

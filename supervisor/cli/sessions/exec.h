@@ -7,6 +7,8 @@
 
 int cli_exec(const struct options *o, const char *const *words, size_t n);
 
+struct line_editor;
+
 /* How cells are run; one for all cells of a prompt. */
 struct owner_cells {
         const char *session;
@@ -17,6 +19,7 @@ struct owner_cells {
         bool json;                /* print the result as MCP has it, and no output */
         bool show_value;          /* of the last expression */
         struct file_writer *out;  /* for displays, or NULL */
+        struct line_editor *editor; /* reads what the code of a prompt reads, or NULL */
         size_t n_displays;        /* that were written */
         int last_status;          /* of sys.exit() in the last cell, else 0 */
         bool is_busy, has_exited; /* the last cell was not run; it has called sys.exit() */

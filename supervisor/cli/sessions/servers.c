@@ -230,11 +230,12 @@ int server_link_send(struct server_link *link, const char *method, const struct 
         return r < 0 ? error_errno(err, -r, "the server at %s does not answer", link->path) : 0;
 }
 
-int server_link_notify(struct server_link *link, const char *method)
+int server_link_notify(struct server_link *link, const char *method, const struct buffer *params)
 {
-        _cleanup_buffer_ struct buffer line = BUFFER_INIT(1024);
+        _cleanup_buffer_ struct buffer line = BUFFER_INIT(REQUEST_MAX);
 
-        int r = jsonrpc_append_notification(&line, method, NULL, 0);
+        int r = jsonrpc_append_notification(&line, method, params ? buffer_bytes(params) : NULL,
+                                            params ? params->length : 0);
         return r < 0 ? r : send_all(link->fd, buffer_bytes(&line), line.length);
 }
 

@@ -68,7 +68,8 @@ void server_link_close(struct server_link *link);
 /* params: an object as text; NULL: an empty one. */
 int server_link_send(struct server_link *link, const char *method, const struct buffer *params,
                      struct error *err);
-int server_link_notify(struct server_link *link, const char *method);
+/* params: an object as text, or NULL. */
+int server_link_notify(struct server_link *link, const char *method, const struct buffer *params);
 
 /* Takes a message that has arrived, without waiting. Returns 1, 0: there is none yet, or negative errno. */
 int server_link_take(struct server_link *link, yyjson_doc **ret, struct error *err);
