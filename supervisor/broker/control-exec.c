@@ -20,9 +20,9 @@
 #include "base/exit-status.h"
 #include "base/json-out.h"
 #include "rpc/background.h"
-#include "supervisor/session/calls/calls.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
+#include "supervisor/session/calls/calls.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 

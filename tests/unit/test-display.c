@@ -120,6 +120,43 @@ static void test_display_bounds(void)
         cell_outcome_done(&large);
 }
 
+static void check_shown(const struct cell_outcome *o, size_t i, const char *text)
+{
+        check_eq_bytes(buffer_bytes(&o->displays[i].data), o->displays[i].data.length, text);
+}
+
+/* A display with an id is one display, in its place; it is dropped as a whole if its new content does not fit. */
+static void test_display_ids(void)
+{
+        struct cell_outcome o = {};
+
+        for (int i = 0; i < 3 * CELL_DISPLAYS_MAX; i++)
+                check_eq_int(show(&o, "{\"mime\":\"a/b\",\"text\":\"old\",\"id\":7}"), 0);
+        check_eq_int(show(&o, "{\"mime\":\"a/b\",\"text\":\"other\"}"), 0);
+        check_eq_int(show(&o, "{\"mime\":\"a/b\",\"text\":\"second\",\"id\":8}"), 0);
+        check_eq_int(show(&o, "{\"mime\":\"text/html\",\"text\":\"new\",\"id\":7}"), 0);
+        check_eq_int(o.n_displays, 3);
+        check_eq_int(o.displays_total, 3);
+        check_shown(&o, 0, "new");
+        check_eq_str(o.displays[0].mime_type, "text/html");
+        check_shown(&o, 1, "other");
+        check_shown(&o, 2, "second");
+        static const char *const bad[] = {"0", "-1", "1.5", "\"x\"", "[]", "null"};
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                char json[128];
+                snprintf(json, sizeof(json), "{\"mime\":\"a/b\",\"text\":\"\",\"id\":%s}", bad[i]);
+                check_eq_int(show(&o, json), -EBADMSG);
+        }
+        check_eq_int(o.n_displays, 3);
+
+        cell_outcome_clear(&o);
+        check_eq_int(o.n_displays, 0);
+        check_eq_int(o.displays_total, 0);
+        check_eq_int(show(&o, "{\"mime\":\"a/b\",\"text\":\"last\",\"id\":7}"), 0);
+        check_shown(&o, 0, "last");
+        cell_outcome_done(&o);
+}
+
 static int take(const char *json, size_t most, size_t *n, size_t *total)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -157,6 +194,7 @@ int main(void)
         run(test_paths);
         run(test_displays);
         run(test_display_bounds);
+        run(test_display_ids);
         run(test_files);
         return 0;
 }

@@ -272,6 +272,34 @@ static void test_returns_in_captures(void)
         capture_done(&c);
 }
 
+/* Text that was dropped is not rendered again, and marks from before it stay valid. */
+static void test_cleared(void)
+{
+        struct capture c;
+        bool cut;
+
+        capture_init(&c);
+        check_eq_int(capture_append(&c, "\xc3\xa9 old\n", 7), 0);
+        struct capture_mark before = capture_end(&c);
+        check_eq_int(capture_append(&c, "more \xe2\x82", 7), 0); /* half a character */
+        capture_clear(&c);
+        check_eq_int((int)c.characters, 0);
+        check_eq_int(capture_append(&c, "new\n", 4), 0);
+        struct capture_mark after = capture_end(&c);
+        check_eq_int(capture_append(&c, "end\n", 4), 0);
+        const struct {
+                struct capture_mark from;
+                const char *text;
+        } rows[] = {{{}, "new\nend\n"}, {before, "new\nend\n"}, {after, "end\n"}};
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024);
+                check_eq_int(capture_render_shown(&c, rows[i].from, 100, &b, &cut), 0);
+                check_eq_int(cut, false);
+                check_eq_bytes(buffer_bytes(&b), b.length, rows[i].text);
+        }
+        capture_done(&c);
+}
+
 static void test_cut_text(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(4096);
@@ -299,6 +327,7 @@ int main(void)
         run(test_returns);
         run(test_returns_in_captures);
         run(test_squeezed);
+        run(test_cleared);
         run(test_cut_text);
         return 0;
 }

@@ -12,17 +12,17 @@ struct line_editor;
 /* How cells are run; one for all cells of a prompt. */
 struct owner_cells {
         const char *session;
-        uint32_t timeout_ms;      /* 0: the config's */
-        uint32_t wait_ms;         /* for a session that runs other code */
-        bool create;              /* the session, if there is none */
-        const char *script;       /* what such a session gets: JSON of the SCRIPT frame, or NULL */
-        bool json;                /* print the result as MCP has it, and no output */
-        bool show_value;          /* of the last expression */
-        struct file_writer *out;  /* for displays, or NULL */
+        uint32_t timeout_ms;     /* 0: the config's */
+        uint32_t wait_ms;        /* for a session that runs other code */
+        bool create;             /* the session, if there is none */
+        const char *script;      /* what such a session gets: JSON of the SCRIPT frame, or NULL */
+        bool json;               /* print the result as MCP has it, and no output */
+        bool show_value;         /* of the last expression */
+        struct file_writer *out; /* for displays, or NULL */
         struct line_editor *editor; /* reads what the code of a prompt reads, or NULL */
-        size_t n_displays;        /* that were written */
-        int last_status;          /* of sys.exit() in the last cell, else 0 */
-        bool is_busy, has_exited; /* the last cell was not run; it has called sys.exit() */
+        size_t n_displays;          /* that were written */
+        int last_status;            /* of sys.exit() in the last cell, else 0 */
+        bool is_busy, has_exited;   /* the last cell was not run; it has called sys.exit() */
 };
 
 /* Returns the exit status of the code. Negative errno: the server did not answer, or refused; the error says why.

@@ -173,7 +173,8 @@ int display_check(yyjson_val *root, struct display_view *ret, struct error *err)
                 return error_set(err, EBADMSG, "DISPLAY without a MIME type");
         if (!text == !data)
                 return error_set(err, EBADMSG, "DISPLAY needs one of text and data");
-        if (yyjson_obj_get(root, "id") && (json_int64(yyjson_obj_get(root, "id"), &id) < 0 || id < 1))
+        if (yyjson_obj_get(root, "id") &&
+            (json_int64(yyjson_obj_get(root, "id"), &id) < 0 || id < 1))
                 return error_set(err, EBADMSG, "DISPLAY with an id that is not a positive integer");
         *ret = (struct display_view){.mime = mime,
                                      .text = text ? text : data,

@@ -99,7 +99,7 @@ enum cell_peak {
 struct cell_display {
         char mime_type[CELL_MIME_MAX + 1]; /* type/subtype, lower case */
         struct buffer data;                /* text as UTF-8; else base64, without line breaks */
-        uint64_t id; /* a later one with it replaces this one; 0: none does */
+        uint64_t id;                       /* a later one with it replaces this one; 0: none does */
         bool is_text;
         bool is_block;  /* data is a content block of MCP, as JSON (cell-result.h) */
         bool is_linked; /* for people: not part of the result, but a resource */
