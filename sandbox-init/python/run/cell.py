@@ -64,6 +64,7 @@ class Cells:
         self._main_loop = loops
         self._interrupts = interrupts
         self._compiler = Compiler()
+        self._text = ""  # what was compiled: the source, or what magics.py has made of it
         self.preflight = None  # preflight.Preflight
         self.installer = None  # installing.Installer
 
@@ -103,8 +104,8 @@ class Cells:
         except BaseException as error:
             return Outcome(error=error)
 
-    @staticmethod
-    def _compile(compile, source, filename):
+    def _compile(self, compile, source, filename):
+        self._text = source
         try:
             return compile(source, filename)
         except SyntaxError:
@@ -114,6 +115,7 @@ class Cells:
             if rewritten is None:
                 raise
         sources.REWRITTEN.add(filename)
+        self._text = rewritten
         try:
             return compile(rewritten, filename)
         except SyntaxError as error:
@@ -123,7 +125,7 @@ class Cells:
     def _check(self, source, filename, names, codes):
         """Raises PreflightError if calls of tools would fail. Code that cannot be checked is run."""
         try:
-            tree = self._compiler.take_tree(source, filename)
+            tree = self._compiler.take_tree(self._text, filename)
             if tree is not None and "*" not in names:
                 self.preflight.run(source, tree, codes, names)
         except PreflightError:
@@ -136,7 +138,7 @@ class Cells:
         try:
             codes, names, _ = self._compile(self._compiler.try_compile, source, filename)
             prepare(names)
-            tree = self._compiler.take_tree(source, filename)
+            tree = self._compiler.take_tree(self._text, filename)
             if tree is None or "*" in names:
                 why = "imports *" if tree is not None else "is larger than %d characters" % LARGE
                 return Outcome(checked=preflight.unchecked(why))
