@@ -122,7 +122,7 @@ class Cells:
 
     def test_display_functions(self):
         for code, wanted in (("from IPython.display import display, HTML\ndisplay(HTML('<b>x</b>'))", "<b>x</b>"),
-                             ("from IPython.core.display import HTML\ndisplay(HTML('<b>x</b>'))", "<b>x</b>"),
+                             ("from IPython.core.display import display, HTML\ndisplay(HTML('<b>x</b>'))", "<b>x</b>"),
                              ("import IPython\nIPython.display.display(IPython.display.Markdown('*x*'))", "*x*\n"),
                              ("from IPython.display import display_html\ndisplay_html('<b>x</b>', raw=True)", "<b>x</b>"),
                              ("from IPython.display import ProgressBar\nfor i in ProgressBar(3): pass", "[" + "=" * 60 + "] 3/3")):

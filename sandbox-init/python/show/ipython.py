@@ -357,7 +357,7 @@ _NAMES = {
 def replace(module):
     """In a module of an IPython that is installed."""
     for one in _NAMES[module.__name__]:
-        if module.__name__ == "IPython.display" or hasattr(module, one.__name__):
+        if module.__name__ in ("IPython.display", "IPython.core.display") or hasattr(module, one.__name__):
             setattr(module, one.__name__, one)
 
 
