@@ -138,10 +138,11 @@ HINTS = {
     "import add": "add is a tool, defined in every cell",
     "import yaml": "cloister image build --with PyYAML",
     "import nosuchdistribution": "this image has no such module",
+    "open('none.csv')": "relative names are of /workspace, which has",
 }
 # Errors of the code: the message does not mention the sandbox.
 NO_HINTS = (
-    "open('none.csv')",
+    "open('/workspace/none.csv')",
     "{}['a']",
     "import os; r, w = os.pipe(); os.set_blocking(r, False); os.read(r, 1)",
     "raise PermissionError('mine')",
