@@ -99,8 +99,8 @@ static int on_log(struct session *s, const struct frame_header *header, struct f
 
 /* ---- queries ---- */
 
-/* clear_output(). What code has written before it is in the pipes; what it writes later waits for the answer. Output that was
- * passed on cannot be taken back. */
+/* clear_output(). The pipes have all output that the code wrote before this frame, and the code waits for the answer before it
+ * writes more. Output that was passed on cannot be taken back. */
 static int on_clear(struct session *s, uint64_t number, yyjson_val *root, struct error *err)
 {
         struct cell *cell = session_current(s);

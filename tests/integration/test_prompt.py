@@ -227,7 +227,7 @@ class Exec(ServerCase):
         p.send("Zoë\n".encode())
         p.line("'hello ' + name")
         p.until("'hello Zoë'")
-        # Ctrl-C ends the wait; the session goes on, and its other code has no standard input.
+        # Ctrl-C ends the wait; the session continues, and its other code has no standard input.
         p.line("input('again? ')")
         p.until("again? ")
         p.send(b"\x03")

@@ -13,7 +13,7 @@ from time import perf_counter, process_time
 import __main__
 from cloister import cell, installing
 
-# What the rewritten lines call: code may have changed the name get_ipython.
+# The rewritten lines call this: code may have changed the name get_ipython.
 _SHELL = "__import__('cloister').shell"
 _COUNT = "__timeit__"  # the variable of the loop of %timeit
 _IGNORED = "aimport autoreload autosave colors config load_ext matplotlib reload_ext unload_ext xmode".split()
@@ -192,7 +192,7 @@ def _duration(seconds):
 
 
 def _expand(command, frame):
-    """{expression} and $name as in IPython: of the code that runs the line. What cannot be evaluated stays."""
+    """{expression} and $name as in IPython: of the code that runs the line. Text that cannot be evaluated stays."""
 
     def value(match):
         text = match[1] or match[2]

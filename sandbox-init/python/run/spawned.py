@@ -1,8 +1,8 @@
 """What a process has that multiprocessing starts anew ("spawn", "forkserver"): the definitions of the session's cells.
 
-Such a process imports the main module to find functions and classes. Cells are no module, so a file is written for it: their imports,
+Such a process imports the main module to find functions and classes. Cells are not a module, so a file is written for it: their imports,
 functions, classes and constants, without the code that runs. A name that is not among them becomes a function that raises an error: without it
-the process would end when it reads its first task, and a pool would start the next one for ever.
+the process would end when it reads its first task, and a pool would start the next one until the timeout.
 """
 
 import os

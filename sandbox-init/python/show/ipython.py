@@ -289,7 +289,7 @@ def clear_output(wait=False):
 
     import cloister
 
-    # A widget that has an area of its own clears only that: here all of them print into the cell.
+    # A widget clears only its own area. Here all widgets print into the cell.
     if not sys._getframe(1).f_globals.get("__name__", "").startswith("ipywidgets."):
         cloister.clear_output(wait)
 

@@ -11,7 +11,7 @@ SAME_MAX = 3  # of one kind, of drawing and showing, in a cell
 
 _GLYPH = r"Glyph (\d+) \(.*\) missing from (?:current font|font\(s\) (.*?))\.?$"
 _lacking = {}  # name of the fonts: {number of a glyph: None}
-_place = {}  # the same: file name and line
+_place = {}  # name of the fonts: file name and line
 _kinds = {}  # (category, text without numbers): how many
 _originals = []
 

@@ -301,7 +301,7 @@ static void read_for_code(struct owner_cells *cells, struct server_link *link)
         }
         size_t n = r > 0 ? strlen(line) : 0;
         if (r > 0)
-                line[n++] = '\n'; /* in place of its zero */
+                line[n++] = '\n'; /* replaces its zero: n is the length */
         json_out_begin(&out, NULL, '{');
         json_out_base64(&out, "data", n > 0 ? line : "", n);
         json_out_end(&out, '}');
