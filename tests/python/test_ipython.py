@@ -2,8 +2,8 @@
 
 import importlib
 import importlib.machinery
-import struct
 import io
+import struct
 import sys
 import unittest
 import wave
@@ -12,9 +12,7 @@ from unittest import mock
 import guest  # noqa: F401
 
 import cloister
-from cloister import ipython, table_sources, tables  # noqa: F401
-from cloister.import_hook import IPythonFinder
-from cloister import import_hook, ipython, magics, tables  # noqa: F401
+from cloister import import_hook, ipython, magics, table_sources, tables  # noqa: F401
 from cloister.import_hook import NOTEBOOK, IPythonFinder, PatchFinder
 
 
