@@ -277,7 +277,7 @@ static void test_sums_are_bounded(void)
         check_sum(leaf_of(cgroups, 3), true);
         check(cgroups_principal_has_reached_limit(cgroups, 3));
         check(!cgroups_principal_has_reached_limit(cgroups, 3)); /* not again */
-        check_sum(leaf_of(cgroups, 4), false); /* the control */
+        check_sum(leaf_of(cgroups, 4), false);                   /* the control */
         set_all(cgroups, &small);
         check_sum(leaf_of(cgroups, 0), true);
         check(!cgroups_principal_has_reached_limit(cgroups, 4));
