@@ -244,7 +244,8 @@ class ServerCase(harness.Case):
         """Returns the JSON value of the cell's last expression."""
         cell = self.ok(code, **arguments)
         self.assertIn("value", cell, cell)
-        return cell["value"].get("json", cell["value"]["repr"])
+        value = cell["value"]
+        return json.loads(value["json_text"]) if "json_text" in value else value.get("json", value["repr"])
 
     def text(self, result):
         return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
