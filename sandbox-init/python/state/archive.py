@@ -82,7 +82,12 @@ def _below(root, device, bounds):
 
 
 def write(fd, root=ROOT):
-    about, size = os.stat(root), os.statvfs(root)
+    # statvfs() of a path needs one more process.
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        about, size = os.fstat(top), os.fstatvfs(top)
+    finally:
+        os.close(top)
     bounds = [MAX_ENTRIES, size.f_blocks * size.f_frsize]
     found = sorted(_below(root, about.st_dev, bounds))
     _send(fd, _START.pack(about.st_dev, about.st_ino))
