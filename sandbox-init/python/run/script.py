@@ -47,7 +47,7 @@ class Script:
         ENDS.append(end)
 
     def _apply(self, given, code):
-        if "arguments" not in given:
+        if given == {"input": "terminal"}:
             self._lend_input()
             return
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
