@@ -307,7 +307,12 @@ class Case(unittest.TestCase):
         return self.path(name)
 
     def config(self, servers=None, name="config.json", **rest):
-        return self.write(name, json.dumps({"mcpServers": servers or {}, **rest}))
+        """A server that starts may be reading the file of that name: it is not written again unless it changes."""
+        text, path = json.dumps({"mcpServers": servers or {}, **rest}), self.path(name)
+        with contextlib.suppress(OSError), open(path, encoding="utf-8") as f:
+            if f.read() == text:
+                return path
+        return self.write(name, text)
 
     def deep_tree(self, place):
         """Creates nested directories, too deep to follow at once within the limits of descriptors, stack or PATH_MAX, with names
