@@ -176,10 +176,15 @@ class Leftovers(harness.Case):
         if harness.BOUNDED:
             self.assertEqual([name for name, server in servers.items() if not self.idle_groups(server)], [])
         else:
-            before, start = {name: self.used(server) for name, server in servers.items()}, time.monotonic()
-            time.sleep(5)
-            parts = {name: (self.used(server) - before[name]) / (time.monotonic() - start) for name, server in servers.items()}
-            self.assertEqual({name: part for name, part in parts.items() if part >= 0.15}, {})
+            # init stops what code has continued; where the machine has much other work, it may come late once.
+            for last in False, True:
+                before, start = {name: self.used(server) for name, server in servers.items()}, time.monotonic()
+                time.sleep(5)
+                parts = {name: (self.used(server) - before[name]) / (time.monotonic() - start) for name, server in servers.items()}
+                above = {name: part for name, part in parts.items() if part >= 0.15}
+                if last or not above:
+                    break
+            self.assertEqual(above, {})
         for name, server in servers.items():
             self.assertEqual(server.cell("1")["status"], "ok", name)
         # The control: while a call runs, they have their usual part.

@@ -58,7 +58,7 @@ CLOSED = {
     ),
     "processes and threads of the machine (sysinfo)": (
         "import struct, threading\ngo = []",
-        "for go_on in go: go_on.set()\n    go.clear()\n    for _ in range(8 * bit): go.append(threading.Event()); threading.Thread(target=go[-1].wait, daemon=True).start()",
+        "for go_on in go: go_on.set()\n    go.clear()\n    for _ in range(24 * bit): go.append(threading.Event()); threading.Thread(target=go[-1].wait, daemon=True).start()",
         "b = ctypes.create_string_buffer(112); libc.sysinfo(b); return struct.unpack_from('H', b, 80)[0]",
     ),
 }
@@ -203,7 +203,7 @@ class Shares(Channels):
         for name, channel in CLOSED.items():
             with self.subTest(name):
                 self.assertLess(self.between_sessions(channel, 0.004), 0.65)
-                self.assertTrue(harness.wait_until(lambda c=channel: self.outside(c, 0.01 * harness.SLOW) > 0.8, 60), "control")
+                self.assertTrue(harness.wait_until(lambda c=channel: self.outside(c, 0.02 * harness.SLOW) > 0.8, 90), "control")
 
     def test_sysinfo_is_of_the_session(self):
         """Each value, asked by the interpreter, a thread, a child and another program, by addresses that are not writable too."""
