@@ -167,7 +167,6 @@ def main():
     options = parser.parse_args()
     os.environ.setdefault("CLOISTER_BUILD", options.build)
     sys.path.insert(0, os.path.join(TOP, "tests", "integration"))
-    import costs  # pylint: disable=import-outside-toplevel
     import principals  # pylint: disable=import-outside-toplevel
     from test_installs import Index  # pylint: disable=import-outside-toplevel
 
@@ -177,6 +176,8 @@ def main():
         compare(folder, options.seconds, options.rows)
         failed = principals.compare(options.build, index, options.seconds, options.mix, options.rows)
         if options.base:
+            import costs  # pylint: disable=import-outside-toplevel
+
             failed |= costs.compare((options.build, options.base), folder, options.rounds, index, options.uv, options.rows)
     sys.exit(failed)
 

@@ -61,19 +61,16 @@ for _ in range(3):
 time.sleep(20)
 """
 STREAMS = """
-import socket, time
-kept, part = [], b"x" * 60000
-l = socket.create_server(("127.0.0.1", 0), backlog=1000)
-try:
-    for _ in range(400):
-        s = socket.create_connection(l.getsockname())
-        kept += s, l.accept()[0]
-        for s in kept[-2:]:
-            s.setblocking(False)
-            for _ in range(200):
-                s.send(part)
-except OSError:
-    pass
+import contextlib, socket, time
+kept, listener = [], socket.create_server(("127.0.0.1", 0), backlog=1000)
+with contextlib.suppress(OSError):
+    while len(kept) < 800:
+        kept += socket.create_connection(listener.getsockname()), listener.accept()[0]
+        for end in kept[-2:]:
+            end.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    end.send(bytes(60000))
 time.sleep(20)
 """
 UNREAD = """
@@ -81,7 +78,7 @@ import socket, time
 kept = []
 for _ in range(60):
     s = socket.create_connection(("127.0.0.1", 3128))
-    s.sendall(b"GET http://127.0.0.1:%d/ HTTP/1.1\\r\\nHost: 127.0.0.1:%d\\r\\n\\r\\n")
+    s.sendall(b"GET http://127.0.0.1:PORT/ HTTP/1.1\\r\\nHost: 127.0.0.1:PORT\\r\\n\\r\\n")
     kept.append(s)
 time.sleep(20)
 """
@@ -148,7 +145,12 @@ class Server:
             if self.process.poll() is not None or time.monotonic() > end:
                 sys.exit("cloister serve did not start: " + self.text()[-300:])
             time.sleep(0.05)
-        self.port = int(found[1])
+        self.port, self.endless = int(found[1]), endless
+
+    def attack(self, name):
+        """Returns (code, options of the call)."""
+        code, options = ATTACKS[name]
+        return code.replace("PORT", str(self.endless.port)), options
 
     def text(self):
         with open(self.log.name, encoding="utf-8", errors="replace") as f:
@@ -202,7 +204,7 @@ def calls(client, seconds, names=None):
 
 
 def attack(server, name, ended, workers=8):
-    code, options = ATTACKS[name]
+    code, options = server.attack(name)
     several = iter(options * 100000 if len(options) < 100 else options)
     lock = threading.Lock()
 
@@ -257,7 +259,7 @@ def mix(build, endless, index, seconds, hostile):
                     n += 1
                     code, options = "sum(range(20000))", {"session": f"mix-{number}-{n % 8}"}
                     if hostile and chance.random() < 0.05:
-                        code, options = ATTACKS[chance.choice(attacks)]
+                        code, options = server.attack(chance.choice(attacks))
                         options = dict(options[0], session=f"bad-{number}-{n % 4}", timeout=5)
                     client.call(code, **options)
                     time.sleep(0.02)
