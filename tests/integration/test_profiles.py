@@ -356,10 +356,11 @@ import random, uuid, os, secrets, ssl, tempfile
 
 
     def test_random_state_of_the_template_is_reseeded(self):
-        # OpenSSL detects a fork by the process id, and a session's worker may have its template's.
+        # OpenSSL detects a fork by the process id, so no template has that of a session's worker.
         package = self.share("drawing")
         with open(os.path.join(package, "__init__.py"), "w") as f:
-            f.write("import multiprocessing, random, ssl, tempfile\nfirst = [random.random(), ssl.RAND_bytes(8), tempfile.mktemp()]\n")
+            f.write("import multiprocessing, os, random, ssl, tempfile\nfirst = [random.random(), ssl.RAND_bytes(8), tempfile.mktemp()]\n"
+                    "pid = os.getpid()\n")
         place = subprocess.run([harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_paths()['stdlib'])"],
                                capture_output=True, text=True, check=True).stdout.strip()
         server = self.serve(preload=["drawing"], pool=2, **mount(package, place + "/drawing"))
@@ -371,6 +372,8 @@ import random, uuid, os, secrets, ssl, tempfile
         drawn = [self.ok(server, code, session=f"s{i}") for i in range(6)]
         for kind in zip(*drawn):
             self.assertEqual(len(set(kind)), 6, kind)
+        pids = self.ok(server, "import os, drawing; [os.getpid(), drawing.pid]", session="s0")
+        self.assertNotEqual(*pids)
         server.close()
 
 
