@@ -205,11 +205,9 @@ static int make(void *data, const struct profile_session *session, struct error 
         uint32_t i = 0, tried = 0;
 
         /* Code reads its host id in /proc/self/uid_map: a random one, since the lowest free one would tell how many others live. */
-        if (getrandom(&i, sizeof(i), GRND_NONBLOCK) == sizeof(i))
-                i %= m->sessions_max;
-        else
+        if (getrandom(&i, sizeof(i), GRND_NONBLOCK) < 0)
                 i = 0;
-        for (; tried < m->sessions_max && m->sandboxes[i]; tried++)
+        for (i %= m->sessions_max; tried < m->sessions_max && m->sandboxes[i]; tried++)
                 i = (i + 1) % m->sessions_max;
         if (tried == m->sessions_max)
                 return error_set(
@@ -371,7 +369,8 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .gone = on_copy_gone,
                                                 .cleared = on_sandbox_cleared,
                                                 .stopped = on_stopped,
-                                                .counted = on_counted};
+                                                .counted = on_counted,
+                                                .has_reached_sum = monitor_sums_has_reached};
         m->profile_host = (struct profile_host){.base = m->base,
                                                 .children = m->children,
                                                 .tasks = m->tasks,

@@ -32,6 +32,7 @@ struct sums_principal {
         uint64_t seen_ms;            /* when it last asked for a sandbox, or had one */
         bool is_refused;             /* the kernel has not taken its newest limits */
         bool rests, is_weak;         /* PRINCIPAL_REST; whether its group has less weight */
+        uint64_t hits_seen;          /* of the limit of its group */
 };
 
 enum { SUMS_PRINCIPALS_MAX = 256 };
@@ -250,7 +251,7 @@ static int note(struct monitor *m, const struct monitor_principal *p, struct err
                                    known->is.cpu_milli != p->cpu_milli);
         if (is_new) {
                 known = &s->principals[s->n_principals++];
-                known->is_refused = r < 0;
+                *known = (struct sums_principal){.is_refused = r < 0};
         }
         known->is = *p;
         known->seen_ms = clock_ms();
@@ -288,6 +289,14 @@ void monitor_sums_rest(struct monitor *m, const struct monitor_request *request)
 }
 
 /* ---- when a sum is reached ---- */
+
+bool monitor_sums_has_reached(void *data, uint32_t id)
+{
+        struct monitor *m = data;
+        struct sums_principal *p = find(m->sums, id);
+
+        return p && cgroups_principal_has_reached_limit(m->cgroups, id, &p->hits_seen);
+}
 
 /* Above `most`. id 0: of all. */
 static struct sandbox *largest_of(struct monitor *m, uint32_t id, uint64_t most)

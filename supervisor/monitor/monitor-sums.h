@@ -27,15 +27,19 @@ uint64_t monitor_sums_servers(
         const struct monitor *m); /* of all upstream servers, where there are control groups */
 void monitor_sums_done(struct monitor *m);
 
-/* Whether the principal may have one more session or installer. -EDQUOT: no; *first: the principal of whom a session has to end first, or
- * 0. Makes the principal's group. */
+/* Whether the principal may have one more session or installer. -EDQUOT: no; *first: the principal that has to end a session
+ * first, or 0. Makes the principal's group. */
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
                        uint32_t *first, struct error *err);
 
 /* PRINCIPAL_REST. */
 void monitor_sums_rest(struct monitor *m, const struct monitor_request *request);
-/* A sandbox of this principal is made or was killed, or that has ended: meanwhile its group has the usual weight. */
+/* Call when a sandbox of this principal begins to be made, is ready, was killed, or has ended. The group has its usual weight
+ * while a sandbox in it is made or killed. */
 void monitor_sums_weigh(struct monitor *m, uint32_t principal);
+
+/* has_reached_sum() of struct sandbox_host. data: the monitor. */
+bool monitor_sums_has_reached(void *data, uint32_t principal);
 
 /* Whether the sandbox in this slot may keep a copy of its worker, which can become as large as the worker. A quarter of the sum
  * stays free for what runs. */

@@ -28,7 +28,8 @@ static struct {
         struct cgroup_total total;
         int error; /* that the next times return */
         bool rests;
-        int weighed; /* times */
+        int weighed;   /* times */
+        uint64_t hits; /* of its limit of memory */
 } groups[PRINCIPALS];
 
 enum cgroup_version cgroups_version(const struct cgroups *cgroups)
@@ -70,8 +71,18 @@ void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests)
         groups[principal].weighed++;
 }
 
+bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal,
+                                         uint64_t *seen)
+{
+        uint64_t before = *seen;
+
+        *seen = groups[principal].hits;
+        return *seen > before;
+}
+
 void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
 {
+        groups[principal].hits = 0;
 }
 
 uint64_t memory_watch_sum(const struct memory_watch *watch)
@@ -306,6 +317,62 @@ static void rest(struct world *w, uint32_t id, bool rests)
         monitor_sums_rest(&w->m, &request);
 }
 
+/* For longer than a principal without a session is known. */
+static void pass_ten_minutes(struct world *w)
+{
+        for (int i = 0; i < 700; i++) {
+                fake_clock_advance_ms(1000);
+                event_base_loop(w->m.base, EVLOOP_NONBLOCK);
+        }
+}
+
+/* One that was forgotten begins anew, and no other one has its place with its state. */
+static void test_forgotten(void)
+{
+        struct world w;
+
+        open_world(&w, CGROUP_V2);
+        fill(&w, MIB);
+        groups[4].hits = 5;
+        check(monitor_sums_has_reached(&w.m, 4));
+        rest(&w, 4, true);
+        check(groups[4].rests);
+        w.slots[0] = NULL;
+        pass_ten_minutes(&w);
+        admit(&w, (struct monitor_principal){.id = 5, .of = SESSIONS});
+        sandboxes[0] = (struct sandbox){.principal = 5, .is_made = true};
+        w.slots[0] = &sandboxes[0];
+        monitor_sums_weigh(&w.m, 5);
+        sandboxes[0].is_made = false;
+        monitor_sums_weigh(&w.m, 5);
+        check(!groups[5].rests);
+        groups[5].hits = 1;
+        check(monitor_sums_has_reached(&w.m, 5));
+        w.slots[3] = NULL;
+        pass_ten_minutes(&w);
+        check_eq_int((long)groups[4].hits, 0);
+        admit(&w, (struct monitor_principal){.id = 4, .of = SESSIONS});
+        groups[4].hits = 1;
+        check(monitor_sums_has_reached(&w.m, 4));
+        close_world(&w);
+}
+
+/* Reported once, of this principal only. */
+static void test_which_sum(void)
+{
+        struct world w;
+
+        open_world(&w, CGROUP_V2);
+        fill(&w, MIB);
+        check(!monitor_sums_has_reached(&w.m, 1));
+        groups[1].hits = 5;
+        check(monitor_sums_has_reached(&w.m, 1));
+        check(!monitor_sums_has_reached(&w.m, 1));
+        check(!monitor_sums_has_reached(&w.m, 2));
+        check(!monitor_sums_has_reached(&w.m, 6)); /* not known */
+        close_world(&w);
+}
+
 /* A sandbox that is made for it has the usual weight: its template waits for it. */
 static void test_rest(void)
 {
@@ -352,6 +419,8 @@ int main(void)
         run(test_nobody_is_above_its_share);
         run(test_killed_one_stays);
         run(test_refused_limits);
+        run(test_which_sum);
+        run(test_forgotten);
         run(test_rest);
         return 0;
 }

@@ -111,13 +111,6 @@ struct cgroup_operations {
         enum cgroup_controller cpu_controller, memory_controller;
 };
 
-struct cgroup_hits {
-        uint32_t principal;
-        uint64_t seen; /* by cgroup_has_reached_limit() */
-};
-
-enum { CGROUP_HITS = 64 };
-
 struct cgroups {
         const struct cgroup_operations *operations; /* NULL: CGROUP_NONE */
         struct hierarchy items[CGROUP_PLACES_MAX];
@@ -136,7 +129,6 @@ struct cgroups {
         size_t n_leftovers;
         struct event *retry; /* removes leftovers; NULL before cgroups_set_loop() */
         int retry_ms;        /* until the next try */
-        struct cgroup_hits hits[CGROUP_HITS]; /* of the limits of principals */
 };
 
 /* Makes our parent directory below `base`. */

@@ -273,17 +273,15 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most
         return used;
 }
 
-bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal)
+bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal,
+                                         uint64_t *seen)
 {
-        struct cgroup_hits *hits = &cgroups->hits[principal % CGROUP_HITS];
         const struct cgroup_operations *o = cgroups->operations;
         _cleanup_group_ struct cgroup group;
 
         if (open_group(cgroups, principal, &group) < 0)
                 return false;
-        if (hits->principal != principal)
-                *hits = (struct cgroup_hits){.principal = principal};
-        bool has = cgroup_has_reached_limit(&group, &hits->seen);
+        bool has = cgroup_has_reached_limit(&group, seen);
         if (!o->hits_file)
                 (void)cgroup_write_number(cgroup_leaf_fd(&group, o->memory_controller),
                                           o->memory_file, 0);

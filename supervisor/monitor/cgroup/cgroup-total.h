@@ -38,8 +38,10 @@ int cgroups_enter(struct cgroups *cgroups, const pid_t *others, size_t n, struct
 /* Bytes that these sandboxes use; if that is more than `most`, without pages of files that the kernel can free. */
 uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most);
 
-/* Whether the limit of memory of a principal was reached since the last call for it. */
-bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal);
+/* Whether the limit of memory of a principal was reached since the last call for it. *seen belongs to that principal, and is 0
+ * when its group is made. */
+bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t principal,
+                                         uint64_t *seen);
 
 /* Gives the group of a principal only what other groups leave of the processors, or its usual part. Best effort. */
 void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests);

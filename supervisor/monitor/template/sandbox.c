@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/loop.h"
-#include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/process-memory.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
@@ -421,8 +420,7 @@ static enum monitor_limit which_limit(struct sandbox *s)
 {
         if (cgroup_has_reached_limit(s->cgroup, &s->limit_hits))
                 return MONITOR_LIMIT_SESSION;
-        return s->principal > 0 &&
-                               cgroups_principal_has_reached_limit(s->host->cgroups, s->principal)
+        return s->principal > 0 && s->host->has_reached_sum(s->host->data, s->principal)
                        ? MONITOR_LIMIT_PRINCIPAL
                        : MONITOR_LIMIT_TOTAL;
 }

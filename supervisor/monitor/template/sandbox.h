@@ -39,6 +39,8 @@ struct sandbox_host {
         void (*stopped)(void *data, struct sandbox *sandbox, uint32_t n);
         /* The answer to INIT_COUNT. Also comes before kept() if init has answered. */
         void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
+        /* Whether the group of a principal has reached its limit of memory since the last call for it. */
+        bool (*has_reached_sum)(void *data, uint32_t principal);
 };
 
 /* The files with which the monitor counts its memory. */
