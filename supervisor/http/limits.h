@@ -11,8 +11,8 @@ enum {
          * response ends its connection, and a larger event is not kept. */
         HTTP_HELD_MAX = 96 * 1024 * 1024,
         HTTP_HELD_SMALL = 64 * 1024,
-        /* A turn of the loop takes requests until their responses have so many bytes; a request counts as some. Then those that
-         * wait are taken in later turns, of each principal one in a round. */
+        /* A turn of the loop takes requests until their responses have HTTP_TURN_COST bytes; each request counts as
+         * HTTP_REQUEST_COST. The others are taken in later turns: in each round one request of each principal. */
         HTTP_TURN_COST = 512 * 1024,
         HTTP_REQUEST_COST = 8 * 1024,
         HTTP_IDLE_MS = 60 * 1000,   /* between requests, and before the first */

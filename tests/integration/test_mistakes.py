@@ -138,7 +138,7 @@ HINTS = {
     "import add": "add is a tool, defined in every cell",
     "import yaml": "cloister image build --with PyYAML",
     "import nosuchdistribution": "this image has no such module",
-    "open('none.csv')": "relative names are of /workspace, which has",
+    "open('0.csv', 'w').close(); open('none.csv')": "relative names are of /workspace, which has 0.csv",
 }
 # Errors of the code: the message does not mention the sandbox.
 NO_HINTS = (

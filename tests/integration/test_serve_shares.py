@@ -236,7 +236,7 @@ class Reads(Shares):
     """Large answers that the broker makes at once."""
 
     def ask_for_all(self):
-        """500 requests for a MiB of a kept output, whose answers nobody reads."""
+        """500 requests for a MiB of a kept output, whose answers the client does not read."""
         self.assertEqual(self.status(GREEDY, "print('x' * 2_000_000)", session="kept"), "ok")
         uri = "cloister://sessions/kept/cells/1/stdout"
         self.assertEqual(self.ask(uri).response().status, 200)
