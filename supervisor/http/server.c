@@ -154,9 +154,15 @@ void http_server_restrict(struct http_server *server)
 {
         struct access *access = &server->access;
 
-        for (size_t i = 0; i < access->n_tokens; i++)
-                if (!access->tokens[i]->removed)
-                        mcp_server_restrict(server->mcp, &access->tokens[i]->principal);
+        for (size_t i = 0; i < access->n_tokens; i++) {
+                struct mcp_principal *principal = &access->tokens[i]->principal;
+                if (access->tokens[i]->removed)
+                        continue;
+                mcp_server_restrict(server->mcp, principal);
+                /* A request that has begun would get the default's rights. */
+                if (!mcp_profile_exists(server->mcp, principal->profile))
+                        end_connections_of(server, principal);
+        }
         for (size_t i = 0; i < access->n_users; i++)
                 mcp_server_restrict(server->mcp, &access->users[i]->principal);
         mcp_server_restrict(server->mcp, &access->everybody);

@@ -393,6 +393,32 @@ class Tokens(TokenFile):
         self.logged("alice: the profile is another one")
         self.assertTrue(harness.wait_until(lambda: "alice:own" not in sessions(self)), sessions(self))
 
+    def test_a_profile_that_goes_during_a_request(self):
+        """Of a token whose profile the config has no more, a request that has begun ends too: it would get the default's rights."""
+        self.server.terminate()
+        self.server.wait(harness.PATIENCE)
+        self.put(f"alice {self.ALICE} profile=less\nbob {self.BOB}\n")
+        config = self.config(name="profiles.json", profiles={"usual": {}, "less": {}}, profile="usual")
+        self.server = self.start("--listen", "127.0.0.1:0", "--tokens", self.tokens, "--log-file", self.log, "--log-level", "info", "--config", config)
+        begun = []
+        for token in (self.ALICE, self.BOB):
+            c, sent = self.connect(), []
+            c.send, send = sent.append, c.send
+            c.modern("tools/call", {"name": "run_python", "arguments": {"code": "6 * 7"}}, Authorization=f"Bearer {token}")
+            send(sent[0][:-5])
+            begun.append((c, lambda send=send, rest=sent[0][-5:]: send(rest)))
+        self.assertEqual([self.status_of(token) for token in (self.ALICE, self.BOB)], [200, 200])
+        self.config(name="new.json", profiles={"usual": {}}, profile="usual")
+        os.rename(self.path("new.json"), config)
+        self.logged("config was reloaded")
+        self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 403))
+        with contextlib.suppress(ConnectionError):
+            begun[0][1]()
+            self.assertEqual(begun[0][0].response().status, 0)  # its end, without an answer
+        # The control: a token without a profile.
+        begun[1][1]()
+        self.assertEqual(self.value(begun[1][0]), 42)
+
     def test_quotas_count_at_once(self):
         """calls= and sessions= of a line that is changed, for calls and sessions that there are already."""
         # Once the file has been read, which nothing else tells.
