@@ -19,7 +19,7 @@ def timers():
     for n in range(200):
         timer = ctypes.c_int()
         assert libc.syscall(222, 1, ctypes.byref(Event(0, signal.SIGCONT, 0, b"")), ctypes.byref(timer)) == 0
-        assert libc.syscall(223, timer, 0, ctypes.byref(Times(0, 53000000, 0, 53000000 + n * 1000003)), None) == 0
+        assert libc.syscall(223, timer, 0, ctypes.byref(Times(0, 53000000, n // 40, 53000000 + n % 40 * 23000003)), None) == 0
 """
 ATTACKS = {
     # A process that runs when the others are stopped continues them.
