@@ -14,11 +14,6 @@ static bool is_upper(uint32_t c)
         return c - 'A' < 26;
 }
 
-static bool is_small(char c)
-{
-        return (unsigned char)(c - 'a') < 26;
-}
-
 /* Latin, Greek and Cyrillic letters whose lower case is as long in UTF-8; towlower() needs a locale. */
 static uint32_t lower(uint32_t c)
 {
@@ -99,11 +94,6 @@ int tool_words_append(struct buffer *to, const char *text, size_t n, bool stems,
         char *at = buffer_tail(to), *word = NULL;
         *at++ = ' ';
         for (size_t i = 0, length; i < n; i += length, before = c) {
-                /* Four of five characters. */
-                for (; word && i < n && is_small(text[i]); i++)
-                        *at++ = (char)(before = (unsigned char)text[i]);
-                if (i == n)
-                        break;
                 length = next(text + i, n - i, &c);
                 bool separates = !is_letter(c), is_camel = is_upper(c) && !is_upper(before);
                 if (word && (separates || (is_camel && before < 0x80))) {
