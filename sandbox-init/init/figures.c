@@ -29,11 +29,12 @@ enum {
 struct question {
         pid_t child; /* 0: a free place */
         pid_t caller;
-        uint64_t id, at; /* of the notification; where the caller wants the result */
+        uint64_t id, at; /* of the notification; of the caller's buffer */
         int file, result;
         struct statfs fs;
         struct stat st;
-        char path[PATH_MAX]; /* from `file`, or "" */
+        char base[32];       /* a directory in /proc */
+        char path[PATH_MAX]; /* from there; "": `file` itself */
         char stack[8192] __attribute__((aligned(16)));
 };
 
@@ -63,11 +64,10 @@ static const char *path_in_own(const char *path)
         return NULL;
 }
 
-/* Reads a path of the caller. Returns a descriptor of the directory at which it begins, or negative errno. ret: the path from
- * there, not empty. */
-static int open_start(const struct caller *c, uint64_t at, char ret[PATH_MAX])
+/* Reads a path of the caller, and sets where it begins. */
+static int read_path(const struct caller *c, uint64_t at, struct question *q)
 {
-        char base[32];
+        char *const ret = q->path;
         const size_t page = (size_t)sysconf(_SC_PAGESIZE), first = page - at % page;
         struct iovec here = {ret, PATH_MAX};
         /* The kernel copies whole parts; the page after the end of the path may not exist. */
@@ -83,13 +83,13 @@ static int open_start(const struct caller *c, uint64_t at, char ret[PATH_MAX])
         if (!*ret)
                 return -ENOENT;
         const char *own = path_in_own(ret), *relative = own ? own : ret;
-        snprintf(base, sizeof(base), "%d/%s", c->process, own ? "" : *ret == '/' ? "root" : "cwd");
+        const char *base = own ? "" : *ret == '/' ? "root" : "cwd";
+        snprintf(q->base, sizeof(q->base), "%d/%s", c->process, base);
         relative += strspn(relative, "/");
         if (!*relative)
                 relative = ".";
         memmove(ret, relative, strlen(relative) + 1);
-        int dir = openat(INIT_PROC_FD, base, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        return dir < 0 ? -errno : dir;
+        return 0;
 }
 
 static int answer_statfs(const struct caller *c, uint64_t at, struct statfs *s, dev_t device)
@@ -110,6 +110,9 @@ static void ask(void *data)
         long fd = q->file;
 
         if (*q->path)
+                fd = raw_call(SYS_openat, INIT_PROC_FD, raw_pointer(q->base),
+                              O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0, 0);
+        if (*q->path && fd >= 0)
                 fd = raw_call(SYS_openat, fd, raw_pointer(q->path), O_PATH | O_CLOEXEC, 0, 0, 0);
         long r = fd < 0 ? fd : raw_call(SYS_fstatfs, fd, raw_pointer(&q->fs), 0, 0, 0, 0);
         if (r >= 0)
@@ -128,18 +131,15 @@ static struct question *find(pid_t pid)
         return NULL;
 }
 
-/* An empty path: the file itself. Takes ownership of it. */
 static int begin(const struct caller *c, const struct seccomp_data *data, uint64_t id,
-                 struct question *q, int file)
+                 struct question *q)
 {
-        q->file = file;
         q->caller = c->process;
         q->id = id;
         q->at = data->args[1];
         q->result = -EIO;
         long pid = raw_clone_call(SYS_clone, CLONE_VM | SIGCHLD,
                                   raw_pointer(q->stack + sizeof(q->stack)), ask, q);
-        close(file);
         if (pid > 0)
                 q->child = (pid_t)pid;
         return pid > 0 ? CALL_BEGUN : (int)pid;
@@ -151,8 +151,8 @@ static int call_statfs(const struct caller *c, const struct seccomp_data *data, 
 
         if (!q)
                 return CALL_WAITS;
-        int fd = open_start(c, data->args[0], q->path);
-        return fd < 0 ? fd : begin(c, data, id, q, fd);
+        int r = read_path(c, data->args[0], q);
+        return r < 0 ? r : begin(c, data, id, q);
 }
 
 static int call_fstatfs(const struct caller *c, const struct seccomp_data *data, uint64_t id)
@@ -165,14 +165,14 @@ static int call_fstatfs(const struct caller *c, const struct seccomp_data *data,
         int fd = caller_take_file(c, (int)data->args[0], &st);
         if (fd < 0)
                 return fd == -ENOLCK ? -EACCES : fd;
-        /* The session's own always answers. */
-        bool is_own = lock_is_on(figures.devices, st.st_dev);
-        if (!is_own && q) {
-                *q->path = '\0';
-                return begin(c, data, id, q, fd);
-        }
-        if (is_own)
+        if (lock_is_on(figures.devices, st.st_dev)) {
+                /* The session's own always answers. */
                 r = fstatfs(fd, &fs) < 0 ? -errno : answer_statfs(c, data->args[1], &fs, st.st_dev);
+        } else if (q) {
+                *q->path = '\0';
+                q->file = fd;
+                r = begin(c, data, id, q);
+        }
         close(fd);
         return r;
 }

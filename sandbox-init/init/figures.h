@@ -6,7 +6,7 @@
  * if they are read-only, nothing is free, otherwise all.
  *
  * A file system of the host may not answer, because of a network or a FUSE server. So a child of init looks up each path, and asks
- * each file system that is not the session's own. init goes on meanwhile.
+ * each file system that is not the session's own. init serves other calls meanwhile.
  */
 #pragma once
 
