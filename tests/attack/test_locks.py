@@ -272,15 +272,19 @@ identities = {name: [os.fstat(fd).st_dev, os.fstat(fd).st_ino] for name, fd in f
 """
 
 
-# The worker's own table (sandbox-init/lock-table.h), with lies in it: as if it were SQLite's, at an address of the code's choice.
-LIES = r"""
-import time
+# The worker's own table (sandbox-init/lock-table.h), as if it were SQLite's, at an address of the code's choice.
+TABLE = r"""
 def table(process, n, changes, locks=b""):
     head = struct.pack("QQQQiIII", 0x736b636f6c6c716d, 0, 0, 0, process, 0, changes, n)
     return ctypes.create_string_buffer(head + locks, len(head) + 64 * 48)
 def give(memory, address=None):
     place = ctypes.c_void_p(ctypes.addressof(memory) if address is None else address)
     return libc.fcntl(-1, fcntl.F_SETLK, place), errno.errorcode.get(ctypes.get_errno())
+"""
+
+# With lies in it.
+LIES = TABLE + r"""
+import time
 def of_another():
     "How long another process waits for its lock, and what it gets."
     began = time.monotonic()
@@ -665,20 +669,30 @@ value = [lock(f, R, 15, 20), lock(f, W, 60, 5), lock(f, U, 0, 60)]""")
         self.inside("value = 0")
         for kind, call in ("fcntl", "lock(f, W, 0, 1, 7)"), ("flock", "fcntl.flock(f, E)"):
             with self.subTest(kind):
-                a = self.open("shared/waiting")
+                a, were_served = self.open("shared/waiting"), []
                 self.assertEqual(host["take"][kind](a), 0)
-                timer = threading.Timer(1, host["free"][kind], [a])
-                timer.start()
-                began, others, value = self.inside(f"""
+
+                def free(a=a, kind=kind, were_served=were_served):
+                    were_served.append(self.until(lambda: os.path.exists(f"{self.place}/shared/{kind}-served")))
+                    host["free"][kind](a)
+
+                program = threading.Thread(target=free)
+                program.start()
+                waited, others, value = self.inside(f"""
 import threading
 f, g, others = open_in("/shared/waiting"), open_in("/workspace/o"), []
-t = threading.Thread(target=lambda: [others.append(lock(g, W, i)) for i in range(200)])
+def use_others():
+    time.sleep(0.5)
+    others.extend(lock(g, W, i) for i in range(200))
+    os.close(open_in("/shared/{kind}-served"))
+t = threading.Thread(target=use_others)
 began = time.monotonic(); t.start()
 value = {call}
-began = time.monotonic() - began; t.join()
-value = [began, others == [0] * 200, value or 0]""")
-                timer.join()
-                self.assertTrue(0.2 < began < 20 and others and value == 0, (began, others, value))
+waited = time.monotonic() - began; t.join()
+value = [waited, others == [0] * 200, value or 0]""")
+                program.join()
+                self.assertEqual((were_served, others, value), ([True], True, 0))
+                self.assertGreater(waited, 0.4)
                 self.inside(f"value = free[{kind!r}](f)")
 
     def test_other_program_is_told(self):
@@ -835,12 +849,12 @@ for name, f in files.items():
         """A table that the worker's SQLite could have cannot take a lock of the host's file, nor free one."""
         a = self.open("shared/file")
         self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 0), 0)
-        got = self.inside("""
+        got = self.inside(TABLE + """
 s = os.stat("/shared/file")
 entry = struct.pack("QQqqiiii", s.st_dev, s.st_ino, 0, 99, os.getpid(), open_in("/shared/file"), W, 1)
-memory = ctypes.create_string_buffer(struct.pack("QQQQiIII", 0x736b636f6c6c716d, 0, 0, 0, os.getpid(), 0, 0, 1) + entry * 64)
-value = libc.fcntl(-1, fcntl.F_SETLK, memory)
-struct.pack_into("II", memory, 40, 0, 1); ctypes.memmove(ctypes.addressof(memory) + 48, entry, 48)
+memory = table(os.getpid(), 0, 0, entry)
+value = give(memory)[0]
+struct.pack_into("I", memory, 44, 1)
 value = [value, lock(open_in("/workspace/x"), W, 0), lock(open_in("/shared/file"), W, 0)]""")
         self.assertEqual(got, [0, 0, "EAGAIN"])
         self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 5), 0)
