@@ -132,7 +132,7 @@ enum {
 struct template_mount {
         char target[240]; /* absolute path inside */
         uint32_t writable;
-        uint32_t locks; /* 1: of its files, also exclude programs of the host */
+        uint32_t locks; /* 1: those that code takes on its files exclude programs of the host */
 };
 
 struct template_plan {

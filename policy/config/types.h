@@ -42,7 +42,7 @@ struct config_mount {
         char *source; /* absolute or with a leading ~, as written; the monitor opens it */
         char *target; /* absolute, normal (no "..", no "//"), not /, nor in /proc or /dev */
         bool writable;
-        bool locks; /* of its files by code exclude programs of the host */
+        bool locks; /* that code takes on its files exclude programs of the host */
 };
 
 enum config_network {

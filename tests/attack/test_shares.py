@@ -245,7 +245,7 @@ refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0,
         self.are_written_down(STAYS)
 
     def test_numbers_of_a_new_session(self):
-        """Numbers that the kernel gives a session at its start count what the whole machine has, other sessions included."""
+        """The kernel takes numbers that it gives a session at its start from counters of the machine."""
         with open(PAGE, encoding="utf-8") as f:
             self.assertIn("| numbers that a new session gets: of mounts (mountinfo), namespaces, devices of file systems |", f.read())
         bits = random.choices((0, 1), k=BITS // 8)
@@ -260,8 +260,8 @@ refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0,
         print(f"numbers of a new session: {capacity(agreement(bits, seen), slot):.0f} bit/s, at most {1 / slot:.0f}", file=sys.stderr)
 
 
-# Mounts an empty file system of FUSE and executes a program. It stops reading requests once a file "….silent" is beside it. A process
-# whose request was read and is not answered could not be killed.
+# Mounts an empty file system of FUSE and executes a program. The FUSE server stops reading requests when a file "….silent" is beside the
+# directory. It reads none that it does not answer: the process that waits for it could not be killed.
 FUSE = r'''
 import ctypes, os, select, struct, sys
 place, *words = sys.argv[1:]

@@ -233,8 +233,8 @@ static void stub_main(int pipe_fd, int ready_fd, int filter_fd)
         /* A terminal or a caller may signal our whole process group. */
         setsid();
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        /* The pid 2 is taken, so that no template has it: a session's worker does, and OpenSSL tells by the pid that its generator
-         * was forked and must be seeded again. */
+        /* Takes the pid 2, so that no template has it. A session's worker has it in its own namespace, and OpenSSL detects by a changed
+         * pid that its generator was forked and must be seeded again. */
         pid_t second = fork();
         if (second == 0)
                 _exit(0);
