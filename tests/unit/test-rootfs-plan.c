@@ -307,7 +307,9 @@ static void test_libraries_of_packages(void)
                                               "prefix/lib/sub",
                                               "prefix/lib/gone.so",
                                               "prefix/lib/../../out/key",
-                                              "prefix/lib/far/key"};
+                                              "prefix/lib/../lib/good.so",
+                                              "prefix/lib/far/key",
+                                              "out/into.so"};
         _cleanup_plan_ struct plan *plan = plan_new();
         _cleanup_free_ char *prefix = strdup(at("prefix"));
         const struct interpreter in = {.base_prefix = prefix};
@@ -316,6 +318,7 @@ static void test_libraries_of_packages(void)
         make_directory("prefix");
         make_directory("prefix/lib");
         make_directory("prefix/lib/sub");
+        check_eq_int(chmod(at("prefix/lib/sub"), 0755), 0);
         make_directory("out");
         make_file("out/key", "secret", 6);
         check_eq_int(chmod(at("out/key"), 0644), 0);
@@ -325,6 +328,7 @@ static void test_libraries_of_packages(void)
         make_file("prefix/lib/closed.so", "x", 1);
         make_link(at("out/key"), "prefix/lib/key.so");
         make_link(at("out"), "prefix/lib/far");
+        make_link(at("prefix/lib/good.so"), "out/into.so");
         for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
                 check_ok(contents_plan_library(
                         plan, &in, *refused[i] == '/' ? refused[i] : at(refused[i]), &err));
