@@ -846,18 +846,22 @@ for name, f in files.items():
         self.assertEqual(met, [])
 
     def test_a_table_that_lies(self):
-        """A table that the worker's SQLite could have cannot take a lock of the host's file, nor free one."""
+        """A table that the worker's SQLite could have cannot take a lock of the host's file, nor keep one that a process has released."""
         a = self.open("shared/file")
         self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 0), 0)
         got = self.inside(TABLE + """
 s = os.stat("/shared/file")
-entry = struct.pack("QQqqiiii", s.st_dev, s.st_ino, 0, 99, os.getpid(), open_in("/shared/file"), W, 1)
+entry = struct.pack("QQqqiiii", s.st_dev, s.st_ino, 0, 99, os.getpid(), open_in("/shared/file"), R, 1)
 memory = table(os.getpid(), 0, 0, entry)
 value = give(memory)[0]
 struct.pack_into("I", memory, 44, 1)
-value = [value, lock(open_in("/workspace/x"), W, 0), lock(open_in("/shared/file"), W, 0)]""")
-        self.assertEqual(got, [0, 0, "EAGAIN"])
-        self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 5), 0)
+value = [value, lock(open_in("/workspace/x"), W, 0), lock(open_in("/shared/file"), R, 0)]
+def use(n):
+    f = open_in("/shared/file")
+    return [lock(f, R, 50), lock(f, U, 50)] == [0, 0]
+value.append(children(1, use))""")
+        self.assertEqual(got, [0, 0, "EAGAIN", 1])
+        self.assertEqual(host["lock"](a, fcntl.F_WRLCK, 50), 0)
 
     def test_sqlite(self):
         """A session commits 1,000 rows, in both kinds of journal, while the host reads and writes the same database."""
