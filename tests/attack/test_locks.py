@@ -721,20 +721,20 @@ value = [*struct.unpack("hhqqi4x", b.raw[:32])]""")
 
     def test_what_ends_them(self):
         """41. A killed process, a closed file, an executed program without the file, the worker's end, and the session's end."""
-        ends = ["os.kill(p, 9)", "os.waitpid(p, 0)"]
         hold = """
 def hold(kind):
-    r, w = os.pipe()
+    (r, w), (wait, go) = os.pipe(), os.pipe()
     p = os.fork()
     if p == 0:
-        f = open_in("/shared/ends"); take[kind](f); os.write(w, b"x"); time.sleep(100); os._exit(0)
+        f = open_in("/shared/ends"); take[kind](f); os.write(w, b"x"); os.read(wait, 1); os.execv("/bin/sleep", ["sleep", "100"])
     os.read(r, 1)
-    return p
+    return p, go
 """
         for kind in KINDS:
             a = self.open("shared/ends")
             gone = lambda a=a, kind=kind: host["take"][kind](a) == 0 and host["free"][kind](a) == 0
-            for what, begin, end in (("killed", f"{hold}p = hold({kind!r})", "; ".join(ends)), ("closed", f"f = open_in('/shared/ends'); take[{kind!r}](f)", "os.close(f)"),
+            for what, begin, end in (("killed", f"{hold}p, go = hold({kind!r})", "os.kill(p, 9); os.waitpid(p, 0)"),
+                                     ("executed", f"{hold}p, go = hold({kind!r})", "os.write(go, b'x')"), ("closed", f"f = open_in('/shared/ends'); take[{kind!r}](f)", "os.close(f)"),
                                      ("worker", f"f = open_in('/shared/ends'); take[{kind!r}](f)", None), ("session", f"f = open_in('/shared/ends'); take[{kind!r}](f)", "")):
                 with self.subTest(kind=kind, what=what):
                     self.inside(f"{begin}\nvalue = 0")
