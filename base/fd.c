@@ -38,6 +38,22 @@ int fd_write_all(int fd, const void *data, size_t n)
         return 0;
 }
 
+int fd_send_all(int socket, const void *data, size_t n)
+{
+        const char *p = data;
+
+        while (n > 0) {
+                ssize_t sent = send(socket, p, n, MSG_NOSIGNAL);
+                if (sent < 0 && errno == EINTR)
+                        continue;
+                if (sent < 0)
+                        return -errno;
+                p += sent;
+                n -= (size_t)sent;
+        }
+        return 0;
+}
+
 ssize_t fd_read_full(int fd, void *data, size_t n)
 {
         char *p = data;

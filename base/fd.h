@@ -16,6 +16,8 @@ enum { FD_MESSAGE_MAX = 24 }; /* maximum of descriptors in one message */
 
 /* Writes all n bytes, restarting after signals. Returns 0 or negative errno (-EAGAIN included). */
 int fd_write_all(int fd, const void *data, size_t n);
+/* As fd_write_all(), to a stream socket: -EPIPE, and no SIGPIPE, if the peer has ended. */
+int fd_send_all(int socket, const void *data, size_t n);
 
 /* Reads until n bytes or the end. Returns the bytes read or negative errno. */
 ssize_t fd_read_full(int fd, void *data, size_t n);

@@ -66,14 +66,9 @@ void feeder_serve(int socket, int input)
                 if (!wait_for_input(socket, input))
                         return;
                 uint32_t length = (uint32_t)read_piece(input, piece, n < PIECE_MAX ? n : PIECE_MAX);
-                if (send(socket, &length, sizeof(length), MSG_NOSIGNAL) != sizeof(length))
+                if (fd_send_all(socket, &length, sizeof(length)) < 0 ||
+                    fd_send_all(socket, piece, length) < 0)
                         return;
-                for (uint32_t sent = 0; sent < length;) {
-                        ssize_t r = send(socket, piece + sent, length - sent, MSG_NOSIGNAL);
-                        if (r <= 0)
-                                return;
-                        sent += (uint32_t)r;
-                }
         }
 }
 

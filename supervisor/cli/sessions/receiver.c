@@ -240,27 +240,13 @@ int file_writer_open(struct file_writer *ret, const char *directory, bool hidden
         return fd < 0 ? fd : 0;
 }
 
-static int send_all(int fd, const char *bytes, size_t n)
-{
-        while (n > 0) {
-                ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL);
-                if (sent < 0 && errno == EINTR)
-                        continue;
-                if (sent < 0)
-                        return -errno;
-                bytes += sent;
-                n -= (size_t)sent;
-        }
-        return 0;
-}
-
 int file_writer_put(struct file_writer *writer, enum file_stream_type type, const void *payload,
                     size_t n)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(FILE_STREAM_HEADER + FILE_STREAM_PIECE_MAX);
 
         int r = file_stream_append(&b, type, payload, n);
-        return r < 0 ? r : send_all(writer->fd, buffer_bytes(&b), b.length);
+        return r < 0 ? r : fd_send_all(writer->fd, buffer_bytes(&b), b.length);
 }
 
 int file_writer_piece(struct file_writer *writer, const void *bytes, size_t n)

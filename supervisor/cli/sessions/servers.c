@@ -198,19 +198,6 @@ int server_link_open_session(struct server_link *ret, const char *name, const ch
         return r;
 }
 
-/* A server that has ended is an error, and not SIGPIPE. */
-static int send_all(int fd, const char *bytes, size_t n)
-{
-        while (n > 0) {
-                ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL);
-                if (sent < 0 && errno != EINTR)
-                        return -errno;
-                bytes += sent > 0 ? sent : 0;
-                n -= sent > 0 ? (size_t)sent : 0;
-        }
-        return 0;
-}
-
 int server_link_send(struct server_link *link, const char *method, const struct buffer *params,
                      struct error *err)
 {
@@ -224,7 +211,7 @@ int server_link_send(struct server_link *link, const char *method, const struct 
                                  "more than %d MiB: 'cloister cp' copies large files",
                                  REQUEST_MAX >> 20);
         if (r >= 0)
-                r = send_all(link->fd, buffer_bytes(&line), line.length);
+                r = fd_send_all(link->fd, buffer_bytes(&line), line.length);
         if (r == -EPIPE)
                 return error_set(err, EPIPE, "the server at %s has ended", link->path);
         return r < 0 ? error_errno(err, -r, "the server at %s does not answer", link->path) : 0;
@@ -236,7 +223,7 @@ int server_link_notify(struct server_link *link, const char *method, const struc
 
         int r = jsonrpc_append_notification(&line, method, params ? buffer_bytes(params) : NULL,
                                             params ? params->length : 0);
-        return r < 0 ? r : send_all(link->fd, buffer_bytes(&line), line.length);
+        return r < 0 ? r : fd_send_all(link->fd, buffer_bytes(&line), line.length);
 }
 
 int server_link_take(struct server_link *link, yyjson_doc **ret, struct error *err)
