@@ -38,6 +38,9 @@ class Hints(ServerCase):
         lines = self.ok(glyphs)["stderr"].splitlines()
         self.assertEqual(len(lines), 1, lines)
         self.assertRegex(lines[0], r"^<cell \d+>:2: UserWarning: the font DejaVu Sans lacks 10 characters: 你.*; to show them, put a font file")
+        # One whose number cannot be read does not break later cells.
+        self.cell("warnings.warn('Glyph %s (x) missing from current font.' % ('1' * 5000))")
+        self.ok("1")
         # Warnings that the code catches are unchanged.
         self.assertEqual(self.ok("with warnings.catch_warnings(record=True) as w:\n    warnings.simplefilter('always')\n    " + glyphs.replace("\n", "\n    ")
                                  + "\nlen(w)")["value"]["json"], 10)

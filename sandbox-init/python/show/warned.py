@@ -10,8 +10,7 @@ GLYPHS_SHOWN = 20
 SAME_MAX = 3  # of one kind, of drawing and showing, in a cell
 
 _GLYPH = r"Glyph (\d+) \(.*\) missing from (?:current font|font\(s\) (.*?))\.?$"
-_lacking = {}  # name of the fonts: {number of a glyph: None}
-_place = {}  # name of the fonts: file name and line
+_lacking = {}  # name of the fonts: (file name, line, {number of a glyph: None})
 _kinds = {}  # (category, text without numbers): how many
 _originals = []
 
@@ -34,9 +33,7 @@ def _show(message):
         message.line = None
     glyph = re.match(_GLYPH, text)
     if glyph is not None:
-        fonts = glyph[2] or ""
-        _lacking.setdefault(fonts, {})[int(glyph[1])] = None
-        _place.setdefault(fonts, (message.filename, message.lineno))
+        _lacking.setdefault(glyph[2] or "", (message.filename, message.lineno, {}))[2][int(glyph[1])] = None
         return
     if is_own:
         kind = message.category, re.sub(r"\d+", "", text)
@@ -54,19 +51,19 @@ def install(warnings):
 
 def finish():
     """At the end of a cell: what was counted."""
-    for fonts, numbers in _lacking.items():
+    for fonts, (filename, line, numbers) in _lacking.items():
         glyphs = [chr(number) for number in numbers if number <= sys.maxunicode]
         more = len(glyphs) - GLYPHS_SHOWN
         stdio.complain(
             "%s:%d: UserWarning: the font%s lacks %d character%s: %s%s; to show them, put a font file that has them into /workspace, then: "
             "matplotlib.font_manager.fontManager.addfont(PATH); plt.rcParams[\"font.family\"] = its name\n"
-            % (*_place[fonts], " " + fonts if fonts else "", len(glyphs), "s" * (len(glyphs) != 1), "".join(glyphs[:GLYPHS_SHOWN]),
+            % (filename, line, " " + fonts if fonts else "", len(glyphs), "s" * (len(glyphs) != 1), "".join(glyphs[:GLYPHS_SHOWN]),
                " and %d more" % more if more > 0 else ""))
     for (category, _), count in _kinds.items():
         if count > SAME_MAX:
             stdio.complain("cloister: %d more warnings of this kind: %s\n" % (count - SAME_MAX, category.__name__))
-    for found in _lacking, _place, _kinds:
-        found.clear()
+    _lacking.clear()
+    _kinds.clear()
 
 
 def waits():
