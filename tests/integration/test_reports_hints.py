@@ -56,6 +56,9 @@ class Hints(ServerCase):
         error = self.cell("exec('def g(x): return x')\nwith mp.get_context('spawn').Pool(2) as p: p.map(g, range(3))", timeout=30)["error"]
         self.assertIn("g is not defined in a process of the start method spawn", error["message"])
         self.assertLess(time.monotonic() - begun, 10)
+        # Lines of notebooks in other functions.
+        code = "def other():\n    !ls\n    %time 1\nwith mp.get_context('spawn').Pool(2) as p: r = p.map(f, range(3))\nr"
+        self.assertEqual(self.ok(code, timeout=30)["value"]["json"], [0, 2, 4])
         # The line of the cell is named.
         self.assertIn("line 2, in h", self.cell("def h(x):\n    return 1 / x\nwith mp.get_context('spawn').Pool(1) as p: p.map(h, [0])", timeout=30)["error"]["traceback"])
 

@@ -56,7 +56,8 @@ def _definitions():
             tree = ast.parse(text)
         except SyntaxError:
             try:
-                tree = ast.parse(magics.rewrite(text) or "")
+                text = magics.rewrite(text) or ""
+                tree = ast.parse(text)
             except (SyntaxError, ValueError):
                 continue
         except (ValueError, RecursionError, MemoryError):
