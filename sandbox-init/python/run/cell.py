@@ -21,9 +21,12 @@ ENDS = []  # of the cell that runs: functions that get its outcome (magics.py)
 
 
 def end_cell(outcome):
-    ends, ENDS[:] = ENDS[::-1], ()
-    for end in ends:
-        end(outcome)
+    """Runs code of the guest: what it raises is the cell's error, and the other functions are called too."""
+    while ENDS:
+        try:
+            ENDS.pop()(outcome)
+        except BaseException as error:
+            outcome.error = outcome.error if outcome.error is not None else error
 
 
 class Outcome:
