@@ -154,6 +154,20 @@ class Cells:
         self.assertEqual(self.ok("kept")["value"]["repr"], "'one\\n'")
         self.assertEqual(self.cell("%%bash\nexit 4")["error"]["type"], "subprocess.CalledProcessError")
 
+    def test_a_timeout_keeps_the_variables(self):
+        self.ok("kept = 1")
+        for code in ("!sleep 60", "x = !sleep 60", "%%sh\nsleep 60", "!echo {__import__('time').sleep(60)}", "%timeit __import__('time').sleep(60)"):
+            self.assertEqual(self.cell(code, timeout=1)["status"], "timeout", code)
+            self.assertEqual(self.ok("kept")["value"]["json"], 1, code)
+
+    def test_the_end_of_a_cell_that_fails(self):
+        """Its error is the cell's, and what a cell has replaced is restored."""
+        for head in "%%time", "%%capture", "%%capture\n%%time":
+            self.assertEqual(self.cell(head + "\nimport sys\nsys.stdout.close()")["error"]["type"], "ValueError", head)
+            self.assertEqual(self.ok("print('x'); display(b'<svg/>', 'image/svg+xml')")["displays"][0]["mime_type"], "image/svg+xml")
+        error = self.cell("%%time\nclass E(Exception):\n    def __bool__(self):\n        raise OSError\nraise E('x')")["error"]
+        self.assertEqual((error["type"], error["message"]), ("E", "x"))
+
     def test_what_the_user_reads(self):
         error = self.cell("x = 1\ndef f():\n    %time x / 0\nf()")["error"]
         self.assertEqual(error["line"], 3)

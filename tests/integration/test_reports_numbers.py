@@ -73,6 +73,12 @@ class Integers(rawmcp.ServerCase):
                                       timeout=harness.patient(60), check=True)
         return done.stdout
 
+    def test_a_slow_repr(self):
+        self.ok("open('slow.py', 'w').write('import time\\nclass C:\\n    def __repr__(self):\\n        time.sleep(60)\\n')\nimport slow")
+        for code in "slow.C()", "display(slow.C())":
+            self.assertEqual(self.cell(code, timeout=1)["status"], "timeout", code)
+            self.assertTrue(self.ok("bool(slow)")["value"]["json"], code)
+
     def test_from_tool_to_tool(self):
         """Integers that code takes from one tool to another, and back."""
         cell = self.cell("one = await mcp_a.echo(n=725653563933458433, l=[2**70])\nstr(await mcp_a.echo(**{'back': one}))")

@@ -12,6 +12,7 @@ from time import perf_counter, process_time
 
 import __main__
 from cloister import cell, installing
+from cloister.interrupts import calls_guest
 
 # The rewritten lines call this: code may have changed the name get_ipython.
 _SHELL = "__import__('cloister').shell"
@@ -194,6 +195,7 @@ def _duration(seconds):
 def _expand(command, frame):
     """{expression} and $name as in IPython: of the code that runs the line. Text that cannot be evaluated stays."""
 
+    @calls_guest
     def value(match):
         text = match[1] or match[2]
         if text is None:
@@ -259,6 +261,7 @@ class Shell:
     def enable_matplotlib(self, gui=None):
         pass
 
+    @calls_guest
     def run_line_magic(self, name, line, _stack_depth=1):
         if name in _IGNORED:
             return None
@@ -302,6 +305,7 @@ class Shell:
         """Runs a command; its output is the cell's. The status is in the variable _exit_code, as in IPython."""
         vars(__main__)["_exit_code"] = self._run(_expand(command, _caller()), True)
 
+    @calls_guest
     def getoutput(self, command, split=True):
         import subprocess
 
@@ -312,6 +316,7 @@ class Shell:
         return Lines(text.splitlines()) if split else text
 
     @staticmethod
+    @calls_guest
     def _run(command, is_line, into={}):
         """into: {"out" or "err": the variable that gets it}."""
         import subprocess
@@ -340,6 +345,7 @@ class Shell:
         return perf_counter(), process_time()
 
     @staticmethod
+    @calls_guest
     def timed(begun, value=None):
         wall, cpu = perf_counter() - begun[0], process_time() - begun[1]
         print("CPU times: %s\nWall time: %s" % (_duration(cpu), _duration(wall)))
@@ -350,8 +356,9 @@ class Shell:
 
     def begin_timing(self):
         begun = self.now()
-        cell.ENDS.append(lambda outcome: outcome.error or self.timed(begun))
+        cell.ENDS.append(lambda outcome: outcome.error is None and self.timed(begun))
 
+    @calls_guest
     def repeat(self, options, setup=""):
         """The iterator of the loop that %timeit is. It prints the result when the loop has ended."""
         names = _caller().f_globals

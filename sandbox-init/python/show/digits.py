@@ -4,12 +4,14 @@ import sys
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 
+from cloister.interrupts import calls_guest
+
 _SCANNED = 100  # items of each container
 _DEPTH = 4
 
 
+@calls_guest
 def exact_repr(value):
-    """Runs code of the guest."""
     try:
         names = _concerned(value, 0)
     except Exception:
