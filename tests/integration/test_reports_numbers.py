@@ -159,6 +159,7 @@ class Libraries(rawmcp.ServerCase):
         self.table(every % "np.zeros((20000, 400))", "20,000 rows × 400 columns")
         self.table(every % "{'a': ['x' * 10**6] * 100}", "100 rows × 1 columns")
         self.table(every % "{'a': range(100), 'b': ['x' * 200] + ['y'] * 99}", "x" * 200, "| 50 | 50 |")
+        self.table("pd.DataFrame({'a': [1]}).rename_axis(columns='x' * 10**6)", "1 rows × 1 columns; columns: xxx", "| 0 | 1 |")
         self.table("pd.DataFrame({'a': [1]}, index=pd.MultiIndex.from_tuples([tuple(range(300))]))", "1 rows × 1 columns")
 
     def test_as_code_has_set(self):

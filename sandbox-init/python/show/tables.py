@@ -7,6 +7,7 @@ from cloister.table_sources import source_of
 SIZES = ((24, 20), (12, 12), (8, 8), (4, 4), (2, 2))
 CHARACTERS = 6000
 CELL = 60  # characters
+TITLE = 300
 _SHORTEST = 4  # characters of a cell
 
 
@@ -22,7 +23,7 @@ def text_of(value):
             text = _text(source, *size)
             if len(text) <= CHARACTERS:
                 break
-    return "%s\n\n%s" % (source.title(), text[:CHARACTERS].rstrip("\n"))
+    return "%s\n\n%s" % (source.title()[:TITLE], text[:CHARACTERS].rstrip("\n"))
 
 
 def _sizes(source):
