@@ -95,7 +95,7 @@ class Cells:
         self.assertNotIn("stdout", self.cell(head + "print('a'); clear_output()"))
         self.assertEqual(self.texts(head + "print('a'); clear_output(wait=True); 5"), ["value: 5"])
         # A program writes to the same pipe.
-        self.assertEqual(self.cell(head + "import os\nos.write(1, b'x' * 70000)\nclear_output()\nos.write(1, b'y')")["stdout"], "y")
+        self.assertEqual(self.cell(head + "import os\nfor i in range(300):\n    os.write(1, b'x' * 70000 if i == 0 else b'x')\n    clear_output()\nos.write(1, b'y')")["stdout"], "y")
 
     def test_clear_output_between_parts_of_a_result(self):
         """What came in an earlier answer stays there; the next one has what came after the call of clear_output()."""
@@ -141,7 +141,7 @@ class Cells:
             self.assertIn("Wall time: ", cell["stdout"], code)
         self.assertRegex(self.ok("%timeit -n 10 -r 3 sum(range(10))")["stdout"], r"^[\d.]+ [µnm]?s ± .* of 3 runs, 10 loops each\)\n$")
         self.assertIn("2 runs, 5 loops", self.ok("%%timeit -n 5 -r 2\nx = 1\nfor i in range(3):\n    x += i")["stdout"])
-        self.assertNotIn("stdout", self.ok("%%capture out\nprint('hidden'); display(b'<svg/>', 'image/svg+xml')\n5"))
+        self.assertLessEqual({"stdout", "displays", "value"} & set(self.ok("%%capture out\nprint('hidden'); display(b'<svg/>', 'image/svg+xml')\n5")), set())
         self.assertEqual(self.ok("print(out.stdout, end='')")["stdout"], "hidden\n")
         self.assertEqual(self.ok("%env A_B=c d\n%env A_B")["value"]["repr"], "'c d'")
         self.assertEqual(self.ok("%cd /tmp\n%cd -\nd = %pwd\nd")["value"]["repr"], "'/workspace'")
@@ -173,8 +173,8 @@ class Cells:
         self.assertEqual(error["line"], 3)
         self.assertIn("    %time x / 0\nZeroDivisionError", error["traceback"])
         self.assertIn("    %time x / 0\n", self.ok("import inspect; print(inspect.getsource(f))")["stdout"])
-        error = self.cell("%matplotlib inline\nx = (")["error"]
-        self.assertIn("x = (", error["traceback"])
+        error = self.cell("%matplotlib inline\n%time x = (")["error"]
+        self.assertIn("    %time x = (\n", error["traceback"])
         for code, hint in (("%who_ls", "magic"), ("%%writefile a.txt\nx", "open("), ("%matplotlib inline\n%run a.py", "runpy"), ("%time", "needs code")):
             self.assertIn(hint, self.cell(code)["error"]["message"], code)
         self.assertEqual(self.ok("s = '''\n%time x\n!ls\n'''\n%matplotlib inline\ns")["value"]["repr"], r"'\n%time x\n!ls\n'")

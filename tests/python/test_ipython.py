@@ -172,7 +172,7 @@ class Tables(unittest.TestCase):
 
     def test_narrow_floats(self):
         for code, digits, texts in (("f", 9, ("0.1", "16777216.0", "3.4028235e+38", "1e-45", "inf", "-inf", "nan", "0.0", "1.0000001")),
-                                    ("e", 5, ("0.1", "65500.0", "6e-08", "0.3333", "inf", "nan"))):
+                                    ("e", 5, ("0.1", "65500.0", "0.00011927", "6e-08", "0.3333", "inf", "nan"))):
             for text in texts:
                 value = struct.unpack(code, struct.pack(code, float(text)))[0]
                 self.assertEqual(table_sources._shortest(value, code, digits), text)

@@ -30,7 +30,7 @@ class Rewrite(unittest.TestCase):
 
     def test_what_is_left_alone(self):
         for source in ("x = 1", "%who", "%%writefile a\nx", "!", "x = %matplotlib", "%time", "print('''\n%time x\n!ls\n''')",
-                       "f(\n%time\n)", "x = 5 \\\n%time", "# %time x", "'''", '"""\n%cd x'):
+                       "f(\n%time x\n)", "x = 5 \\\n%time x", "# %time x", "'''", '"""\n%cd x'):
             self.assertIsNone(magics.rewrite(source), source)
         text = 's = f"""{x}\n!ls\n"""\n'
         self.check(text + "!ls", text + "SHELL.system('ls')")
