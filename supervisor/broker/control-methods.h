@@ -6,7 +6,7 @@
  *     sessions/reset  {"name": str}      -> {}
  *     sessions/undo   {"name": str, "checkpoint": str or absent} -> {}
  *     sessions/exec   {"name", "code", "filename"?, "timeout_ms"?, "wait_ms"?, "stream"?: bool, "create"?: bool,
- *                     "script"?: text of SCRIPT (docs/rpc.md), for a session that is created}
+ *                     "input"?: bool, "script"?: text of SCRIPT (docs/rpc.md), for a session that is created}
  *                     -> {"status", "exit_status", "why"?, "result": CallToolResult}, or with stream instead of result
  *                        {"traceback"?, "value"?, "notices", "displays", "displays_total"}; or
  *                        {"status": "busy", "code", "duration_ms", "line", "result"}
@@ -15,7 +15,8 @@
  *     files/get       {"name", "path", "offset"} -> {"data": base64, "size", "eof", "version"}
  *     files/put       {"name", "path", "offset", "data": base64, "to"?: path, "discard"?: bool} -> {}
  *
- * With stream, exec sends notifications "output" {"stream": "stdout" | "stderr", "data": base64} before its answer.
+ * With stream, exec sends notifications "output" {"stream": "stdout" | "stderr", "data": base64} before its answer. With
+ * input too, it sends "read" {} when the code reads, and the client sends "input" {"data": base64}: nothing is the end of the input.
  *
  * ready: the number of spare sandboxes. sessions is the array of sessions_append_list(). An unknown
  * name gives the error CONTROL_NO_SESSION.
