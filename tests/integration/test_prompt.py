@@ -223,12 +223,14 @@ class Exec(ServerCase):
         self.ok("1")
         p = self.prompt()
         p.line("name = input('who? ')")
+        p.until("who? ')")
         p.until("who? ")
         p.send("Zoë\n".encode())
         p.line("'hello ' + name")
         p.until("'hello Zoë'")
         # Ctrl-C ends the wait; the session continues, and its other code has no standard input.
         p.line("input('again? ')")
+        p.until("again? ')")
         p.until("again? ")
         p.send(b"\x03")
         p.until("KeyboardInterrupt")
@@ -238,6 +240,19 @@ class Exec(ServerCase):
         self.assertEqual(self.ok("old.buffer.raw.readall()")["value"]["repr"], "b''")
         self.assertEqual(self.ok("name")["value"]["repr"], "'Zoë'")
         p.send(b"exit()\n")
+        self.assertEqual(p.end(), 0)
+
+    def test_a_call_ends_while_its_code_reads(self):
+        """The prompt comes back at once, and what other threads print is shown before a line is typed."""
+        self.ok("1")
+        p = self.prompt()
+        p.line("import threading; threading.Timer(0.3, print, ['from a', 'thread']).start(); input('first? ')")
+        p.until("first? ')")
+        p.until("first? ")
+        p.until("from a thread")
+        subprocess.run([harness.CLOISTER, "sessions", "end", self.session, "--server", str(self.server.process.pid)], env=harness.environment(), check=True)
+        p.until("ended")
+        p.line("exit()")
         self.assertEqual(p.end(), 0)
 
     def test_a_prompt_lives_as_long_as_its_terminal(self):

@@ -287,68 +287,98 @@ static int wait_for(struct server_link *link, struct error *err)
         return server_link_read(link, err);
 }
 
-/* The code reads a line. */
-static void read_for_code(struct owner_cells *cells, struct server_link *link)
+/* A cell while it runs. */
+struct run {
+        struct owner_cells *cells;
+        struct server_link *link;
+        struct sink sinks[2];
+        yyjson_doc *message; /* the last one; in the end the answer */
+        bool is_read;        /* its code waits for a line */
+        struct error *err;
+};
+
+/* Returns 1 when run->message is the answer, 0 when nothing more has arrived, or negative errno. */
+static int take_arrived(struct run *run)
+{
+        int r;
+
+        while ((r = server_link_take(run->link, &run->message, run->err)) > 0) {
+                yyjson_val *root = yyjson_doc_get_root(run->message);
+                const char *method = json_text(root, "method");
+                if (strcmp(method, "read") == 0)
+                        run->is_read = true;
+                else if (strcmp(method, "output") == 0)
+                        take_output(run->sinks, yyjson_obj_get(root, "params"));
+                else
+                        return 1;
+                yyjson_doc_free(run->message);
+                run->message = NULL;
+        }
+        return r;
+}
+
+/* Output of other threads is shown at once, and with the answer the code does not read any more. */
+static int on_arrival(void *data)
+{
+        struct run *run = data;
+        int r = server_link_read(run->link, run->err);
+
+        if (r >= 0)
+                r = take_arrived(run);
+        return r > 0 ? -ECANCELED : r;
+}
+
+/* Returns as take_arrived(). */
+static int read_for_code(struct run *run)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(REQUEST_MAX);
         _cleanup_free_ char *line = NULL;
         struct json_out out = {.to = &params};
+        const struct line_editor_beside beside = {run, run->link->fd, on_arrival};
 
-        int r = cells->editor ? line_editor_read(cells->editor, "", &line) : 0;
-        if (r == -EINTR) {
-                server_link_notify(link, "interrupt", NULL);
-                return;
+        run->is_read = false;
+        int r = run->cells->editor ? line_editor_read(run->cells->editor, "", &beside, &line) : 0;
+        if (r < 0 && run->message) {
+                put(&run->sinks[1], "\n", 1);
+                return 1;
         }
+        if (r < 0 && error_is_set(run->err))
+                return r;
         size_t n = r > 0 ? strlen(line) : 0;
         if (r > 0)
                 line[n++] = '\n'; /* replaces its zero: n is the length */
         json_out_begin(&out, NULL, '{');
         json_out_base64(&out, "data", n > 0 ? line : "", n);
         json_out_end(&out, '}');
-        if (out.error >= 0)
-                server_link_notify(link, "input", &params);
+        if (r != -EINTR && out.error >= 0)
+                server_link_notify(run->link, "input", &params);
         else
-                server_link_notify(link, "interrupt", NULL);
-}
-
-/* Returns 1 when *message is the answer. */
-static int next(struct owner_cells *cells, struct server_link *link, struct sink sinks[2],
-                yyjson_doc **message, struct error *err)
-{
-        int r = server_link_take(link, message, err);
-
-        if (r <= 0)
-                return r < 0 ? r : wait_for(link, err);
-        yyjson_val *root = yyjson_doc_get_root(*message);
-        bool is_read = strcmp(json_text(root, "method"), "read") == 0;
-        if (!is_read && strcmp(json_text(root, "method"), "output") != 0)
-                return 1;
-        if (is_read)
-                read_for_code(cells, link);
-        else
-                take_output(sinks, yyjson_obj_get(root, "params"));
-        yyjson_doc_free(*message);
-        *message = NULL;
+                server_link_notify(run->link, "interrupt", NULL);
         return 0;
 }
 
 int owner_cell_run(struct owner_cells *cells, struct server_link *link, const char *code, size_t n,
                    const char *filename, struct error *err)
 {
-        struct sink sinks[2] = {
-                {.fd = STDOUT_FILENO, .is_terminal = isatty(STDOUT_FILENO) == 1},
-                {.fd = STDERR_FILENO, .is_terminal = isatty(STDERR_FILENO) == 1},
+        struct run run = {
+                cells,
+                link,
+                {{.fd = STDOUT_FILENO, .is_terminal = isatty(STDOUT_FILENO) == 1},
+                 {.fd = STDERR_FILENO, .is_terminal = isatty(STDERR_FILENO) == 1}},
+                .err = err,
         };
-        _cleanup_json_ yyjson_doc *message = NULL;
 
         cells->is_busy = cells->has_exited = false;
         int r = ask(cells, link, code, n, filename, err);
-        while (r >= 0 && (r = next(cells, link, sinks, &message, err)) == 0)
-                ;
-        if (r < 0)
-                return r;
-        yyjson_val *result = server_result(message, err);
-        return result ? conclude(cells, sinks, result, err) : -err->code;
+        while (r == 0 && (r = take_arrived(&run)) == 0)
+                r = run.is_read ? read_for_code(&run) : wait_for(link, err);
+        yyjson_val *result = r > 0 ? server_result(run.message, err) : NULL;
+        if (result)
+                r = conclude(cells, run.sinks, result, err);
+        else if (r > 0)
+                r = -err->code;
+        yyjson_doc_free(run.message);
+        return r;
 }
 
 /* ---- the prompt ---- */
@@ -503,7 +533,7 @@ static int step(struct prompt *p, struct error *err)
 {
         _cleanup_free_ char *line = NULL;
 
-        int r = line_editor_read(p->editor, p->source.length > 0 ? "... " : ">>> ", &line);
+        int r = line_editor_read(p->editor, p->source.length > 0 ? "... " : ">>> ", NULL, &line);
         if (r == -EINTR) {
                 drop_block(p);
                 return 0;

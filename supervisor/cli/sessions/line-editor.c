@@ -72,6 +72,7 @@ struct line_editor {
         struct History *history;
         char *path;
         const char *prompt;
+        const struct line_editor_beside *beside;
         bool is_terminal;
         char pending[4096]; /* of input without libedit */
         size_t n_pending;
@@ -168,22 +169,29 @@ static unsigned char complete(struct EditLine *el, int key)
 
 /* ---- input ---- */
 
-/* Waits for input or SIGINT, which is blocked otherwise. Returns 0 or -EINTR. */
+/* Waits for input or SIGINT, which is blocked otherwise. Returns 0 or negative errno: -EINTR, or what readable() returned. */
 static int wait_for_input(struct line_editor *editor)
 {
-        struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+        const struct line_editor_beside *beside = editor->beside;
+        struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                             {.fd = beside ? beside->fd : -1, .events = POLLIN}};
         sigset_t mask;
 
         sigprocmask(SIG_BLOCK, NULL, &mask);
         sigdelset(&mask, SIGINT);
         for (;;) {
-                int r = ppoll(&p, 1, NULL, &mask);
-                if (editor->owner.was_interrupted(editor->owner.data))
-                        return -EINTR;
-                if (r > 0)
-                        return 0;
+                int r = ppoll(p, ARRAY_SIZE(p), NULL, &mask);
                 if (r < 0 && errno != EINTR)
                         return -errno;
+                if (editor->owner.was_interrupted(editor->owner.data))
+                        return -EINTR;
+                if (r > 0 && p[1].revents != 0) {
+                        r = beside->readable(beside->data);
+                        if (r < 0)
+                                return r;
+                }
+                if (r >= 0 && p[0].revents != 0)
+                        return 0;
         }
 }
 
@@ -281,9 +289,11 @@ static int read_plain(struct line_editor *editor, char **line)
         return *line ? 1 : -ENOMEM;
 }
 
-int line_editor_read(struct line_editor *editor, const char *prompt, char **line)
+int line_editor_read(struct line_editor *editor, const char *prompt,
+                     const struct line_editor_beside *beside, char **line)
 {
         editor->prompt = prompt;
+        editor->beside = beside;
         return editor->el ? read_edited(editor, line) : read_plain(editor, line);
 }
 

@@ -31,5 +31,17 @@ int line_editor_new(struct line_editor **ret, const char *history,
 /* Saves the history. */
 struct line_editor *line_editor_free(struct line_editor *editor);
 
-/* *line is owned by the caller, without its newline. Returns 1, 0 at the end of input, -EINTR after SIGINT, or another negative errno. */
-int line_editor_read(struct line_editor *editor, const char *prompt, char **line);
+/* What else is waited for while a person types. */
+struct line_editor_beside {
+        void *data;
+        int fd;
+        /* Called when fd can be read. Returns 0, or what line_editor_read() returns then: a negative errno. */
+        int (*readable)(void *data);
+};
+
+/*
+ * beside: NULL for none. *line is owned by the caller, without its newline. Returns 1, 0 at the end of input, -EINTR after
+ * SIGINT, or another negative errno.
+ */
+int line_editor_read(struct line_editor *editor, const char *prompt,
+                     const struct line_editor_beside *beside, char **line);
