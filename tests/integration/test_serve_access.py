@@ -322,6 +322,7 @@ class Tokens(TokenFile):
         self.assertIn("alice:work", sessions(self))
         # A new principal named bob has no access to the first bob's sessions.
         self.put(f"alice {self.ALICE}\nbob {self.LATER}\n")
+        self.logged("later: the token was removed")
         self.assertTrue(harness.wait_until(lambda: self.status_of(self.BOB) == 401 and self.status_of(self.LATER) == 200))
         self.assertEqual(value(self.call(self.LATER, "x", session="work").response())["status"], "error")
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
