@@ -1,5 +1,6 @@
 """Class 41 for locks of files: how many there can be, on which files, and that they do what they do outside."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -403,6 +404,24 @@ for i in range(9000):
 value = i"""
 
 
+@contextlib.contextmanager
+def meetings(met_now, every=0.001):
+    """Yields the list of what met_now() has returned, asked again and again meanwhile."""
+    stop, met = threading.Event(), []
+
+    def watch():
+        while not stop.wait(every):
+            met.extend(met_now())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield met
+    finally:
+        stop.set()
+        watcher.join()
+
+
 def check_flock(case):
     """While programs of the host have 5,000 locks of open files, flock() of a session works as without, and its bound holds."""
     with tempfile.TemporaryFile() as noise:
@@ -505,24 +524,11 @@ class Locks(rawmcp.ServerCase):
     def test_an_exchanged_descriptor(self):
         """41. init makes the call with the file that it has looked at. The control: outside, the same program takes the lock of the host's file."""
         code = f"seconds = 3{EXCHANGE}"
-        stop, met = threading.Event(), []
-
-        def watch():
-            while not stop.wait(0.001):
-                if not self.host_can_lock():
-                    met.append(time.monotonic())
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
+        with meetings(lambda: [] if self.host_can_lock() else ["flock"]) as met:
             self.outside(code)
-            outside = len(met)
-            del met[:]
+        self.assertNotEqual(met, [])
+        with meetings(lambda: [] if self.host_can_lock() else ["flock"]) as met:
             self.assertGreater(self.inside(code), 0)
-        finally:
-            stop.set()
-            watcher.join()
-        self.assertGreater(outside, 0)
         self.assertEqual(met, [])
 
     def test_they_do_what_they_do_outside(self):
@@ -611,15 +617,6 @@ class HostLocks(harness.Case):
         self.addCleanup(os.close, fd)
         return fd
 
-    def until(self, done):
-        """Whether it becomes true."""
-        end = time.monotonic() + harness.PATIENCE
-        while not done():
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.02)
-        return True
-
     def test_both_ways(self):
         """41. Each kind excludes the host, and is excluded by it. The control is the mount without the key, where none does."""
         for kind in KINDS:
@@ -659,10 +656,10 @@ value = [lock(f, R, 15, 20), lock(f, W, 60, 5), lock(f, U, 0, 60)]""")
         self.assertTrue(test(10, "R", 40))
         host["lock"](a, host["U"], 0, 0)
         self.inside("os.kill(one, 9); os.waitpid(one, 0); value = 0")
-        self.assertTrue(self.until(lambda: test(10, length=10)))
+        self.assertTrue(harness.wait_until(lambda: test(10, length=10)))
         self.assertFalse(test(20))
         self.inside("os.kill(two, 9); os.waitpid(two, 0); value = lock(f, U, 0, 0)")
-        self.assertTrue(self.until(lambda: test(0, length=0)))
+        self.assertTrue(harness.wait_until(lambda: test(0, length=0)))
 
     def test_waiting(self):
         """41. F_SETLKW and a waiting flock() get the lock when the host frees it; init serves other calls meanwhile."""
@@ -673,7 +670,7 @@ value = [lock(f, R, 15, 20), lock(f, W, 60, 5), lock(f, U, 0, 60)]""")
                 self.assertEqual(host["take"][kind](a), 0)
 
                 def free(a=a, kind=kind, were_served=were_served):
-                    were_served.append(self.until(lambda: os.path.exists(f"{self.place}/shared/{kind}-served")))
+                    were_served.append(harness.wait_until(lambda: os.path.exists(f"{self.place}/shared/{kind}-served")))
                     host["free"][kind](a)
 
                 program = threading.Thread(target=free)
@@ -745,7 +742,7 @@ def hold(kind):
                         self.server.cell("os._exit(3)")
                     else:
                         self.server.cell("1", reset=True)
-                    self.assertTrue(self.until(gone))
+                    self.assertTrue(harness.wait_until(gone))
 
     def test_a_mount_that_loses_them(self):
         """41. When the config takes the key away, a session that has the mount ends, and its locks with it."""
@@ -753,8 +750,8 @@ def hold(kind):
         self.assertEqual(self.inside("f = open_in('/shared/lost'); value = take['fcntl'](f)"), 0)
         self.assertEqual(host["take"]["fcntl"](a), "EAGAIN")
         self.config(mounts=[{**mount, "locks": False} for mount in self.mounts])
-        self.assertTrue(self.until(lambda: "a mount less" in self.server.cell("1").get("notice", "")))
-        self.assertTrue(self.until(lambda: host["take"]["fcntl"](a) == 0))
+        self.assertTrue(harness.wait_until(lambda: "a mount less" in self.server.cell("1").get("notice", "")))
+        self.assertTrue(harness.wait_until(lambda: host["take"]["fcntl"](a) == 0))
         host["free"]["fcntl"](a)
         self.assertEqual(self.inside("f = open_in('/shared/lost'); value = [take['fcntl'](f), take['flock'](f)]"), ["ENOLCK"] * 2)
 
@@ -781,10 +778,10 @@ value = [own, value.count(0), value.count("ENOLCK"), byte // 2 + 62, e, lock(fds
         self.assertIn(self.held(), range(250, 258))
         self.assertIn("256 of them byte ranges", self.server.cell("fcntl.lockf(fds[0], E | fcntl.LOCK_NB, 1, byte)")["error"]["message"])
         self.server.cell("1", reset=True)
-        self.assertTrue(self.until(lambda: self.held() == 0))
+        self.assertTrue(harness.wait_until(lambda: self.held() == 0))
         total = self.inside("value = children(16, lambda n: sum(lock(open_in(f'/shared/o{n % 4}'), W, 1000 * n + 3 * j) == 0 for j in range(60)))")
         self.assertIn(total, range(250, 257))
-        self.assertTrue(self.until(lambda: self.held() == 0))
+        self.assertTrue(harness.wait_until(lambda: self.held() == 0))
         self.inside(HIDDEN.replace("own(", "open_in('/shared/' + ") + "\nhide(16, map_files)\nvalue = 0")
         self.assertIn(self.held(), range(1000, 4097))
 
@@ -829,20 +826,9 @@ for name, f in files.items():
 
     def test_an_exchanged_descriptor(self):
         """41. While threads exchange a descriptor of the mount with one of another, the host never meets a lock of the other file."""
-        a, stop, met = self.open("plain/file"), threading.Event(), []
-
-        def watch():
-            while not stop.wait(0.001):
-                met.extend(kind for kind in KINDS if host["take"][kind](a) != 0 or host["free"][kind](a) != 0)
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            taken = self.inside(f"target, seconds = '/plain/file', 3\n{EXCHANGE}")
-        finally:
-            stop.set()
-            watcher.join()
-        self.assertGreater(taken, 0)
+        a = self.open("plain/file")
+        with meetings(lambda: [kind for kind in KINDS if host["take"][kind](a) != 0 or host["free"][kind](a) != 0]) as met:
+            self.assertGreater(self.inside(f"target, seconds = '/plain/file', 3\n{EXCHANGE}"), 0)
         self.assertEqual(met, [])
 
     def test_a_table_that_lies(self):
@@ -867,23 +853,19 @@ value.append(children(1, use))""")
         """A session commits 1,000 rows, in both kinds of journal, while the host reads and writes the same database."""
         for mode in ("wal", "delete"):
             with self.subTest(mode):
-                path, seen, stop = f"{self.place}/shared/{mode}.db", [], threading.Event()
-                with sqlite3.connect(path) as c:
-                    c.execute(f"pragma journal_mode={mode}")
-                    c.execute("create table t(a, b)")
-                c.close()
+                path = f"{self.place}/shared/{mode}.db"
+                c = sqlite3.connect(path, timeout=60, check_same_thread=False)
+                c.execute(f"pragma journal_mode={mode}")
+                c.execute("create table t(a, b)")
+                c.commit()
 
-                def use(path=path, seen=seen, stop=stop):
-                    c = sqlite3.connect(path, timeout=60)
-                    while not stop.wait(0.02):
-                        seen.append(c.execute("select count(*) from t where b = 'in'").fetchone()[0])
-                        c.execute("insert into t values(1, 'out')")
-                        c.commit()
-                    c.close()
+                def use(c=c):
+                    n = c.execute("select count(*) from t where b = 'in'").fetchone()[0]
+                    c.execute("insert into t values(1, 'out')")
+                    c.commit()
+                    return [n]
 
-                user = threading.Thread(target=use)
-                user.start()
-                try:
+                with meetings(use, 0.02) as seen:
                     self.inside(f"""
 c = sqlite3.connect("/shared/{mode}.db", timeout=60)
 c.execute("pragma synchronous=off")
@@ -891,9 +873,7 @@ for i in range(1000):
     c.execute("insert into t values(?, 'in')", (i,)); c.commit()
 c.close()
 value = 0""")
-                finally:
-                    stop.set()
-                    user.join()
+                c.close()
                 c = sqlite3.connect(path)
                 self.assertEqual(c.execute("select count(*), count(distinct a) from t where b = 'in'").fetchone(), (1000, 1000))
                 self.assertEqual(c.execute("pragma integrity_check").fetchone(), ("ok",))
