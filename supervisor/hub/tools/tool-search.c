@@ -1,6 +1,7 @@
 /* Searches the tools of a catalogue. */
 #include "supervisor/hub/tools/tool-search.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,9 @@ int tool_words_append(struct buffer *to, const char *text, size_t n, bool stems,
                 words += !word;
                 word = word ? word : at;
                 at = put_lower(at, text + i, length, c);
+                for (; i + length < n && text[i + length] >= 'a' && text[i + length] <= 'z';
+                     c = 'a')
+                        *at++ = text[i + length++];
         }
         if (word)
                 at = end_word(word, at, stems);
@@ -299,32 +303,53 @@ static unsigned points_of(enum field field, bool is_whole, size_t n)
         }
 }
 
-/* One pass over the text of all tools. The best match in a field counts, once. */
-static void rate_word(struct search *s, struct text word)
-{
-        const char *text = buffer_bytes(&s->text), *end = text + s->text.length;
-        const char *at = text, *field_end = text;
-        struct tool *tool = s->tools;
-        int field = FIELD_QUALIFIED;
-        unsigned before = 0;
+/* Which words begin with a pair of bytes, a bit each: few places of the text have such a pair. */
+struct pairs {
+        uint16_t words[1 << 16];
+};
+static_assert(TOOL_SEARCH_WORDS_MAX <= 16, "a bit for each word");
 
-        while ((at = memmem(at, (size_t)(end - at), word.at, word.n))) {
-                while (text + tool->fields[FIELD_MAX] <= at)
-                        tool++;
-                if (at >= field_end) {
-                        for (field = FIELD_QUALIFIED; text + tool->fields[field + 1] <= at;)
-                                field++;
-                        field_end = text + tool->fields[field + 1];
-                        before = 0;
+static uint16_t pair_at(const char *at)
+{
+        uint16_t pair;
+
+        memcpy(&pair, at, sizeof(pair));
+        return pair;
+}
+
+static void read_pairs(const struct search *s, struct pairs *ret)
+{
+        for (size_t i = 0; i < s->n_words; i++) {
+                struct text word = s->words[i];
+                char begin[2] = {word.at[0], word.at[1]};
+                for (int c = 0; c < (word.n == 1 ? 256 : 1); c++) {
+                        if (word.n == 1)
+                                begin[1] = (char)c;
+                        ret->words[pair_at(begin)] |= (uint16_t)(1U << i);
                 }
-                bool is_whole = at > text && at[-1] == ' ' && at[word.n] == ' ';
-                unsigned points = points_of((enum field)field, is_whole, word.n);
-                if (points > before) {
-                        tool->points += points - before;
-                        before = points;
-                }
-                at = is_whole ? field_end : rawmemchr(at, ' ');
         }
+}
+
+/* The best match of each word counts, once. */
+static unsigned rate_field(const struct search *s, const struct pairs *pairs, struct text text,
+                           enum field field)
+{
+        unsigned best[TOOL_SEARCH_WORDS_MAX] = {}, sum = 0;
+        const char *end = text.at + text.n - 1; /* a space */
+
+        for (const char *at = text.at; at < end; at++) {
+                for (unsigned bits = pairs->words[pair_at(at)]; bits; bits &= bits - 1) {
+                        int i = __builtin_ctz(bits);
+                        struct text word = s->words[i];
+                        if (word.n > (size_t)(end - at) || memcmp(at, word.at, word.n) != 0)
+                                continue;
+                        bool is_whole = at[-1] == ' ' && at[word.n] == ' ';
+                        unsigned points = points_of(field, is_whole, word.n);
+                        sum += points > best[i] ? points - best[i] : 0;
+                        best[i] = points > best[i] ? points : best[i];
+                }
+        }
+        return sum;
 }
 
 static unsigned rate_name(const struct search *s, const struct tool *tool)
@@ -348,10 +373,16 @@ static unsigned rate_name(const struct search *s, const struct tool *tool)
 
 static void rate(struct search *s)
 {
-        for (size_t i = 0; i < s->n; i++)
-                s->tools[i].points = s->n_words > 0 ? rate_name(s, &s->tools[i]) : 1;
-        for (size_t i = 0; i < s->n_words && s->n > 0; i++)
-                rate_word(s, s->words[i]);
+        struct pairs pairs = {};
+
+        read_pairs(s, &pairs);
+        for (size_t i = 0; i < s->n; i++) {
+                struct tool *tool = &s->tools[i];
+                tool->points = s->n_words > 0 ? rate_name(s, tool) : 1;
+                for (int field = FIELD_NAME; s->n_words > 0 && field < FIELD_MAX; field++)
+                        tool->points += rate_field(s, &pairs, field_of(s, tool, (enum field)field),
+                                                   (enum field)field);
+        }
 }
 
 /* ---- the answer ---- */
