@@ -476,9 +476,7 @@ static void kill_closed(struct session *s, const struct session_details *details
 
 static void kill_for_owner(struct session *s, const struct session_details *details)
 {
-        session_kill_sandbox(s, END_OWNER,
-                             details && details->error ? details->error->text
-                                                       : SESSION_ENDED_BY_OWNER);
+        session_kill_sandbox(s, END_OWNER, details->error->text);
 }
 
 void session_forget_sandbox(struct session *s)

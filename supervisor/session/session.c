@@ -78,10 +78,18 @@ struct session *session_free(struct session *s)
         return NULL;
 }
 
-void session_end_by_owner(struct session *s, bool restart)
+static void end_for(struct session *s, bool restart, const struct error *why)
 {
         s->restart = restart;
-        session_dispatch(s, EVENT_OWNER_END, NULL);
+        session_dispatch(s, EVENT_OWNER_END, &(struct session_details){.error = why});
+}
+
+void session_end_by_owner(struct session *s, bool restart, const char *why)
+{
+        struct error err = {};
+
+        error_set(&err, EPERM, "%s", why);
+        end_for(s, restart, &err);
 }
 
 static void end_for_profile(struct session *s, const char *fault)
@@ -89,8 +97,7 @@ static void end_for_profile(struct session *s, const char *fault)
         struct error why = {};
 
         error_set(&why, EPERM, "the profile \"%s\" %s", s->last_profile, fault);
-        s->restart = false;
-        session_dispatch(s, EVENT_OWNER_END, &(struct session_details){.error = &why});
+        end_for(s, false, &why);
 }
 
 void session_leave_forbidden_profile(struct session *s)

@@ -24,8 +24,8 @@ int session_new(struct session **ret, const struct session_context *context, con
 /* Frees waiting cells without calling their done(). */
 struct session *session_free(struct session *session);
 
-/* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. */
-void session_end_by_owner(struct session *session, bool restart);
+/* Ends the sandbox now, or as soon as it exists. restart: another sandbox is created then. why: for a person. */
+void session_end_by_owner(struct session *session, bool restart, const char *why);
 /* The config was reloaded: the session loses what its profile has lost. Ends a session with a mount or a network
  * that the profile lost. One whose profile was removed has no tools and reaches no host, until sessions_restrict() ends it. */
 void session_take_rights(struct session *session);

@@ -715,7 +715,7 @@ int sessions_end(struct sessions *sessions, const char *name, bool restart, stru
         struct session *session = find_live(sessions, name, err);
 
         if (session)
-                session_end_by_owner(session, restart);
+                session_end_by_owner(session, restart, SESSION_ENDED_BY_OWNER);
         return session ? 0 : -ENOENT;
 }
 
@@ -756,15 +756,15 @@ static bool is_any(const void *data, const struct cell *cell)
 
 void sessions_end_of(struct sessions *sessions, const char *principal)
 {
+        static const char why[] = "its client has no access any more";
         struct session *s, *next;
 
         for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
                 next = TAILQ_NEXT(s, link);
                 if (!session_key_is_of(s->name, principal))
                         continue;
-                session_refuse_unbegun(s, is_any, NULL, "SandboxError",
-                                       "its client has no access any more");
-                session_end_by_owner(s, false);
+                session_refuse_unbegun(s, is_any, NULL, "SandboxError", why);
+                session_end_by_owner(s, false, why);
         }
 }
 

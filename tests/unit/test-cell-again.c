@@ -208,7 +208,7 @@ static void test_one_that_was_stopped_is_not(void)
         struct end end;
 
         begin(&f, &end, "1 + 1");
-        session_end_by_owner(fake_session(&f), false);
+        session_end_by_owner(fake_session(&f), false, "the test");
         kill_worker(&f);
         check_killed(&f, &end);
 }

@@ -153,6 +153,7 @@ static void test_end_of(void)
                 check_eq_int(f.kills, 1);
                 fake_end(&f, SIGKILL, 0);
                 check_eq_int(first.count, 1);
+                check_has(first.why, "has no access any more");
                 check_eq_int(f.creates, 1);
                 /* The control: another principal's. */
                 ask_on(&f, &others, "bo:s", "1", 0, false);

@@ -161,12 +161,12 @@ static void reach(struct world *w, enum session_state state)
         w->offer = state == SESSION_QUEUED ? SANDBOX_NONE : SANDBOX_COMING;
         if (state == SESSION_NONE)
                 return;
-        session_end_by_owner(s, true); /* a sandbox without a cell */
+        session_end_by_owner(s, true, "the test"); /* a sandbox without a cell */
         session_dispatch(s, EVENT_WAKE, NULL);
         if (state == SESSION_QUEUED || state == SESSION_CREATING)
                 return;
         if (state == SESSION_DISCARDING) {
-                session_end_by_owner(s, false);
+                session_end_by_owner(s, false, "the test");
                 return;
         }
         start_sandbox(w);

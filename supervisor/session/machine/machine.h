@@ -71,7 +71,7 @@ struct session_details {
         const int *fds;                    /* STARTED, CLEARED */
         const struct monitor_ended *ended; /* ENDED, CLEARED */
         uint32_t stopped;                  /* STOPPED */
-        const struct error *error;         /* FAILED, CLOSED; OWNER_END: or NULL */
+        const struct error *error;         /* FAILED, CLOSED, OWNER_END */
 };
 
 /* The action for each event in each state, and the time in a state before EVENT_TIMER, in ms; 0: none comes. */
