@@ -96,6 +96,11 @@ class Channel:
             self.pump()
         return bool(ready & 2)
 
+    def send_queued(self):
+        """Before a wait that is not in the core, which sends what is queued first."""
+        if self._core.send_queued():
+            self.pump()
+
     def send(self, kind, number, payload):
         if self._core.send(kind, number, payload):
             self.pump()
@@ -145,7 +150,8 @@ class Channel:
         try:
             waker = loop.waker_alone() if ours else None
             if waker is None:
-                if self._core.send(kind, number, payload):
+                # The loop sends all calls of a turn together.
+                if (self._core.queue if ours else self._core.send)(kind, number, payload):
                     self.pump()
             else:
                 answer = self._core.ask(kind, number, payload, waker)

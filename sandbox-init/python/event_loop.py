@@ -60,6 +60,7 @@ class Selector(selectors.PollSelector):
     def select(self, timeout=None):
         waker = self.waker
         if waker is None:
+            self.channel.send_queued()
             return super().select(timeout) if self.open is None else self._select_first(timeout)
         if timeout is None:
             wait = -1

@@ -17,6 +17,7 @@ enum {
         READ_MAX = 1024 * 1024,
         PULL_MAX = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
         BUFFERED_MAX = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
+        QUEUED_MAX = 64 * 1024,
         MEMFDS_MAX = 8, /* of frames that are read and not yet handed on */
 };
 
@@ -79,12 +80,17 @@ struct lock {
         uint32_t state;
 };
 
-static void lock_take(struct lock *lock)
+static bool lock_try(struct lock *lock)
 {
         uint32_t state = 0;
 
-        if (__atomic_compare_exchange_n(&lock->state, &state, 1, 0, __ATOMIC_ACQUIRE,
-                                        __ATOMIC_RELAXED))
+        return __atomic_compare_exchange_n(&lock->state, &state, 1, 0, __ATOMIC_ACQUIRE,
+                                           __ATOMIC_RELAXED);
+}
+
+static void lock_take(struct lock *lock)
+{
+        if (lock_try(lock))
                 return;
         while (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) != 0)
                 raw_call(SYS_futex, raw_pointer(&lock->state), FUTEX_WAIT_PRIVATE, 2, 0, 0, 0);
@@ -101,7 +107,7 @@ static struct {
         int release, listener;      /* -1 once init has written to release */
         int own_fd, own_release;    /* the session's, while the channel is diverted */
         bool is_diverted, was_read; /* was_read: bytes of the session's channel */
-        struct buffer in;
+        struct buffer in, out;      /* out: frames that are queued */
         int memfds[MEMFDS_MAX]; /* in the order of their frames; negative errno for a lost one */
         unsigned n_memfds;
         struct lock sending;
@@ -110,6 +116,7 @@ static struct {
         .release = -1,
         .listener = -1,
         .in = BUFFER_INIT(BUFFERED_MAX),
+        .out = BUFFER_INIT(QUEUED_MAX),
 };
 
 /* Nothing while the channel is diverted: init may not have taken the listener yet. */
@@ -139,6 +146,12 @@ void channel_forget(void)
         drop_memfds();
 }
 
+static void drop_buffered(void)
+{
+        buffer_consume(&channel.in, channel.in.length);
+        buffer_consume(&channel.out, channel.out.length);
+}
+
 /* A thread that the fork lacks may have held the lock. */
 void channel_adopt(void)
 {
@@ -149,7 +162,7 @@ void channel_adopt(void)
         while (raw_call(SYS_recvfrom, channel.fd, raw_pointer(dropped), sizeof(dropped),
                         MSG_DONTWAIT, 0, 0) > 0)
                 ;
-        buffer_consume(&channel.in, channel.in.length);
+        drop_buffered();
         drop_memfds();
 }
 
@@ -164,7 +177,7 @@ void channel_branch(void)
         channel.release = -1;
         channel.n_memfds = 0;
         channel.sending = (struct lock){0};
-        buffer_consume(&channel.in, channel.in.length);
+        drop_buffered();
 }
 
 int channel_take_fd(void)
@@ -204,7 +217,7 @@ void channel_restore(void)
         channel.fd = channel.own_fd;
         channel.release = channel.own_release;
         channel.is_diverted = false;
-        buffer_consume(&channel.in, channel.in.length);
+        drop_buffered();
 }
 
 int channel_fd(void)
@@ -441,6 +454,25 @@ static int send_all(int fd, struct iovec *part, size_t parts, bool (*pull)(void 
         return 0;
 }
 
+/* What is queued, and the frame after it. */
+static int send_after_queued(int fd, struct iovec frame[2], bool (*pull)(void *data), void *data)
+{
+        struct iovec part[] = {
+                {.iov_base = (void *)(uintptr_t)buffer_bytes(&channel.out),
+                 .iov_len = channel.out.length},
+                frame[0],
+                frame[1],
+        };
+        bool are_any = channel.out.length > 0;
+
+        int r = send_all(fd, part + !are_any,
+                         (size_t)are_any + (frame[0].iov_len > 0) + (frame[1].iov_len > 0), pull,
+                         data);
+        if (are_any)
+                buffer_consume(&channel.out, channel.out.length);
+        return r;
+}
+
 int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool (*pull)(void *data),
                  void *data)
 {
@@ -459,7 +491,35 @@ int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool 
                             header);
 
         lock_take(&channel.sending);
-        int r = send_all(fd, part, n > 0 ? 2 : 1, pull, data);
+        int r = send_after_queued(fd, part, pull, data);
+        lock_release(&channel.sending);
+        return r;
+}
+
+int channel_queue(uint8_t type, uint64_t id, const void *payload, size_t n)
+{
+        if (channel_fd() < 0)
+                return -EPIPE;
+        /* A sender that has the lock may wait for the interpreter's, which the caller has. */
+        if (!lock_try(&channel.sending))
+                return -EAGAIN;
+        int r = frame_append(&channel.out, type, id, payload, n);
+        lock_release(&channel.sending);
+        return r;
+}
+
+bool channel_has_queued(void)
+{
+        return channel.out.length > 0;
+}
+
+int channel_flush(bool (*pull)(void *data), void *data)
+{
+        struct iovec none[2] = {};
+        int fd = channel_fd();
+
+        lock_take(&channel.sending);
+        int r = fd < 0 ? 0 : send_after_queued(fd, none, pull, data);
         lock_release(&channel.sending);
         return r;
 }

@@ -77,3 +77,10 @@ int channel_wait_beside(int other, int timeout_ms);
  * meantime, and returns whether to call it again. Returns 0, -EMSGSIZE, -EPIPE. */
 int channel_send(uint8_t type, uint64_t id, const void *payload, size_t n, bool (*pull)(void *data),
                  void *data);
+
+/* Keeps a whole frame for the next channel_send() or channel_flush(), as calls that are gathered go in one system call. Returns 0,
+ * or negative errno: it has to be sent. */
+int channel_queue(uint8_t type, uint64_t id, const void *payload, size_t n);
+bool channel_has_queued(void);
+/* Sends what is queued, as channel_send(). */
+int channel_flush(bool (*pull)(void *data), void *data);

@@ -425,6 +425,39 @@ static PyObject *cloister_send(PyObject *self, PyObject *const *args, Py_ssize_t
         return py.PyBool_FromLong(pulled);
 }
 
+/* Frames that wait in the queue until the loop of the main thread waits, or any frame is sent. */
+static PyObject *cloister_queue(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+        int type;
+        unsigned long long id;
+        char *payload;
+        Py_ssize_t n;
+
+        if (!take_count(count, 3) || !take_int(args[0], &type) || !take_id(args[1], &id) ||
+            py.PyBytes_AsStringAndSize(args[2], &payload, &n) < 0)
+                return NULL;
+        if (channel_queue((uint8_t)type, id, payload, (size_t)n) < 0)
+                return cloister_send(self, args, count);
+        return py.PyBool_FromLong(pulled);
+}
+
+static void send_queued(void)
+{
+        if (!channel_has_queued())
+                return;
+        PyThreadState *state = py.PyEval_SaveThread();
+        int r = channel_flush(pull_for_sender, &state);
+        py.PyEval_RestoreThread(state);
+        if (r < 0)
+                leave_lost(NULL);
+}
+
+static PyObject *cloister_send_queued(PyObject *self, PyObject *args)
+{
+        send_queued();
+        return py.PyBool_FromLong(pulled);
+}
+
 static PyObject *or_none(PyObject *object)
 {
         if (object)
@@ -532,6 +565,7 @@ static PyObject *cloister_wait(PyObject *self, PyObject *timeout)
 
         if (!take_int(timeout, &timeout_ms) || own_channel() < 0)
                 return NULL;
+        send_queued();
         if (channel_peek(&header, &payload, NULL) != 0)
                 return py.PyBool_FromLong(1);
         /* Blocked until the wait itself, so that no signal is missed between the check and the wait. */
@@ -565,6 +599,7 @@ static PyObject *cloister_poll(PyObject *self, PyObject *const *args, Py_ssize_t
         if (!take_count(count, 2) || !take_int(args[0], &fd) || !take_int(args[1], &timeout_ms) ||
             own_channel() < 0)
                 return NULL;
+        send_queued();
         if (channel_peek(&header, &payload, NULL) != 0)
                 return py.PyLong_FromLong(CHANNEL_READY);
         PyThreadState *state = py.PyEval_SaveThread();
@@ -677,6 +712,8 @@ static PyMethodDef methods[] = {
         {"warm_up", cloister_warm_up, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", FAST(cloister_send), CALL_FAST, NULL},
+        {"queue", FAST(cloister_queue), CALL_FAST, NULL},
+        {"send_queued", cloister_send_queued, METH_NOARGS, NULL},
         {"read", cloister_read, METH_O, NULL},
         {"wait", cloister_wait, METH_O, NULL},
         {"waiting", cloister_waiting, METH_NOARGS, NULL},

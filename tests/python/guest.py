@@ -77,6 +77,11 @@ class Core(Disk):
             self.answer(kind, number, json.loads(payload))
         return False
 
+    queue = send
+
+    def send_queued(self):
+        return False
+
     def read(self, inbox):
         try:
             self._near.recv(65536)

@@ -65,6 +65,46 @@ class ToolCalls(WorkerTest):
         self.worker.on_call = hold
         self.assertEqual(self.value("sum(r['v'] for r in await asyncio.gather(*(echo(v=i) for i in range(1000))))"), 499500)
 
+    def calls_at_once(self, code):
+        """Runs the code. Returns how many calls the worker wrote at once, in order."""
+        found, receive = [], self.worker.receive
+
+        def count():
+            before = len(self.worker.frames)
+            receive()
+            found.append(sum(kind == CALL for kind, *_ in self.worker.frames[before:]))
+
+        self.worker.receive = count
+        value = self.value(code)
+        return value, [n for n in found if n]
+
+    def test_gathered_calls_are_sent_together(self):
+        """By the end of their turn of the loop, or before any other frame."""
+        gather = "await asyncio.gather(*({call} for i in range(50)))"
+        total = "sum(r['v'] for r in {}) == 1225".format
+        self.assertEqual(self.calls_at_once(total(gather.format(call="echo(v=i)"))), (True, [50]))
+        # A call that waits for its answer at once is not queued, and sends those before it.
+        self.assertEqual(self.calls_at_once("task = asyncio.gather(echo(v=1), echo(v=2))\nawait asyncio.sleep(0)\necho.sync(v=3)['v'] + (await task)[1]['v']"), (5, [3]))
+        # More than the queue takes, and a frame that is larger than it.
+        value, found = self.calls_at_once("x = 'x' * 3000\nall(r['v'] == x for r in await asyncio.gather(*(echo(v=x) for i in range(50))))")
+        self.assertEqual((value, sum(found)), (True, 50))
+        self.assertEqual(self.value("x = 'x' * 100000\n[len(r['v']) for r in await asyncio.gather(echo(v='a'), echo(v=x), echo(v='bc'))]"), [1, 100000, 2])
+
+    def test_a_child_does_not_send_what_is_queued(self):
+        code = """
+import os
+async def fork():
+    pid = os.fork()
+    if pid == 0:
+        try:
+            echo.sync(v=0)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    return {"v": 0}
+sum(r["v"] for r in await asyncio.gather(echo(v=1), fork(), echo(v=2)))"""
+        self.assertEqual(self.calls_at_once(code), (3, [2]))
+
     def test_sixteen_mebibytes_both_ways(self):
         start = time.monotonic()
         self.assertEqual(self.value("x = 'é' * (8 << 20)\n(await echo(v=x))['v'] == x"), True)

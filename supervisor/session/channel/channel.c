@@ -280,11 +280,13 @@ static int check_room(struct channel *c, uint8_t type, size_t n)
         return type == FRAME_RETURN && !charge_fits(&c->kept, n) ? -ENOBUFS : 0;
 }
 
-/* r: of the frame that was queued. */
-static int queued(struct channel *c, int r)
+/* r: of the frame that was queued. Answers that arrive together are written together, after the last of them. */
+static int queued(struct channel *c, uint8_t type, int r)
 {
         c->queued += r >= 0;
-        if (r >= 0 && !c->writing)
+        if (r >= 0 && !c->writing && type == FRAME_RETURN)
+                event_active(c->writable, EV_WRITE, 0);
+        else if (r >= 0 && !c->writing)
                 flush(c);
         note(c);
         return r;
@@ -294,7 +296,7 @@ int channel_send(struct channel *c, uint8_t type, uint64_t id, const void *paylo
 {
         int r = check_room(c, type, n);
 
-        return r < 0 ? r : queued(c, frame_append(&c->out, type, id, payload, n));
+        return r < 0 ? r : queued(c, type, frame_append(&c->out, type, id, payload, n));
 }
 
 /* Takes fd in any case. */
@@ -348,7 +350,7 @@ int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, siz
                 return r;
         r = c->memfds.n < MEMFD_QUEUE_MAX ? queue_memfd(c, type, id, take_fd(memfd), length)
                                           : append_content(c, type, id, memfd, length);
-        return queued(c, r);
+        return queued(c, type, r);
 }
 
 int channel_send_fd(struct channel *c, uint8_t type, uint64_t id, int fd)
@@ -358,6 +360,8 @@ int channel_send_fd(struct channel *c, uint8_t type, uint64_t id, int fd)
 
         if (c->fd < 0 || c->ended)
                 return -ENOTCONN;
+        if (c->out.length > 0 && !c->writing)
+                flush(c);
         if (c->out.length > 0)
                 return -EAGAIN;
         frame_header_encode(&header, bytes);
@@ -383,7 +387,7 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
                    c->memfds.n < MEMFD_QUEUE_MAX;
         if (!may || append_memfd(c, type, id, parts, n, length) < 0)
                 r = frame_append_parts(&c->out, type, id, parts, n);
-        return queued(c, r);
+        return queued(c, type, r);
 }
 
 bool channel_was_unread(const struct channel *c, uint64_t n)
