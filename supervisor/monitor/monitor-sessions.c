@@ -19,10 +19,20 @@
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
 
+static bool holds(const struct monitor *m, uint32_t slot, uint32_t handle)
+{
+        return m->sandboxes[slot] && sandbox_handle(m->sandboxes[slot]) == handle;
+}
+
+/* A later sandbox may have taken the entry of an earlier one that lives on. */
 static struct sandbox **slot_of(struct monitor *m, uint32_t handle)
 {
-        for (uint32_t i = 0; i < m->sessions_max; i++) {
-                if (m->sandboxes[i] && sandbox_handle(m->sandboxes[i]) == handle)
+        uint32_t i = m->slots[handle % m->sessions_max];
+
+        if (holds(m, i, handle))
+                return &m->sandboxes[i];
+        for (i = 0; i < m->sessions_max; i++) {
+                if (holds(m, i, handle))
                         return &m->sandboxes[i];
         }
         return NULL;
@@ -220,6 +230,7 @@ static int make(void *data, const struct profile_session *session, struct error 
                             session->principal, session->limits, &m->sandboxes[i], err);
         if (r < 0)
                 return r;
+        m->slots[m->last_handle % m->sessions_max] = i;
         monitor_sums_weigh(m, session->principal);
         if (!is_counted || session->limits->socket_buffers > 0)
                 memory_watch_wake(m->memory);
@@ -390,8 +401,9 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .release = release,
                                                 .guards = add_guards};
         m->sandboxes = calloc(m->sessions_max, sizeof(struct sandbox *));
+        m->slots = calloc(m->sessions_max, sizeof(uint32_t));
         m->early = evtimer_new(m->base, on_early, m);
-        if (!m->sandboxes || !m->early)
+        if (!m->sandboxes || !m->slots || !m->early)
                 return error_errno(err, ENOMEM, "sessions");
         const struct memory_watch_host memory = {m->base,         m->tasks, m->sandboxes,
                                                  m->sessions_max, m,        on_memory};
@@ -421,5 +433,6 @@ void monitor_sessions_done(struct monitor *m)
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)
                 sandbox_free(m->sandboxes[i]);
         free(m->sandboxes);
+        free(m->slots);
         monitor_sums_done(m);
 }

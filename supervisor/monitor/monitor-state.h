@@ -95,6 +95,7 @@ struct monitor {
         struct sandbox_host sandbox_host;
         struct sandbox *
                 *sandboxes; /* sessions_max slots; slot i has id i + 1 in root and capable mode */
+        uint32_t *slots; /* the slot of the newest sandbox with this handle modulo sessions_max */
         uint32_t last_handle;
         struct memory_watch *memory; /* used where there is no control group */
         struct sums *sums;           /* of monitor-sums.c */

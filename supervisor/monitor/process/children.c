@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,8 +29,8 @@ struct seen {
 };
 
 struct children {
-        int list; /* the kernel's list of our children */
-        pid_t *pids;
+        int list;    /* the kernel's list of our children */
+        pid_t *pids; /* in ascending order */
         size_t n, allocated;
         uint64_t last_request;
         uint64_t open[REQUESTS_MAX]; /* in no order */
@@ -56,39 +57,65 @@ static int open_list(struct error *err)
         return fd < 0 ? error_errno(err, errno, "open %s", path) : fd;
 }
 
-static int read_list(const struct children *c, char **ret, struct error *err)
+/* Returns the place of the first pid that is not smaller. */
+static size_t place_of(const struct children *c, pid_t pid)
 {
-        size_t length;
+        size_t from = 0, to = c->n;
+
+        while (from < to) {
+                size_t middle = from + (to - from) / 2;
+                if (c->pids[middle] < pid)
+                        from = middle + 1;
+                else
+                        to = middle;
+        }
+        return from;
+}
+
+static bool is_known(const struct children *c, pid_t pid)
+{
+        size_t i = place_of(c, pid);
+
+        return i < c->n && c->pids[i] == pid;
+}
+
+/* Reads the kernel's list, and returns the number of children that are not known. *ret is to be freed. */
+static ssize_t read_unknown(const struct children *c, pid_t **ret, struct error *err)
+{
+        _cleanup_free_ char *list = NULL;
+        _cleanup_free_ pid_t *unknown = NULL;
+        size_t length, n = 0;
 
         if (lseek(c->list, 0, SEEK_SET) < 0)
                 return error_errno(err, errno, "list of children");
-        return fd_read_whole(c->list, LIST_SIZE_MAX, ret, &length, err);
-}
-
-/* The next pid of a list; 0 at its end. */
-static pid_t next_pid(const char **list)
-{
-        char *end;
-        long pid = strtol(*list, &end, 10);
-
-        if (end == *list)
-                return 0;
-        *list = end;
-        return (pid_t)pid;
+        int r = fd_read_whole(c->list, LIST_SIZE_MAX, &list, &length, err);
+        if (r < 0)
+                return r;
+        /* A number and what separates it from the next take two bytes or more. */
+        unknown = reallocarray(NULL, length / 2 + 1, sizeof(pid_t));
+        if (!unknown)
+                return error_errno(err, ENOMEM, "list of children");
+        char *at = list, *end;
+        for (long pid; (pid = strtol(at, &end, 10)) > 0; at = end) {
+                if (!is_known(c, (pid_t)pid))
+                        unknown[n++] = (pid_t)pid;
+        }
+        *ret = take_ptr(unknown);
+        return (ssize_t)n;
 }
 
 static int add_existing(struct children *c, struct error *err)
 {
-        _cleanup_free_ char *list = NULL;
-        pid_t pid;
+        _cleanup_free_ pid_t *pids = NULL;
+        int r = 0;
 
-        int r = read_list(c, &list, err);
-        for (const char *p = list; r >= 0 && (pid = next_pid(&p)) > 0;) {
-                r = children_add(c, pid);
+        ssize_t n = read_unknown(c, &pids, err);
+        for (ssize_t i = 0; r >= 0 && i < n; i++) {
+                r = children_add(c, pids[i]);
                 if (r < 0)
                         error_errno(err, -r, "list of children");
         }
-        return r;
+        return n < 0 ? (int)n : r;
 }
 
 int children_new(struct children **ret, struct error *err)
@@ -126,32 +153,26 @@ int children_add(struct children *c, pid_t pid)
                 c->pids = pids;
                 c->allocated = size;
         }
-        c->pids[c->n++] = pid;
+        size_t i = place_of(c, pid);
+        memmove(c->pids + i + 1, c->pids + i, (c->n++ - i) * sizeof(pid_t));
+        c->pids[i] = pid;
         forget_seen(c, pid);
         return 0;
 }
 
-static ssize_t find(const struct children *c, pid_t pid)
-{
-        for (size_t i = 0; i < c->n; i++) {
-                if (c->pids[i] == pid)
-                        return (ssize_t)i;
-        }
-        return -1;
-}
-
 void children_remove(struct children *c, pid_t pid)
 {
-        ssize_t i = find(c, pid);
-        if (i >= 0)
-                c->pids[i] = c->pids[--c->n];
+        size_t i = place_of(c, pid);
+
+        if (i < c->n && c->pids[i] == pid)
+                memmove(c->pids + i, c->pids + i + 1, (--c->n - i) * sizeof(pid_t));
 }
 
 int children_is_new(const struct children *c, pid_t pid)
 {
         siginfo_t info = {};
 
-        if (pid <= 0 || find(c, pid) >= 0)
+        if (pid <= 0 || is_known(c, pid))
                 return 0;
         /* Only a child of ours that lives gives success without a pid here. */
         return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -230,74 +251,70 @@ static bool end_one(struct children *c, pid_t pid, int options)
 }
 
 /* Returns how many were never requested. With WNOHANG none is killed. */
-static int end_unknown(struct children *c, const char *list, int options)
+static int end_unknown(struct children *c, const pid_t *pids, ssize_t n, int options)
 {
         bool all = true;
         int unasked = 0;
-        pid_t pid;
 
-        for (const char *p = list; (pid = next_pid(&p)) > 0;) {
-                if (find(c, pid) >= 0)
-                        continue;
-                bool spared = !(options & WNOHANG) && may_be_requested(c, pid);
+        for (ssize_t i = 0; i < n; i++) {
+                bool spared = !(options & WNOHANG) && may_be_requested(c, pids[i]);
                 all = all && !spared;
                 if (!spared)
-                        unasked += end_one(c, pid, options);
+                        unasked += end_one(c, pids[i], options);
         }
         if (all && !(options & WNOHANG))
                 c->abandoned = 0;
         return unasked;
 }
 
-static int end_some(struct children *c, const char *list,
+static int end_some(struct children *c, const pid_t *pids, ssize_t n,
                     bool (*is_of)(const void *data, pid_t pid), const void *data)
 {
-        int n = 0;
-        pid_t pid;
+        int ended = 0;
 
-        for (const char *p = list; (pid = next_pid(&p)) > 0;) {
-                if (find(c, pid) >= 0 || !is_of(data, pid))
+        for (ssize_t i = 0; i < n; i++) {
+                if (!is_of(data, pids[i]))
                         continue;
-                child_kill(pid);
-                forget_seen(c, pid);
-                n++;
+                child_kill(pids[i]);
+                forget_seen(c, pids[i]);
+                ended++;
         }
-        return n;
+        return ended;
 }
 
 int children_kill_some(struct children *c, bool (*is_of)(const void *data, pid_t pid),
                        const void *data)
 {
-        _cleanup_free_ char *list = NULL;
+        _cleanup_free_ pid_t *pids = NULL;
         struct error error = {};
 
-        int r = read_list(c, &list, &error);
-        return r < 0 ? r : end_some(c, list, is_of, data);
+        ssize_t n = read_unknown(c, &pids, &error);
+        return n < 0 ? (int)n : end_some(c, pids, n, is_of, data);
 }
 
 int children_kill_others(struct children *c, bool (*is_of)(const void *data, pid_t pid),
                          const void *data)
 {
-        _cleanup_free_ char *list = NULL;
+        _cleanup_free_ pid_t *pids = NULL;
         struct error error = {};
 
-        int r = read_list(c, &list, &error);
-        if (r < 0)
-                return r;
-        int n = end_some(c, list, is_of, data);
+        ssize_t n = read_unknown(c, &pids, &error);
+        if (n < 0)
+                return (int)n;
+        int ended = end_some(c, pids, n, is_of, data);
         /* Those have ended: processes with their pids now are in no list that was read before. */
-        if (n == 0)
-                end_unknown(c, list, 0);
-        return n;
+        if (ended == 0)
+                end_unknown(c, pids, n, 0);
+        return ended;
 }
 
 static int end_all_unknown(struct children *c, int options)
 {
-        _cleanup_free_ char *list = NULL;
+        _cleanup_free_ pid_t *pids = NULL;
         struct error error = {};
 
-        int r = read_list(c, &list, &error);
-        return r < 0 ? r : end_unknown(c, list, options);
+        ssize_t n = read_unknown(c, &pids, &error);
+        return n < 0 ? (int)n : end_unknown(c, pids, n, options);
 }
 
 int children_kill_unknown(struct children *c)

@@ -462,7 +462,8 @@ static int refuse_processes(struct template *t)
 
 static int handle_end(struct template *t);
 
-/* Call while no session is being made. kill: children_kill_some() or children_kill_others(). */
+/* Call while no session is being made. kill: children_kill_some(), children_kill_others(), or NULL: only what is below the
+ * template and its stub. */
 static int check_family(struct template *t, typeof(children_kill_some) *kill)
 {
         int r = family_check(&t->family, &t->error);
@@ -471,7 +472,7 @@ static int check_family(struct template *t, typeof(children_kill_some) *kill)
                 return condemn(t);
         if (r < 0)
                 return handle_end(t);
-        if (kill(t->host->children, is_of_stub, t->stub) <= 0)
+        if (!kill || kill(t->host->children, is_of_stub, t->stub) <= 0)
                 return 0;
         error_set(
                 &t->error, EPERM,
@@ -540,7 +541,8 @@ static void next(struct template *t)
 
         if (t->state != TEMPLATE_IDLE || t->n_line == 0)
                 return;
-        if (check_family(t, children_kill_some) < 0) {
+        /* A child that was made since the last session is found when this one is made, before any code runs in it. */
+        if (check_family(t, NULL) < 0) {
                 give_up(t);
                 return;
         }
