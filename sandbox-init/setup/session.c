@@ -15,8 +15,9 @@
  *      SESSION_GO. From here on all that PID 1 allocates is charged to that cgroup.
  *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
  *      resource limits, and drops the capability bounding set.
- *   4. Makes mounts private. Sets the namespace limits to 0, and those of its network, through the template's
- *      full /proc, which MUST still be visible, and then covers it with a restricted one.
+ *   4. Makes mounts private. Mounts a full proc of its own without attaching it, for which the template's
+ *      MUST still be visible. By it, sets the namespace limits to 0, and those of its network. Then covers the
+ *      template's with a restricted one.
  *   5. Mounts /tmp, /workspace and /dev/shm, and on these the host directories that belong there:
  *      in the template, they are at the places about to be covered. Brings lo up if the profile allows loopback.
  *   6. Becomes uid 1000 without capabilities, irrevocably. Then sets PDEATHSIG, which a change of ids
@@ -116,10 +117,12 @@ static const struct {
 /* In the session's own user namespace: no further namespaces, and no objects of inotify and
  * fanotify: the kernel charges them to the host uid as well, and with them a session could observe what
  * others read of the image that they share. *mounts is the limit of mount namespaces, open
- * for writing, to be set to 0 after the last mount: a detached mount counts as one. */
-static int bounds_limit_user(int *mounts, struct error *err)
+ * for writing, to be set to 0 after the last mount: a detached mount counts as one.
+ * proc: a proc of its own. In one proc the files of all user namespaces have the same names, and each lookup would compare
+ * those of all live sessions (proc_sys_compare() in the kernel). */
+static int bounds_limit_user(int proc, int *mounts, struct error *err)
 {
-        _cleanup_close_ int user = open("/proc/sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_close_ int user = openat(proc, "sys/user", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (user < 0)
                 return error_errno(err, errno, "open /proc/sys/user");
         for (size_t i = 0; i < ARRAY_SIZE(user_limits); i++) {
@@ -136,7 +139,7 @@ static int bounds_limit_user(int *mounts, struct error *err)
 /* In the session's own network namespace. The kernel's defaults are those of a server: megabytes for each socket, which no
  * control group counts before accept(), and memory for as many connections that have ended as the machine allows. Reno is in
  * every kernel and open to every namespace; the host's own choice may pace, which costs loopback a third. */
-static int bounds_limit_network(struct error *err)
+static int bounds_limit_network(int proc, struct error *err)
 {
         static const char *const list[][2] = {
                 {"tcp_rmem", "4096 16384 131072"},
@@ -145,7 +148,7 @@ static int bounds_limit_network(struct error *err)
                 {"tcp_max_tw_buckets", "16384"},
         };
 
-        _cleanup_close_ int ipv4 = open("/proc/sys/net/ipv4", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_close_ int ipv4 = openat(proc, "sys/net/ipv4", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (ipv4 < 0)
                 return error_errno(err, errno, "open /proc/sys/net/ipv4");
         for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
@@ -255,7 +258,7 @@ static int await_go(struct error *err)
 
 /* Only for init: the worker closes them. The sandbox's own /proc hides from init what is not dumpable, as a program is that
  * its owner may not read; init has to find those too. The last file is of the namespace of who reads it. */
-static int open_for_init(struct session *s, struct error *err)
+static int open_for_init(struct session *s, int whole, struct error *err)
 {
         _cleanup_close_ int all = mount_proc_new(MOUNT_PROC_PIDS, err);
         if (all < 0)
@@ -263,9 +266,6 @@ static int open_for_init(struct session *s, struct error *err)
         s->proc_fd = openat(all, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (s->proc_fd < 0)
                 return error_errno(err, errno, "open its proc");
-        _cleanup_close_ int whole = mount_proc_new(MOUNT_PROC_WHOLE, err);
-        if (whole < 0)
-                return error_context(err, "proc");
         s->locks_fd = openat(whole, "locks", O_RDONLY | O_CLOEXEC);
         if (s->locks_fd < 0)
                 return error_errno(err, errno, "open its /proc/locks");
@@ -273,16 +273,19 @@ static int open_for_init(struct session *s, struct error *err)
         return 0;
 }
 
-/* Returns the limit of mount namespaces, to be written after the last mount: its file is covered
- * here. */
+/* Returns the limit of mount namespaces, to be written after the last mount: its proc ends here. */
 static int cover_proc(struct session *s, int root, struct error *err)
 {
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 return error_errno(err, errno, "make mounts private");
-        _cleanup_close_ int limit = -1;
-        int r = bounds_limit_user(&limit, err);
+        _cleanup_close_ int limit = -1, whole = mount_proc_new(MOUNT_PROC_WHOLE, err);
+        if (whole < 0)
+                return error_context(err, "proc");
+        int r = bounds_limit_user(whole, &limit, err);
+        if (r >= 0 && s->template->loopback)
+                r = bounds_limit_network(whole, err);
         if (r >= 0)
-                r = open_for_init(s, err);
+                r = open_for_init(s, whole, err);
         if (r < 0)
                 return r;
 
@@ -528,8 +531,6 @@ static int build(struct session *s, struct error *err)
         _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (root < 0)
                 return error_errno(err, errno, "open /");
-        if (s->template->loopback && bounds_limit_network(err) < 0)
-                return -1;
         _cleanup_close_ int limit = cover_proc(s, root, err);
         int r = limit < 0 ? limit : mount_writable(s, root, err);
         if (r >= 0 && s->template->loopback)
