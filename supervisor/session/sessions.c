@@ -33,6 +33,7 @@ struct sessions {
         struct session_context context;
         TAILQ_HEAD(, session) list; /* the oldest first */
         struct session *buckets[BUCKETS];
+        struct session *numbers[BUCKETS];  /* by the number that the monitor's messages have */
         size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
         struct session *freeing;           /* ends to free memory for another principal, or NULL */
         struct event *freed;               /* FREEING_MS later */
@@ -212,11 +213,38 @@ static void note_call(struct sessions *sessions, const struct session *s)
                 pool_note_call(sessions->pool, (size_t)profile, &principal);
 }
 
+static bool is_awaiting(const struct session *s)
+{
+        return s->state == SESSION_CREATING || s->state == SESSION_DISCARDING;
+}
+
+/* 0: the monitor sends no message about it. */
+static void set_number(struct sessions *sessions, struct session *s, uint32_t number)
+{
+        struct session **at = &sessions->numbers[s->number % BUCKETS];
+
+        if (number == s->number)
+                return;
+        while (s->number && *at != s)
+                at = &(*at)->same_number_bucket;
+        if (s->number)
+                *at = s->same_number_bucket;
+        s->number = number;
+        at = &sessions->numbers[number % BUCKETS];
+        s->same_number_bucket = *at;
+        if (number)
+                *at = s;
+}
+
 static void state_changed(void *data, struct session *session, enum session_state before)
 {
         struct sessions *sessions = data;
         enum session_state now = session->state;
 
+        set_number(sessions, session,
+                   is_awaiting(session)  ? session->serial
+                   : now >= SESSION_IDLE ? session->target
+                                         : 0);
         count_change(sessions, session, before);
         if (before == SESSION_RUNNING || now == SESSION_RUNNING)
                 pool_note_activity(sessions->pool, clock_us());
@@ -287,6 +315,7 @@ static void remove_session(struct sessions *sessions, struct session *s)
 
         *find(sessions, s->name) = s->same_bucket;
         TAILQ_REMOVE(&sessions->list, s, link);
+        set_number(sessions, s, 0);
         session_free(s);
         principal_unref(principal);
         sessions->n_in[SESSION_NONE]--;
@@ -437,25 +466,20 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
 /* The session that waits for the answer with this serial. */
 static struct session *find_awaiting(struct sessions *sessions, uint32_t serial)
 {
-        struct session *s;
+        struct session *s = sessions->numbers[serial % BUCKETS];
 
-        TAILQ_FOREACH (s, &sessions->list, link) {
-                if ((s->state == SESSION_CREATING || s->state == SESSION_DISCARDING) &&
-                    s->serial == serial)
-                        return s;
-        }
-        return NULL;
+        while (s && !(is_awaiting(s) && s->serial == serial))
+                s = s->same_number_bucket;
+        return s;
 }
 
 static struct session *find_target(struct sessions *sessions, uint32_t target)
 {
-        struct session *s;
+        struct session *s = sessions->numbers[target % BUCKETS];
 
-        TAILQ_FOREACH (s, &sessions->list, link) {
-                if (s->state >= SESSION_IDLE && s->target == target)
-                        return s;
-        }
-        return NULL;
+        while (s && !(s->state >= SESSION_IDLE && s->target == target))
+                s = s->same_number_bucket;
+        return s;
 }
 
 static int take_started(struct sessions *sessions, const struct monitor_message *message)

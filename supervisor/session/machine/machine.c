@@ -59,6 +59,8 @@ static void on_remind(evutil_socket_t fd, short what, void *data)
 enum {
         REST_FIRST_MS = 100, /* between two readings of the counter */
         REST_LAST_MS = 5000,
+        REST_GRID_MS =
+                250, /* from then on, at multiples of it: the broker wakes up for many sessions at once */
         REST_PART =
                 50, /* of a processor: less is not noticed, of all sessions of a principal together */
         REST_OWN_US = 5000, /* that a copy and a scan of files take */
@@ -66,6 +68,8 @@ enum {
 
 static void wait_for_rest(struct session *s, uint32_t ms)
 {
+        if (ms == REST_LAST_MS)
+                ms -= (uint32_t)((clock_ms() + ms) % REST_GRID_MS);
         const struct timeval t = clock_timeval_ms(ms);
 
         evtimer_add(s->rest.timer, &t);

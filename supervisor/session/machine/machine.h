@@ -176,6 +176,9 @@ struct session {
         /* sessions.c */
         TAILQ_ENTRY(session) link;
         struct session *same_bucket;
+        struct session *same_number_bucket;
+        uint32_t
+                number; /* with which the set of sessions finds it: serial or target, as they were at the change of its state */
         struct session_principal *principal;
         bool is_named;     /* by a call, and not by the server */
         bool frees_memory; /* it ends for a session of another principal */
