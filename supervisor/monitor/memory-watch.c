@@ -13,7 +13,9 @@
  * after some of the time that it took. While none of its processes has run since, it is taken only every
  * ten seconds, because the kernel may also change what processes share.
  *
- * A session whose figure does not change is looked at less often.
+ * A session whose figure does not change is looked at less often, and only at the CPU clocks of its processes while they
+ * stand still: they were read before the processes were listed and added up, so that nothing can have changed since. This holds
+ * for at most IDLE_MS, because the kernel may also add pages by itself (khugepaged).
  *
  * Buffers of sockets belong to no process. A session with more than SOCKETS_FREE sockets has them added up by a child, and
  * they count as its memory. Files in its tmpfs do not, since their sizes are bounds of their own, but they count in the sum of
@@ -35,6 +37,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "supervisor/monitor/process/process-clocks.h"
 #include "supervisor/monitor/process/process-memory.h"
 #include "supervisor/monitor/process/socket-memory.h"
 #include "supervisor/monitor/template/sandbox.h"
@@ -50,6 +53,7 @@ enum {
         EXACT_AGAIN_US = 10000,
         EXACT_PAUSE = 4, /* times the duration of the last exact figure */
         REST_MS = 10000, /* between exact figures of processes that do not run */
+        IDLE_MS = 30000, /* between other figures of them */
         SOCKETS_MAX = 1024,
         SOCKETS_FREE = 32, /* these can have SOCKET_MEMORY_MOST each */
         UNCOUNTED_MAX = 16 << 20,
@@ -80,7 +84,10 @@ struct watched {
         struct child_task *task;
         struct sockets sockets;
         struct process_growth growth;
-        uint64_t told;  /* by host.used(); 0: not yet */
+        struct process_clocks clocks;
+        uint64_t
+                idle_until_ms; /* 0: clocks were not read before the last figure of all processes */
+        uint64_t told;         /* by host.used(); 0: not yet */
         uint64_t first; /* of those, the first: pages that it mostly shares with its template */
         uint64_t files; /* bytes of its tmpfs */
         bool is_killed;
@@ -91,8 +98,8 @@ struct memory_watch {
         uint32_t at;     /* where the last look ended */
         uint32_t n_used; /* slots from here on have never had a sandbox */
         uint32_t round;
-        uint64_t sum;           /* of all own_part() */
-        bool is_any, is_active; /* in this round */
+        uint64_t sum;                        /* of all own_part() */
+        bool is_any, is_active, is_changing; /* in this round */
         struct event *timer;
         struct watched *watched;
 };
@@ -107,9 +114,9 @@ static struct watched *map_slots(uint32_t n)
         return at == MAP_FAILED ? NULL : at;
 }
 
-static void arm(struct memory_watch *w)
+static void arm(struct memory_watch *w, uint32_t rounds)
 {
-        struct timeval after = clock_timeval_ms(w->is_active ? ACTIVE_MS : QUIET_MS);
+        struct timeval after = clock_timeval_ms(rounds * (w->is_active ? ACTIVE_MS : QUIET_MS));
 
         event_add(w->timer, &after);
 }
@@ -365,6 +372,27 @@ static bool has_grown_too_much(const struct watched *s, const struct sandbox_mem
         return s->growth.bytes > most && process_memory_grown(memory->proc, &s->growth) > most;
 }
 
+/* ---- sessions that do not run ---- */
+
+/* Call it after a figure of all processes, before which the clocks were read. */
+static void note_idle(struct watched *s, const struct sandbox *sandbox)
+{
+        s->idle_until_ms = 0;
+        if (s->unchanged < IDLE_AFTER)
+                s->clocks.n = 0;
+        else if (process_clocks_are_of(&s->clocks, &s->growth))
+                s->idle_until_ms = clock_ms() + IDLE_MS;
+        else
+                process_clocks_find(&s->clocks, sandbox_pid(sandbox)); /* for the next time */
+}
+
+/* Whether nothing can have changed since the last figure, which was below the limit. Sockets receive without a process that runs. */
+static bool is_idle(const struct watched *s, const struct sandbox_memory *memory, uint64_t now_ms)
+{
+        return now_ms < s->idle_until_ms && s->sockets.n == 0 && !s->sockets.task && !s->task &&
+               s->bound <= memory->max && process_clocks_stand_still(&s->clocks);
+}
+
 static void look_at(struct watched *s, struct sandbox *sandbox, const struct sandbox_memory *memory)
 {
         uint64_t before = s->bound;
@@ -373,11 +401,13 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
                 s->watch->is_active = true;
         if (memory->proc < 0 || s->is_killed)
                 return;
+        process_clocks_read(&s->clocks);
         struct process_memory found = process_memory_bound(memory->proc, &s->growth);
         uint64_t bound = found.bytes, most = most_of(s, memory);
 
         s->unchanged = bound == before ? s->unchanged + 1 : 0;
         s->bound = bound;
+        note_idle(s, sandbox);
         tell_sum(s, sandbox);
         look_at_files(s, sandbox, memory->proc);
         if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
@@ -401,7 +431,7 @@ static void forget(struct memory_watch *w, struct watched *s, uint32_t handle)
 }
 
 /* Returns whether there is a sandbox to look at. */
-static bool look_at_slot(struct memory_watch *w, uint32_t i)
+static bool look_at_slot(struct memory_watch *w, uint32_t i, uint64_t now_ms)
 {
         struct sandbox *sandbox = w->host.sandboxes[i];
         struct watched *s = &w->watched[i];
@@ -420,8 +450,9 @@ static bool look_at_slot(struct memory_watch *w, uint32_t i)
         /* It was restored. */
         s->is_killed &= sandbox_is_out_of_memory(sandbox);
         bool is_due = s->unchanged < IDLE_AFTER || w->round % IDLE_LOOKS == 0;
-        if (memory && is_due && !s->is_killed)
+        if (memory && is_due && !s->is_killed && !is_idle(s, memory, now_ms))
                 look_at(s, sandbox, memory);
+        w->is_changing |= s->unchanged < IDLE_AFTER;
         return true;
 }
 
@@ -431,18 +462,20 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         uint64_t start = clock_us();
 
         if (w->at == 0)
-                w->is_any = w->is_active = false;
+                w->is_any = w->is_active = w->is_changing = false;
         for (; w->at < w->host.n && clock_us() - start < BUDGET_US; w->at++)
-                w->is_any |= look_at_slot(w, w->at);
+                w->is_any |= look_at_slot(w, w->at, start / 1000);
         if (w->at < w->host.n) {
                 /* The others in a moment, when other events have had their turn. */
                 event_add(w->timer, &(struct timeval){.tv_usec = BUDGET_US});
                 return;
         }
         w->at = 0;
-        w->round++;
+        /* Rounds for sessions that change are left out while there is none. */
+        uint32_t rounds = w->is_changing ? 1 : IDLE_LOOKS - w->round % IDLE_LOOKS;
+        w->round += rounds;
         if (w->is_any)
-                arm(w);
+                arm(w, rounds);
 }
 
 int memory_watch_new(const struct memory_watch_host *host, struct memory_watch **ret,
@@ -480,8 +513,11 @@ struct memory_watch *memory_watch_free(struct memory_watch *w)
 
 void memory_watch_wake(struct memory_watch *w)
 {
-        if (!event_pending(w->timer, EV_TIMEOUT, NULL))
-                arm(w);
+        bool is_soon = w->is_changing || w->at > 0;
+
+        w->is_changing = true;
+        if (!is_soon || !event_pending(w->timer, EV_TIMEOUT, NULL))
+                arm(w, 1);
 }
 
 void memory_watch_forget(struct memory_watch *w, uint32_t slot)

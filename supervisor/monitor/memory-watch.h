@@ -1,7 +1,8 @@
 /*
  * Ends sessions that are over their memory limit, where no control group does.
  *
- * It looks at the processes of each session every 20 to 200 ms, for at most a millisecond at a time.
+ * It looks at the processes of each session every 20 to 200 ms, for at most a millisecond at a time: at their CPU clocks, and at their
+ * memory if one of them has run.
  * What a session takes between two looks is more than its limit: some hundred MiB a second and
  * processor. It sends the sum to the broker.
  */

@@ -1,5 +1,6 @@
 """Copies and branches of a session just below its memory limit: the memory that Cloister needs for them ends no session."""
 
+import contextlib
 import os
 import time
 import unittest
@@ -224,6 +225,53 @@ class SharedWithoutGroup(Shared):
             self.assertTrue(cell.get("checkpoint"), cell)
         cell = self.cell("open('/workspace/go', 'w').close()\nfor p in forged: os.kill(p, signal.SIGCONT)\ntime.sleep(5)")
         self.assertEqual(cell["status"], "oom", cell)
+
+
+@unittest.skipIf(harness.BOUNDED, "a control group counts its memory")
+class Idle(LeafCase):
+    """The monitor does not read the memory of sessions whose processes have not run."""
+
+    CONFIG = {"limits": {"memory": "128M"}, "pool": 0, "profiles": {"on": {"agent": True, "limits": {"memory": "128M"}}}}
+    SESSIONS = 30
+    # Processes, because RLIMIT_DATA bounds each: 8 MiB at most every 10 ms, 512 MiB in all.
+    GROWS = """
+import os, threading, time
+def grow():
+    time.sleep(3)
+    for _ in range(64):
+        if os.fork() == 0:
+            kept = bytearray(b'x') * (8 << 20)
+            time.sleep(20)
+            os._exit(0)
+        time.sleep(0.01)
+thread = threading.Thread(target=grow)
+thread.start()
+thread.join()
+time.sleep(10)
+"""
+
+    def most(self, call):
+        """Returns the most MiB of private memory that are seen of the session's processes during the call."""
+        most = 0
+        while not call.done():
+            used = 0
+            for pid in (pid for pid, name in harness.descendants(self.server.process.pid).items() if name == self.session[-15:]):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/statm", encoding="ascii") as f:
+                    _, resident, shared, *_ = map(int, f.read().split())
+                    used += (resident - shared) * 4096 // MB
+            most = max(most, used)
+        return most
+
+    def test_one_of_many_that_wakes_up(self):
+        for i in range(self.SESSIONS):
+            self.ok("1+1", session=f"{self.session}-{i}")
+        self.begin("on")
+        call = self.server.start_call(self.GROWS, session=self.session)  # all are idle after 1.5 s
+        # Beyond the limit: what it can allocate in the time between two scans.
+        most = self.most(call)
+        self.assertGreater(most, 64)
+        self.assertLess(most, 128 + 200 * harness.SLOW)
+        self.assertEqual(call.result()["structuredContent"]["status"], "oom")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,14 @@
 #include "supervisor/monitor/memory-watch.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -13,6 +18,7 @@
 
 enum {
         SLOTS = 4096,
+        MUCH = 64 << 20,
         FAULTS_MAX = SLOTS / 4, /* a sanitizer's own memory is an eighth of what is allocated */
 };
 
@@ -112,9 +118,79 @@ static void test_any_slot_is_looked_at(void)
         check_eq_int(rmdir(folder), 0);
 }
 
+static void on_signal(int number)
+{
+        (void)number;
+}
+
+static pid_t sleeper(void)
+{
+        pid_t pid = fork();
+
+        check(pid >= 0);
+        if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                signal(SIGUSR1, on_signal);
+                for (;;)
+                        pause();
+        }
+        return pid;
+}
+
+/* Runs for this long, or until used() is called. */
+static void look_for_ms(struct event_base *base, long ms)
+{
+        told.count = 0;
+        event_base_loopexit(base, &(struct timeval){ms / 1000, ms % 1000 * 1000});
+        event_base_dispatch(base);
+}
+
+/* This process is init. The link of its child leads elsewhere meanwhile, to a process with far more memory: only if the child has run,
+ * it is read again. */
+static void test_processes_that_do_not_run_are_not_read(void)
+{
+        char folder[] = "/tmp/cloister-test-XXXXXX", name[16], to[32];
+        struct event_base *base = event_base_new();
+        struct memory_watch *w = new_watch(base);
+        pid_t child = sleeper();
+
+        check(mkdtemp(folder) != NULL);
+        _cleanup_close_ int proc = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        snprintf(name, sizeof(name), "%d", (int)child);
+        snprintf(to, sizeof(to), "/proc/%d", (int)child);
+        check_eq_int(symlinkat(to, proc, name), 0);
+        struct sandbox s = {.handle = 1, .pid = getpid(), .memory = {proc, -1, UINT64_MAX / 4}};
+        slots[0] = &s;
+        look(base, w);
+        check_eq_int(told.count, 1);
+        look_for_ms(base, 3000);
+        check_eq_int(told.count, 0);
+
+        void *much = mmap(NULL, MUCH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        check(much != MAP_FAILED && memset(much, 1, MUCH));
+        check_eq_int(unlinkat(proc, name, 0), 0);
+        check_eq_int(symlinkat("/proc/self", proc, name), 0);
+        look_for_ms(base, 600);
+        check_eq_int(told.count, 0);
+        check_eq_int(kill(child, SIGUSR1), 0);
+        look_for_ms(base, 5000);
+        check_eq_int(told.count, 1);
+        check(told.bytes > MUCH);
+
+        slots[0] = NULL;
+        check_eq_int(munmap(much, MUCH), 0);
+        check_eq_int(kill(child, SIGKILL), 0);
+        check_eq_int(waitpid(child, NULL, 0), child);
+        memory_watch_free(w);
+        event_base_free(base);
+        check_eq_int(unlinkat(proc, name, 0), 0);
+        check_eq_int(rmdir(folder), 0);
+}
+
 int main(void)
 {
         run(test_empty_slots_take_no_memory);
         run(test_any_slot_is_looked_at);
+        run(test_processes_that_do_not_run_are_not_read);
         return 0;
 }
