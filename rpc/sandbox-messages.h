@@ -60,6 +60,10 @@ enum {
 
 enum { SYNCS_SIZE = 4096 };
 
+/* oom_score_adj: the kernel ends a worker before its copies. */
+#define OOM_SCORE_WORKER "1000"
+#define OOM_SCORE_COPY   "500"
+
 enum template_message_kind {
         TEMPLATE_MESSAGE_NONE,
 #define TEMPLATE_MESSAGE(name, ...) name,

@@ -520,6 +520,7 @@ static const struct filter_rule filter_init_all[] = {
         {"exit exit_group", ALLOW},
         {"lseek getdents64", ALLOW}, /* of a proc, its counters, and directories in /workspace */
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
+        {"openat", ALLOW, {EQUAL(2, O_WRONLY | O_CLOEXEC)}}, /* oom_score_adj of a copy */
         {"newfstatat fstat fstatfs clock_gettime", ALLOW},
         /* locks (sandbox-init/init/locks.h) */
         {"flock pidfd_open pidfd_getfd pidfd_send_signal", ALLOW},

@@ -11,9 +11,11 @@
 #include "sandbox-init/init/init.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -146,6 +148,19 @@ static void drop_copy(pid_t pid)
         forget_copy(pid);
 }
 
+/* The file belongs to the session's id. Landlock denies it to code. A process that is not dumpable keeps the value that it has. */
+static void set_score(pid_t pid, const char *score)
+{
+        char path[32];
+
+        snprintf(path, sizeof(path), "%d/oom_score_adj", (int)pid);
+        int fd = openat(INIT_PROC_FD, path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0)
+                return;
+        fd_write_all(fd, score, strlen(score));
+        close(fd);
+}
+
 /* A pid that the worker has named: it may be any number. */
 static bool may_be_copy(pid_t pid)
 {
@@ -168,6 +183,7 @@ static void keep(const struct init_request *request)
         }
         init.copies[init.n_copies++] = (struct copy){request->pid,
                                                      request->verb == INIT_KEEP_ASIDE};
+        set_score(request->pid, OOM_SCORE_COPY);
         kill(request->pid, SIGCONT);
         report(INIT_KEPT, 0, request->pid);
 }
@@ -396,6 +412,7 @@ static void wake(bool rolls_back)
         init.chosen = 0;
         forget_copy(init.worker);
         init.state = RUNNING;
+        set_score(init.worker, OOM_SCORE_WORKER);
         kill(init.worker, rolls_back ? COPY_ROLL_BACK : COPY_WAKE);
 }
 

@@ -416,7 +416,7 @@ static int confine(const struct template_plan *plan, struct error *err)
  * first victim of the OOM killer; raising the score needs no privilege. */
 static int enter_worker(struct session *s, int release, struct error *err)
 {
-        int r = write_file("/proc/self/oom_score_adj", "1000", err);
+        int r = write_file("/proc/self/oom_score_adj", OOM_SCORE_WORKER, err);
         if (r < 0)
                 return r;
         /* Is denied where Cloister was started with a higher value, which then stays. */

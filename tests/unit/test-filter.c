@@ -444,6 +444,9 @@ static void test_locks_of_open_files(void)
         }
         struct program i = compile(FILTER_INIT), l = compile(FILTER_INIT_LOCKS);
         check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDWR | O_CLOEXEC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_CLOEXEC, 0), ALLOW);
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_CLOEXEC | O_CREAT, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_CLOEXEC | O_TRUNC, 0), FAIL(ENOSYS));
         check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_CLOEXEC, 0), ALLOW);
         check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_TRUNC, 0), FAIL(ENOSYS));
         check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_CREAT, 0), FAIL(ENOSYS));

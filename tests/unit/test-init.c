@@ -1,5 +1,6 @@
 /* PID 1 of a sandbox: every request and every end of a process in each of its states (docs/cells.md). */
 #include <signal.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -152,6 +153,39 @@ static void test_rest(void)
         check(ends(&w, orphan));
         check_eq_int(order(&w, WHO), WORKER);
         check(lives(&w, child) && lives(&w, spinner) && lives(&w, copy) && ends(&w, young));
+        init_world_close(&w);
+}
+
+static int score(const struct init_world *w, pid_t pid)
+{
+        char path[64];
+        int value = -1;
+
+        snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)outside(w, pid));
+        FILE *f = fopen(path, "re");
+        check(f && fscanf(f, "%d", &value) == 1);
+        if (f)
+                fclose(f);
+        return value;
+}
+
+static void test_scores(void)
+{
+        struct init_world w;
+
+        init_world_open(&w);
+        int before = score(&w, WORKER);
+        pid_t copy = keep(&w, COPY, INIT_KEEP), aside = keep(&w, COPY, INIT_KEEP_ASIDE);
+        check_eq_int(score(&w, copy), 500);
+        check_eq_int(score(&w, aside), 500);
+        check_eq_int(score(&w, WORKER), before);
+        check_eq_int(score(&w, order(&w, CHILD)), before);
+        request(&w, INIT_RESTORE, copy);
+        check(was_killed(expect(&w, INIT_CLEARED, copy)));
+        check_eq_int(score(&w, copy), 500);
+        request(&w, INIT_WAKE, 0);
+        check_eq_int(awaken(&w), copy);
+        check_eq_int(score(&w, copy), 1000);
         init_world_close(&w);
 }
 
@@ -430,6 +464,7 @@ int main(void)
         run(test_forged_pids);
         run(test_no_requests);
         run(test_rest);
+        run(test_scores);
         run(test_most_copies);
         run(test_ends);
         run(test_stopping);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,15 +26,10 @@ enum {
         CHILDREN_LOOKED_AT = 32, /* of init, the youngest: the copy has just become one */
         FIND_ATTEMPTS = 16,
         STATUS_TEXT = 4096,
-        SCORE_TIMEOUT_MS = 5000,
         EXACT_TIMEOUT_MS = 2000,
         RESERVE_LEAST = 4 << 20, /* pages that a fork writes to, or has made for itself */
         RESERVE_PART = 128,      /* of limits.memory: page tables of two forks are a 256th of it */
 };
-
-/* oom_score_adj: the kernel ends a worker before its copy. */
-#define SCORE_WORKER "1000"
-#define SCORE_COPY   "500"
 
 /* ---- its processes ---- */
 
@@ -264,62 +258,6 @@ int sandbox_find_child(pid_t init, pid_t pid, struct sandbox_copy *ret)
         return r;
 }
 
-/* ---- the OOM killer's choice ---- */
-
-struct score {
-        int dir, user_namespace;
-        const char *value;
-};
-
-static int write_score(int dir, const char *value)
-{
-        _cleanup_close_ int fd = openat(dir, "oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-        return fd < 0 ? -errno : fd_write_all(fd, value, strlen(value));
-}
-
-/* In a child, which has all capabilities in the user namespace of the template: the file belongs to the
- * session's id. */
-static size_t run_score(void *argument, void *reply, int fds[CHILD_TASK_FDS])
-{
-        const struct score *score = argument;
-        int32_t r = setns(score->user_namespace, CLONE_NEWUSER) < 0
-                            ? -errno
-                            : write_score(score->dir, score->value);
-        memcpy(reply, &r, sizeof(r));
-        return 0;
-}
-
-static void on_score(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
-                     size_t n_fds)
-{
-        int32_t r = 0;
-        if (!error)
-                memcpy(&r, reply, sizeof(r));
-        if (error || r < 0)
-                log_debug("oom_score_adj of a copy: %s", error ? error->text : strerror(-r));
-}
-
-/* Landlock denies it to the worker itself. */
-static void set_score(struct sandbox *s, int dir, const char *value)
-{
-        struct score score = {dir, stub_user_namespace(s->stub), value};
-        const struct child_task_spec spec = {.name = "cloister-score",
-                                             .keep = {score.dir, score.user_namespace},
-                                             .n_keep = 2,
-                                             .reply_size = sizeof(int32_t),
-                                             .timeout_ms = SCORE_TIMEOUT_MS,
-                                             .run = run_score,
-                                             .argument = &score};
-        struct child_task *task;
-        struct error error = {};
-
-        if (write_score(dir, value) >= 0 || !s->host->tasks)
-                return;
-        if (child_task_start(s->host->tasks, &spec, on_score, NULL, &task, &error) < 0)
-                log_debug("%s", error.text);
-}
-
 /* ---- the list ---- */
 
 static void forget(struct sandbox_copy *copy)
@@ -406,8 +344,6 @@ void sandbox_end_keep(struct sandbox *s, int r)
         else
                 forget(&s->candidate);
         s->host->kept(s->host->data, s, serial, r);
-        if (r >= 0 && s->n_copies > 0)
-                set_score(s, s->copies[s->n_copies - 1].dir, SCORE_COPY);
 }
 
 static void on_held(void *data, const struct error *error, void *reply, int fds[CHILD_TASK_FDS],
@@ -478,7 +414,6 @@ static void remove_aside(struct sandbox *s)
 
 void sandbox_promote_copy(struct sandbox *s, pid_t pid)
 {
-        set_score(s, sandbox_find_copy(s, pid)->dir, SCORE_WORKER);
         remove_copy(s, pid);
         remove_aside(s);
 }

@@ -26,7 +26,7 @@ struct sandbox_host {
         /* PID 1 has been reaped. The callee frees the sandbox. */
         void (*ended)(void *data, struct sandbox *sandbox, const struct monitor_ended *how);
         void *data;
-        struct child_tasks *tasks; /* NULL: oom_score_adj of copies is left as it is */
+        struct child_tasks *tasks; /* NULL: shared pages of copies count in each */
         /* The answer to sandbox_keep(): 0 or negative errno. */
         void (*kept)(void *data, struct sandbox *sandbox, uint32_t serial, int r);
         /* A copy has ended by itself. */
