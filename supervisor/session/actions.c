@@ -22,10 +22,15 @@
 #include "supervisor/session/state/restore.h"
 #include "supervisor/session/state/transaction.h"
 
+static uint64_t idle_ms(const struct session *s)
+{
+        return (clock_us() - s->history.used_us) / 1000;
+}
+
 static uint64_t idle_left_ms(const struct session *s)
 {
         uint64_t most = s->context->config->session_idle_ms;
-        uint64_t passed = (clock_us() - s->history.used_us) / 1000;
+        uint64_t passed = idle_ms(s);
 
         return passed < most ? most - passed : 0;
 }
@@ -39,6 +44,16 @@ static uint64_t freeze_ms(const struct session *s)
         return ms < s->context->config->session_idle_ms ? ms : 0;
 }
 
+/* Until it is due to look again whether a copy or a scan may begin. */
+static uint64_t quiet_ms(const struct session *s)
+{
+        uint64_t passed = idle_ms(s);
+
+        if (passed < PRINCIPAL_LATE_MS && PRINCIPAL_LATE_MS - passed < SESSION_QUIET_MS)
+                return PRINCIPAL_LATE_MS - passed;
+        return SESSION_QUIET_MS;
+}
+
 static uint64_t time_in_state_ms(const struct session *s)
 {
         uint64_t left, freeze;
@@ -48,7 +63,7 @@ static uint64_t time_in_state_ms(const struct session *s)
                 left = idle_left_ms(s);
                 freeze = freeze_ms(s);
                 if ((copies_is_due(s) || tasks_scan_is_due(s)) && left > SESSION_QUIET_MS)
-                        return SESSION_QUIET_MS;
+                        return quiet_ms(s);
                 if (freeze > 0 && freeze < left)
                         return freeze;
                 return left > 0 ? left : 1;
@@ -626,6 +641,11 @@ static void rest(struct session *s, const struct session_details *details)
 {
         bool scans = tasks_scan_is_due(s);
 
+        if ((scans || copies_is_due(s)) && idle_left_ms(s) > 0 &&
+            !principal_is_quiet(s->principal, idle_ms(s))) {
+                session_enter(s, SESSION_IDLE);
+                return;
+        }
         if (scans)
                 tasks_scan(s);
         if (copies_is_due(s) && idle_left_ms(s) > 0) {

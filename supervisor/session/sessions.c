@@ -166,6 +166,7 @@ static void count_change(struct sessions *sessions, struct session *s, enum sess
                 sessions->freeing = sessions->freeing == s ? NULL : sessions->freeing;
         }
         p->n_creating += (now == SESSION_CREATING) - (before == SESSION_CREATING);
+        p->n_keeping += (now == SESSION_KEEPING) - (before == SESSION_KEEPING);
         if (now != SESSION_NONE) {
                 p->n_live += before == SESSION_NONE;
         } else if (s->yields) {

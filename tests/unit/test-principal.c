@@ -64,6 +64,26 @@ static void pass(struct world *w, int ms)
         }
 }
 
+/* Copies of states wait for calls: for own ones, and for as many copies, longer than for those of others. */
+static void test_is_quiet_while_no_call_waits(void)
+{
+        struct world w;
+
+        open_world(&w);
+        check(principal_is_quiet(w.alice, 0) && principal_is_quiet(w.bob, 0));
+        principal_count(w.alice, 1, 0);
+        check(!principal_is_quiet(w.alice, 1999) && principal_is_quiet(w.alice, 2000));
+        check(!principal_is_quiet(w.bob, 249) && principal_is_quiet(w.bob, 250));
+        principal_count(w.bob, 1, 0);
+        principal_count(w.alice, -1, 0);
+        check(!principal_is_quiet(w.alice, 249) && principal_is_quiet(w.alice, 250));
+        principal_count(w.bob, -1, 0);
+        w.alice->n_keeping = PRINCIPAL_KEEPING;
+        check(!principal_is_quiet(w.alice, 1999) && principal_is_quiet(w.alice, 2000));
+        check(principal_is_quiet(w.bob, 0));
+        close_world(&w);
+}
+
 /* Only without a call, and with a session that computes. */
 static void test_rests_without_a_call(void)
 {
@@ -147,6 +167,7 @@ static void test_other_id(void)
 
 int main(void)
 {
+        run(test_is_quiet_while_no_call_waits);
         run(test_rests_without_a_call);
         run(test_series);
         run(test_other_id);

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "rpc/sandbox-messages.h"
+#include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/restore.h"
 #include "tests/unit/fake-client.h"
 
@@ -87,6 +88,43 @@ static void test_it_is_asked_for_once_after_a_pause(void)
         fake_run_ms(&f, 2 * SESSION_KEEP_MS);
         check(!fake_has_frame(&f));
         fake_done(&f);
+}
+
+/* A call of the same principal waits, then one of another principal. */
+static void test_it_waits_for_calls_but_not_long(void)
+{
+        static const struct {
+                const char *name;
+                int ms;
+        } list[] = {{"other", 2000}, {"bob:other", 250}};
+        struct fake f;
+        struct end end, other;
+
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                open_with(&f, "{}");
+                uint32_t target = f.target;
+                int rpc = f.rpc;
+                struct cell *cell = ask_on(&f, &other, list[i].name, "2", 0, false);
+                fake_spin(&f);
+                fake_run_ms(&f, list[i].ms - 55);
+                check(!fake_has_frame(&f));
+                fake_run_ms(&f, 60);
+                struct frame_header header = fake_read(&f, NULL, 0);
+                check_eq_str(frame_type_name(header.type), "KEEP");
+                check(target == f.target && rpc == f.rpc);
+                answer_keep(&f, header.id, 41);
+
+                /* The call ends: the next copy is made at the next look. */
+                ask(&f, &end, "3");
+                fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+                fake_run_ms(&f, 100);
+                check(!fake_has_frame(&f));
+                cell_cancel(cell);
+                fake_spin(&f);
+                check_eq_int(other.count, 1);
+                take_keep(&f);
+                fake_done(&f);
+        }
 }
 
 static void test_not_where_the_profile_says_so(void)
@@ -480,6 +518,7 @@ static void test_violations(void)
 int main(void)
 {
         run(test_it_is_asked_for_once_after_a_pause);
+        run(test_it_waits_for_calls_but_not_long);
         run(test_again_and_again);
         run(test_not_where_the_profile_says_so);
         run(test_a_cell_waits_for_it_but_not_long);

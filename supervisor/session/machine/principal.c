@@ -76,6 +76,7 @@ void principal_count(struct session_principal *p, int calls, int resting)
         uint64_t now = clock_us();
 
         p->n_calls += (size_t)calls;
+        p->all->n_calls += (size_t)calls;
         p->n_resting += (size_t)resting;
         if (calls != 0)
                 p->quiet_us = now + PRINCIPAL_QUIET_MS * UINT64_C(1000);
@@ -90,6 +91,13 @@ void principal_count(struct session_principal *p, int calls, int resting)
         /* Calls do not move it. */
         if (p->quiet && !event_pending(p->quiet, EV_TIMEOUT, NULL))
                 evtimer_add(p->quiet, &wait);
+}
+
+bool principal_is_quiet(const struct session_principal *p, uint64_t passed_ms)
+{
+        if (p->n_calls > 0 || p->n_keeping >= PRINCIPAL_KEEPING)
+                return passed_ms >= PRINCIPAL_LATE_MS;
+        return p->all->n_calls == 0 || passed_ms >= PRINCIPAL_OTHERS_MS;
 }
 
 size_t principals_right(const struct session_principals *all, size_t places)

@@ -16,7 +16,13 @@
 #include "supervisor/session/cell/session-name.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 
-enum { PRINCIPAL_PLACES = 4, PRINCIPAL_QUIET_MS = 200 };
+enum {
+        PRINCIPAL_PLACES = 4,
+        PRINCIPAL_QUIET_MS = 200,
+        PRINCIPAL_KEEPING = 4,     /* copies that are made at once, unless they are late */
+        PRINCIPAL_LATE_MS = 2000,  /* own calls delay the copy of a cell until then */
+        PRINCIPAL_OTHERS_MS = 250, /* those of others: 200 after the time at which it is due */
+};
 
 struct session_principal {
         LIST_ENTRY(session_principal) link;
@@ -29,6 +35,7 @@ struct session_principal {
         size_t n_searches; /* calls.c: searches of its sessions */
         size_t call_bytes; /* of their calls of tools, with CALL_BYTES for each */
         size_t n_calls;    /* cells and questions for files that have not ended */
+        size_t n_keeping;  /* of its sessions: SESSION_KEEPING */
         size_t n_resting;  /* of its sessions: SESSION_REST was sent */
         uint32_t rests;    /* the id of which PRINCIPAL_REST was sent; 0: none */
         uint64_t quiet_us; /* it may rest from then on */
@@ -39,6 +46,7 @@ struct session_principals {
         LIST_HEAD(, session_principal) list;
         uint64_t last_number;
         size_t call_bytes; /* of all */
+        size_t n_calls;    /* of all */
         size_t n;          /* how many have access, whether they have sessions or not */
         /* Fills in all except `of`, unless it does not know the key. NULL: there is one principal. */
         void (*sums)(const void *data, const char *key, struct monitor_principal *ret);
@@ -63,6 +71,10 @@ struct session_principal *principal_find(const struct session_principals *all, c
  * call is at rest itself, PRINCIPAL_QUIET_MS after the last one: the copy of its state is made by then, and a series of calls
  * sends no message for each. Work of a session without a call does not count: code can make its interpreter end, and be restored. */
 void principal_count(struct session_principal *principal, int calls, int resting);
+
+/* Whether work for which no call waits, such as the copy of a state, may begin: no call has to wait for it, or the cell ended too
+ * long ago. passed_ms: since the end of the cell. */
+bool principal_is_quiet(const struct session_principal *principal, uint64_t passed_ms);
 
 /* The number of places to which each principal has a right. */
 size_t principals_right(const struct session_principals *all, size_t places);
