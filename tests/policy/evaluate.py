@@ -25,17 +25,27 @@ def run(code, data):
     while True:
         op, jt, jf, k = code[at]
         at += 1
-        if op == 0x20:  # ld [k]
+        if op == 0x15:  # jeq k: most of a filter
+            at += jt if a == k else jf
+        elif op == 0x20:  # ld [k]
             if k % 4 or k >= 64:
                 raise ValueError(f"load at {k}")
             read = read or k >= 16
             a = WORD.unpack_from(data, k)[0]
+        elif op == 0x05:
+            at += k
         elif op & 7 == 5:
-            if op == 0x05:
-                at += k
-                continue
-            value = x if op & 8 else k
-            test = {0x10: a == value, 0x20: a > value, 0x30: a >= value, 0x40: bool(a & value)}[op & 0xF0]
+            value, kind = x if op & 8 else k, op & 0xF0
+            if kind == 0x10:
+                test = a == value
+            elif kind == 0x20:
+                test = a > value
+            elif kind == 0x30:
+                test = a >= value
+            elif kind == 0x40:
+                test = a & value
+            else:
+                raise ValueError(f"instruction {op:#x}")
             at += jt if test else jf
         elif op == 0x06:
             return k, read

@@ -185,7 +185,9 @@ class Policy(unittest.TestCase):
             asks = {INIT} if variant.startswith(("worker", "template")) else set()
             self.assertEqual({k for k in returned if k & 0xFFFF0000 != ERRNO}, {ALLOW, KILL} | asks, (variant, arch))
             for n in NUMBERS if asks else ():
-                answers = {evaluate.run(code, pack(n, arch, (0, command, 0, 0, 0, 0)))[0] for command in range(64)}
+                answer, reads = evaluate.run(code, pack(n, arch))
+                # One run that reads no argument answers for all of them.
+                answers = {evaluate.run(code, pack(n, arch, (0, command, 0, 0, 0, 0)))[0] for command in range(64)} if reads else {answer}
                 names = {name for name, number in self.numbers[arch].items() if number == n}
                 asked = {"fcntl", "flock", "sysinfo", "statfs", "fstatfs"} | ({"fsync", "fdatasync", "sync_file_range"} if "writable" in variant else set())
                 self.assertTrue(INIT not in answers or names & asked, (variant, arch, n))
