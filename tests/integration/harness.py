@@ -168,28 +168,37 @@ class Log:
 
 def stat_of(pid):
     """(parent, state, name) of a process, or None if there is no such process. Its state is S if its first thread has ended and others run."""
+    # Not open(): this is read of every process of the machine, many times a second.
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
-            text = f.read()
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
         return None
-    name = text[text.index("(") + 1:text.rindex(")")]
-    rest = text[text.rindex(")") + 2:].split()
-    return int(rest[1]), "S" if rest[0] == "Z" and int(rest[17]) > 1 else rest[0], name
+    try:
+        text = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    end = text.rindex(b")")
+    rest = text[end + 2:].split(None, 18)
+    state = "S" if rest[0] == b"Z" and int(rest[17]) > 1 else rest[0].decode()
+    return int(rest[1]), state, text[text.index(b"(") + 1:end].decode(errors="replace")
 
 
 def descendants(of=None):
     """Returns {pid: name} of all running processes below one process (by default this one); zombies are reaped or left out."""
     of = os.getpid() if of is None else of
-    parents, names = {}, {}
+    children, names = collections.defaultdict(list), {}
     for entry in os.listdir("/proc"):
         stat = stat_of(entry) if entry.isdigit() else None
         if stat and stat[1] not in "ZX":
-            parents[int(entry)], names[int(entry)] = stat[0], stat[2]
-    found, front = {}, {of}
+            children[stat[0]].append(int(entry))
+            names[int(entry)] = stat[2]
+    found, front = {}, [of]
     while front:
-        front = {pid for pid, parent in parents.items() if parent in front}
-        found.update((pid, names[pid]) for pid in front)
+        below = children.pop(front.pop(), ())
+        found.update((pid, names[pid]) for pid in below)
+        front += below
     return found
 
 
@@ -235,10 +244,10 @@ def cgroups():
     """Cgroups of ended monitors that this process started. Other users of the machine may have cgroups too."""
     found = set()
     for directory, names, _ in os.walk("/sys/fs/cgroup"):
-        for name in names:
-            match = re.match(r"cloister-(\d+)", name)
-            if match and int(match.group(1)) in started and not alive(match.group(1)):
-                found.add(os.path.join(directory, name))
+        monitors = {name: match.group(1) for name in names if (match := re.match(r"cloister-(\d+)", name))}
+        found.update(os.path.join(directory, name) for name, pid in monitors.items() if int(pid) in started and not alive(pid))
+        # The groups of its sandboxes are in it, and it is not removed before them.
+        names[:] = [name for name in names if name not in monitors]
     return found
 
 
@@ -280,8 +289,11 @@ class Residue:
 
     def settle(self, seconds=5.0 * SLOW):
         """Returns what is still left after a limited wait for the cleanup."""
-        wait_until(lambda: not self.left(), seconds)
-        return self.left()
+        end, wait = time.monotonic() + seconds, 0.02
+        while (left := self.left()) and time.monotonic() < end:
+            time.sleep(wait)
+            wait = min(2 * wait, 0.1)
+        return left
 
 
 class Case(unittest.TestCase):
