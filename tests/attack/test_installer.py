@@ -431,6 +431,7 @@ class Hogs(Installer):
         self.ok("1")
 
 
+@harness.once
 class WithAShim(Installer):
     """uv is a script of a version manager, whose interpreter the sandbox does not have: pip is used."""
 
@@ -440,6 +441,7 @@ class WithAShim(Installer):
         self.assertIn("no such package: 'absent'", self.install("absent")["error"]["message"])
 
 
+@harness.once
 class WithPip(Installer):
     IN_PLACE = False
 
@@ -604,6 +606,7 @@ class ImageHogs(Image):
 class ImageWithPip(Image):
     IN_PLACE = False
 
+    @harness.once
     def test_pages_of_an_index_for_an_image(self):
         self.assertIn(b"a page of more than 32 MiB", self.build("--with", "endless").stderr)
         # A page of 4 MiB is read.

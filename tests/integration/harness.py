@@ -30,6 +30,8 @@ FIXTURE = os.path.join(HERE, "fixture-server.py")
 PYTHON = "/usr/bin/python3"
 # The suite "slow" runs all tests of a file.
 WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
+# Root runs this file too, in the same way: see once().
+SECOND = "CLOISTER_TEST_SECOND" in os.environ and not WHOLE
 DEEP_TREE = """
 import os, sys
 os.chdir(sys.argv[1])
@@ -411,12 +413,19 @@ def alone(test):
     return test
 
 
+def once(test):
+    """Marks a test, or a class, of what does not depend on who runs it, and takes long. Where root's run of it is followed by one as an
+    ordinary user, that leaves it out (suite slow does not)."""
+    test.is_once = True
+    return test
+
+
 def select(suite, wanted):
-    """Returns the marked tests of a suite, or the unmarked ones."""
+    """Returns the tests of a suite for which wanted(test, its method) is true."""
     if isinstance(suite, unittest.TestSuite):
         return unittest.TestSuite(select(part, wanted) for part in suite)
-    marked = hasattr(getattr(suite, suite._testMethodName), "is_alone")  # pylint: disable=protected-access
-    return suite if marked == wanted else unittest.TestSuite()
+    method = getattr(suite, suite._testMethodName)  # pylint: disable=protected-access
+    return suite if wanted(suite, method) else unittest.TestSuite()
 
 
 class Loader(unittest.TestLoader):
@@ -431,7 +440,11 @@ class Loader(unittest.TestLoader):
     def loadTestsFromModule(self, module, *args, **rest):
         suite = super().loadTestsFromModule(module, *args, **rest)
         which = os.environ.get("CLOISTER_TEST_ALONE")
-        return suite if which is None else select(suite, which == "1")
+        if which is not None:
+            suite = select(suite, lambda test, method: hasattr(method, "is_alone") == (which == "1"))
+        if SECOND:
+            suite = select(suite, lambda test, method: not hasattr(test, "is_once") and not hasattr(method, "is_once"))
+        return suite
 
 
 def main():

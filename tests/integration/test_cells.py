@@ -402,6 +402,7 @@ class BadInput(rawmcp.ServerCase):
         self.assertIn((cell["status"], cell.get("error", {}).get("type")), [("oom", None), ("error", "MemoryError")])
         self.assertEqual(self.value("1"), 1)
 
+    @harness.once
     def test_a_gibibyte_printed(self):
         code = "line = 'y' * 1023 + '\\n'\nfor _ in range(1 << 20):\n    print(line, end='')\nprint('the end')"
         result = self.call(code, timeout=min(100 * harness.SLOW, 600), wait=110 * harness.SLOW)

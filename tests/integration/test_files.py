@@ -403,6 +403,7 @@ time.sleep(0.1)
         self.assertEqual((done.returncode, done.stdout), (0, b"piped\n\n"), done.stderr)
 
 
+@harness.once
 class Libraries(harness.Case):
     """matplotlib, Pillow and pandas themselves."""
 

@@ -29,7 +29,8 @@ PLACES = (
 ASK = ("import sys, sysconfig as s; print('%d.%d.%d %s %s' % (*sys.version_info[:3], sys.implementation.name,"
        " s.get_config_var('Py_GIL_DISABLED') or 0))")
 
-# Tests that may fail with another libc or another linker. Each interpreter runs these two classes completely ...
+# Tests that may fail with another libc or another linker. The system's own interpreter runs these two classes completely, linked in
+# the way that is not chosen for it (test_cells.py runs them with the other one) ...
 WHOLE = (test_cells.Cells, test_cells.Channel)
 # ... and these tests of the other classes.
 SOME = {
@@ -41,7 +42,7 @@ SOME = {
                          "test_sixteen_mebibytes_unchanged_both_ways", "test_is_error_raises"),
 }
 
-# Interpreters other than the system's own run only these tests, unless CLOISTER_TEST_WHOLE is set (suite slow).
+# The others, and an ordinary user after root, run only these tests, unless CLOISTER_TEST_WHOLE is set (suite slow).
 FEW = {
     test_cells.Cells: ("test_variables_persist", "test_top_level_await", "test_background_task_goes_on_between_cells",
                        "test_traceback_shows_source_of_an_earlier_cell", "test_stdin_is_at_its_end",
@@ -343,9 +344,10 @@ def selected(subject, base, names=None):
 
 def load_tests(loader, tests, pattern):  # pylint: disable=unused-argument
     suite = unittest.TestSuite([loader.loadTestsFromTestCase(Links)])
-    own = interpreters()[os.path.realpath(harness.PYTHON)]
+    real = os.path.realpath(harness.PYTHON)
     for subject in world().subjects:
-        whole = subject.image == own or "CLOISTER_TEST_WHOLE" in os.environ
+        other = subject.image == interpreters()[real] and subject.link != world().chosen[real]
+        whole = other and not harness.SECOND or harness.WHOLE
         chosen = {**dict.fromkeys(WHOLE), **SOME} if whole else FEW
         suite.addTests(selected(subject, base, names) for base, names in chosen.items())
     return suite
