@@ -277,6 +277,8 @@ static void note_start(struct session *s, struct cell *cell)
         }
         s->transaction->state = cell->request.rolls_back ? TRANSACTION_RUNNING : TRANSACTION_NONE;
         bool has_copy = s->copies->asked_after == s->queue.last_number;
+        if (!cell->request.is_probe)
+                copies_begin_cell(s, cell, !session_is_fresh(s) && !has_copy);
         session_number_cell(s);
         if (cell->request.is_probe) {
                 s->copies->asked_after = has_copy ? s->queue.last_number : s->copies->asked_after;
@@ -377,7 +379,7 @@ static void run_next(struct session *s, const struct session_details *details)
                 session_kill_sandbox(s, END_RESET, "");
         else if (other)
                 refuse_other_profile(s);
-        else if (checkpoint_prepare(s) && transaction_begin(s))
+        else if (checkpoint_prepare(s) && transaction_begin(s) && copies_prepare(s))
                 start_cell(s);
 }
 
@@ -392,8 +394,10 @@ static struct cell *complete_cell(struct session *s)
         outcome_take_usage(s, cell, NULL);
         s->history.used_us = clock_us();
         s->stop_status = CELL_OK;
-        if (!cell->request.is_probe)
+        if (!cell->request.is_probe) {
+                copies_end_cell(s, cell);
                 s->copies->state_of = cell->number;
+        }
         return cell;
 }
 

@@ -258,11 +258,11 @@ static void put_last(struct json_out *out, const struct session *s)
 
 static void put_copies(struct json_out *out, const struct session *s)
 {
-        const struct copy *newest = copies_newest((struct session *)s);
+        uint64_t cell = copies_returns_to((struct session *)s);
 
-        if (!newest)
+        if (cell == 0)
                 return;
-        put(out, "copy_of_cell", newest->of);
+        put(out, "copy_of_cell", cell);
         json_out_begin(out, "checkpoints", '[');
         for (size_t i = 0; i < s->copies->n; i++) {
                 const struct copy *copy = &s->copies->list[i];

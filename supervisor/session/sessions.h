@@ -95,7 +95,7 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
  *      "copy_of_cell"?, "last"?: {"code", "status"?, "duration_ms", and of a cell that has ended the same figures},
  *      "receipts": [of the last cells, the newest first (receipts.h)]}
  *
- * copy_of_cell: at whose end the sleeping copy was made (docs/cells.md). idle_ms is present while no cell runs. Memory is as the kernel counts it, 0 if unknown. code is
+ * copy_of_cell: to whose end the session returns if a cell ends its interpreter (docs/cells.md). idle_ms is present while no cell runs. Memory is as the kernel counts it, 0 if unknown. code is
  * the first line of the last cell, truncated; status is absent while that cell runs, and line is the last that it has printed.
  */
 int sessions_append_list(const struct sessions *sessions, struct buffer *to);

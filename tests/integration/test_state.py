@@ -209,6 +209,39 @@ class State(rawmcp.ServerCase):
         cell = self.cell("if os.fork() == 0: os.kill(-1, 9)\nos.wait()")
         self.assertEqual((cell["status"], cell["state"]), ("killed", "lost"), cell)
 
+    def test_cells_that_change_nothing(self):
+        """The copy stays, and the session returns to the end of the last of them; in a new session, without a copy before."""
+        where = "restored to the end of cell "
+        self.kept("x = 1")
+        self.assertEqual((self.value("6 * 7"), self.value("(2 + 3) * 4")), (42, 20))
+        self.assertEqual(self.listed()["copy_of_cell"], 3)
+        cell = self.dies("exit")
+        self.assertIn(where + "3: its variables", cell["notice"])
+        self.assertEqual(self.value("x, _"), "(1, 20)")
+        # The next copy has it, and a cell that may change something replaces it.
+        self.assertIn(where + "5", self.dies_late("exit")["notice"])
+        self.assertEqual(self.value("x, _"), "(1, (1, 20))")
+        for code in "6 * 7", "import os\n6 * 7":
+            self.session += "-"
+            self.value(code)
+            self.assertTrue(harness.wait_until(lambda: self.listed().get("copy_of_cell") == 1))
+            self.assertIn(where + "1", self.dies("exit")["notice"])
+            self.assertEqual(self.value("_"), 42)
+        # Neither a branch nor a checkpoint changes that, and a checkpoint stays the state of its cell.
+        self.session += "-"
+        self.value("6 * 7")
+        self.assertTrue(harness.wait_until(lambda: self.listed().get("copy_of_cell") == 1))
+        self.assertEqual(self.value("_", session=self.session + "branch", **{"from": self.session}), 42)
+        self.assertEqual(self.dies("exit")["state"], "restored")
+        self.ok("x = 2", checkpoint="two")
+        self.assertEqual(self.value("1 + 2"), 3)
+        self.assertIn(where + "5", self.dies_late("exit")["notice"])
+        self.assertEqual(self.value("x, _", restore="two"), "(2, 42)")
+
+    def dies_late(self, name):
+        self.assertTrue(harness.wait_until(lambda: self.listed().get("copy_of_cell") == self.listed()["cells"]))
+        return self.dies(name)
+
     def test_the_score_of_the_copy_is_not_the_guests(self):
         """The OOM killer uses this score. The control is the same write outside the sandbox."""
         self.kept("x = 1")

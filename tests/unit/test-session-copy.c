@@ -10,7 +10,7 @@
 
 #define OK "{\"status\":\"ok\"}"
 
-static void open_with(struct fake *f, const char *text)
+static void open_cold(struct fake *f, const char *text)
 {
         const struct monitor_hello hello = fake_hello;
         struct config *config = fake_config(text);
@@ -18,6 +18,11 @@ static void open_with(struct fake *f, const char *text)
         fake_open(f);
         sessions_reload(f->sessions, config, &hello);
         config_free(config);
+}
+
+static void open_with(struct fake *f, const char *text)
+{
+        open_cold(f, text);
         warm_up(f);
 }
 
@@ -47,6 +52,16 @@ static void open_kept(struct fake *f)
 {
         open_with(f, "{}");
         answer_keep(f, take_keep(f), 41);
+}
+
+/* Runs a cell, and ends it with this result. */
+static void run_cell(struct fake *f, const char *code, const char *result)
+{
+        struct end end;
+
+        ask(f, &end, code);
+        fake_send(f, FRAME_RESULT, fake_take_exec(f, NULL, 0), result);
+        check_eq_int(end.count, 1);
 }
 
 /* The worker has ended with this wait status. */
@@ -125,6 +140,103 @@ static void test_it_waits_for_calls_but_not_long(void)
                 take_keep(&f);
                 fake_done(&f);
         }
+}
+
+#define TWO "{\"status\":\"ok\",\"value\":{\"repr\":\"2\",\"json\":2}}"
+
+/* The copy stays, and is that of the end of the last cell; only the value of "_" is sent to it. */
+static void test_cells_that_change_nothing(void)
+{
+        struct fake f;
+        struct end end;
+        char keep[256];
+
+        open_kept(&f);
+        run_cell(&f, "1 + 1", TWO);
+        run_cell(&f, "(4 - 2)", TWO);
+        fake_run_ms(&f, 3000);
+        check(!fake_has_frame(&f));
+        ask(&f, &end, "f()");
+        fake_take_exec(&f, NULL, 0);
+        clear(&f, 9, 0);
+        fake_send(&f, FRAME_RESTORED, 1, "{\"threads\":0,\"processes\":0}");
+        check_eq_int(end.state, CELL_STATE_RESTORED);
+        check(strstr(end.restored, "restored to the end of cell 3"));
+        struct frame_header header = fake_read(&f, keep, sizeof(keep));
+        check_eq_str(frame_type_name(header.type), "KEEP");
+        check_eq_str(keep, "{\"copies\":[],\"value\":2}");
+        answer_keep(&f, header.id, 42);
+        run_cell(&f, "f()", OK);
+        fake_run_ms(&f, SESSION_QUIET_MS + 2);
+        fake_read(&f, keep, sizeof(keep));
+        check_eq_str(keep, "{\"copies\":[42]}");
+        fake_done(&f);
+}
+
+/* No copy of a new interpreter is made, until a cell comes that may end it. */
+static void test_a_session_in_which_nothing_was_changed(void)
+{
+        struct fake f;
+        struct end end;
+
+        for (int pause = 0; pause < 2; pause++) {
+                open_cold(&f, "{}");
+                ask(&f, &end, "1 + 1");
+                fake_start(&f);
+                fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), TWO);
+                fake_run_ms(&f, pause ? 3000 : SESSION_QUIET_MS - 2);
+                check(!fake_has_frame(&f));
+                run_cell(&f, "2", TWO);
+                ask(&f, &end, "f()");
+                if (pause) {
+                        struct frame_header header = fake_read(&f, NULL, 0);
+                        check_eq_str(frame_type_name(header.type), "KEEP");
+                        answer_keep(&f, header.id, 41);
+                }
+                fake_send(&f, FRAME_RESULT, fake_take_exec(&f, NULL, 0), OK);
+                check_eq_int(end.count, 1);
+                take_keep(&f);
+                fake_done(&f);
+        }
+}
+
+/* The controls of the two above: in doubt a copy is made. */
+static void test_cells_that_may_change_something(void)
+{
+        static const struct {
+                const char *code, *result;
+        } list[] = {
+                {"x", TWO},
+                {"f()", TWO},
+                {"x = 2", TWO},
+                {"1 + 1", OK},
+                {"1 / 2", "{\"status\":\"ok\",\"value\":{\"repr\":\"0.5\",\"json\":0.5}}"},
+                {"1 / 1", "{\"status\":\"ok\",\"value\":{\"repr\":\"1.0\",\"json\":1.0}}"},
+                {"()", "{\"status\":\"ok\",\"value\":{\"repr\":\"()\",\"json\":[]}}"},
+                {"1 / 0",
+                 "{\"status\":\"error\",\"error\":{\"type\":\"E\",\"message\":\"\",\"traceback\":\"\"}}"},
+        };
+        struct fake f;
+
+        for (size_t i = 0; i < ARRAY_SIZE(list); i++) {
+                open_kept(&f);
+                run_cell(&f, list[i].code, list[i].result);
+                take_keep(&f);
+                fake_done(&f);
+        }
+        /* After code that may have started something, every cell may. */
+        open_kept(&f);
+        run_cell(&f, "f()", OK);
+        answer_keep(&f, take_keep(&f), 42);
+        run_cell(&f, "1 + 1", TWO);
+        take_keep(&f);
+        fake_done(&f);
+        /* The copy before was not made yet. */
+        open_kept(&f);
+        run_cell(&f, "x = 2", OK);
+        run_cell(&f, "1 + 1", TWO);
+        take_keep(&f);
+        fake_done(&f);
 }
 
 static void test_not_where_the_profile_says_so(void)
@@ -519,6 +631,9 @@ int main(void)
 {
         run(test_it_is_asked_for_once_after_a_pause);
         run(test_it_waits_for_calls_but_not_long);
+        run(test_cells_that_change_nothing);
+        run(test_a_session_in_which_nothing_was_changed);
+        run(test_cells_that_may_change_something);
         run(test_again_and_again);
         run(test_not_where_the_profile_says_so);
         run(test_a_cell_waits_for_it_but_not_long);

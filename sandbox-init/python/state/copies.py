@@ -1,6 +1,7 @@
 """The sleeping copies of the worker, with which a session continues when its worker ends, at a restore, or after undo()
 (docs/cells.md)."""
 
+import builtins
 import os
 from _thread import _count as threads_count
 from errno import E2BIG, EAGAIN, EFBIG, ELOOP, ENOMEM, ETIMEDOUT
@@ -121,6 +122,8 @@ class Copies:
         asked = decode(payload)
         self._pids = asked.get("copies", ())
         self._bytes = asked.get("files", -1)
+        if "value" in asked:  # of a cell after the copy that was woken, which changed nothing else
+            builtins._ = asked["value"]
 
     def give_writer(self, number, fd):
         self._close_writer()

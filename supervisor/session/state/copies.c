@@ -10,11 +10,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "supervisor/session/calls/files.h"
+#include "supervisor/session/cell/plain-code.h"
 #include "supervisor/session/machine/queue.h"
 
 enum {
         PID_MAX = 1 << 22,
-        KEEP_SIZE = 64 + 12 * COPIES_MAX,
+        KEEP_SIZE = 96 + 12 * COPIES_MAX,
         NAMES_SHOWN = 5,
         COUNT_MAX = 100000,
         REST_SIZE = 48, /* of what follows the names */
@@ -158,15 +160,20 @@ int64_t copies_snapshot_bytes(const struct session *s)
         return (int64_t)(left < most ? left : most);
 }
 
-/* {"copies": [their pids]}: the worker does not count them as processes of the code. */
+/* {"copies": [their pids]}: the worker does not count them as processes of the code. The first KEEP after a restore has the
+ * value of "_" that the copy lacks. */
 static void write_keep(const struct session *s, int64_t files, char to[KEEP_SIZE])
 {
+        const struct copy *woken = &s->copies->woken;
+
         snprintf(to, KEEP_SIZE, "{\"copies\":[");
         for (size_t i = 0; i < s->copies->n; i++)
                 text_append(to, KEEP_SIZE, "%s%u", i > 0 ? "," : "", s->copies->list[i].pid);
         text_append(to, KEEP_SIZE, "]");
         if (files >= 0)
                 text_append(to, KEEP_SIZE, ",\"files\":%lld", (long long)files);
+        if (woken->has_value)
+                text_append(to, KEEP_SIZE, ",\"value\":%lld", (long long)woken->value);
         text_append(to, KEEP_SIZE, "}");
 }
 
@@ -183,10 +190,93 @@ bool copies_request(struct session *s, const struct copy_requester *requester, c
         if (*name)
                 send_writer_socket(s, asked);
         write_keep(s, files, payload);
+        s->copies->woken.has_value = false;
         s->copies->requester = requester;
         s->copies->is_awaited = channel_send(&s->channel, FRAME_KEEP, asked->id, payload,
                                              strlen(payload)) >= 0;
         return s->copies->is_awaited;
+}
+
+static enum plain_code plain_code_in(const struct cell *cell)
+{
+        size_t n = cell->payload.length;
+
+        if (cell->kind != CELL_CODE || n == 0 || cell->request.check_only ||
+            cell_is_published(cell) || cell->script.length > 0 || cell->needs.length > 0)
+                return PLAIN_NOT;
+        const char *code = buffer_bytes(&cell->payload); /* a zero byte and the file name follow */
+        return code[n - 1] == '\0' ? plain_code_of(code, n - 1) : PLAIN_NOT;
+}
+
+void copies_begin_cell(struct session *s, const struct cell *cell, bool was_due)
+{
+        enum plain_code code = plain_code_in(cell);
+
+        s->copies->is_current = !was_due;
+        s->copies->runs_value = code == PLAIN_VALUE && !cell->checkpoint[0];
+        if (cell->kind == CELL_DUMP) /* a fork writes the state */
+                return;
+        s->copies->has_other_code |= code == PLAIN_NOT;
+        if (code != PLAIN_VALUE)
+                s->copies->deferred_us = 0;
+}
+
+/* Whether the cell has ended well, with an integer: the broker keeps no other values. */
+static bool has_value(const struct cell *cell, int64_t *ret)
+{
+        const struct cell_outcome *o = &cell->outcome;
+
+        return o->status == CELL_OK && !o->interrupted && o->files_total == 0 && o->value &&
+               json_int64(yyjson_obj_get(o->value, "json"), ret) >= 0;
+}
+
+void copies_end_cell(struct session *s, const struct cell *cell)
+{
+        struct copies *copies = s->copies;
+        struct copy *newest = copies_newest(s);
+        int64_t value = 0;
+        bool survives = s->profile && s->profile->survives && !s->single;
+        bool is_kept = newest ? !newest->name[0] && newest->of == copies->state_of &&
+                                        copies->n_files == s->files->last_number
+                              : survives && (s->history.n_run == 1 || copies->deferred_us > 0);
+
+        if (!copies->runs_value || copies->has_other_code || !copies->is_current || !is_kept ||
+            copies->is_awaited || copies->is_offered || !has_value(cell, &value))
+                return;
+        if (newest) {
+                newest->of = cell->number;
+                newest->has_value = true;
+                newest->value = value;
+        }
+        if (!newest && copies->deferred_us == 0)
+                copies->deferred_us = clock_us();
+        copies->asked_after = cell->number;
+}
+
+uint64_t copies_returns_to(struct session *s)
+{
+        const struct copy *newest = copies_newest(s);
+        uint64_t since = s->copies->deferred_us;
+        bool is_deferred = since > 0 && clock_us() - since >= SESSION_QUIET_MS * UINT64_C(1000);
+
+        return newest ? newest->of : is_deferred ? s->copies->state_of : 0;
+}
+
+bool copies_prepare(struct session *s)
+{
+        const struct cell *cell = s->queue.first;
+
+        if (s->copies->deferred_us == 0 || cell->request.is_probe || cell->kind == CELL_DUMP ||
+            plain_code_in(cell) != PLAIN_NOT)
+                return true;
+        bool is_due = !copies_newest(s) && copies_returns_to(s) > 0 && !s->copies->is_awaited &&
+                      !s->copies->is_offered;
+        s->copies->deferred_us = 0;
+        if (!is_due)
+                return true;
+        session_thaw(s);
+        copies_keep(s, "");
+        return false;
 }
 
 /* The copy was to be a checkpoint. */
@@ -327,6 +417,7 @@ static void add(struct session *s)
                         copies_forget(s, replaced);
         }
         copies->asked.made_us = clock_us();
+        copies->n_files = s->files->last_number;
         if (copies->n < ARRAY_SIZE(copies->list))
                 copies->list[copies->n++] = copies->asked;
         copies->asked.has_writer_socket = false; /* it belongs to the list */

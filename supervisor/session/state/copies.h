@@ -22,6 +22,8 @@ struct copy {
         uint64_t made_us;
         char name[SESSION_NAME_MAX + 1]; /* of the checkpoint, or "" */
         bool of_block;                   /* takes the worker's place only if it is named */
+        bool has_value;                  /* a cell of plain code has set the name "_" since, to: */
+        int64_t value;
         bool has_writer_socket;
         int writer_socket;
 };
@@ -58,11 +60,17 @@ struct copies {
         struct copy asked; /* by the last KEEP: its id is 0 if there was none */
         const struct copy_requester *requester;
         uint32_t instead[INIT_INSTEAD_MAX]; /* pids of those that it replaces; 0: none */
-        uint64_t state_of;        /* the cell at whose end the variables are what they are */
-        uint64_t asked_after;     /* number of the last cell as KEEP was sent */
-        bool is_awaited;          /* the worker's answer */
-        bool is_offered;          /* the monitor's answer is awaited */
-        bool is_told;             /* a result has said that no copy of its cell exists */
+        uint64_t state_of;    /* the cell at whose end the variables are what they are */
+        uint64_t asked_after; /* number of the last cell as KEEP was sent */
+        bool is_awaited;      /* the worker's answer */
+        bool is_offered;      /* the monitor's answer is awaited */
+        bool is_told;         /* a result has said that no copy of its cell exists */
+        bool has_other_code;  /* code has run that is not plain (plain-code.h) */
+        bool runs_value;      /* the cell that runs can change only the name "_", and … */
+        bool is_current;      /* … as it began, no copy was due */
+        uint64_t n_files;     /* requests about files when the newest copy was made */
+        /* There is no copy, because no cell has changed anything. End of the first of them; 0: not so. */
+        uint64_t deferred_us;
         char note[CELL_NOTE_MAX]; /* for the next result: why there is none */
 
         /* restore.c, except for what copies_go_back() sets */
@@ -99,6 +107,15 @@ int64_t copies_snapshot_bytes(const struct session *session);
 
 /* Whether the session, which rests, has no copy of its last cell's end yet. */
 bool copies_is_due(const struct session *session);
+/* A cell starts, before its code is sent. was_due: a copy of the state before it. */
+void copies_begin_cell(struct session *session, const struct cell *cell, bool was_due);
+/* It has ended with a RESULT. If it certainly changed nothing, the newest copy is that of its end too. */
+void copies_end_cell(struct session *session, const struct cell *cell);
+/* The cell to whose end the session returns if the next cell ends the interpreter: that of the newest copy, or of one that is
+ * made before that cell. 0: none. */
+uint64_t copies_returns_to(struct session *session);
+/* Whether the first cell can be sent now. If not, a copy that was deferred is made first. */
+bool copies_prepare(struct session *session);
 /* Requests it; with the name of a checkpoint or "". The state is KEEPING then. */
 void copies_keep(struct session *session, const char *name);
 /* The time of KEEPING is over. */
