@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,6 +55,8 @@ static struct {
         size_t mask;
         uint64_t key; /* makes the hash unknown to the code that chooses the names */
         int64_t began_ns, took_ns;
+        bool is_bare; /* nothing was ever written: `out` is all that exists, and no scan was made */
+        struct stat out;
         char message[FILE_CHANGES_MESSAGE_MAX];
 } changes = {.last = &changes.scans[0], .now = &changes.scans[1]};
 
@@ -107,6 +111,32 @@ static long add_path(const struct file *directory, const char *name)
         return (long)(before + n);
 }
 
+/* Returns the file. NULL: a limit is reached. */
+static struct file *take(const struct file *directory, const char *name, const struct stat *st)
+{
+        struct scan *now = changes.now;
+        long length = add_path(directory, name);
+
+        if (length < 0)
+                return NULL;
+        struct file *file = &now->files[now->n++];
+        *file = (struct file){
+                .hash = hash(now->paths + now->used, (size_t)length),
+                .inode = st->st_ino,
+                .size = (uint64_t)st->st_size,
+                .blocks = (uint64_t)st->st_blocks,
+                .changed_s = st->st_ctim.tv_sec,
+                .changed_ns = (uint32_t)st->st_ctim.tv_nsec,
+                .mode = st->st_mode,
+                .path = (uint32_t)now->used,
+                .length = (uint16_t)length,
+                .type = IFTODT(st->st_mode),
+                .change = FILE_CHANGE_MAX,
+        };
+        now->used += (size_t)length;
+        return file;
+}
+
 /* Returns the file. NULL: it does not exist any more, may not be read (*denied), or a limit is reached. */
 static struct file *add(int dir, const struct file *directory, const char *name, bool *denied)
 {
@@ -121,25 +151,7 @@ static struct file *add(int dir, const struct file *directory, const char *name,
                 *denied = *denied || errno == EACCES;
                 return NULL;
         }
-        long length = add_path(directory, name);
-        if (length < 0)
-                return NULL;
-        struct file *file = &now->files[now->n++];
-        *file = (struct file){
-                .hash = hash(now->paths + now->used, (size_t)length),
-                .inode = st.st_ino,
-                .size = (uint64_t)st.st_size,
-                .blocks = (uint64_t)st.st_blocks,
-                .changed_s = st.st_ctim.tv_sec,
-                .changed_ns = (uint32_t)st.st_ctim.tv_nsec,
-                .mode = st.st_mode,
-                .path = (uint32_t)now->used,
-                .length = (uint16_t)length,
-                .type = IFTODT(st.st_mode),
-                .change = FILE_CHANGE_MAX,
-        };
-        now->used += (size_t)length;
-        return file;
+        return take(directory, name, &st);
 }
 
 static int walk(int dir, const struct file *directory, int depth);
@@ -331,11 +343,44 @@ static void swap(void)
         changes.last = now;
 }
 
+/* ---- a session that has written nothing ---- */
+
+/*
+ * A tmpfs counts each file, directory and link, and each further name of a file (shmem_reserve_inode() in mm/shmem.c of the kernel), also a
+ * file that has no name any more. So if it has two, and out/ exists, there is only that in the root. Most sessions write
+ * nothing: no list is read for them, and the memory of scans is not touched.
+ */
+static bool is_bare(struct stat *out)
+{
+        struct statfs fs;
+
+        return fstatfs(INIT_WORKSPACE_FD, &fs) == 0 && fs.f_type == TMPFS_MAGIC && fs.f_files > 0 &&
+               fs.f_files - fs.f_ffree == 2 &&
+               fstatat(INIT_WORKSPACE_FD, "out", out, AT_SYMLINK_NOFOLLOW) == 0 &&
+               S_ISDIR(out->st_mode);
+}
+
+/* Returns true if it is as it was at the first scan, and reports that. */
+static bool report_bare(void)
+{
+        const struct file_changes_message nothing = {};
+        struct stat out;
+
+        if (!is_bare(&out) || out.st_ino != changes.out.st_ino ||
+            out.st_mode != changes.out.st_mode)
+                return false;
+        /* A pipe that is full, or has no reader, gets no report, as in tell(). */
+        return write(INIT_CHANGES_FD, &nothing, sizeof(nothing)) != 0;
+}
+
 void changes_open(void)
 {
         const void *random = (const void *)getauxval(AT_RANDOM); /* 16 bytes */
 
         memcpy(&changes.key, random, sizeof(changes.key));
+        changes.is_bare = is_bare(&changes.out);
+        if (changes.is_bare)
+                return;
         changes.began_ns = cpu_ns();
         scan_all();
         swap();
@@ -345,6 +390,13 @@ void changes_report(bool is_wanted)
 {
         if (!is_wanted && changes.took_ns > LONG_LOOK_NS)
                 return;
+        if (changes.is_bare && report_bare())
+                return;
+        if (changes.is_bare) {
+                take(NULL, "out", &changes.out);
+                swap();
+        }
+        changes.is_bare = false;
         changes.began_ns = cpu_ns();
         scan_all();
         if (tell())

@@ -4,8 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -208,6 +212,85 @@ static void test_a_long_look(void)
         check_eq_int(unlinkat(INIT_WORKSPACE_FD, "new", 0), 0);
 }
 
+/* In a tmpfs that has only out/, as in a new session. Returns false if this user may not mount one. */
+static bool enter_tmpfs(void)
+{
+        if ((geteuid() != 0 && unshare(CLONE_NEWUSER) < 0) || unshare(CLONE_NEWNS) < 0 ||
+            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("tmpfs", place, "tmpfs", 0, "nr_inodes=1000") < 0)
+                return false;
+        int root = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        check(root >= 0 && dup2(root, INIT_WORKSPACE_FD) >= 0);
+        check_eq_int(mkdirat(INIT_WORKSPACE_FD, "out", 0755), 0);
+        changes_open();
+        return true;
+}
+
+static int temporary(void)
+{
+        return openat(INIT_WORKSPACE_FD, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+}
+
+static void look_at_tmpfs(int i)
+{
+        const int root = INIT_WORKSPACE_FD;
+
+        check_eq_str(look(), "0 0 0:");
+        check_eq_str(look(), "0 0 0:");
+        if (i == 0) {
+                put("a", "1");
+                check_eq_str(look(), "1 0 0: +a");
+                put("a", "2");
+                check_eq_int(unlinkat(root, "a", 0), 0);
+                check_eq_str(look(), "0 0 1: -a");
+        } else if (i == 1) { /* the same number of files */
+                check_eq_int(unlinkat(root, "out", AT_REMOVEDIR), 0);
+                put("a", "1");
+                check_eq_str(look(), "1 0 1: +a -out");
+        } else if (i == 2) {
+                check_eq_int(mkdirat(root, "other", 0755), 0);
+                check_eq_int(unlinkat(root, "out", AT_REMOVEDIR), 0);
+                check_eq_int(renameat(root, "other", root, "out"), 0);
+                check_eq_str(look(), "0 1 0: ~out");
+        } else if (i == 3) {
+                check_eq_int(fchmodat(root, "out", 0700, 0), 0);
+                check_eq_str(look(), "0 1 0: ~out");
+        } else if (i == 4) {
+                check_eq_int(symlinkat("/", root, "out/l"), 0);
+                check_eq_str(look(), "1 0 0: +out/l");
+        } else if (i == 5) { /* a file without a name counts, and gets one */
+                int fd = temporary();
+                check(fd >= 0);
+                check_eq_str(look(), "0 0 0:");
+                char path[64];
+                snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+                check_eq_int(linkat(AT_FDCWD, path, root, "out/t", AT_SYMLINK_FOLLOW), 0);
+                check_eq_str(look(), "1 0 0: +out/t");
+        } else if (i == 6) { /* the first report is made late */
+                put("out/x", "1");
+                check_eq_int(unlinkat(root, "out/x", 0), 0);
+                check_eq_str(look(), "0 0 0:");
+                put("out/x", "1");
+                check_eq_str(look(), "1 0 0: +out/x");
+        }
+}
+
+static void test_a_session_that_has_written_nothing(void)
+{
+        for (int i = 0; i < 7; i++) {
+                int status = 0;
+                pid_t pid = fork();
+                if (pid == 0 && !enter_tmpfs())
+                        _exit(77);
+                if (pid == 0) {
+                        look_at_tmpfs(i);
+                        _exit(0);
+                }
+                check_eq_int(waitpid(pid, &status, 0), pid);
+                check(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
+        }
+}
+
 int main(void)
 {
         int ends[2];
@@ -220,6 +303,7 @@ int main(void)
         check_eq_int(dup2(fcntl(ends[1], F_DUPFD_CLOEXEC, 64), INIT_CHANGES_FD), INIT_CHANGES_FD);
         check_eq_int(dup2(fcntl(directory, F_DUPFD_CLOEXEC, 64), INIT_WORKSPACE_FD),
                      INIT_WORKSPACE_FD);
+        run(test_a_session_that_has_written_nothing);
         changes_open();
         run(test_changes);
         run(test_a_full_pipe);
