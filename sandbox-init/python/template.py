@@ -100,6 +100,7 @@ class Rest:
         # All of PRELOADED is imported from now on.
         sys.meta_path.remove(self._shared)
         settle()
+        _cloister.inherit()
         return False
 
     def _next(self):

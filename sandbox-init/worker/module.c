@@ -32,6 +32,7 @@
  *     in_workspace(path)
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, number): copy.h; dump() returns (number,) in the branch
+ *     inherit()         in the template, after the warm-up: memory/inherit.h
  *     forked()          in a child of Python's fork: the channel is not its own
  *
  * When the channel is closed, the process exits at once.
@@ -55,6 +56,7 @@
 #include "sandbox-init/setup/template.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
+#include "sandbox-init/worker/memory/inherit.h"
 #include "sandbox-init/worker/sources.h"
 #include "sandbox-init/worker/sqlite-locks.h"
 
@@ -694,6 +696,12 @@ static PyObject *cloister_dump(PyObject *self, PyObject *args)
         return py.Py_BuildValue("(L)", (long long)number);
 }
 
+static PyObject *cloister_inherit(PyObject *self, PyObject *args)
+{
+        inherit_text((const void *)(uintptr_t)py.PyErr_CheckSignals);
+        return none();
+}
+
 static PyObject *cloister_forked(PyObject *self, PyObject *args)
 {
         channel_forget();
@@ -729,6 +737,7 @@ static PyMethodDef methods[] = {
         {"dump", cloister_dump, METH_VARARGS, NULL},
         {"write", branch_write, METH_VARARGS, NULL},
         {"load", branch_load, METH_VARARGS, NULL},
+        {"inherit", cloister_inherit, METH_NOARGS, NULL},
         {"forked", cloister_forked, METH_NOARGS, NULL},
         {"hook_sqlite", sqlite_locks_hook, METH_O, NULL},
         {NULL, NULL, 0, NULL},
