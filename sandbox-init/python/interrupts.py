@@ -68,7 +68,6 @@ def _classify(frame):
 class Interrupts:
     def __init__(self, core):
         self._core = core
-        self._started = False
         self._thread = None
         self._handler = self._handle  # one object, so that install() can compare it
         self._wakeup = -1
@@ -96,8 +95,7 @@ class Interrupts:
             pass
 
     def start(self):
-        """In a new worker. Before, in the template and during the fork, the signals are ignored."""
-        self._started = True
+        """In the template, or in a worker whose template has not done it. In a template the signals are ignored."""
         self._thread = get_ident()
         sys.unraisablehook = self.note_dropped
         _signal.signal(_REMIND, self._remind)
@@ -155,7 +153,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _handle(self, number, frame):
-        if not self._started:
+        if self._core.in_template():
             return
         if not self._core.ours():
             raise KeyboardInterrupt  # a child: as in any Python
@@ -188,7 +186,7 @@ class Interrupts:
         return self.raised or (self.cancelled and not getattr(self.task, "_must_cancel", False))
 
     def _remind(self, number, frame):
-        if not self._started or not self._core.ours() or self._is_noticed():
+        if self._core.in_template() or not self._core.ours() or self._is_noticed():
             return
         # Code that handles SIGINT itself, or blocks it, does with it what it likes.
         if getsignal(_SIGINT) is self._handler and _SIGINT not in _signal.sigpending():

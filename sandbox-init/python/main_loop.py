@@ -70,10 +70,14 @@ class MainLoop:
         aio.load().set_event_loop(self.main())
 
     def begin(self, number):
-        """Before a cell: what it schedules has its number. Sets the current event loop again, which asyncio.run() unsets."""
+        """Before a cell. Sets the current event loop again, which asyncio.run() unsets."""
+        self.count(number)
+        self._adopt()
+
+    def count(self, number):
+        """What the cell schedules has its number."""
         self._number = number
         aio.cell.set(number)
-        self._adopt()
 
     def _adopt(self):
         asyncio = aio.module

@@ -32,7 +32,6 @@ from cloister.warmup import run_repeatedly
 # Address space that is released when a cell has run out of memory, so that the result and a next cell that cleans up
 # have some. It is never written to, so it takes no memory.
 RESERVE = 4 * 1024 * 1024
-SPARE_BELOW_CHANNEL = 8  # descriptors below the channel, for stdio's copies: code that counts up does not meet them
 PAUSE_MS = 3  # a worker that was made for a call gets its first cell earlier
 WARM_UP_CELL = b"1+1\0<cell 1>"
 
@@ -44,12 +43,6 @@ def _read(payload):
     """(source, file name or "") of an EXEC."""
     source, _, filename = payload.decode("utf-8", "replace").rpartition("\0")
     return source, filename
-
-
-def _forget_warm_up():
-    """Removes what a dummy cell leaves behind."""
-    vars(builtins).pop("_", None)
-    sources.forget()
 
 
 class Unpublished:
@@ -71,6 +64,9 @@ class Session:
 
     def __init__(self, core):
         self._core = core
+        stdio.set_spares(core.spares)
+        self.has_started = False
+        self._is_new = False  # no code has run that could have changed streams, signal handlers or the event loop, or started a thread
         self._cells_waiting = deque()
         self._current = None  # the cell that runs or whose result was not sent yet
         self._interrupts = Interrupts(core)
@@ -128,7 +124,7 @@ class Session:
             self._core.hook_sqlite(module.__file__)
 
     def complete(self):
-        """In the template, after its last import."""
+        """In the template, after its last import: does all that a worker can have from it."""
         self._namespace.add_modules()
         self._hook_sqlite(sys.modules.get("_sqlite3"))
         for prepare in stdio.prepare, self._main_loop.prepare, self._keep_reserve, results.prepare:
@@ -142,25 +138,35 @@ class Session:
         import cloister.magics  # noqa: F401
         import cloister.published  # noqa: F401
 
+        if stdio.is_prepared():
+            self.start()
+        run_repeatedly(partial(self._core.warm_up, WARM_UP_CELL, self.warm_up_idle))
+        run_repeatedly(self._warm_up)
+        self._is_new = self.has_started
         run_repeatedly(self._warm_up)
 
     def _warm_up(self):
         """Runs a dummy cell through the same code as any other; its result is dropped."""
+        is_new = self._is_new
         try:
-            self._core.warm_up(WARM_UP_CELL, self._turn)
+            self._core.warm_up(WARM_UP_CELL, self.turn)
         finally:
-            _forget_warm_up()
+            self._is_new = is_new
+            self._forget_warm_up()
 
-    def run(self):
-        """Never returns: the process ends with its channel."""
-        stdio.start(max(3, self._core.fileno() - SPARE_BELOW_CHANNEL))
+    def _forget_warm_up(self):
+        """Removes what a dummy cell leaves behind."""
+        vars(builtins).pop("_", None)
+        sources.forget()
+        self._namespace.forget_catalogue()
+
+    def start(self):
+        """In a worker, unless complete() has done it in the template."""
+        stdio.start()
         self._interrupts.start()
-        self._files.start()
-        self._warm_up_idle()
-        while True:
-            self._turn()
+        self.has_started = True
 
-    def _warm_up_idle(self):
+    def warm_up_idle(self):
         """Warms up if no cell waits yet: pages that a cell writes to are then already copied."""
         if self._core.wait(PAUSE_MS):
             return
@@ -171,7 +177,7 @@ class Session:
         # An interrupt that came meanwhile is for the first cell, if that is already in the channel.
         self._interrupts.early |= self._interrupts.arrived
 
-    def _turn(self):
+    def turn(self):
         """Waits for a cell, runs it and sends its result."""
         # A signal handler that the guest installed may raise anywhere below.
         try:
@@ -291,7 +297,7 @@ class Session:
 
     def _idle(self):
         try:
-            if not self._main_loop.is_needed():
+            if self._is_new or not self._main_loop.is_needed():
                 self._core.wait(-1)
                 self._channel.pump()
             elif not self._main_loop.rest():
@@ -319,12 +325,18 @@ class Session:
         if self._interrupts.stray:
             self._interrupts.stray = self._interrupts.early = False
             raise RuntimeError(_BUSY)
-        self._main_loop.begin(number)
-        stdio.restore(self._interrupts.install())
+        if self._is_new:
+            self._is_new = False
+            self._main_loop.count(number)
+            self._core.begin()
+        else:
+            self._main_loop.begin(number)
+            stdio.restore(self._interrupts.install())
         arguments = self._script.begin(source) or ["" if filename[:1] == "<" else filename]
         if sys.argv != arguments:
             sys.argv[:] = arguments
-        Nothing.was_read = False
+        if Nothing.was_read:
+            Nothing.was_read = False
         self._interrupts.begin()
         self._displays.begin(number)
         if self._published.begin(number):
@@ -356,6 +368,7 @@ class Session:
         """Leaves no trace: the next cell is as if it had not been asked."""
         from cloister import prompt
 
+        self._is_new = False
         self._interrupts.begin()
         try:
             value = prompt.answer(decode(source.encode()), vars(__main__))

@@ -85,6 +85,8 @@ class Rest:
     def __init__(self, session, shared):
         self._session = session
         self._shared = shared
+        # What a worker has to call: [1] if it is like others, [0] otherwise.
+        self.steps = [(reseed, session.start, session.warm_up_idle)] * 2
         self._waiting = PRELOADED[::-1]
 
     def __call__(self):
@@ -94,11 +96,13 @@ class Rest:
             _import(name)
             return True
         clear_type_cache()
-        self._session.complete()
-        # Initializes OpenSSL's random generator.
-        run_repeatedly(reseed)
         # All of PRELOADED is imported from now on.
         sys.meta_path.remove(self._shared)
+        # Initializes OpenSSL's random generator.
+        reseed()
+        self._session.complete()
+        if self._session.has_started:
+            self.steps[1] = *renewals(), self._session.warm_up_idle
         settle()
         _cloister.inherit()
         return False
@@ -160,6 +164,7 @@ def preload_wanted(names):
 
 SEEDED = "_ssl", "numpy.random", "tempfile", "multiprocessing.process", "random", "threading"
 _own = os.getpid()  # of the template
+WORKER = 2  # the pid of each worker in its namespace (sandbox-init/init/init.h)
 
 
 def _renew(module, act):
@@ -197,12 +202,30 @@ def _set_id(threading):
     threading.main_thread()._set_native_id()
 
 
+def renewals():
+    """In a template, after reseed(): the functions that do the same in its workers, and write to fewer pages if they can."""
+    random = sys.modules.get("random")
+    try:
+        generator = random._inst
+        if _own == WORKER or fork_hooks.are_needed() or "numpy.random" in sys.modules or "multiprocessing.process" in sys.modules:
+            return (reseed,)
+        if type(generator) is not random.Random or random.seed != generator.seed:
+            return (reseed,)
+        sys.modules["threading"].main_thread()._native_id = WORKER
+        return (super(random.Random, generator).seed,)
+    except Exception:
+        return (reseed,)  # modules of the image have replaced these
+
+
 def main():
     fork_hooks.install(_cloister.need_fork_hooks)
     shared = Shared()
     alone = limit_threads()
     enable_site(shared)
     check_threads("a .pth file or sitecustomize of the image")
+    # glibc maps a block that is larger than the largest that was freed, 128 KiB at first, and unmaps it: each recv(1 << 20) would
+    # fault its pages in again.
+    bytes(2 << 20)
     from cloister import session
 
     preload_wanted(_cloister.preload().split())
@@ -210,11 +233,11 @@ def main():
     worker = session.Session(_cloister)
     os.register_at_fork(after_in_child=_cloister.forked)
     sys.modules.pop("_cloister", None)
-    # glibc maps a block that is larger than the largest that was freed, 128 KiB at first, and unmaps it: each recv(1 << 20) would
-    # fault its pages in again.
-    bytes(2 << 20)
     gc.freeze()
     gc.enable()
-    _cloister.serve(Rest(worker, shared))
-    reseed()
-    worker.run()
+    rest = Rest(worker, shared)
+    steps, turn = rest.steps, worker.turn
+    for step in steps[_cloister.serve(rest)]:
+        step()
+    while True:  # the process ends with its channel
+        turn()

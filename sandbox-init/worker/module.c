@@ -6,8 +6,8 @@
  *     compiled(name, magic)
  *                       its code, marshalled, None when there is none for this magic number
  *     preload()         names of the modules that the profile preloads, one per line
- *     serve(idle)       serves as the template; returns in each worker. Between sessions it calls
- *                       idle() until that returns something false
+ *     serve(idle)       serves as the template; returns in each worker, whether its pid is that of each
+ *                       worker. Between sessions it calls idle() until that returns something false
  *     warm_up(cell, turn)
  *                       returns turn(), called while the channel is a socket pair on which an EXEC
  *                       with this payload has come; what is sent on it is dropped
@@ -28,8 +28,9 @@
  *     ours()            whether this is the session's first process, not a fork of it
  *     begin()           lets SIGINT through; whether descriptors 0, 1 and 2 are open
  *     flush()           C's stdout; whether descriptors 0, 1 and 2 are open
- *     directory_size(path)  of a directory, not of a link to one, otherwise -1; the path is bytes
- *     in_workspace(path)
+ *     is_empty(path)    whether a directory of /workspace is empty or absent, as far as its size shows; the path is bytes
+ *     spares()          copies of descriptors 1 and 2, above those that code opens; -1 for one that failed
+ *     in_template()
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, number): copy.h; dump() returns (number,) in the branch
  *     inherit()         in the template, after the warm-up: memory/inherit.h
@@ -63,6 +64,14 @@
 /* METH_FASTCALL: supported since CPython 3.7, in the limited API since 3.10. The functions that each
  * cell calls use this or METH_O, because PyArg_ParseTuple is slow. */
 enum { CALL_FAST = 0x0080, WARM_UP_CELL_MAX = 256 };
+
+enum {
+        WORKER_PID = 2, /* the first process that PID 1 forks */
+        SPARE_BELOW_CHANNEL =
+                8, /* descriptors below the channel: code that counts up does not meet them */
+        EMPTY_TMPFS =
+                40, /* size of a directory, which grows by 20 with each entry (BOGO_DIRENT_SIZE of mm/shmem.c) */
+};
 
 static bool reported; /* template_ready() or template_failed() was called */
 static int in_wait;   /* wait() checks for signals */
@@ -244,18 +253,27 @@ static bool call_idle(void)
         return r == 1;
 }
 
-/* Sends the cell and then the end of the stream: if the cell does not arrive, the reader ends
- * instead of waiting forever. */
-static int send_cell(int channel, const char *cell, size_t n)
+static int send_one(int channel, enum frame_type type, const char *payload, size_t n)
 {
-        struct frame_header header = {.length = (uint32_t)n, .type = FRAME_EXEC, .id = 1};
+        struct frame_header header = {.length = (uint32_t)n, .type = (uint8_t)type, .id = 1};
         uint8_t frame[FRAME_HEADER_SIZE + WARM_UP_CELL_MAX];
 
         if (n > WARM_UP_CELL_MAX)
                 return -EMSGSIZE;
         frame_header_encode(&header, frame);
-        memcpy(frame + FRAME_HEADER_SIZE, cell, n);
-        int r = fd_write_all(channel, frame, FRAME_HEADER_SIZE + n);
+        memcpy(frame + FRAME_HEADER_SIZE, payload, n);
+        return fd_write_all(channel, frame, FRAME_HEADER_SIZE + n);
+}
+
+/* Sends an empty catalogue, the cell, and then the end of the stream: if the cell does not arrive, the reader ends
+ * instead of waiting forever. */
+static int send_cell(int channel, const char *cell, size_t n)
+{
+        static const char catalogue[] = "{\"servers\":[]}";
+
+        int r = send_one(channel, FRAME_CATALOG, catalogue, sizeof(catalogue) - 1);
+        if (r >= 0)
+                r = send_one(channel, FRAME_EXEC, cell, n);
         if (r >= 0 && syscall(SYS_shutdown, channel, SHUT_WR) < 0)
                 r = -errno;
         return r;
@@ -319,7 +337,31 @@ static PyObject *cloister_need_fork_hooks(PyObject *self, PyObject *args)
         return none();
 }
 
-static PyObject *cloister_serve(PyObject *self, PyObject *args)
+static bool serves;             /* this is a template */
+static int spares[] = {-1, -1}; /* copies of descriptors 1 and 2 */
+
+static void copy_standard(void)
+{
+        int lowest = channel_number() - SPARE_BELOW_CHANNEL;
+
+        for (int fd = 1; fd <= 2; fd++) {
+                long copy = raw_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, lowest > 3 ? lowest : 3, 0, 0,
+                                     0);
+                spares[fd - 1] = copy < 0 ? -1 : (int)copy;
+        }
+}
+
+static PyObject *cloister_spares(PyObject *self, PyObject *args)
+{
+        return py.Py_BuildValue("(ii)", spares[0], spares[1]);
+}
+
+static PyObject *cloister_in_template(PyObject *self, PyObject *args)
+{
+        return py.PyBool_FromLong(serves);
+}
+
+static PyObject *cloister_serve(PyObject *self, PyObject *argument)
 {
         struct template_session session = {.rpc_fd = -1, .release_fd = -1, .listener_fd = -1};
         struct error error = {0};
@@ -333,9 +375,8 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
                 .idle = call_idle,
         };
 
-        if (!py.PyArg_ParseTuple(args, "O", &idle))
-                return NULL;
-        reported = true;
+        idle = argument;
+        reported = serves = true;
         branch_prepare();
         int r = template_end_others(&error);
         if (r < 0)
@@ -349,7 +390,12 @@ static PyObject *cloister_serve(PyObject *self, PyObject *args)
         if (r == 0)
                 _exit(EXIT_SUCCESS);
         channel_open(session.rpc_fd, session.release_fd, session.listener_fd);
-        return none();
+        copy_standard();
+        /* Signals that came in the template. Their handler ignores them. */
+        if (py.PyErr_CheckSignals() < 0)
+                py.PyErr_Clear();
+        serves = false;
+        return py.PyBool_FromLong(raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0) == WORKER_PID);
 }
 
 /* The descriptor, or -1 with a Python exception. */
@@ -641,34 +687,24 @@ static PyObject *cloister_flush(PyObject *self, PyObject *args)
         return are_standard_open();
 }
 
-static PyObject *cloister_directory_size(PyObject *self, PyObject *bytes)
+/* In the tmpfs of /workspace the size of a directory depends on its entries. statfs() would wait for init. */
+static PyObject *cloister_is_empty(PyObject *self, PyObject *bytes)
 {
-        struct statx about;
+        struct statx all, about;
         char *path;
 
         if (py.PyBytes_AsStringAndSize(bytes, &path, NULL) < 0)
                 return NULL;
         long r = raw_call(SYS_statx, AT_FDCWD, raw_pointer(path), AT_SYMLINK_NOFOLLOW,
                           STATX_TYPE | STATX_SIZE, raw_pointer(&about), 0);
-        bool is_directory = r >= 0 && (about.stx_mode & 0170000) == 0040000;
-        return py.PyLong_FromLong(is_directory ? (long)about.stx_size : -1);
-}
-
-/* Whether the path is in the tmpfs of /workspace, where the size of a directory depends on its entries. statfs() would wait
- * for init. */
-static PyObject *cloister_in_workspace(PyObject *self, PyObject *args)
-{
-        struct statx all, about;
-        const char *path;
-
-        if (!py.PyArg_ParseTuple(args, "s", &path))
-                return NULL;
-        bool is = raw_call(SYS_statx, AT_FDCWD, raw_pointer(path), 0, STATX_INO,
-                           raw_pointer(&about), 0) == 0 &&
+        if (r < 0 || (about.stx_mode & 0170000) != 0040000)
+                return py.PyBool_FromLong(true);
+        bool is = about.stx_size == EMPTY_TMPFS &&
                   raw_call(SYS_statx, AT_FDCWD, raw_pointer("/workspace"), 0, STATX_INO,
-                           raw_pointer(&all), 0) == 0;
-        return py.PyBool_FromLong(is && about.stx_dev_major == all.stx_dev_major &&
-                                  about.stx_dev_minor == all.stx_dev_minor);
+                           raw_pointer(&all), 0) == 0 &&
+                  about.stx_dev_major == all.stx_dev_major &&
+                  about.stx_dev_minor == all.stx_dev_minor;
+        return py.PyBool_FromLong(is);
 }
 
 static PyObject *cloister_copy(PyObject *self, PyObject *args)
@@ -716,7 +752,7 @@ static PyMethodDef methods[] = {
         {"compiled", cloister_compiled, METH_VARARGS, NULL},
         {"preload", cloister_preload, METH_NOARGS, NULL},
         {"need_fork_hooks", cloister_need_fork_hooks, METH_NOARGS, NULL},
-        {"serve", cloister_serve, METH_VARARGS, NULL},
+        {"serve", cloister_serve, METH_O, NULL},
         {"warm_up", cloister_warm_up, METH_VARARGS, NULL},
         {"fileno", cloister_fileno, METH_NOARGS, NULL},
         {"send", FAST(cloister_send), CALL_FAST, NULL},
@@ -730,8 +766,9 @@ static PyMethodDef methods[] = {
         {"ours", cloister_ours, METH_NOARGS, NULL},
         {"begin", cloister_begin, METH_NOARGS, NULL},
         {"flush", cloister_flush, METH_NOARGS, NULL},
-        {"directory_size", cloister_directory_size, METH_O, NULL},
-        {"in_workspace", cloister_in_workspace, METH_VARARGS, NULL},
+        {"is_empty", cloister_is_empty, METH_O, NULL},
+        {"spares", cloister_spares, METH_NOARGS, NULL},
+        {"in_template", cloister_in_template, METH_NOARGS, NULL},
         {"copy", cloister_copy, METH_VARARGS, NULL},
         {"rolled_back", transaction_report, METH_NOARGS, NULL},
         {"dump", cloister_dump, METH_VARARGS, NULL},

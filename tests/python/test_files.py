@@ -20,7 +20,6 @@ class FilesTest(unittest.TestCase):
         self.out = os.path.join(self.root, "out")
         os.mkdir(self.out)
         self.files = files.Files(guest.Disk(), self.root)
-        self.files.start()
 
     def write(self, name, data=b"x"):
         path = os.path.join(self.out, name)
@@ -196,9 +195,8 @@ class TmpfsTest(unittest.TestCase):
         self.out = os.path.join(folder.name, "out")
         os.mkdir(self.out)
         disk = guest.Disk()
-        disk.in_workspace = lambda path: True
+        disk.in_tmpfs = True
         self.files = files.Files(disk, folder.name)
-        self.files.start()
 
     def changed(self):
         return [file["path"] for file in self.files.changed()[0]]

@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 class Streams(unittest.TestCase):
     def run_with(self, code):
-        program = "import sys, os\nsys.path.insert(0, %r)\nimport guest\nfrom cloister import stdio\nstdio.start(100)\n" % HERE
+        program = "import sys, os\nsys.path.insert(0, %r)\nimport guest\nfrom cloister import stdio\ncopies = [os.dup2(fd, fd + 100, False) for fd in (1, 2)]\nstdio.set_spares(lambda: copies)\nstdio.start()\n" % HERE
         done = subprocess.run(
             [sys.executable, "-c", program + textwrap.dedent(code)],
             stdin=subprocess.DEVNULL,

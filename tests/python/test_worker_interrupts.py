@@ -246,6 +246,18 @@ class Interrupted(WorkerTest):
             time.sleep(0.02)
         self.assertEqual(self.value("'alive'"), "alive")
 
+    def test_signals_of_the_template_are_not_for_its_sessions(self):
+        for number in signal.SIGINT, signal.SIGURG:
+            os.kill(self.template.pid, number)
+            time.sleep(0.02)
+            worker = self.template.session()
+            self.addCleanup(worker.close)
+            self.assertEqual(worker.run("import time\ntime.sleep(0.2)\n'slept'")["value"]["json"], "slept")
+            worker.start("time.sleep(60)")
+            time.sleep(0.1)
+            os.kill(worker.pid, signal.SIGINT)
+            self.assertEqual(worker.finish()["status"], "interrupted")
+
     def test_many_at_start_and_end_of_cells(self):
         for turn in range(60):
             self.worker.start("sum(range(%d))" % (turn * 1000))

@@ -85,6 +85,9 @@ class Namespace:
     def on_catalogue(self, version, payload):
         self._library.on_frame(version, payload)
 
+    def forget_catalogue(self):
+        self._library.forget()
+
     def _on_change(self):
         if self._wanted:
             self._put()

@@ -12,7 +12,7 @@ from cloister.standard_input import Nothing
 _NAMES = ("<stdin>", "<stdout>", "<stderr>")
 _ATTRIBUTES = ((0, "stdin"), (1, "stdout"), (2, "stderr"))
 _own = [None, None, None]
-spare = {}  # 1, 2 -> a copy of the pipe, used when the code closes the descriptor
+_copies = None  # () -> copies of descriptors 1 and 2, used when the code closes these
 
 
 def _new_stream(fd):
@@ -43,6 +43,21 @@ def prepare():
             close(fd)
 
 
+def spares():
+    """{1, 2: the descriptor's copy}"""
+    copies = _copies() if _copies is not None else ()
+    return {fd: copy for fd, copy in zip((1, 2), copies) if copy >= 0}
+
+
+def set_spares(copies):
+    global _copies
+    _copies = copies
+
+
+def is_prepared():
+    return None not in _own
+
+
 def _install(fd):
     stream = _own[fd] = _new_stream(fd)
     name = _NAMES[fd].strip("<>")
@@ -61,16 +76,11 @@ def replace_input(stream):
     _own[0] = sys.stdin = sys.__stdin__ = stream
 
 
-def start(spare_above):
-    """In a new worker: copies stdout and stderr to descriptors at or above this number."""
+def start():
+    """In a worker whose template has not run prepare()."""
     for fd in (0, 1, 2):
         if _own[fd] is None:
             _install(fd)
-    for fd in (1, 2):
-        try:
-            spare[fd] = fcntl(fd, F_DUPFD_CLOEXEC, spare_above)
-        except OSError:
-            pass
 
 
 def _is_open(fd):
@@ -87,8 +97,8 @@ def _restore_descriptor(fd):
         if opened != 0:
             dup2(opened, 0)
             close(opened)
-    elif fd in spare:
-        dup2(spare[fd], fd)
+    elif fd in spares():
+        dup2(spares()[fd], fd)
 
 
 def restore_descriptors():

@@ -18,7 +18,6 @@ from cloister import archive, fork_hooks, stdio
 from cloister.copies import SIGKILL, changed_files
 from cloister.frames import LOAD
 from cloister.json_codec import printable
-from cloister.stdio import spare
 from cloister.unrestorable import Lost
 
 _KEPT_FLAGS = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_DIRECTORY
@@ -170,10 +169,11 @@ class Branches:
     def _note_descriptors(self, own, offsets):
         """{number: a file, 1 or 2 for the pipe of standard output or error, or None for what a branch cannot have}"""
         pipes = {}
-        for number, fd in spare.items():
+        spares = stdio.spares()
+        for number, fd in spares.items():
             about = os.fstat(fd)
             pipes[about.st_dev, about.st_ino] = number
-        kept = {*own, *spare.values(), *self._main_loop.descriptors()}
+        kept = {*own, *spares.values(), *self._main_loop.descriptors()}
         self._descriptors = {}
         for name in os.listdir("/proc/self/fd"):
             fd = int(name)
@@ -234,7 +234,7 @@ class Branches:
         that has the number must not meet another file."""
         try:
             if what in (1, 2):
-                opened = fcntl.fcntl(spare[what], fcntl.F_DUPFD_CLOEXEC, 0)
+                opened = fcntl.fcntl(stdio.spares()[what], fcntl.F_DUPFD_CLOEXEC, 0)
             elif what is not None:
                 opened = os.open(what[0], what[1] | os.O_CLOEXEC | os.O_NOCTTY)
                 if what[2] is not None:

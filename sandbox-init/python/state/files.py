@@ -16,7 +16,6 @@ from cloister.json_codec import decode, encode_own, printable
 
 ROOT = "/workspace"
 OUT = "out"
-EMPTY_TMPFS = 40  # of a directory there, which grows by 20 with each entry (BOGO_DIRENT_SIZE of the kernel's mm/shmem.c)
 MAX_NAMED = 100  # in a result
 MAX_ENTRIES = 10_000  # that a walk visits
 MAX_DEPTH = 16
@@ -60,18 +59,12 @@ class Files:
         self._out = os.path.join(root, OUT)
         self._out_bytes = os.fsencode(self._out)
         self._known = {}  # path -> key of the file's last version
-        self._empty = None  # the size of an empty out/, on a file system where the size counts the entries
         self._kept = 0
-
-    def start(self):
-        """In a new worker."""
-        if self._core.in_workspace(self._out):
-            self._empty = EMPTY_TMPFS
 
     def changed(self):
         """Returns (descriptions of the files created or changed since the last call, sorted, at most MAX_NAMED; the
         number of such files). If the walk reached a limit, the number is one larger."""
-        if not self._known and self._core.directory_size(self._out_bytes) in (-1, self._empty):
+        if not self._known and self._core.is_empty(self._out_bytes):
             return [], 0  # the usual case: nothing has to be opened
         found, cut = self._walk()
         before, self._known = self._known, {path: key for path, (key, size) in found.items()}

@@ -14,6 +14,7 @@ _RENEW = ("threading", "logging", "concurrent.futures.thread")
 # template.reseed() does what the hook of `random` does. That of asyncio would take the event loop away; ours is for children of a worker.
 _OF_NO_USE = ("random", "asyncio.events", "cloister.template")
 copying = False
+_needed = []
 
 
 def _unless_copying(hook):
@@ -22,6 +23,11 @@ def _unless_copying(hook):
             hook()
 
     return run
+
+
+def are_needed():
+    """Whether the hooks run when a template forks a worker."""
+    return bool(_needed)
 
 
 def install(need):
@@ -34,6 +40,7 @@ def install(need):
         if name not in _RENEW:
             if name not in _OF_NO_USE:
                 need()
+                _needed.append(name)
             hooks = {when: _unless_copying(hook) if callable(hook) else hook for when, hook in hooks.items()}
         register(**hooks)
 

@@ -129,13 +129,16 @@ class Library:
 
     def __init__(self, channel):
         self._channel = channel
+        self.forget()
+        self._asking = None  # the task that asks the broker; all tasks that wait share it
+        self._doubted = set()  # servers with a cached catalogue only, which were waited for once
+        self.on_change = None
+
+    def forget(self):
         self._raw = None
         self._version = -1
         self._read = None
         self.changes = 0  # how often it has changed
-        self._asking = None  # the task that asks the broker; all tasks that wait share it
-        self._doubted = set()  # servers with a cached catalogue only, which were waited for once
-        self.on_change = None
 
     def on_frame(self, version, payload):
         if payload is None or version < self._version:
