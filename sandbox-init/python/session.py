@@ -1,6 +1,7 @@
 """The main loop of a worker: runs cells, sends their results, and runs background tasks in between."""
 
 import builtins
+import gc
 import sys
 import warnings
 from collections import deque
@@ -10,7 +11,7 @@ from os import _exit, environ
 
 import __main__
 import cloister
-from cloister import aio, results, sources, stdio, tracebacks, warned
+from cloister import aio, placement, results, sources, stdio, tracebacks, warned
 from cloister.blocks import Blocks
 from cloister.branches import Branches
 from cloister.cell import ENDS, Cells, Outcome, describe, describe_exit, describe_plainly, end_cell
@@ -140,6 +141,12 @@ class Session:
 
         if stdio.is_prepared():
             self.start()
+        codes = placement.record(self._warm_up)
+        codes[Session.warm_up_idle.__code__] = None
+        gc.unfreeze()
+        gc.collect()
+        placement.fill()
+        placement.gather(codes, "cloister.")
         run_repeatedly(partial(self._core.warm_up, WARM_UP_CELL, self.warm_up_idle))
         run_repeatedly(self._warm_up)
         self._is_new = self.has_started

@@ -6,7 +6,7 @@ import sys
 from importlib.machinery import PathFinder
 
 import _cloister
-from cloister import aio, fork_hooks, sources
+from cloister import aio, fork_hooks, placement, sources
 from cloister.import_hook import ImportHook
 from cloister.warmup import clear_type_cache, run_repeatedly
 
@@ -85,7 +85,7 @@ class Rest:
     def __init__(self, session, shared):
         self._session = session
         self._shared = shared
-        # What a worker has to call: [1] if it is like others, [0] otherwise.
+        # Functions that a worker has to call: [1] if its pid is that of each worker, [0] otherwise.
         self.steps = [(reseed, session.start, session.warm_up_idle)] * 2
         self._waiting = PRELOADED[::-1]
 
@@ -104,6 +104,7 @@ class Rest:
         if self._session.has_started:
             self.steps[1] = *renewals(), self._session.warm_up_idle
         settle()
+        placement.fill()
         _cloister.inherit()
         return False
 
@@ -226,10 +227,12 @@ def main():
     # glibc maps a block that is larger than the largest that was freed, 128 KiB at first, and unmaps it: each recv(1 << 20) would
     # fault its pages in again.
     bytes(2 << 20)
+    placement.fill()
     from cloister import session
 
     preload_wanted(_cloister.preload().split())
     unlimit_threads(alone)
+    placement.fill()
     worker = session.Session(_cloister)
     os.register_at_fork(after_in_child=_cloister.forked)
     sys.modules.pop("_cloister", None)
