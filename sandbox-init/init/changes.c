@@ -40,25 +40,32 @@ struct file {
         uint8_t change; /* enum file_change, or FILE_CHANGE_MAX: none */
 };
 
-/* Memory that no scan has needed has no pages. */
 struct scan {
-        struct file files[FILES_MAX];
-        char paths[PATHS_SIZE];
+        struct file *files;    /* FILES_MAX */
+        char *paths;           /* PATHS_SIZE */
         size_t n, used, steps; /* files, bytes of paths, names that were seen */
         enum file_changes_limit limit;
         uint32_t unreadable;
 };
 
+/* Memory that no scan has needed has no pages. */
+static struct file files[2][FILES_MAX];
+static char paths[2][PATHS_SIZE];
+static uint16_t by_hash[INDEX_SIZE]; /* of the files of the last scan, by hash: number + 1, or 0 */
+static char message[FILE_CHANGES_MESSAGE_MAX];
+
 static struct {
         struct scan scans[2], *last, *now;
-        uint16_t index[INDEX_SIZE]; /* of the files of the last scan, by hash: number + 1, or 0 */
         size_t mask;
         uint64_t key; /* makes the hash unknown to the code that chooses the names */
         int64_t began_ns, took_ns;
         bool is_bare; /* nothing was ever written: `out` is all that exists, and no scan was made */
         struct stat out;
-        char message[FILE_CHANGES_MESSAGE_MAX];
-} changes = {.last = &changes.scans[0], .now = &changes.scans[1]};
+} changes = {
+        .scans = {{.files = files[0], .paths = paths[0]}, {.files = files[1], .paths = paths[1]}},
+        .last = &changes.scans[0],
+        .now = &changes.scans[1],
+};
 
 /* Of the processor: init shares it with the code. */
 static int64_t cpu_ns(void)
@@ -219,12 +226,12 @@ static void index_last(void)
         changes.mask = 15;
         while (changes.mask < 2 * last->n)
                 changes.mask = 2 * changes.mask + 1;
-        memset(changes.index, 0, (changes.mask + 1) * sizeof(changes.index[0]));
+        memset(by_hash, 0, (changes.mask + 1) * sizeof(by_hash[0]));
         for (size_t i = 0; i < last->n; i++) {
                 size_t at = last->files[i].hash & changes.mask;
-                while (changes.index[at] != 0)
+                while (by_hash[at] != 0)
                         at = (at + 1) & changes.mask;
-                changes.index[at] = (uint16_t)(i + 1);
+                by_hash[at] = (uint16_t)(i + 1);
         }
 }
 
@@ -233,9 +240,9 @@ static struct file *find_last(const struct file *file)
         struct scan *last = changes.last;
         const char *path = changes.now->paths + file->path;
 
-        for (size_t at = file->hash & changes.mask; changes.index[at] != 0;
+        for (size_t at = file->hash & changes.mask; by_hash[at] != 0;
              at = (at + 1) & changes.mask) {
-                struct file *other = &last->files[changes.index[at] - 1];
+                struct file *other = &last->files[by_hash[at] - 1];
                 if (other->hash == file->hash && other->length == file->length &&
                     memcmp(last->paths + other->path, path, file->length) == 0)
                         return other;
@@ -288,8 +295,8 @@ struct report {
 
 static void flush(struct report *r)
 {
-        memcpy(changes.message, &r->head, sizeof(r->head));
-        ssize_t n = write(INIT_CHANGES_FD, changes.message, r->length);
+        memcpy(message, &r->head, sizeof(r->head));
+        ssize_t n = write(INIT_CHANGES_FD, message, r->length);
         r->is_refused = n != (ssize_t)r->length || ++r->n_messages == FILE_CHANGES_MESSAGES_MAX;
         r->head = (struct file_changes_message){.is_more = 1};
         r->length = sizeof(r->head);
@@ -308,8 +315,8 @@ static void put(struct report *r, const struct scan *scan, const struct file *fi
                 flush(r);
         if (r->is_refused)
                 return;
-        memcpy(changes.message + r->length, &entry, sizeof(entry));
-        memcpy(changes.message + r->length + sizeof(entry), scan->paths + file->path, file->length);
+        memcpy(message + r->length, &entry, sizeof(entry));
+        memcpy(message + r->length + sizeof(entry), scan->paths + file->path, file->length);
         r->length += sizeof(entry) + file->length;
         r->head.n++;
 }
