@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Where the time of a call goes: CPU time and turns on a CPU of each process, by call, from /proc/PID/schedstat.
 
-    bench/where.py [--build DIR] [--json] [--calls N]
+    bench/where.py [--build DIR] [--json] [--calls N] [--faults]
 
 Three ways of a call: `1+1` in a living session, a tool call from a cell to a minimal server in C, and a session made
 for `1+1` without the pool; the first two on one CPU, as the rows of that name are measured. The rest of the time is
 waiting: a wake-up, an idle CPU that has to leave its idle state.
+
+--faults prints page faults instead: of init and the worker, of a session that was made for its call and of one from the pool.
 """
 import argparse
 import contextlib
@@ -97,6 +99,46 @@ def fresh(server, calls):
     return measured(server, calls, lambda: statistics.median(server.burst_ok(calls, "1+1", "fresh-%d")))
 
 
+def faults(top):
+    """{pid: (whether it is init, page faults)} of a process and its descendants."""
+    found = {}
+    for pid in family(top):
+        with contextlib.suppress(OSError, ValueError):
+            text = read(f"/proc/{pid}/stat")
+            found[pid] = "cloister-" in text.partition(" ")[2].rpartition(")")[0], int(text.rpartition(")")[2].split()[7])
+    return found
+
+
+def count_faults(bench, rounds=5):
+    """The medians of each step."""
+    steps = {"made for its call: init": [], "made for its call: worker, until the answer": [],
+             "from the pool: init": [], "from the pool: worker, until it waits for a cell": [], "from the pool: worker, the cell": []}
+    new, pool = list(steps)[:2], list(steps)[2:]
+    with Cloister(bench, {"pool": 0, "state": {"survives": False}}) as server:
+        server.run("1+1")
+        rest(2)
+        for i in range(rounds):
+            before = faults(server.process.pid)
+            server.run("1+1", f"made-{i}")
+            for pid, (is_init, n) in faults(server.process.pid).items():
+                if pid not in before:
+                    steps[new[0 if is_init else 1]].append(n)
+    with Cloister(bench, {"pool": 1, "state": {"survives": False}}) as server:
+        server.run("1+1")
+        rest(2)
+        for i in range(rounds):
+            known = faults(server.process.pid)
+            server.run("1+1", f"taken-{i}")
+            after = faults(server.process.pid)
+            grown = [pid for pid, (is_init, n) in known.items() if not is_init and after.get(pid, (0, n))[1] > n]
+            rest(0.5)
+            for pid, (is_init, n) in faults(server.process.pid).items():
+                if pid not in known:
+                    steps[pool[0 if is_init else 1]].append(n)
+            steps[pool[2]].append(sum(after[pid][1] - known[pid][1] for pid in grown))
+    return {name: statistics.median(counts) for name, counts in steps.items() if counts}
+
+
 def in_server(bench, measure, calls):
     with Cloister(bench, {"pool": 0, "mcpServers": {"c": {"command": bench.program("bench-echo"), "args": []}}}) as server:
         server.run("1+1")
@@ -120,10 +162,15 @@ def main():
     parser.add_argument("--cloister")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--faults", action="store_true")
     options = parser.parse_args()
     end_as_interrupted()
     try:
         with opened(options) as bench:
+            if options.faults:
+                found = count_faults(bench)
+                print(json.dumps(found, indent=1) if options.json else "\n".join(f"{n:8.0f}  {name}" for name, n in found.items()))
+                return
             bench.warm_up()
             with pinned():
                 ways = {"warm": in_server(bench, warm, options.calls), "tool": in_server(bench, tool, min(options.calls, 400))}

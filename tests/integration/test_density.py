@@ -1,7 +1,9 @@
 """Many idle sessions of one server: the last session starts as clean and answers as fast as the tenth."""
 
+import itertools
 import os
 import statistics
+import subprocess
 import time
 
 import harness
@@ -10,6 +12,14 @@ from rawmcp import RawServer
 WHOLE = "CLOISTER_TEST_WHOLE" in os.environ
 MANY = 500 if WHOLE else 60
 AROUND = 15  # number of sessions whose median is used for one measurement
+NEW = subprocess.run([harness.PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False).returncode == 0
+DRAWERS = 1000 if WHOLE else 25
+DRAW = """import os, random, secrets, ssl, tempfile, uuid
+{"random": random.getrandbits(50), "gauss": random.gauss(0, 1), "tempfile": tempfile.mktemp(), "secrets": secrets.token_hex(8),
+ "system": random.SystemRandom().getrandbits(50), "ssl": ssl.RAND_bytes(8).hex(), "uuid1": uuid.uuid1().hex, "uuid4": uuid.uuid4().hex,
+ "os": os.urandom(8).hex(), "shuffled": str(random.sample(range(1000), 9))}"""
+COPIED = ("random", "gauss", "shuffled", "tempfile")
+FAULTS = 260  # page faults of worker and init, the budget. Before Python 3.11 a call allocates more
 FRESH = "import os\n[len(os.listdir('/tmp')), 'x' in globals()]"
 
 
@@ -61,6 +71,53 @@ class Density(harness.Case):
         if WHOLE:
             self.assertLess(last, first * 2)
             self.assertLess(each, 8)  # MiB; only a leak exceeds this bound; bench/ measures the real value
+        self.assertEqual(self.server.close(120), 0)
+
+    def test_no_two_draw_alike(self):
+        """A branch and a restored session continue with the state of `random` that they were copied with."""
+        config = self.config(sessions=DRAWERS + 40, pool=2)
+        self.server = RawServer("--config", config, cwd=self.dir)
+        self.addCleanup(self.server.free)
+        self.server.initialize()
+        drawn = [self.timed(DRAW, f"s{i}")[1]["value"]["json"] for i in range(DRAWERS)]
+        self.server.cell("1", session="s0", checkpoint="p")
+        others = [self.server.cell(DRAW, session="s0", restore="p") for _ in range(10)]
+        others += [self.server.cell(DRAW, session=f"b{i}", **{"from": "s0"}) for i in range(10)]
+        for cell in others:
+            self.assertEqual(cell["status"], "ok", cell)
+        for kind, first in drawn[0].items():
+            numbers = [values[kind] for values in drawn]
+            if kind not in COPIED:
+                numbers += [cell["value"]["json"][kind] for cell in others]
+            self.assertEqual(len(set(numbers)), len(numbers), (kind, first))
+        self.assertEqual(self.server.close(120), 0)
+
+    def faults(self, session):
+        """Page faults of the processes of a new session until its first answer."""
+        before = harness.descendants(self.server.process.pid)
+        self.timed("1+1", session)
+        new = harness.descendants(self.server.process.pid).keys() - before.keys()
+        count = 0
+        for pid in new:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+                count += int(f.read().rpartition(")")[2].split()[7])
+        return count
+
+    def test_page_faults_of_a_session(self):
+        """bench/where.py --faults has the parts."""
+        config = self.config(pool=0, state={"survives": False})  # a copy is a process too
+        self.server = RawServer("--config", config, cwd=self.dir)
+        self.addCleanup(self.server.free)
+        self.server.initialize()
+        names, counts = itertools.count(), []
+
+        def is_few():
+            counts.append(self.faults(f"s{next(names)}"))
+            return counts[-1] <= 1.3 * FAULTS * (1 if NEW else 1.3)
+
+        # The template has not warmed up at first.
+        self.assertTrue(harness.wait_until(is_few, step=0.5), counts)
+        self.assertGreater(counts[-1], 50)
         self.assertEqual(self.server.close(120), 0)
 
 
