@@ -163,6 +163,7 @@ enum monitor_target {
         MONITOR_TARGET_SESSION,
         MONITOR_TARGET_PRINCIPAL, /* id of struct monitor_principal */
         MONITOR_TARGET_INSTANCE,
+        MONITOR_TARGET_BRANCH,
         MONITOR_TARGET_ENTRY,
         MONITOR_TARGET_USAGE, /* enum monitor_usage */
 };

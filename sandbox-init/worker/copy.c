@@ -702,11 +702,13 @@ PyObject *branch_write(PyObject *self, PyObject *args)
 PyObject *branch_load(PyObject *self, PyObject *args)
 {
         long long number;
+        unsigned long long at;
         long r = -ESTALE;
         int fd;
-        if (!py.PyArg_ParseTuple(args, "iL", &fd, &number))
+        if (!py.PyArg_ParseTuple(args, "iKL", &fd, &at, &number))
                 return NULL;
+        const struct load_source from = {fd, at};
         if (branch.has_id)
-                r = load_replace(fd, branch.template_id, (uint64_t)channel_number(), number);
+                r = load_replace(&from, branch.template_id, (uint64_t)channel_number(), number);
         return py.PyLong_FromLong(-r);
 }

@@ -34,6 +34,6 @@ PyObject *branch_make(PyObject *has_threads, int fd, int *is_copy, int64_t *numb
  */
 PyObject *branch_write(PyObject *self, PyObject *args);
 
-/* load() of the module: replaces this worker by what the descriptor has. Returns an errno if that is not
+/* load() of the module: (fd, offset, number). Replaces this worker by what the file has from the offset on. Returns an errno if that is not
  * possible (dump.h). */
 PyObject *branch_load(PyObject *self, PyObject *args);

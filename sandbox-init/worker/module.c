@@ -32,7 +32,7 @@
  *     spares()          copies of descriptors 1 and 2, above those that code opens; -1 for one that failed
  *     in_template()
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
- *     dump(threads, fd), write(fd, mask), load(fd, number): copy.h; dump() returns (number,) in the branch
+ *     dump(threads, fd), write(fd, mask), load(fd, offset, number): copy.h; dump() returns (number,) in the branch
  *     inherit()         in the template, after the warm-up: memory/inherit.h
  *     forked()          in a child of Python's fork: the channel is not its own
  *

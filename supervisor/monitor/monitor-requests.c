@@ -8,6 +8,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "supervisor/monitor/monitor-branches.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
@@ -22,6 +23,8 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_UPSTREAM_STOP] = monitor_upstream_stop,
         [MONITOR_INSTALLER_START] = monitor_installer_start,
         [MONITOR_PRINCIPAL_REST] = monitor_sums_rest,
+        [MONITOR_BRANCH_START] = monitor_branch_start,
+        [MONITOR_BRANCH_DROP] = monitor_branch_drop,
 };
 
 static void refuse(struct monitor *m, const struct monitor_request *request, int code,

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "supervisor/monitor/monitor-branches.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
@@ -428,6 +429,7 @@ void monitor_sessions_done(struct monitor *m)
                 event_free(m->early);
         if (m->sandboxes)
                 kill_all(m);
+        monitor_branches_done(m);
         memory_watch_free(m->memory);
         profiles_free(m->profiles);
         for (uint32_t i = 0; m->sandboxes && i < m->sessions_max; i++)

@@ -45,6 +45,16 @@ struct monitor_upstream {
         bool is_over;         /* killed because of a sum */
 };
 
+/* A file of monitor-branches.c. */
+struct monitor_branch {
+        struct monitor_branch *next;
+        struct monitor *monitor;
+        uint32_t handle, principal;
+        int fd;                  /* the memfd */
+        struct cgroup *cgroup;   /* or NULL */
+        struct child_task *task; /* until it has ended */
+};
+
 struct monitor {
         const struct options *options;
         struct event_base *base;
@@ -99,6 +109,8 @@ struct monitor {
         uint32_t last_handle;
         struct memory_watch *memory; /* used where there is no control group */
         struct sums *sums;           /* of monitor-sums.c */
+        struct monitor_branch *branches;
+        uint32_t last_branch;
 
         struct monitor_upstream upstreams[MONITOR_UPSTREAMS_MAX + PACKAGES_INSTALLERS_MAX];
         uint32_t last_instance;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -63,13 +64,24 @@ static struct monitor_upstream *next_installer(struct monitor *m, struct monitor
         return NULL;
 }
 
+static uint64_t used_by_branches(const struct monitor *m, uint32_t id)
+{
+        uint64_t used = 0;
+        struct stat st;
+
+        for (const struct monitor_branch *b = m->branches; b; b = b->next) {
+                if ((id == 0 || b->principal == id) && fstat(b->fd, &st) == 0)
+                        used += (uint64_t)st.st_blocks * 512;
+        }
+        return used;
+}
+
 /* Bytes of all (0) or of a principal, exactly if it is more than `most`. */
 static uint64_t used_by(struct monitor *m, uint32_t id, uint64_t most)
 {
-        uint64_t used = 0;
-
         if (has_groups(m))
                 return cgroups_used(m->cgroups, id, most);
+        uint64_t used = used_by_branches(m, id);
         for (struct monitor_upstream *u = NULL; (u = next_installer(m, u, id));)
                 used += u->memory;
         if (id == 0)
@@ -468,6 +480,19 @@ int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uin
         if (own < share)
                 *first = most_above(m);
         return refuse(used, m->sums->total.memory / MIB, "of all clients", "\"memory_total\"", err);
+}
+
+uint64_t monitor_sums_left(struct monitor *m, const struct monitor_principal *p)
+{
+        uint64_t most = most_of_all(m), used = used_by(m, 0, 0),
+                 left = most > used ? most - used : 0;
+
+        if (p->id == 0 || p->memory_mib == 0)
+                return left;
+        most = p->memory_mib * MIB;
+        used = used_by(m, p->id, 0);
+        uint64_t own = most > used ? most - used : 0;
+        return own < left ? own : left;
 }
 
 bool monitor_sums_allow_copy(struct monitor *m, uint32_t slot)

@@ -32,6 +32,9 @@ void monitor_sums_done(struct monitor *m);
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
                        uint32_t *first, struct error *err);
 
+/* How many bytes the principal may still take. */
+uint64_t monitor_sums_left(struct monitor *m, const struct monitor_principal *principal);
+
 /* PRINCIPAL_REST. */
 void monitor_sums_rest(struct monitor *m, const struct monitor_request *request);
 /* Call when a sandbox of this principal begins to be made, is ready, was killed, or has ended. The group has its usual weight

@@ -11,6 +11,7 @@
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
+#include "supervisor/session/cell/branch.h"
 #include "supervisor/session/frame-table.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/outcome.h"
@@ -518,6 +519,7 @@ void session_forget_sandbox(struct session *s)
         *s->copies = (struct copies){};
         *s->transaction = (struct transaction){};
         *s->block = (struct block){};
+        s->branch_file = branch_file_unref(s->branch_file);
         receipts_done(&s->receipts); /* that of the cell that ended it comes after this */
         leave_profile(s);
         session_enter(s, SESSION_NONE);

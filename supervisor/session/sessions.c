@@ -627,6 +627,10 @@ static int take_event(struct sessions *sessions, const struct monitor_message *m
                 return 0;
         if (verb == MONITOR_SESSION_CREATE)
                 return take_failure(sessions, message);
+        if (verb == MONITOR_BRANCH_START)
+                return branch_take_answer(&sessions->context, message) ? 0 : -ENOENT;
+        if (verb == MONITOR_BRANCH_DROP)
+                return 0;
         if (verb == MONITOR_INSTALLER_START)
                 return take_installer(sessions, message);
         if (event->kind == MONITOR_SESSION_ENDED && pool_ended(sessions->pool, event->target))

@@ -4,6 +4,8 @@ Code can stop or slow these processes, which ends a branch. Code cannot change t
 
 import ctypes
 import errno
+import glob
+import mmap
 import os
 import signal
 import subprocess
@@ -218,6 +220,134 @@ class Hidden(rawmcp.ServerCase):
         self.assertIs(self.begun(0o755), True)
         self.assertEqual(self.cell("os._exit(3)")["state"], "restored")
         self.assertEqual(self.value("look()"), self.GONE)
+
+
+# Inserts a run of one page into the dump of this session, at its place in the order of addresses: of the code that loads it, or of data.
+FORGE_RUN = r"""
+import os, struct, sys
+frame = sys._getframe()
+while type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back
+module = sys.modules[type(frame.f_locals['self']._branches).__module__]
+write = module.archive.write
+def forged(fd):
+    write(fd)
+    r, w = os.pipe()
+    out = os.dup(fd)
+    os.dup2(w, fd)
+    os.close(w)
+    if os.fork() == 0:
+        os.close(fd)
+        source, written = os.fdopen(r, 'rb'), 0
+        def put(data):
+            nonlocal written
+            written += len(data)
+            while data: data = data[os.write(out, data):]
+        head = source.read(80)
+        put(head)
+        put(source.read(272 * struct.unpack_from('<Q', head, 24)[0]))
+        waits = True
+        while True:
+            start, pages, skip, mapped = struct.unpack('<QQII', source.read(24))
+            if waits and (start > place or pages == 0):
+                put(struct.pack('<QQII', place, 1, 0, 0) + payload)
+                waits = False
+            source.read(skip)
+            data = source.read(pages * 4096)
+            fill = -(written + 24) % 4096 if mapped else 0
+            put(struct.pack('<QQII', start, pages, fill, mapped) + bytes(fill) + data)
+            if pages == 0: os._exit(0)
+    os.close(out); os.close(r)
+"""
+
+
+class BranchFiles(rawmcp.ServerCase):
+    """The sealed memfd in which the state of a session reaches its branches."""
+
+    CONFIG = {"limits": {"memory": "256M"}}
+
+    def branch(self, code, to):
+        return self.cell(code, session=to, **{"from": self.session})
+
+    def files(self):
+        """Descriptors of such files that the monitor has."""
+        folder = f"/proc/{self.server.process.pid}/fd"
+        return [path for path in (os.path.join(folder, fd) for fd in os.listdir(folder)) if "/memfd:branch" in link_of(path)]
+
+    def test_no_branch_has_the_file(self):
+        """4. The branch has mappings of the file, and neither a descriptor nor a path that opens it. The control: what it has otherwise."""
+        self.ok(f"import os\nx = bytearray(b'x') * {8 * MB}; None")
+        found = self.branch(
+            "def reads(path):\n    try: return os.open(path, os.O_RDONLY) >= 0\n    except OSError as e: return e.errno\n"
+            "maps = [l.split()[0] for l in open('/proc/self/maps') if '/memfd:branch' in l]\n"
+            "links = [os.readlink('/proc/self/fd/%d' % fd) for fd in map(int, os.listdir('/proc/self/fd')) if os.path.lexists('/proc/self/fd/%d' % fd)]\n"
+            "[len(maps) > 0, [l for l in links if 'branch' in l], reads('/proc/self/map_files/' + maps[0]), reads('/proc/self/exe')]", "look")["value"]["json"]
+        self.assertEqual(found[:2], [True, []])
+        self.assertIn(found[2], (errno.EPERM, errno.ENOENT, errno.EACCES))
+        self.assertIs(found[3], True)
+
+    @unittest.skipUnless(os.geteuid() == 0, "reads the descriptors of the monitor")
+    def test_the_seals_hold(self):
+        """4. Nobody can change the file, even from the host; it goes with the last branch."""
+        before = self.files()
+        self.ok(f"x = bytearray(b'x') * {8 * MB}; None")
+        for name in ("b1", "b2"):
+            self.assertEqual(self.branch("len(x)", name)["status"], "ok")
+        files = [path for path in self.files() if path not in before]
+        self.assertEqual(len(files), 2)
+        for path in files:
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0)
+            fd = os.open(path, os.O_RDWR)
+            try:
+                for change in (lambda: os.pwrite(fd, b"y", 1 << 20), lambda: os.ftruncate(fd, 0), lambda: os.ftruncate(fd, 1 << 30), lambda: mmap.mmap(fd, 4096)):
+                    with self.assertRaises(PermissionError):
+                        change()
+                self.assertIn(b"x" * 4096, os.pread(fd, 40 * MB, 0))
+            finally:
+                os.close(fd)
+        self.ok("1", session="b1", reset=True)
+        self.assertTrue(harness.wait_until(lambda: len(self.files()) == len(before) + 1))
+        self.ok("1", session="b2", reset=True)
+        self.assertTrue(harness.wait_until(lambda: self.files() == before))
+
+    @unittest.skipUnless(os.path.exists("/sys/fs/cgroup/memory"), "needs memory groups of version 1")
+    def test_neither_session_pays_for_the_file(self):
+        """4. The file is charged to a group beside those of the sessions; what a branch writes, to the branch."""
+        self.ok(f"x = bytearray(b'x') * {40 * MB}; None")
+
+        def used():
+            found = {}
+            for path in glob.glob(f"/sys/fs/cgroup/memory/**/cloister-{self.server.process.pid}-*/sandboxes/**/[st]-*/memory.usage_in_bytes", recursive=True):
+                with open(path, encoding="ascii") as f:
+                    found[path.split("/")[-2]] = int(f.read())
+            return found
+
+        before = used()
+        if not before:
+            self.skipTest("has no control groups")
+        self.assertEqual(self.branch("x.count(b'x')", "b")["status"], "ok")
+        new = {name: size for name, size in used().items() if size > before.get(name, 0) + 20 * MB}
+        self.assertEqual([(name[0], size > 40 * MB) for name, size in new.items()], [("t", True)])
+        self.ok("x[:] = bytes(len(x))", session="b")
+        new = {name: size for name, size in used().items() if size > before.get(name, 0) + 20 * MB}
+        self.assertEqual(sorted(name[0] for name in new), ["s", "t"])
+
+    def test_a_run_that_replaces_the_loader(self):
+        """4. Code of a dump does not run before the descriptor is closed. The control: a run for data is taken."""
+        self.ok("x = 1\nplaces = [(int(l.split('-')[0], 16), l.split()[1]) for l in open('/proc/self/maps') if '/memfd:cloister-' in l]\n"
+                "import ctypes\nown = ctypes.create_string_buffer(3 * 4096)" + FORGE_RUN + "module.archive.write = forged\nNone")
+        for number in range(2):
+            self.ok(f"place = [p for p, kind in places if kind == 'r-xp'][0] + {number} * 4096; payload = b'\\xcc' * 4096")
+            cell = self.branch("x", f"code-{number}")
+            self.assertIn("could not be set up", cell.get("error", {}).get("message", ""), cell)  # the loader has ended by itself
+        self.ok("place = -(-ctypes.addressof(own) // 4096) * 4096; payload = b'\\xcc' * 4096")
+        self.assertEqual(self.branch("bytes(own).count(b'\\xcc')", "data").get("value", {}).get("json"), 4096)
+
+
+def link_of(path):
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":

@@ -168,6 +168,53 @@ class Branches(BranchCase):
         self.ok(f"block = bytearray(b'x') * ({size} << 20)\nblock[7] = 8\nNone")
         self.assertEqual(self.branched("[len(block), block[7], block[-1], block.count(b'x')]"), [size * MB, 8, 120, size * MB - 1])
 
+    # ---- memory that is mapped ----
+
+    MAPPED = (
+        "def mapped(address=0):\n    found = [l.split('-')[0] + '-' + l.split('-')[1].split()[0] for l in open('/proc/self/maps') if '/memfd:branch' in l]\n"
+        "    ends = [[int(n, 16) for n in f.split('-')] for f in found]\n    return [e[1] - e[0] for e in ends if address == 0 or e[0] <= address < e[1]]\n"
+        "def address(block):\n    import ctypes\n    return ctypes.addressof((ctypes.c_char * len(block)).from_buffer(block))\n"
+    )
+
+    def test_large_blocks_are_mapped(self):
+        """Each branch writes to pages of its own, and pays for these only."""
+        self.ok(self.MAPPED + f"x = bytearray(b'abcd' * ({20 * MB} // 4)); here = address(x) + {MB}\nNone")
+        self.assertEqual(self.value("mapped()"), [])
+        own = "sum(int(l.split()[1]) for l in open('/proc/self/smaps_rollup') if l.startswith('Private_Dirty')) >> 10"
+        self.assertGreater(self.branched("mapped(here)[0]"), 19 * MB)
+        there = self.session + "-b"
+        self.assertLess(self.value(own, session=there), 10)
+        self.ok("x[:] = b'wxyz' * (len(x) // 4)", session=there)
+        self.assertGreater(self.value(own, session=there), 20)
+        self.assertEqual(self.branched("[bytes(x[:4]).decode(), bytes(x[-4:]).decode(), x.count(b'abcd') * 4 == len(x)]", to="c"), ["abcd", "abcd", True])
+        self.assertEqual(self.value("bytes(x[-4:]).decode()"), "abcd")
+
+    def test_a_mapped_block_behaves_as_memory(self):
+        """A private mapping of a file may grow into the bytes that follow in the file, and MADV_DONTNEED brings back its bytes."""
+        self.ok(self.MAPPED + f"import mmap\nx = bytearray(b'x') * {8 * MB}; y = bytearray(b'y') * {8 * MB}; small = [bytearray(b's') * 100000 for _ in range(60)]\n"
+                f"own = mmap.mmap(-1, {MB}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); own.write(b'z' * {MB}); locked = mmap.mmap(-1, {MB}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+                f"locked.write(b'k' * {MB}); None")
+        code = (
+            f"x.extend(b'e' * {24 * MB}); del y[:{4 * MB}]; own.madvise(mmap.MADV_DONTNEED)\n"
+            f"found = [x.count(b'x'), x.count(b'e'), y.count(b'y'), own[:].count(b'\\0'), locked[:].count(b'k'), sum(s.count(b's') for s in small)]\n"
+            "x = y = None; small.clear()\n"
+            f"zeros = [bytearray(100000) for _ in range(80)] + [bytearray({4 * MB}) for _ in range(6)]\n"
+            "found + [all(z.count(0) == len(z) for z in zeros)]"
+        )
+        expected = [8 * MB, 24 * MB, 4 * MB, MB, MB, 6000000, True]
+        self.assertEqual(self.branched(code), expected)
+        self.branched("x[:2].decode()", to="again")
+        self.assertEqual(self.branched(code, to="third", origin="again"), expected)  # a branch of a branch
+        self.assertEqual(self.value(code), expected)
+
+    def test_what_must_not_be_mapped(self):
+        """A page that is wiped at each fork is empty in the branch, and memory of other allocators stays anonymous."""
+        self.ok(self.MAPPED + f"import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nlibc.malloc.restype = ctypes.c_void_p\nat = libc.malloc(ctypes.c_size_t({4 * MB}))\n"
+                f"ctypes.memset(at, 65, {4 * MB}); page = (at + {MB}) // 65536 * 65536\n"
+                f"r = libc.madvise(ctypes.c_void_p(page), ctypes.c_size_t({MB}), 18); r")  # MADV_WIPEONFORK
+        self.assertEqual(self.branched(f"[r, mapped(page), ctypes.string_at(page, {MB}).count(0), ctypes.string_at(at, 9).decode(), ctypes.string_at(at + 3 * {MB}, 9).decode()]"),
+                         [0, [], MB, "A" * 9, "A" * 9])
+
     # ---- refusals ----
 
     def test_refusals(self):

@@ -148,6 +148,26 @@ static void test_page_size(void)
         check_eq_int((long)mapping_page_size(), sysconf(_SC_PAGESIZE));
 }
 
+/* Properties that a private mapping of a file would not have. */
+static void test_special(void)
+{
+        char *at = map(7, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+        check_eq_int(madvise(at + PAGE, PAGE, MADV_WIPEONFORK), 0);
+        check_eq_int(madvise(at + 3L * PAGE, PAGE, MADV_DONTFORK), 0);
+        check_eq_int(mlock(at + 5L * PAGE, PAGE), 0);
+        n_list = mappings_read_flags(list, SIZE);
+        for (int i = 0; i < 7; i++) {
+                const struct mapping *m = find(at + (long)i * PAGE);
+                check(m && m->is_special == i % 2);
+        }
+        long n = n_list;
+        read_list();
+        check_eq_int(n_list, n);
+        check(!find(at + PAGE)->is_special);
+        munmap(at, 7L * PAGE);
+}
+
 /* The scratch memory is in no list, whatever its size. */
 static void test_scratch(void)
 {
@@ -197,10 +217,15 @@ static void test_whole_reads_and_writes(void)
                 _exit(whole_write(ends[1], sent, sizeof(sent)) == 0 ? 0 : 1);
         }
         close(ends[1]);
-        check_eq_int((int)whole_read(ends[0], got, sizeof(got)), 0);
-        check(memcmp(sent, got, sizeof(sent)) == 0);
-        check_eq_int((int)whole_read(ends[0], got, 1), -EPIPE);
-        check_eq_int((int)whole_read(-1, got, 1), -EBADF);
+        int file = memfd_create("whole", MFD_CLOEXEC);
+        while (splice(ends[0], NULL, file, NULL, sizeof(sent), 0) > 0)
+                ;
+        check_eq_int((int)whole_read(file, got, sizeof(got) - 9, 9), 0);
+        check(memcmp(sent + 9, got, sizeof(sent) - 9) == 0);
+        check_eq_int((int)whole_read(file, got, 1, sizeof(sent)), -EPIPE);
+        check_eq_int((int)whole_read(ends[0], got, 1, 0), -ESPIPE);
+        check_eq_int((int)whole_read(-1, got, 1, 0), -EBADF);
+        close(file);
         check_eq_int((int)whole_write(-1, got, 1), -EBADF);
         close(ends[0]);
         int status;
@@ -216,6 +241,7 @@ int main(void)
         run(test_kinds);
         run(test_order_and_equality);
         run(test_a_long_path);
+        run(test_special);
         run(test_scratch);
         run(test_too_many);
         run(test_whole_reads_and_writes);

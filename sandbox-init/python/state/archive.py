@@ -1,7 +1,8 @@
 """The files of /workspace as a stream of bytes, for a branch (docs/branches.md).
 
 An entry is a header, the path and, of a file, its bytes. Other file systems that are mounted there, sockets and
-unreadable files are not written.
+unreadable files are not written. The last entry has as many bytes as are missing to a multiple of the page size: what
+follows can be mapped.
 
 Files keep their inode numbers, by which SQLite knows whether a file is still the one that it has open. A tmpfs numbers its
 files in the order in which they are made: entries are in the order of these numbers, and the reader makes others in between, which
@@ -19,6 +20,7 @@ CHUNK = 1 << 18
 _HEADER = Struct("<cHIQqQ")  # kind, length of the path, mode, length of what follows, time in ns, inode
 MAX_FILLERS = 10_000  # files that are made for their inode numbers
 _START = Struct("<QQ")  # device and inode of /workspace
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _END, _FILE, _DIRECTORY, _LINK, _FIFO = b"e", b"f", b"d", b"l", b"p"
 _REFUSAL = b"x"  # replaces all entries; the path is the reason
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,20 +39,23 @@ class Refused(Exception):
 
 
 def _send(fd, data):
+    """Returns the number of bytes."""
     data = memoryview(data)
+    size = len(data)
     while data:
         data = data[os.write(fd, data) :]
+    return size
 
 
 def _send_entry(fd, kind, path, about, size=0):
     name = os.fsencode(path)
-    _send(fd, _HEADER.pack(kind, len(name), S_IMODE(about.st_mode), size, about.st_mtime_ns, about.st_ino) + name)
+    return _send(fd, _HEADER.pack(kind, len(name), S_IMODE(about.st_mode), size, about.st_mtime_ns, about.st_ino) + name)
 
 
 def _send_file(fd, path, name, about):
     source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        _send_entry(fd, _FILE, name, about, about.st_size)
+        sent = _send_entry(fd, _FILE, name, about, about.st_size)
         left = about.st_size
         while left:
             # A file that became shorter meanwhile ends with zeros.
@@ -59,6 +64,7 @@ def _send_file(fd, path, name, about):
             left -= len(data)
     finally:
         os.close(source)
+    return sent + about.st_size
 
 
 def _below(root, device, bounds):
@@ -90,26 +96,27 @@ def write(fd, root=ROOT):
         os.close(top)
     bounds = [MAX_ENTRIES, size.f_blocks * size.f_frsize]
     found = sorted(_below(root, about.st_dev, bounds))
-    _send(fd, _START.pack(about.st_dev, about.st_ino))
+    sent = _send(fd, _START.pack(about.st_dev, about.st_ino))
     for _, name in found:
         path = os.path.join(root, name)
         try:
             status = os.lstat(path)
             if S_ISREG(status.st_mode):
-                _send_file(fd, path, name, status)
+                sent += _send_file(fd, path, name, status)
             elif S_ISLNK(status.st_mode):
                 target = os.fsencode(os.readlink(path))
-                _send_entry(fd, _LINK, name, status, len(target))
-                _send(fd, target)
+                sent += _send_entry(fd, _LINK, name, status, len(target))
+                sent += _send(fd, target)
             elif S_ISDIR(status.st_mode):
-                _send_entry(fd, _DIRECTORY, name, status)
+                sent += _send_entry(fd, _DIRECTORY, name, status)
             elif S_ISFIFO(status.st_mode):
-                _send_entry(fd, _FIFO, name, status)
+                sent += _send_entry(fd, _FIFO, name, status)
         except BrokenPipeError:
             raise
         except OSError:
             pass  # removed meanwhile, or not readable: no part of it was sent
-    _send(fd, _HEADER.pack(_END, 0, 0, 0, 0, 0))
+    fill = -(sent + _HEADER.size) % _PAGE
+    _send(fd, _HEADER.pack(_END, 0, 0, fill, 0, 0) + bytes(fill))
 
 
 def refuse(fd, why):
@@ -121,24 +128,33 @@ def refuse(fd, why):
 # ---- reading ----
 
 
-def _receive(fd, size):
-    data = b""
-    while len(data) < size:
-        more = os.read(fd, size - len(data))
-        if not more:
+class _Reader:
+    """Reads a file from its begin. The offset of the descriptor is not used: other branches have the same descriptor."""
+
+    def __init__(self, fd):
+        self._fd = fd
+        self.at = 0
+
+    def some(self, size):
+        data = os.pread(self._fd, size, self.at)
+        if not data:
             raise EOFError
-        data += more
-    return data
+        self.at += len(data)
+        return data
+
+    def all(self, size):
+        data = b""
+        while len(data) < size:
+            data += self.some(size - len(data))
+        return data
 
 
-def _receive_file(fd, path, mode, left):
+def _receive_file(reader, path, mode, left):
     target = os.open(path, _WRITE, 0o600)
     try:
         os.ftruncate(target, left)
         while left:
-            data = os.read(fd, min(left, CHUNK))
-            if not data:
-                raise EOFError
+            data = reader.some(min(left, CHUNK))
             left -= len(data)
             if data.count(0) == len(data):
                 os.lseek(target, len(data), os.SEEK_CUR)  # a hole stays one
@@ -149,16 +165,11 @@ def _receive_file(fd, path, mode, left):
         os.close(target)
 
 
-def _skip(fd, left):
-    while left:
-        left -= len(_receive(fd, min(left, CHUNK)))
-
-
-def _make(fd, path, kind, mode, size):
+def _make(reader, path, kind, mode, size):
     if kind == _FILE:
-        _receive_file(fd, path, mode, size)
+        _receive_file(reader, path, mode, size)
     elif kind == _LINK:
-        os.symlink(_receive(fd, min(size, MAX_PATH)), path)
+        os.symlink(reader.all(min(size, MAX_PATH)), path)
     elif kind == _DIRECTORY:
         os.mkdir(path, 0o700)
     else:
@@ -185,32 +196,33 @@ class _Numbers:
 
 
 def read(fd, root=ROOT):
-    """If both have the same directory, which the host has mounted, its files are there already. ValueError, EOFError: it is no
-    archive. Refused: there is none."""
+    """Returns the offset of what follows. If both have the same directory, which the host has mounted, its files are there already.
+    ValueError, EOFError: it is no archive. Refused: there is none."""
+    reader = _Reader(fd)
     root = os.fsencode(root)
     about = os.stat(root)
-    is_same = _START.unpack(_receive(fd, _START.size)) == (about.st_dev, about.st_ino)
+    is_same = _START.unpack(reader.all(_START.size)) == (about.st_dev, about.st_ino)
     numbers = _Numbers(root)
     made = {}  # path -> (its name until the end, kind, mode, time)
     for _ in range(MAX_ENTRIES + 1):
-        kind, length, mode, size, time, number = _HEADER.unpack(_receive(fd, _HEADER.size))
+        kind, length, mode, size, time, number = _HEADER.unpack(reader.all(_HEADER.size))
         if kind == _END:
             _settle(made)
-            return
+            return reader.at + size
         if kind == _REFUSAL:
-            raise Refused(os.fsdecode(_receive(fd, length)))
+            raise Refused(os.fsdecode(reader.all(length)))
         if kind not in (_FILE, _DIRECTORY, _LINK, _FIFO):
             raise ValueError
-        path = os.path.join(root, _receive(fd, length))
+        path = os.path.join(root, reader.all(length))
         if is_same:
-            _skip(fd, size)
+            reader.at += size
             continue
         name = os.path.join(root, b".entry-%d" % len(made))
         if kind == _DIRECTORY and os.path.isdir(path):
             name = path  # out/
         else:
             numbers.reach(number)
-            _make(fd, name, kind, mode, size)
+            _make(reader, name, kind, mode, size)
             numbers.last = os.lstat(name).st_ino
         made[path] = name, kind, mode, time
     raise ValueError

@@ -195,12 +195,12 @@ class Branches:
     def _load(self, fd, number):
         """Returns only with an exception."""
         try:
-            archive.read(fd)
+            offset = archive.read(fd)
         except (EOFError, ValueError):
             raise BranchError("its files did not arrive") from None
         except archive.Refused as e:
             raise BranchError(printable(str(e))) from None
-        raise BranchError(_reason(self._core.load(fd, number)))
+        raise BranchError(_reason(self._core.load(fd, offset, number)))
 
     # ---- in the branch ----
 

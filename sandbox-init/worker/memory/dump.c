@@ -1,4 +1,13 @@
-/* The memory of this process, written to a pipe (mappings.h says what may be used here). */
+/*
+ * The memory of this process, written to a pipe (mappings.h says what may be used here).
+ *
+ * Branches map long runs of pages privately from the memfd in which the dump arrives. A private mapping of a file differs from
+ * anonymous memory: MADV_DONTNEED brings back the file's bytes instead of zeros, and mremap() that enlarges it adds bytes of
+ * the file. jemalloc, among others, relies on zeros. So only memory is mapped whose owner does neither: the heap that
+ * brk() makes, and the large blocks for which glibc's malloc() calls mmap(). Such a block begins with a page that
+ * has its size. That page is not mapped, so that the block is two mappings: then mremap() cannot enlarge it,
+ * and realloc() copies it instead.
+ */
 #include "sandbox-init/worker/memory/dump.h"
 
 #include <errno.h>
@@ -48,7 +57,14 @@ __asm__(".text\n" FUNCTION(
 #define ST_RDONLY 1
 #endif
 
-enum { ENTRIES = 512 };
+enum {
+        ENTRIES = 512,
+        MAPPED_PAGES_MIN = 16, /* of a run that is mapped: fewer are read faster */
+        MAPPED_RUNS_MAX = 4096,
+        CHUNK_IS_MMAPPED =
+                2, /* malloc/malloc.c of glibc: IS_MMAPPED; the other two of the low bits are 0 */
+        CHUNK_FLAGS = 7,
+};
 
 /* /proc/PID/pagemap, Documentation/admin-guide/mm/pagemap.rst */
 #define PAGE_PRESENT (UINT64_C(1) << 63)
@@ -58,6 +74,7 @@ enum { ENTRIES = 512 };
 struct scratch {
         struct mapping list[MAPPINGS_MAX];
         uint64_t entries[ENTRIES];
+        uint8_t zeros[MAPPING_PAGE];
 };
 
 static const uint64_t scratch_size = (sizeof(struct scratch) + MAPPING_PAGE - 1) &
@@ -111,34 +128,78 @@ static long classify(struct mapping *m)
 struct writer {
         long fd, pagemap;
         uint64_t page;       /* bytes of one of the kernel's */
+        uint64_t written;    /* bytes of the dump */
         struct dump_run run; /* not written yet */
-        uint64_t *entries;
+        uint64_t n_mapped;   /* runs that may be mapped */
+        struct scratch *scratch;
+        uint64_t heap_start, heap_end;
+        bool may_be_mapped; /* pages of the present mapping */
+        uint64_t
+                readable_end; /* of it and those that follow it without a gap and have the same properties */
+        uint64_t chunk_end; /* of a block of malloc() */
 };
+
+static long put(struct writer *w, const void *from, uint64_t n)
+{
+        w->written += n;
+        return whole_write(w->fd, from, n);
+}
 
 static long write_run(struct writer *w)
 {
-        const struct dump_run run = w->run;
+        struct dump_run run = w->run;
 
         w->run.pages = 0;
         if (run.pages == 0)
                 return 0;
-        long r = whole_write(w->fd, &run, sizeof(run));
-        return r < 0 ? r
-                     : whole_write(w->fd, (const void *)(uintptr_t)run.start,
-                                   run.pages * MAPPING_PAGE);
+        run.may_be_mapped &= run.pages >= MAPPED_PAGES_MIN && w->n_mapped < MAPPED_RUNS_MAX;
+        if (run.may_be_mapped) {
+                w->n_mapped++;
+                run.skip = (uint32_t)(-(w->written + sizeof(run)) & (w->page - 1));
+        }
+        long r = put(w, &run, sizeof(run));
+        for (uint64_t left = run.skip; left > 0 && r >= 0;) {
+                uint64_t n = left < MAPPING_PAGE ? left : MAPPING_PAGE;
+                r = put(w, w->scratch->zeros, n);
+                left -= n;
+        }
+        return r < 0 ? r : put(w, (const void *)(uintptr_t)run.start, run.pages * MAPPING_PAGE);
 }
 
-static long add_page(struct writer *w, uint64_t at)
+static long add_page(struct writer *w, uint64_t at, bool may_be_mapped)
 {
         const uint64_t units = w->page / MAPPING_PAGE;
 
-        if (w->run.pages > 0 && w->run.start + w->run.pages * MAPPING_PAGE == at) {
+        if (w->run.pages > 0 && w->run.start + w->run.pages * MAPPING_PAGE == at &&
+            w->run.may_be_mapped == may_be_mapped) {
                 w->run.pages += units;
                 return 0;
         }
         long r = write_run(w);
-        w->run = (struct dump_run){at, units};
+        w->run = (struct dump_run){at, units, 0, may_be_mapped};
         return r;
+}
+
+/* If a block for which malloc() has called mmap() begins with this page, notes its end. */
+static void find_chunk(struct writer *w, uint64_t page)
+{
+        const volatile uint64_t *head = (const uint64_t *)(uintptr_t)page;
+        uint64_t size = head[1] & ~(uint64_t)CHUNK_FLAGS;
+
+        if (head[0] == 0 && (head[1] & CHUNK_FLAGS) == CHUNK_IS_MMAPPED &&
+            (size & (w->page - 1)) == 0 && size <= w->readable_end - page)
+                w->chunk_end = page + size;
+}
+
+/* The page is the process's own. Called in the order of addresses. */
+static bool is_mappable(struct writer *w, uint64_t page)
+{
+        if (!w->may_be_mapped)
+                return false;
+        if ((page >= w->heap_start && page < w->heap_end) || page < w->chunk_end)
+                return true;
+        find_chunk(w, page);
+        return false;
 }
 
 /* Whether the kernel can read the page: one beyond the end of its file cannot be. The bytes are taken for
@@ -152,11 +213,11 @@ static bool is_readable(uint64_t at)
 static long add_pages(struct writer *w, uint64_t at, uint64_t n, bool all)
 {
         for (uint64_t k = 0; k < n; k++) {
-                uint64_t e = w->entries[k], page = at + k * w->page;
+                uint64_t e = w->scratch->entries[k], page = at + k * w->page;
                 bool is_own = (e & PAGE_SWAPPED || (e & PAGE_PRESENT && !(e & PAGE_OF_FILE)));
                 if (!is_own && !(all && is_readable(page)))
                         continue;
-                long r = add_page(w, page);
+                long r = add_page(w, page, is_mappable(w, page));
                 if (r < 0)
                         return r;
         }
@@ -172,8 +233,8 @@ static long write_pages(struct writer *w, const struct mapping *m, bool all)
                 uint64_t n = (m->end - at) / w->page;
                 if (n > ENTRIES)
                         n = ENTRIES;
-                long got = raw_call(SYS_pread64, w->pagemap, raw_pointer(w->entries), (long)(n * 8),
-                                    (long)(at / w->page * 8), 0, 0);
+                long got = raw_call(SYS_pread64, w->pagemap, raw_pointer(w->scratch->entries),
+                                    (long)(n * 8), (long)(at / w->page * 8), 0, 0);
                 if (got != (long)(n * 8))
                         return got < 0 ? got : -EIO;
                 long r = add_pages(w, at, n, all);
@@ -182,6 +243,25 @@ static long write_pages(struct writer *w, const struct mapping *m, bool all)
                 at += n * w->page;
         }
         return write_run(w);
+}
+
+/* Of a mapping of the list: is anonymous memory that can be written to, and needs no property that a file lacks. */
+static bool is_plain(const struct mapping *m)
+{
+        return m->kind == MAPPING_ANONYMOUS && !m->is_shared && !m->is_special &&
+               m->prot == (PROT_READ | PROT_WRITE);
+}
+
+static void enter_mapping(struct writer *w, const struct mapping *m, const struct mapping *end)
+{
+        w->may_be_mapped = is_plain(m);
+        w->readable_end = m->end;
+        for (const struct mapping *next = m + 1;
+             w->may_be_mapped && next < end && next->start == w->readable_end && is_plain(next);
+             next++)
+                w->readable_end = next->end;
+        if (w->heap_start == 0 && mapping_starts_with(m, "[heap]"))
+                w->heap_start = m->start;
 }
 
 void dump_refuse(long fd, long error)
@@ -199,8 +279,8 @@ long dump_write(long fd, struct dump_header *header)
         long r = scratch_map(scratch_size);
         if (r < 0)
                 return r;
-        long n = mappings_read(s->list, scratch_size);
-        struct writer w = {.fd = fd, .page = mapping_page_size(), .entries = s->entries};
+        long n = mappings_read_flags(s->list, scratch_size);
+        struct writer w = {.fd = fd, .page = mapping_page_size(), .scratch = s};
         w.pagemap = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/pagemap"),
                              O_RDONLY | O_CLOEXEC, 0, 0, 0);
         if (n < 0 || w.pagemap < 0)
@@ -214,13 +294,15 @@ long dump_write(long fd, struct dump_header *header)
         }
         header->n_mappings = (uint64_t)n;
         header->brk = (uint64_t)raw_call(SYS_brk, 0, 0, 0, 0, 0, 0);
-        r = whole_write(fd, header, sizeof(*header));
+        w.heap_end = header->brk;
+        r = put(&w, header, sizeof(*header));
         if (r >= 0)
-                r = whole_write(fd, s->list, (uint64_t)n * sizeof(s->list[0]));
+                r = put(&w, s->list, (uint64_t)n * sizeof(s->list[0]));
         for (long i = 0; i < n && r >= 0; i++) {
+                enter_mapping(&w, &s->list[i], s->list + n);
                 if (s->list[i].kind != MAPPING_KERNEL && !s->list[i].is_shared)
                         r = write_pages(&w, &s->list[i], all[i / 64] >> (i % 64) & 1);
         }
         const struct dump_run end = {0};
-        return r < 0 ? r : whole_write(fd, &end, sizeof(end));
+        return r < 0 ? r : put(&w, &end, sizeof(end));
 }

@@ -2,8 +2,11 @@
  * The memory of this process as a stream of bytes. load.h loads it into another worker of the same
  * template process, which then continues where this one was (docs/branches.md).
  *
- *     struct dump_header, its mappings, then for each run of pages struct dump_run and the pages, and a
+ *     struct dump_header, its mappings, then for each run of pages struct dump_run, `skip` bytes and the pages, and a
  *     struct dump_run of 0 pages
+ *
+ * It is read from a sealed memfd. Where a dump begins at a multiple of the kernel's page, so do the pages of runs that may
+ * be mapped instead of read.
  */
 #pragma once
 
@@ -40,6 +43,8 @@ struct dump_header {
 
 struct dump_run {
         uint64_t start, pages;
+        uint32_t skip;
+        uint32_t may_be_mapped;
 };
 
 /*

@@ -6,8 +6,10 @@
  * give a reason instead of a crash.
  *
  * Both processes are forks of one template, so that program, libraries, stack and vdso have the same
- * addresses. A mapping that both have is kept; its own pages are dropped, so that it has the bytes of
- * its file or zeros, and then those of the dump. All others are unmapped and mapped as in the dump.
+ * addresses. A mapping that both have is kept. Its pages that are not in the dump are dropped, so that they have the bytes of
+ * its file or zeros. Those that are in the dump are written only if they differ: the others remain the template's, and
+ * cost nothing. All other mappings are unmapped and mapped as in the dump. Long runs of pages are mapped privately from the
+ * memfd that the dump is in, if dump.c allows that: then all branches of a dump have the same pages until they write to them.
  * From the first change on this runs on its own stack, beside its data.
  */
 #include <errno.h>
@@ -25,15 +27,23 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-enum { STACK_SIZE = 256 * 1024 };
+enum {
+        STACK_SIZE = 256 * 1024,
+        AT_ONCE = 65536,
+        SKIP_MAX = 65536, /* the largest page of a kernel */
+};
 
 struct scratch {
         struct dump_header header;
         struct mapping list[MAPPINGS_MAX]; /* of the dump */
         struct mapping own[MAPPINGS_MAX];
         long n_own;
-        long fd;
+        uint64_t clean
+                [MAPPINGS_MAX]; /* of a mapping of the list that is kept: own pages below this address are dropped or compared; else 0 */
+        struct load_source from;
+        uint64_t page;
         int64_t argument;
+        uint64_t piece[AT_ONCE / sizeof(uint64_t)];
         uint8_t stack[STACK_SIZE];
 };
 
@@ -85,33 +95,54 @@ static bool has_files(struct scratch *s)
         return true;
 }
 
+/* The next bytes of the dump. */
+static long take(struct scratch *s, void *to, uint64_t n)
+{
+        long r = whole_read(s->from.fd, to, n, s->from.at);
+
+        s->from.at += n;
+        return r;
+}
+
 static long read_header(struct scratch *s, const uint8_t template_id[16], uint64_t channel)
 {
-        long r = whole_read(s->fd, &s->header, sizeof(s->header));
+        long r = take(s, &s->header, sizeof(s->header));
         if (r >= 0)
                 r = dump_check_header(&s->header, template_id, raw_thread_pointer(), channel);
-        return r < 0 ? r : whole_read(s->fd, s->list, s->header.n_mappings * sizeof(s->list[0]));
+        return r < 0 ? r : take(s, s->list, s->header.n_mappings * sizeof(s->list[0]));
 }
 
 /* ---- the change ---- */
 
-static void drop_own(struct scratch *s)
+static void drop(uint64_t start, uint64_t end)
+{
+        if (start < end &&
+            raw_call(SYS_madvise, (long)start, (long)(end - start), MADV_DONTNEED, 0, 0, 0) < 0)
+                fail();
+}
+
+/* Code is never written to: its pages stay, so that they need not be found again. */
+static bool is_code(const struct mapping *m)
+{
+        return m->inode != 0 && m->prot == (PROT_READ | PROT_EXEC);
+}
+
+static void unmap_others(struct scratch *s)
 {
         long from = 0;
 
         for (long i = 0; i < s->n_own; i++) {
-                const struct mapping *m = &s->own[i];
+                const struct mapping *m = &s->own[i], *kept = NULL;
                 if (m->kind == MAPPING_KERNEL)
                         continue;
-                bool stays = m->kind == MAPPING_STACK ||
-                             mapping_find(s->list, (long)s->header.n_mappings, &from, m);
-                long size = (long)(m->end - m->start), r = 0;
-                if (!stays)
-                        r = raw_call(SYS_munmap, (long)m->start, size, 0, 0, 0, 0);
-                else if (!m->is_shared)
-                        r = raw_call(SYS_madvise, (long)m->start, size, MADV_DONTNEED, 0, 0, 0);
-                if (r < 0)
+                if (m->kind == MAPPING_STACK)
+                        drop(m->start, m->end);
+                else if (!(kept = mapping_find(s->list, (long)s->header.n_mappings, &from, m)) &&
+                         raw_call(SYS_munmap, (long)m->start, (long)(m->end - m->start), 0, 0, 0,
+                                  0) < 0)
                         fail();
+                if (kept && !m->is_shared)
+                        s->clean[kept - s->list] = is_code(m) ? m->end : m->start;
         }
 }
 
@@ -150,16 +181,68 @@ static void protect(const struct mapping *m, uint32_t prot)
                 fail();
 }
 
-/* The mapping that has all of the run, made writable. */
-static struct mapping *open_mapping(struct scratch *s, const struct dump_run *run, uint64_t *from)
+static void open_mapping(struct mapping *m)
 {
-        struct mapping *m = dump_find_run(s->list, s->header.n_mappings, run, from);
+        if ((m->prot & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE) || m->is_opened)
+                return;
+        m->is_opened = 1;
+        protect(m, m->prot | PROT_READ | PROT_WRITE);
+}
 
-        if (m && !(m->prot & PROT_WRITE) && !m->is_opened) {
-                m->is_opened = 1;
-                protect(m, m->prot | PROT_READ | PROT_WRITE);
+/* A page of the dump into its place, unless it is there already. */
+static void put_page(struct mapping *m, uint64_t at, const uint64_t *from)
+{
+        volatile uint64_t *to = (uint64_t *)(uintptr_t)at;
+        size_t i = 0;
+
+        while (i < MAPPING_PAGE / sizeof(*to) && to[i] == from[i])
+                i++;
+        if (i == MAPPING_PAGE / sizeof(*to))
+                return;
+        open_mapping(m);
+        for (; i < MAPPING_PAGE / sizeof(*to); i++)
+                to[i] = from[i];
+}
+
+static void put_pages(struct scratch *s, struct mapping *m, const struct dump_run *run)
+{
+        const uint64_t end = run->start + run->pages * MAPPING_PAGE;
+
+        if (!(m->prot & PROT_READ))
+                open_mapping(m);
+        for (uint64_t at = run->start; at < end;) {
+                uint64_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
+                if (take(s, s->piece, n) < 0)
+                        fail();
+                for (uint64_t k = 0; k < n; k += MAPPING_PAGE)
+                        put_page(m, at + k, s->piece + k / sizeof(s->piece[0]));
+                at += n;
         }
-        return m;
+}
+
+/* Returns false if the run has to be read. */
+static bool map_run(struct scratch *s, const struct mapping *m, const struct dump_run *run)
+{
+        const uint64_t size = run->pages * MAPPING_PAGE;
+
+        if (!run->may_be_mapped || m->kind != MAPPING_ANONYMOUS ||
+            m->prot != (PROT_READ | PROT_WRITE) ||
+            ((run->start | size | s->from.at) & (s->page - 1)) != 0)
+                return false;
+        if (raw_call(SYS_mmap, (long)run->start, (long)size, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, s->from.fd,
+                     (long)s->from.at) != (long)run->start)
+                fail();
+        s->from.at += size;
+        return true;
+}
+
+/* Whether it has the code that runs now: a dump that replaced it would run before the descriptor is closed. */
+static bool is_own_code(const struct mapping *m)
+{
+        const uint64_t here = (uintptr_t)&fail;
+
+        return m->start <= here && here < m->end;
 }
 
 static void read_pages(struct scratch *s)
@@ -168,13 +251,30 @@ static void read_pages(struct scratch *s)
         uint64_t from = 0;
 
         for (;;) {
-                if (whole_read(s->fd, &run, sizeof(run)) < 0)
+                if (take(s, &run, sizeof(run)) < 0)
                         fail();
                 if (run.pages == 0)
                         return;
-                if (!open_mapping(s, &run, &from) ||
-                    whole_read(s->fd, (void *)(uintptr_t)run.start, run.pages * MAPPING_PAGE) < 0)
+                struct mapping *m = dump_find_run(s->list, s->header.n_mappings, &run, &from);
+                if (!m || is_own_code(m) || run.skip > SKIP_MAX)
                         fail();
+                uint64_t *clean = &s->clean[m - s->list];
+                if (*clean > 0) {
+                        drop(*clean, run.start);
+                        *clean = run.start + run.pages * MAPPING_PAGE;
+                }
+                s->from.at += run.skip;
+                if (!map_run(s, m, &run))
+                        put_pages(s, m, &run);
+        }
+}
+
+/* What no run has reached. */
+static void drop_rest(struct scratch *s)
+{
+        for (uint64_t i = 0; i < s->header.n_mappings; i++) {
+                if (s->clean[i] > 0)
+                        drop(s->clean[i], s->list[i].end);
         }
 }
 
@@ -187,19 +287,21 @@ static void replace(void *data)
         s->n_own = mappings_read(s->own, scratch_size);
         if (s->n_own < 0)
                 fail();
-        drop_own(s);
+        unmap_others(s);
         map_missing(s);
         read_pages(s);
+        drop_rest(s);
         for (uint64_t i = 0; i < h->n_mappings; i++) {
                 if (s->list[i].is_opened)
                         protect(&s->list[i], s->list[i].prot);
         }
-        raw_call(SYS_close, s->fd, 0, 0, 0, 0, 0);
+        raw_call(SYS_close, s->from.fd, 0, 0, 0, 0, 0);
         *(volatile int64_t *)(uintptr_t)h->number = s->argument;
         cloister_context_resume((const struct context *)(uintptr_t)h->context);
 }
 
-long load_replace(long fd, const uint8_t template_id[16], uint64_t channel, int64_t argument)
+long load_replace(const struct load_source *from, const uint8_t template_id[16], uint64_t channel,
+                  int64_t argument)
 {
         const raw_signals all = ~0ULL;
         struct scratch *s = (struct scratch *)(uintptr_t)SCRATCH_START;
@@ -207,7 +309,8 @@ long load_replace(long fd, const uint8_t template_id[16], uint64_t channel, int6
         long r = scratch_map(scratch_size);
         if (r < 0)
                 return r;
-        s->fd = fd;
+        s->from = *from;
+        s->page = mapping_page_size();
         s->argument = argument;
         r = read_header(s, template_id, channel);
         if (r >= 0)

@@ -112,18 +112,43 @@ static void take_line(struct mapping *m, const char *c)
                 m->kind = MAPPING_FILE;
 }
 
+/* Flags of proc(5), smaps: wipe on fork, not copied by fork, locked, shared. */
+static bool has_special_flag(const char *c)
+{
+        static const char flags[][2] = {{'w', 'f'}, {'d', 'c'}, {'l', 'o'}, {'s', 'h'}};
+
+        for (; c[0] && c[1]; c++) {
+                for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+                        if (c[-1] == ' ' && c[0] == flags[i][0] && c[1] == flags[i][1])
+                                return true;
+                }
+        }
+        return false;
+}
+
+/* One of the lines of smaps that follow the line of a mapping. */
+static void take_detail(struct mapping *m, const char *line)
+{
+        static const char name[] = "VmFlags:";
+
+        for (size_t i = 0; i < sizeof(name) - 1; i++) {
+                if (line[i] != name[i])
+                        return;
+        }
+        m->is_special |= has_special_flag(line + sizeof(name) - 1);
+}
+
 static bool is_scratch(const struct mapping *m, uint64_t size)
 {
         return m->start < SCRATCH_START + size && m->end > SCRATCH_START;
 }
 
-long mappings_read(struct mapping *list, uint64_t scratch_size)
+static long read_lines(const char *path, struct mapping *list, uint64_t scratch_size)
 {
         char chunk[CHUNK], line[512];
         size_t length = 0;
         long n = 0, got;
-        long fd = raw_call(SYS_openat, AT_FDCWD, raw_pointer("/proc/self/maps"),
-                           O_RDONLY | O_CLOEXEC, 0, 0, 0);
+        long fd = raw_call(SYS_openat, AT_FDCWD, raw_pointer(path), O_RDONLY | O_CLOEXEC, 0, 0, 0);
 
         if (fd < 0)
                 return fd;
@@ -136,6 +161,11 @@ long mappings_read(struct mapping *list, uint64_t scratch_size)
                         }
                         line[length] = '\0';
                         length = 0;
+                        if (hex_digit(line[0]) < 0) {
+                                if (n > 0)
+                                        take_detail(&list[n - 1], line);
+                                continue;
+                        }
                         if (n == MAPPINGS_MAX) {
                                 n = -E2BIG;
                                 break;
@@ -147,6 +177,16 @@ long mappings_read(struct mapping *list, uint64_t scratch_size)
         }
         raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
         return n;
+}
+
+long mappings_read(struct mapping *list, uint64_t scratch_size)
+{
+        return read_lines("/proc/self/maps", list, scratch_size);
+}
+
+long mappings_read_flags(struct mapping *list, uint64_t scratch_size)
+{
+        return read_lines("/proc/self/smaps", list, scratch_size);
 }
 
 /* ---- comparing ---- */
@@ -187,11 +227,11 @@ bool mapping_equals(const struct mapping *a, const struct mapping *b)
 
 /* ---- whole reads and writes ---- */
 
-long whole_read(long fd, void *to, uint64_t n)
+long whole_read(long fd, void *to, uint64_t n, uint64_t at)
 {
         for (uint64_t done = 0; done < n;) {
-                long r = raw_call(SYS_read, fd, (long)((uintptr_t)to + done), (long)(n - done), 0,
-                                  0, 0);
+                long r = raw_call(SYS_pread64, fd, (long)((uintptr_t)to + done), (long)(n - done),
+                                  (long)(at + done), 0, 0);
                 if (r == -EINTR)
                         continue;
                 if (r <= 0)

@@ -38,6 +38,7 @@ struct mapping {
         uint8_t is_opened; /* load.c has made it writable */
         uint8_t is_cut;    /* the path is longer */
         char path[MAPPING_PATH_MAX + 1];
+        uint8_t is_special; /* madvise() or mlock() gave it a property that a mapping of a file would not have */
 };
 
 /* Where dump.c and load.c keep what they need. It is far from all places where the kernel maps, so that
@@ -53,6 +54,8 @@ void scratch_unmap(uint64_t size);
  * KERNEL, or FILE. Returns their number or negative errno: -E2BIG.
  */
 long mappings_read(struct mapping *list, uint64_t scratch_size);
+/* The same, with is_special. It takes longer: the kernel counts all pages. */
+long mappings_read_flags(struct mapping *list, uint64_t scratch_size);
 
 /* Whether they are the same mapping of the same memory in two sandboxes. */
 bool mapping_equals(const struct mapping *a, const struct mapping *b);
@@ -60,6 +63,6 @@ bool mapping_equals(const struct mapping *a, const struct mapping *b);
 bool mapping_starts_with(const struct mapping *mapping, const char *text);
 bool mapping_ends_with(const struct mapping *mapping, const char *text);
 
-/* Whole reads and writes. Return 0 or negative errno; -EPIPE at the end of the file. */
-long whole_read(long fd, void *to, uint64_t n);
+/* Whole reads at an offset, and writes. Return 0 or negative errno; -EPIPE at the end of the file. */
+long whole_read(long fd, void *to, uint64_t n, uint64_t at);
 long whole_write(long fd, const void *from, uint64_t n);

@@ -224,6 +224,11 @@ int child_task_start(struct child_tasks *tasks, const struct child_task_spec *sp
         return 0;
 }
 
+pid_t child_task_pid(const struct child_task *t)
+{
+        return t->pid;
+}
+
 struct child_task *child_task_cancel(struct child_task *t)
 {
         if (t && t->done) {

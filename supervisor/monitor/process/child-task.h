@@ -49,6 +49,9 @@ typedef void child_task_done(void *data, const struct error *error, void *reply,
 int child_task_start(struct child_tasks *tasks, const struct child_task_spec *spec,
                      child_task_done *done, void *data, struct child_task **ret, struct error *err);
 
+/* Before done(). */
+pid_t child_task_pid(const struct child_task *task);
+
 /* Kills the child; done() is not called. NULL is allowed. Returns NULL. */
 struct child_task *child_task_cancel(struct child_task *task);
 

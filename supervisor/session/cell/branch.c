@@ -1,4 +1,4 @@
-/* Passes bytes from one worker to another. */
+/* The file of a branch, from the request to the end of its last cell. */
 #include "supervisor/session/cell/branch.h"
 
 #include <errno.h>
@@ -13,8 +13,6 @@
 #include "base/loop.h"
 #include "base/share.h"
 #include "supervisor/session/cell/session-name.h"
-
-enum { AT_ONCE = 64 * 1024 }; /* what a pipe holds */
 
 static struct branch *all[BRANCHES_MAX]; /* NULL: free */
 
@@ -53,7 +51,8 @@ int branch_new(struct branch **ret, struct event_base *base, const char *from, u
         branch->base = base;
         branch->copy = copy;
         snprintf(branch->checkpoint, sizeof(branch->checkpoint), "%s", checkpoint);
-        branch->in = branch->out = branch->writer = -1;
+        branch->fd = branch->writer = branch->end = -1;
+        branch->is_dumped = copy != 0; /* its process does not report the end */
         snprintf(branch->from, sizeof(branch->from), "%s", from);
         *place = branch;
         *ret = branch;
@@ -73,27 +72,92 @@ static void close_end(int *fd)
         *fd = -1;
 }
 
-void branch_end(struct branch *branch)
+static void stop(struct branch *branch)
 {
-        loop_event_free(&branch->readable);
-        loop_event_free(&branch->writable);
+        loop_event_free(&branch->over);
         loop_event_free(&branch->late);
-        close_end(&branch->in);
-        close_end(&branch->out);
         close_end(&branch->writer);
-        buffer_done(&branch->passing);
+        close_end(&branch->end);
+}
+
+/* Nothing of it is needed any more but its name and reason. */
+static void release(struct branch *branch)
+{
+        stop(branch);
+        close_end(&branch->fd);
+        branch->file = branch_file_unref(branch->file);
+        for (size_t i = 0; i < BRANCHES_MAX; i++)
+                if (all[i] == branch)
+                        all[i] = NULL;
 }
 
 struct branch *branch_unref(struct branch *branch)
 {
         if (!branch || --branch->refs > 0)
                 return NULL;
-        branch_end(branch);
-        for (size_t i = 0; i < BRANCHES_MAX; i++)
-                if (all[i] == branch)
-                        all[i] = NULL;
+        release(branch);
         free(branch);
         return NULL;
+}
+
+/* ---- the cells that load it ---- */
+
+void branch_expect(struct branch *branch, struct branch_load *load)
+{
+        load->is_unsent = true;
+        branch->unsent++;
+}
+
+void branch_wait(struct branch *branch, struct branch_load *load)
+{
+        load->next = branch->waiting;
+        branch->waiting = load;
+}
+
+void branch_forget(struct branch *branch, struct branch_load *load)
+{
+        for (struct branch_load **at = &branch->waiting; *at; at = &(*at)->next) {
+                if (*at == load) {
+                        *at = load->next;
+                        break;
+                }
+        }
+        if (!load->is_unsent)
+                return;
+        load->is_unsent = false;
+        if (--branch->unsent == 0)
+                release(branch);
+}
+
+/* ---- its phases ---- */
+
+static void settle(struct branch *branch, enum branch_phase phase)
+{
+        branch->phase = phase;
+        stop(branch);
+        branch_ref(branch);
+        branch->settled(branch);
+        branch_unref(branch);
+}
+
+void branch_fail(struct branch *branch, const char *why)
+{
+        if (branch->phase >= BRANCH_WHOLE)
+                return;
+        snprintf(branch->why, sizeof(branch->why), "%s", why);
+        settle(branch, BRANCH_FAILED);
+}
+
+static void settle_if_whole(struct branch *branch)
+{
+        if (branch->phase == BRANCH_WRITING && branch->is_dumped && branch->is_sealed)
+                settle(branch, BRANCH_WHOLE);
+}
+
+void branch_dumped(struct branch *branch)
+{
+        branch->is_dumped = true;
+        settle_if_whole(branch);
 }
 
 void branch_writer_sent(struct branch *branch)
@@ -101,102 +165,88 @@ void branch_writer_sent(struct branch *branch)
         close_end(&branch->writer);
 }
 
-void branch_fail(struct branch *branch, const char *why)
-{
-        if (branch->why[0] == '\0')
-                snprintf(branch->why, sizeof(branch->why), "%s", why);
-        branch_end(branch);
-}
-
-/* Writes what was read. Nothing is read while some of it remains. */
-static void write_some(struct branch *branch)
-{
-        int r = buffer_write_fd(&branch->passing, branch->out);
-
-        if (r < 0) {
-                /* The reason is that worker's to tell. */
-                branch_end(branch);
-        } else if (r == 0) {
-                event_del(branch->readable);
-                event_add(branch->writable, NULL);
-        } else {
-                event_del(branch->writable);
-                event_add(branch->readable, NULL);
-        }
-}
-
-static void on_readable(evutil_socket_t fd, short what, void *data)
+static void on_late(evutil_socket_t fd, short what, void *data)
 {
         struct branch *branch = data;
 
-        ssize_t n = buffer_read_fd(&branch->passing, fd, AT_ONCE);
-        if (n == -EINTR || n == -EAGAIN)
-                return;
-        if (n <= 0) {
-                branch_end(branch);
-                return;
-        }
-        if ((uint64_t)n > branch->left) {
-                branch_fail(branch, "it is larger than its limits allow");
-                return;
-        }
-        branch->left -= (uint64_t)n;
-        write_some(branch);
-}
-
-static void on_writable(evutil_socket_t fd, short what, void *data)
-{
-        write_some(data);
-}
-
-static void on_late(evutil_socket_t fd, short what, void *data)
-{
-        ((struct branch *)data)->was_late = true;
-        branch_fail(data, "it took longer than 30 s");
+        branch->was_late = true;
+        branch_fail(branch, "it took longer than 30 s");
 }
 _Static_assert(BRANCH_MS == 30000, "on_late() says so");
 
-static int make_pipes(struct branch *branch, int *reader)
-{
-        int from[2], to[2];
-
-        if (pipe2(from, O_CLOEXEC) < 0)
-                return -errno;
-        branch->in = from[0];
-        branch->writer = from[1];
-        if (pipe2(to, O_CLOEXEC) < 0)
-                return -errno;
-        *reader = to[0];
-        branch->out = to[1];
-        int r = fd_set_nonblocking(branch->in, 1);
-        return r < 0 ? r : fd_set_nonblocking(branch->out, 1);
-}
-
-int branch_start(struct branch *branch, uint64_t most, int *reader, struct error *err)
+int branch_asked(struct branch *branch, uint32_t serial, struct error *err)
 {
         const struct timeval in = clock_timeval_ms(BRANCH_MS);
 
-        *reader = -1;
-        branch->left = most;
-        buffer_init(&branch->passing, AT_ONCE);
-        int r = buffer_reserve(&branch->passing, AT_ONCE);
-        if (r >= 0)
-                r = make_pipes(branch, reader);
-        if (r >= 0) {
-                branch->readable = event_new(branch->base, branch->in, EV_READ | EV_PERSIST,
-                                             on_readable, branch);
-                branch->writable = event_new(branch->base, branch->out, EV_WRITE | EV_PERSIST,
-                                             on_writable, branch);
-                branch->late = evtimer_new(branch->base, on_late, branch);
-                if (!branch->readable || !branch->writable || !branch->late)
-                        r = -ENOMEM;
-        }
-        if (r < 0) {
-                close_end(reader);
-                branch_end(branch);
-                return error_errno(err, -r, "pipes of a branch");
-        }
-        event_add(branch->readable, NULL);
-        event_add(branch->late, &in);
+        branch->phase = BRANCH_ASKED;
+        branch->serial = serial;
+        branch->late = evtimer_new(branch->base, on_late, branch);
+        if (!branch->late || event_add(branch->late, &in) < 0)
+                return error_errno(err, ENOMEM, "branch");
         return 0;
+}
+
+struct branch *branch_find_asked(uint32_t serial)
+{
+        for (size_t i = 0; i < BRANCHES_MAX; i++) {
+                if (all[i] && all[i]->phase == BRANCH_ASKED && all[i]->serial == serial)
+                        return all[i];
+        }
+        return NULL;
+}
+
+/* The monitor's child has ended. */
+static void on_over(evutil_socket_t fd, short what, void *data)
+{
+        const int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+        struct branch *branch = data;
+
+        loop_event_free(&branch->over);
+        branch->is_sealed = (fcntl(branch->fd, F_GET_SEALS) & seals) == seals;
+        if (!branch->is_sealed)
+                branch_fail(branch, "it is larger than its limits allow");
+        else
+                settle_if_whole(branch);
+}
+
+int branch_started(struct branch *branch, struct branch_file *file, const int fds[3],
+                   struct error *err)
+{
+        branch->phase = BRANCH_WRITING;
+        branch->file = file;
+        branch->fd = fds[0];
+        branch->writer = fds[1];
+        branch->end = fds[2];
+        branch->over = event_new(branch->base, branch->end, EV_READ, on_over, branch);
+        if (!branch->over || event_add(branch->over, NULL) < 0)
+                return error_errno(err, ENOMEM, "branch");
+        return 0;
+}
+
+/* ---- the file ---- */
+
+struct branch_file *branch_file_new(uint32_t handle, void (*drop)(void *data, uint32_t handle),
+                                    void *data)
+{
+        struct branch_file *file = calloc(1, sizeof(*file));
+
+        if (file)
+                *file = (struct branch_file){1, handle, drop, data};
+        return file;
+}
+
+struct branch_file *branch_file_ref(struct branch_file *file)
+{
+        if (file)
+                file->refs++;
+        return file;
+}
+
+struct branch_file *branch_file_unref(struct branch_file *file)
+{
+        if (file && --file->refs == 0) {
+                file->drop(file->data, file->handle);
+                free(file);
+        }
+        return NULL;
 }

@@ -216,6 +216,8 @@ struct cell *cell_free(struct cell *cell)
         buffer_done(&cell->script);
         buffer_done(&cell->needs);
         cell_outcome_done(&cell->outcome);
+        if (cell->branch)
+                branch_forget(cell->branch, &cell->load);
         branch_unref(cell->branch);
         free(cell);
         return NULL;

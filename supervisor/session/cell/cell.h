@@ -18,11 +18,10 @@
 #include "rpc/client-request.h"
 #include "rpc/egress-messages.h"
 #include "rpc/memory-account.h"
+#include "supervisor/session/cell/branch.h"
 #include "supervisor/session/cell/output.h"
 #include "supervisor/session/cell/session-name.h"
 
-struct branch;
-struct cell;
 struct cell_input;
 struct session;
 
@@ -269,8 +268,9 @@ struct cell {
         enum cell_kind kind;
         struct branch *
                 branch; /* a reference, of DUMP, LOAD, and of code that waits for LOAD; else NULL */
-        bool has_result; /* and waits for the end of a restore */
-        bool is_reading; /* its READ, of this id, waits for the answer */
+        struct branch_load load; /* of LOAD */
+        bool has_result;         /* and waits for the end of a restore */
+        bool is_reading;         /* its READ, of this id, waits for the answer */
         uint64_t read_id;
         uint64_t asked_us, started_us, cpu_before_us;
         struct cell_outcome outcome;

@@ -212,6 +212,8 @@ struct session {
         struct config_profile reduced; /* the profile, less what the newest config took from it */
         char last_profile[IMAGE_NAME_SIZE]; /* of the last sandbox: the default of the next one */
 
+        struct branch_file *branch_file; /* of which the sandbox has mappings, or NULL */
+
         struct session_rest rest;
 
         struct session_queue queue;

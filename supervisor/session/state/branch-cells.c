@@ -2,11 +2,14 @@
 #include "supervisor/session/state/branch-cells.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/copies.h"
@@ -14,7 +17,6 @@
 enum {
         TIME_MS = BRANCH_MS + 10000, /* the branch has failed by then, and the worker can say why */
         LOST_KINDS = 3,
-        ROOM = 256 << 20, /* for /workspace and tables, beside memory */
 };
 
 /* ---- asking for it ---- */
@@ -99,30 +101,32 @@ static bool waits_for(const void *branch, const struct cell *cell)
         return cell->kind == CELL_CODE && cell->branch == branch;
 }
 
-/* The code that waits for the branch runs nowhere. */
-static void refuse_waiting(struct session *s, const struct branch *branch)
+static bool is_good(const struct cell *cell)
 {
-        char why[CELL_WHY_MAX];
-
-        snprintf(why, sizeof(why), "session \"%s\" could not be branched: %.500s",
-                 session_key_name(branch->from), branch->why);
-        session_refuse_unbegun(s, waits_for, branch, "BranchError", why);
-        s->lost[0] = '\0';
+        return cell->outcome.status == CELL_OK && !cell->outcome.error;
 }
 
-static void fail_with(struct branch *branch, const struct cell *cell)
+/* Of a cell that is not good. */
+static const char *reason(const struct cell *cell)
 {
         const struct cell_outcome *o = &cell->outcome;
         const char *message = json_string(o->error, "message", NULL);
 
         if (!message || *message == '\0')
                 message = o->has_exit_code ? "its memory could not be read" : o->why;
-        branch_fail(branch, *message ? message : "it failed");
+        return *message ? message : "it failed";
 }
 
-static bool is_good(const struct cell *cell)
+/* The code that waits for the branch runs nowhere. */
+static void refuse_waiting(struct session *s, const struct branch *branch, const struct cell *load)
 {
-        return cell->outcome.status == CELL_OK && !cell->outcome.error;
+        char why[CELL_WHY_MAX];
+
+        snprintf(why, sizeof(why), "session \"%s\" could not be branched: %.500s",
+                 session_key_name(branch->from),
+                 branch->phase == BRANCH_FAILED ? branch->why : reason(load));
+        session_refuse_unbegun(s, waits_for, branch, "BranchError", why);
+        s->lost[0] = '\0';
 }
 
 /* "branched from session "main"; not in it: …" list: of the worker (docs/branches.md). */
@@ -170,13 +174,11 @@ static void on_load_done(void *data, struct cell *cell)
         if (from && branch->copy)
                 note_end(from, branch);
         if (!is_good(cell)) {
-                fail_with(branch, cell);
-                refuse_waiting(s, branch);
+                refuse_waiting(s, branch, cell);
                 if (s->state == SESSION_IDLE || s->state == SESSION_SETTLING)
                         session_kill_sandbox(s, END_RESET, "");
                 return;
         }
-        branch_end(branch);
         describe(branch, yyjson_obj_get(cell->outcome.value, "json"), s->copies->note,
                  sizeof(s->copies->note));
 }
@@ -184,7 +186,41 @@ static void on_load_done(void *data, struct cell *cell)
 static void on_dump_done(void *data, struct cell *cell)
 {
         if (!is_good(cell))
-                fail_with(data, cell);
+                branch_fail(data, reason(cell));
+        else
+                branch_dumped(data);
+}
+
+/* Sends the frame. If the file is not whole, with a descriptor that has nothing to read: the worker refuses that. */
+static int send_load(struct branch *branch, struct session *s, struct cell *cell)
+{
+        int fds[2] = {-1, -1}, fd = branch->fd;
+
+        if (branch->phase != BRANCH_WHOLE) {
+                if (pipe2(fds, O_CLOEXEC) < 0)
+                        return -errno;
+                fd = fds[0];
+        } else if (!s->branch_file)
+                s->branch_file = branch_file_ref(branch->file);
+        int r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, fd);
+        fd_close_many(fds, 2);
+        branch_forget(branch, &cell->load);
+        return r;
+}
+
+static void on_settled(struct branch *branch)
+{
+        struct error err = {};
+
+        while (branch->waiting) {
+                struct cell *cell = branch->waiting->cell;
+                struct session *s = cell->session;
+                int r = send_load(branch, s, cell);
+                if (r < 0) {
+                        error_errno(&err, -r, "send the request");
+                        branch_load_failed(s, cell, &err);
+                }
+        }
 }
 
 int branch_begin(struct session *to, struct session *from, const char *name, const char *checkpoint,
@@ -202,9 +238,12 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
                                checkpoint ? checkpoint : "", err);
         if (r < 0)
                 return r;
+        branch->settled = on_settled;
         r = own_cell(&load, CELL_LOAD, branch, on_load_done,
                      from->profile ? from->profile->name : NULL, err);
         if (r >= 0) {
+                load->load.cell = load;
+                branch_expect(branch, &load->load);
                 load->attempts = CELL_ATTEMPTS_MAX - 1; /* half a branch is not begun again */
                 cell->branch = branch_ref(branch);
                 to->queue.last_number = copy ? copy->of : from->queue.last_number;
@@ -215,13 +254,6 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
 }
 
 /* ---- doing it ---- */
-
-static uint64_t most_bytes(const struct session *s)
-{
-        uint64_t memory = s->profile ? s->profile->limits.memory : s->context->hello.memory_max;
-
-        return 2 * memory + ROOM;
-}
 
 static int ask_session(struct session *from, struct branch *branch, struct error *err)
 {
@@ -248,20 +280,75 @@ static int ask_checkpoint(struct session *from, struct branch *branch, struct er
         return r;
 }
 
-/* LOAD is sent first: if that fails, the other session is not disturbed. */
+static void drop_file(void *data, uint32_t handle)
+{
+        sandbox_request(data, MONITOR_BRANCH_DROP, handle, 0);
+}
+
+static int ask_monitor(struct session *from, struct branch *branch, struct error *err)
+{
+        const struct sandbox_requests *requests = &from->context->requests;
+        const struct monitor_principal principal = principal_sums(from->principal->all,
+                                                                  from->principal);
+        int profile = from->profile
+                              ? config_find_profile(from->context->config, from->profile->name, err)
+                              : 0;
+        uint32_t serial;
+
+        if (profile < 0)
+                return profile;
+        int r = sandbox_request_new(requests, MONITOR_BRANCH_START, (size_t)profile, &principal,
+                                    &serial);
+        return r < 0 ? error_errno(err, -r, "ask the monitor") : branch_asked(branch, serial, err);
+}
+
+bool branch_take_answer(const struct session_context *context,
+                        const struct monitor_message *message)
+{
+        const struct monitor_event *event = &message->event;
+        struct branch *branch = branch_find_asked(message->asked.serial);
+        struct error err = {};
+
+        if (event->kind == MONITOR_FAILED) {
+                if (branch)
+                        branch_fail(branch, event->error.text);
+                return true;
+        }
+        struct branch_file *file = branch_file_new(event->target, drop_file,
+                                                   (void *)(uintptr_t)&context->requests);
+        if (!branch || !file) { /* its cells have ended */
+                branch_file_unref(file);
+                return false;
+        }
+        struct session *from = context->owner.find(context->owner.data, branch->from);
+        int r = branch_started(branch, file, message->fds, &err);
+        if (r >= 0 && (!from || !session_is_usable(from)))
+                r = error_set(&err, ESRCH, "it has ended");
+        if (r >= 0)
+                r = branch->copy ? ask_checkpoint(from, branch, &err)
+                                 : ask_session(from, branch, &err);
+        if (r < 0)
+                branch_fail(branch, err.text);
+        return true;
+}
+
+/* The frame follows when the file is whole, or it is known that it will not be. */
 int branch_send_load(struct session *s, struct cell *cell, struct error *err)
 {
-        struct session *from = find_from(s, cell->branch);
-        _cleanup_close_ int reader = -1;
+        struct branch *branch = cell->branch;
 
-        if (!from || !session_is_usable(from))
-                return error_set(err, ESRCH, "it has ended");
-        int r = branch_start(cell->branch, most_bytes(from), &reader, err);
-        if (r >= 0)
-                r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, reader);
-        if (r >= 0 && cell->branch->copy)
-                return ask_checkpoint(from, cell->branch, err);
-        return r < 0 ? r : ask_session(from, cell->branch, err);
+        if (branch->phase >= BRANCH_WHOLE)
+                return send_load(branch, s, cell);
+        if (branch->phase == BRANCH_NEW) {
+                struct session *from = find_from(s, branch);
+                if (!from || !session_is_usable(from))
+                        return error_set(err, ESRCH, "it has ended");
+                int r = ask_monitor(from, branch, err);
+                if (r < 0)
+                        return r;
+        }
+        branch_wait(branch, &cell->load);
+        return 0;
 }
 
 int branch_send_dump(struct session *s, struct cell *cell, struct error *err)
@@ -277,16 +364,12 @@ int branch_send_dump(struct session *s, struct cell *cell, struct error *err)
 
 void branch_load_failed(struct session *s, struct cell *cell, const struct error *err)
 {
-        branch_fail(cell->branch, err->text);
-        session_kill_sandbox(s, END_PROTOCOL, cell->branch->why);
+        session_kill_sandbox(s, END_PROTOCOL, err->text);
 }
 
 void branch_dump_failed(struct session *s, struct cell *cell, const struct error *err)
 {
-        char why[CELL_WHY_MAX];
-
         branch_fail(cell->branch, err->text);
-        snprintf(why, sizeof(why), "%s", cell->branch->why); /* the branch ends with the cell */
         session_enter(s, SESSION_IDLE);
-        session_refuse_first(s, "BranchError", why);
+        session_refuse_first(s, "BranchError", err->text);
 }

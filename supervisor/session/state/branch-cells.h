@@ -16,6 +16,10 @@
 int branch_begin(struct session *to, struct session *from, const char *name, const char *checkpoint,
                  struct cell *cell, struct error *err);
 
+/* The answer to a BRANCH_START. Returns whether it took the descriptors. */
+bool branch_take_answer(const struct session_context *context,
+                        const struct monitor_message *message);
+
 /* Each sends the frame of a cell of this kind. */
 int branch_send_load(struct session *session, struct cell *cell, struct error *err);
 int branch_send_dump(struct session *session, struct cell *cell, struct error *err);
