@@ -19,7 +19,7 @@ from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
-from cloister.frames import CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
+from cloister.frames import BRANCH, CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
 from cloister.import_hook import NOTEBOOK, IPythonFinder, PatchFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
@@ -88,6 +88,7 @@ class Session:
         self._channel.on[KEEP] = self._on_keep
         self._channel.on[WRITER] = self._copies.give_writer
         self._blocks = Blocks(core, self._channel, self._copies, self._interrupts, self._main_loop)
+        self._channel.on[BRANCH] = self._on_number
         self._branches = Branches(core, self._copies, self._main_loop)
         for kind in DUMP, LOAD:
             self._channel.on[kind] = partial(self._on_branch, kind)
@@ -223,6 +224,9 @@ class Session:
     def _on_keep(self, number, payload):
         self._copies.ask(number, payload)
         self._main_loop.stop_idling()
+
+    def _on_number(self, number, payload):
+        vars(__main__)["branch"] = int(payload)
 
     def _on_branch(self, *asked):
         self._branches.asked = asked

@@ -304,6 +304,11 @@ static int send_code(struct session *s, struct cell *cell, struct error *err)
         if (r >= 0 && cell->script.length > 0)
                 r = channel_send(c, FRAME_SCRIPT, cell->number, buffer_bytes(&cell->script),
                                  cell->script.length);
+        if (r >= 0 && cell->request.branch > 0) {
+                char number[16];
+                int n = snprintf(number, sizeof(number), "%u", cell->request.branch);
+                r = channel_send(c, FRAME_BRANCH, cell->number, number, (size_t)n);
+        }
         if (r >= 0 && cell->needs.length > 0 && !cell->request.check_only)
                 r = channel_send(c, FRAME_NEED, cell->number, buffer_bytes(&cell->needs),
                                  cell->needs.length);

@@ -449,8 +449,8 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         if (r >= 0 && request->from) {
                 sessions_note_named(sessions, request->from);
                 r = branch_begin(session, sessions_find(sessions, request->from),
-                                 session_key_name(request->from), request->from_checkpoint, cell,
-                                 err);
+                                 session_key_name(request->from), request->from_checkpoint,
+                                 request->shared, cell, err);
                 if (r < 0)
                         cell_free(cell);
         }
@@ -460,6 +460,34 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         session_push(session, cell);
         *ret = cell;
         return 0;
+}
+
+int sessions_check_branches(struct sessions *sessions, const char *principal, const char *name,
+                            unsigned n, size_t quota, struct error *err)
+{
+        const struct session_principals *all = &sessions->principals;
+        const struct session_principal *own = principal_find(all, principal, strlen(principal));
+        size_t most = sessions->context.hello.sessions_max, own_live = own ? own->n_live : 0,
+               used = n_live(sessions) - sessions->n_yielding +
+                      (own ? principals_reserved(all, own, most) : 0);
+        char one[SESSION_NAME_MAX + 1], key[SESSION_KEY_MAX + 1];
+
+        for (unsigned i = 1; i <= n; i++) {
+                snprintf(one, sizeof(one), "%s-%u", name, i);
+                session_key_make(principal, one, key);
+                const struct session *s = sessions_find(sessions, key);
+                if (s && (s->state != SESSION_NONE || s->queue.first))
+                        return error_set(
+                                err, EEXIST,
+                                "session \"%s\" is live already: branches are new sessions, so use another name",
+                                one);
+        }
+        if (used + n <= most && (quota == 0 || own_live + n <= quota))
+                return 0;
+        size_t left = most > used ? most - used : 0,
+               own_left = quota > own_live ? quota - own_live : 0;
+        return error_set(err, EBUSY, "branches: only %zu more sessions may be live",
+                         quota > 0 && own_left < left ? own_left : left);
 }
 
 /* ---- the monitor's answers ---- */

@@ -36,6 +36,10 @@ struct sessions *sessions_free(struct sessions *sessions);
 int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
                  struct cell **ret, struct error *err);
 
+/* Whether n sessions, NAME-1 to NAME-n, may be made for a principal (its key). quota: how many it may have, or 0. */
+int sessions_check_branches(struct sessions *sessions, const char *principal, const char *name,
+                            unsigned n, size_t quota, struct error *err);
+
 /* The session of this key, or NULL. */
 struct session *sessions_find(struct sessions *sessions, const char *name);
 

@@ -1,5 +1,6 @@
 """Branches: a session that begins with the variables and files of another session, in a new sandbox."""
 
+import json
 import os
 import time
 import unittest
@@ -333,6 +334,80 @@ class Branches(BranchCase):
             self.ok(f"x = {n}", session=f"many-{n}")
         waiting = [self.server.start_call("x", session=f"many-{n}-b", **{"from": f"many-{n}"}) for n in range(6)]
         self.assertEqual([w.result()["structuredContent"]["value"]["json"] for w in waiting], list(range(6)))
+
+
+class Several(BranchCase):
+    """One call with `branches`: several sessions that begin as one state."""
+
+    CONFIG = {**BranchCase.CONFIG, "sessions": 16, "pool": 0}
+
+    def several(self, code, n, name="try", **arguments):
+        return self.cell(code, **{"session": name, "from": self.session, "branches": n, **arguments})
+
+    def live(self):
+        done = self.run_cloister("sessions", "--json", "--server", str(self.server.process.pid), cwd="/")
+        return sorted(s["name"] for s in json.loads(done.stdout)[0]["sessions"])
+
+    def tearDown(self):
+        for name in self.live():
+            self.run_cloister("sessions", "end", name, "--server", str(self.server.process.pid), cwd="/")
+
+    def test_one_result_in_order(self):
+        self.ok(f"x = bytearray(range(250)) * ({8 * MB} // 250); open('/workspace/f', 'w').write('f')\nNone")
+        result = self.server.call("import os\nprint('I am', branch)\nopen('/workspace/f', 'a').write(str(branch))\nif branch == 3: raise ValueError('three')\nif branch == 4: os._exit(7)\n"
+                                  "x[0] = branch\nx[branch * 1000 + 1]", session="try", branches=6, **{"from": self.session})
+        cell, text = result["structuredContent"], result["content"][0]["text"]
+        self.assertEqual([b["session"] for b in cell["branches"]], [f"try-{n}" for n in range(1, 7)])
+        self.assertEqual([b["status"] for b in cell["branches"]], ["ok", "ok", "error", "exit", "ok", "ok"], cell)
+        self.assertEqual([b["value"]["json"] for b in cell["branches"] if "value" in b], [1, 1, 1, 1])
+        self.assertEqual(cell["branches"][1]["stdout"], "I am 2\n")
+        self.assertEqual((cell["branches"][2]["error"]["type"], cell["branches"][2]["error"]["message"]), ("ValueError", "three"))
+        self.assertIn("branched from session", cell["branches"][0]["notice"])
+        self.assertEqual((cell["status"], cell["session"], result["isError"]), ("ok", "try", False))
+        for n in (1, 6):
+            self.assertIn(f"[try-{n}]\n", text)
+            self.assertEqual(self.value("[branch, x[0], open('/workspace/f').read()]", session=f"try-{n}"), [n, n, f"f{n}"])
+        self.assertEqual(self.value("[x[0], open('/workspace/f').read(), 'branch' in globals()]"), [0, "f", False])
+        whole = self.server.ask("resources/read", {"uri": cell["truncated"]["resource"]})["contents"][0]["text"]
+        self.assertEqual(json.loads(whole), cell["branches"])
+
+    def test_refusals_make_no_session(self):
+        self.ok("x = 1")
+        self.ok("1", session="there-2")
+        before = self.live()
+        for why, arguments in (
+            ("branches must be a whole number from 1 to 1000", {"n": 0}), ("branches must be a whole number", {"n": 1001}), ("branches must be a whole number", {"n": 1.5}),
+            ('session "there-2" is live already', {"n": 3, "name": "there"}), ("more sessions may be live", {"n": 15}),
+            ("would have more than 64 characters", {"n": 10, "name": "n" * 62}), ("branches and interrupt cannot be used together", {"n": 2, "interrupt": True}),
+            ('no live session is called "absent"', {"n": 2, "from": "absent"}), ("from and reset cannot be used together", {"n": 2, "reset": True}),
+        ):
+            cell = self.several("1", **arguments)
+            self.assertEqual(cell["status"], "error", cell)
+            self.assertIn(why, cell["error"]["message"])
+            self.assertNotIn("branches", cell)
+        cell = self.cell("1", session="try", branches=2)
+        self.assertIn("branches needs from", cell["error"]["message"])
+        self.assertEqual(self.live(), before)
+        self.assertEqual([b["value"]["json"] for b in self.several("x + branch", 1)["branches"]], [2])  # the control
+
+    def test_of_a_checkpoint_and_one_that_cannot_be_copied(self):
+        self.ok("x = 1", checkpoint="c")
+        self.ok("x = 2")
+        cell = self.several("[x, branch]", 3, "old", **{"from": self.session + "@c"})
+        self.assertEqual([b["value"]["json"] for b in cell["branches"]], [[1, 1], [1, 2], [1, 3]])
+        self.ok("import mmap\nf = open('/workspace/m', 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 4096)")
+        cell = self.several("x", 3, "none")
+        self.assertEqual([b["status"] for b in cell["branches"]], ["error"] * 3)
+        self.assertIn("it shares memory with other processes or files", cell["branches"][2]["error"]["message"])
+        self.assertEqual(cell["status"], "error")
+
+    def test_a_cancelled_call(self):
+        self.ok("x = 1")
+        call = self.server.start_call("import time\nwhile True: time.sleep(1)", session="try", branches=3, **{"from": self.session})
+        for n in (1, 2, 3):
+            self.wait_running(f"try-{n}")
+        self.server.notify("notifications/cancelled", requestId=call.id)
+        self.assertTrue(harness.wait_until(lambda: all(self.value("x", session=f"try-{n}") == 1 for n in (1, 2, 3))))
 
 
 class Template(BranchCase):

@@ -11,7 +11,12 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/session/sessions.h"
 
-enum { NAME_MAX_SHOWN = 60, DEPENDENCIES_MAX = 100, DEPENDENCY_BYTES_MAX = 400 };
+enum {
+        NAME_MAX_SHOWN = 60,
+        DEPENDENCIES_MAX = 100,
+        DEPENDENCY_BYTES_MAX = 400,
+        BRANCHES_OF_CALL_MAX = 1000,
+};
 
 static const char *type_name(yyjson_val *value)
 {
@@ -184,6 +189,17 @@ static int take_max_output(const struct taking *t)
         return 0;
 }
 
+static int take_branches(const struct taking *t)
+{
+        double n = 0;
+
+        if (number_of(t->value, &n) < 0 || n != floor(n) || n < 1 || n > BRANCHES_OF_CALL_MAX)
+                return error_set(t->err, EINVAL, "branches must be a whole number from 1 to %d",
+                                 BRANCHES_OF_CALL_MAX);
+        t->ret->branches = (unsigned)n;
+        return 0;
+}
+
 /* Whether they may be installed is known once the session has a profile. */
 static int take_dependencies(const struct taking *t)
 {
@@ -221,6 +237,7 @@ static const struct argument arguments_known[] = {
         {"restore", take_name, AT(restore), true},
         {"checkpoint", take_name, AT(checkpoint), true},
         {"from", take_from, .is_text = true},
+        {"branches", take_branches},
         {"on_error", take_on_error},
         {"dependencies", take_dependencies},
 };
@@ -340,7 +357,7 @@ static int refuse_unknown(const char *name, const struct config *config, struct 
                                  NAME_MAX_SHOWN, name, meant);
         return error_set(
                 err, EINVAL,
-                "unknown argument \"%.*s\": run_python takes code, session, from, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output",
+                "unknown argument \"%.*s\": run_python takes code, session, from, branches, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output",
                 NAME_MAX_SHOWN, name);
 }
 
@@ -365,6 +382,22 @@ static int check_no_code(const struct run_arguments *a, struct error *err)
         if (a->rolls_back || a->dependencies)
                 return error_set(err, EINVAL, "%s needs code",
                                  a->rolls_back ? "on_error" : "dependencies");
+        return 0;
+}
+
+static int check_branches(const struct run_arguments *a, struct error *err)
+{
+        if (!a->from[0] || !a->session_given)
+                return error_set(
+                        err, EINVAL,
+                        "branches needs from, and session: the name before the numbers of the branches");
+        if (a->wait_given || a->interrupt)
+                return error_set(err, EINVAL, "branches and %s cannot be used together",
+                                 a->wait_given ? "wait" : "interrupt");
+        if (snprintf(NULL, 0, "%s-%u", a->session, a->branches) > SESSION_NAME_MAX)
+                return error_set(err, EINVAL,
+                                 "session: \"%s-%u\" would have more than %d characters",
+                                 a->session, a->branches, SESSION_NAME_MAX);
         return 0;
 }
 
@@ -413,6 +446,8 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                                                 : "check_only");
         if (ret->from[0] && !ret->code)
                 return error_set(err, EINVAL, "from needs code");
+        if (ret->branches > 0 && check_branches(ret, err) < 0)
+                return -EINVAL;
         if (!ret->code && (ret->restore || ret->checkpoint))
                 ret->code = "";
         if (!ret->code)

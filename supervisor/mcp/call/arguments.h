@@ -19,6 +19,7 @@ struct run_arguments {
         bool session_given;
         char from[SESSION_NAME_MAX + 1];            /* the session to branch; "": none */
         char from_checkpoint[SESSION_NAME_MAX + 1]; /* of it; "": as it is now */
+        unsigned branches;                          /* 0: the session is not to be several */
         uint32_t timeout_ms;
         bool reset, check_only, rolls_back;
         bool wait_given, interrupt;

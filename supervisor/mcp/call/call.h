@@ -16,6 +16,7 @@
 #include "supervisor/mcp/state.h"
 
 struct mcp_answer;
+struct branch_calls;
 struct published_run;
 
 enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
@@ -76,7 +77,8 @@ struct mcp_call {
         struct mcp_asks asks;
         struct mcp_suspension suspension;
         struct mcp_wait wait;
-        struct published_run *run; /* of something published, or NULL */
+        struct published_run *run;     /* of something published, or NULL */
+        struct branch_calls *branches; /* branches.c, or NULL */
 };
 
 /* Takes ownership of the reply; NULL: out of memory. */

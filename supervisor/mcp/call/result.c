@@ -74,6 +74,10 @@ const char result_schema[] =
         ","
         "\"stderr_bytes\":{\"type\":\"integer\"},\"resource\":{\"type\":\"string\","
         "\"description\":\"URI of the whole\"},\"stderr_resource\":{\"type\":\"string\"}}}"
+        ",\"branches\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+        "\"session\":{\"type\":\"string\"},\"status\":{\"type\":\"string\"},\"value\":{\"type\":\"object\"},"
+        "\"stdout\":{\"type\":\"string\"},\"error\":{\"type\":\"object\"},\"notice\":{\"type\":\"string\"}},"
+        "\"required\":[\"session\",\"status\"]}}"
         "," RECEIPT_SCHEMA "," NETWORK_SCHEMA "," RESULT_CONTENT_SCHEMA
         "},\"required\":[\"status\",\"session\"]}";
 
@@ -602,6 +606,32 @@ int result_render_text(const struct cell_outcome *outcome, const struct result_o
 
         int r = collect(outcome, options, &parts);
         return r < 0 ? r : make_text(outcome, options, &parts, to);
+}
+
+int result_render_branch(const struct cell_outcome *outcome, const char *session, size_t most,
+                         struct buffer *object, struct buffer *text)
+{
+        const struct result_options options = {.session = session, .max_output = most};
+        _cleanup_parts_ struct parts parts = PARTS_INIT;
+        struct json_out out = {.to = object};
+
+        int r = collect(outcome, &options, &parts);
+        if (r < 0)
+                return r;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "session", session);
+        json_out_text(&out, "status", cell_status_name(outcome->status));
+        put_value(&out, outcome, &parts, most);
+        put_text(&out, "stdout", &parts.streams[CELL_STDOUT]);
+        put_error(&out, outcome, &parts);
+        put_text(&out, "notice", &parts.texts[NOTICE]);
+        json_out_end(&out, '}');
+        buffer_printf(text, "[%s]", session);
+        _cleanup_buffer_ struct buffer shown = BUFFER_INIT(TEXT_MAX);
+        r = make_text(outcome, &options, &parts, &shown);
+        append_block(text, "\n", &shown);
+        buffer_append_text(text, "\n");
+        return r < 0 ? r : out.error < 0 ? out.error : text->error;
 }
 
 /* Renders the outcome of a call that has no cell. running: what its session runs, or NULL. */

@@ -24,6 +24,10 @@ int result_render(const struct cell_outcome *outcome, const struct result_option
 int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
                        struct buffer *to);
 
+/* Appends the object of one branch, and its lines of the text. most: characters of each text in it. */
+int result_render_branch(const struct cell_outcome *outcome, const char *session, size_t most,
+                         struct buffer *object, struct buffer *text);
+
 /* Appends the result of a call whose code was not run, because its session runs other code. */
 int result_render_busy(const struct session_running *running, const char *why, const char *session,
                        struct buffer *to);

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
+#include "supervisor/mcp/call/branches.h"
 #include "supervisor/mcp/call/input.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
@@ -585,11 +586,16 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 call->suspension.digest = mcp_input_digest(arguments);
         session_key_make(call->principal->key, arguments->session, key);
         sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
-        if (sessions_run(server->sessions, key, &cell, &call->cell, &err) < 0) {
+        int r = arguments->branches > 0
+                        ? branch_calls_start(call, &cell, arguments->session, arguments->branches,
+                                             &err)
+                        : sessions_run(server->sessions, key, &cell, &call->cell, &err);
+        if (r < 0) {
                 answer_refusal(&call->reply, "SandboxError", err.text, arguments->session);
                 mcp_call_free(call);
-                return;
         }
+        if (r < 0 || arguments->branches > 0)
+                return;
         if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)
                 log_warning("a call goes without progress: out of memory");
         if (arguments->interrupt)

@@ -223,10 +223,13 @@ struct cell_request {
         const char *profile;              /* for a new sandbox; NULL: the config's default */
         const char *from; /* key of the session that the new one is to be a branch of, or NULL */
         const char *from_checkpoint; /* of it; NULL: as it is now */
-        yyjson_val *request_id;      /* the client's, or NULL */
+        struct branch *
+                *shared; /* the state that several cells begin as: NULL at the first; or NULL */
+        yyjson_val *request_id; /* the client's, or NULL */
 
         const struct cell_input *standard_input; /* or NULL: the code has none (calls.h) */
-        uint32_t timeout_ms;                     /* 0: none */
+        uint32_t branch;     /* its number, for the variable `branch`; 0: none */
+        uint32_t timeout_ms; /* 0: none */
         bool reset;
         bool rolls_back;    /* if it fails, variables and files are as before (transaction.h) */
         bool check_only;    /* checks the calls of tools in the code, runs nothing */

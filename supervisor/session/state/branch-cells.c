@@ -224,7 +224,7 @@ static void on_settled(struct branch *branch)
 }
 
 int branch_begin(struct session *to, struct session *from, const char *name, const char *checkpoint,
-                 struct cell *cell, struct error *err)
+                 struct branch **shared, struct cell *cell, struct error *err)
 {
         const struct copy *copy = NULL;
         struct branch *branch;
@@ -233,12 +233,16 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
         int r = check(to, from, cell, name, checkpoint, err);
         if (r >= 0 && checkpoint)
                 r = find_checkpoint(from, name, checkpoint, &copy, err);
-        if (r >= 0)
+        if (r >= 0 && shared && *shared)
+                branch = branch_ref(*shared);
+        else if (r >= 0)
                 r = branch_new(&branch, to->context->base, from->name, copy ? copy->id : 0,
                                checkpoint ? checkpoint : "", err);
         if (r < 0)
                 return r;
         branch->settled = on_settled;
+        if (shared)
+                *shared = branch;
         r = own_cell(&load, CELL_LOAD, branch, on_load_done,
                      from->profile ? from->profile->name : NULL, err);
         if (r >= 0) {

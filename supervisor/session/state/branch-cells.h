@@ -11,10 +11,10 @@
 #include "supervisor/session/machine/machine.h"
 
 /* The new session must begin as a branch of another one of this name. from: NULL if it does not exist; checkpoint: of it,
- * NULL: as it is now. The cell is the one that was called for, and must be pushed after this. Returns 0 or negative
- * errno. */
+ * NULL: as it is now. shared: where the state is that several sessions begin as, NULL before the first of them; or NULL. The cell
+ * is the one that was called for, and must be pushed after this. Returns 0 or negative errno. */
 int branch_begin(struct session *to, struct session *from, const char *name, const char *checkpoint,
-                 struct cell *cell, struct error *err);
+                 struct branch **shared, struct cell *cell, struct error *err);
 
 /* The answer to a BRANCH_START. Returns whether it took the descriptors. */
 bool branch_take_answer(const struct session_context *context,
