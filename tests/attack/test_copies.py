@@ -285,6 +285,24 @@ class BranchFiles(rawmcp.ServerCase):
         self.assertIn(found[2], (errno.EPERM, errno.ENOENT, errno.EACCES))
         self.assertIs(found[3], True)
 
+    def test_no_branch_changes_what_another_reads(self):
+        """4. Branches of one state map the same pages: what one writes, drops, punches or maps again is its own."""
+        self.ok(f"import ctypes, mmap, os\nx = bytearray(b'x') * {8 * MB}; None")
+        results = self.cell(
+            "libc = ctypes.CDLL(None, use_errno=True)\nat = (ctypes.addressof((ctypes.c_char * len(x)).from_buffer(x)) + (1 << 20)) & ~65535\n"
+            "def call(f, *args):\n    ctypes.set_errno(0)\n    return 0 if f(*args) == 0 else ctypes.get_errno()\n"
+            "page, size = ctypes.c_void_p(at), ctypes.c_size_t(1 << 20)\nfound = None\n"
+            "if branch == 1:\n    x[:] = b'y' * len(x)\n"
+            "    found = [call(libc.madvise, page, size, 9), call(libc.msync, page, size, 4), call(libc.mprotect, page, size, 3), call(libc.madvise, page, size, 4)]\n"
+            "    ctypes.memset(at, 0x7a, 1 << 20)\n"
+            "found", session="same", branches=3, **{"from": self.session})["branches"]
+        removed, *others = results[0]["value"]["json"]
+        self.assertNotEqual(removed, 0)  # MADV_REMOVE punches a hole into a shared mapping only
+        self.assertEqual(others, [0, 0, 0])
+        for name, counts in (("same-1", [0, 7 * MB, MB]), ("same-2", [8 * MB, 0, 0]), ("same-3", [8 * MB, 0, 0]), (None, [8 * MB, 0, 0])):
+            self.assertEqual(self.value("[x.count(b) for b in (b'x', b'y', b'z')]", session=name or self.session), counts)
+        self.assertEqual(self.cell("x.count(b'x')", session="late", branches=2, **{"from": "same-2"})["branches"][1]["value"]["json"], 8 * MB)
+
     @unittest.skipUnless(os.geteuid() == 0, "reads the descriptors of the monitor")
     def test_the_seals_hold(self):
         """4. Nobody can change the file, even from the host; it goes with the last branch."""
@@ -324,10 +342,11 @@ class BranchFiles(rawmcp.ServerCase):
         before = used()
         if not before:
             self.skipTest("has no control groups")
-        self.assertEqual(self.branch("x.count(b'x')", "b")["status"], "ok")
+        several = self.cell("x.count(b'x')", session="b", branches=4, **{"from": self.session})
+        self.assertEqual([b["status"] for b in several["branches"]], ["ok"] * 4)
         new = {name: size for name, size in used().items() if size > before.get(name, 0) + 20 * MB}
         self.assertEqual([(name[0], size > 40 * MB) for name, size in new.items()], [("t", True)])
-        self.ok("x[:] = bytes(len(x))", session="b")
+        self.ok("x[:] = bytes(len(x))", session="b-1")
         new = {name: size for name, size in used().items() if size > before.get(name, 0) + 20 * MB}
         self.assertEqual(sorted(name[0] for name in new), ["s", "t"])
 
