@@ -100,6 +100,9 @@ struct init_hello {
                 [INIT_MOUNTS]; /* ids (STATX_MNT_ID) of those whose plan has locks set; 0: none */
         uint64_t listener;     /* the worker's descriptor of its filter's listener; 0: none */
         uint64_t memory;       /* bytes that the session may use */
+        uint32_t cpu_milli;    /* thousandths of a processor; 0: no limit */
+        uint32_t
+                asks; /* 1: the filter sends also the calls with FILTER_ASK_OR_ALLOW to its listener */
 };
 
 struct init_request {
@@ -149,6 +152,8 @@ struct template_plan {
         uint32_t proxy;                      /* 1: and has a proxy, which the environment names */
         uint32_t rlimits;                    /* 1: no control group counts memory */
         uint32_t no_speculation;             /* 1: of stores and of indirect branches */
+        uint32_t
+                asks; /* 1: init can answer the calls with FILTER_ASK_OR_ALLOW; set by the template */
         uint32_t n_mounts;
         struct template_mount mounts[TEMPLATE_MOUNTS_MAX]; /* none below another */
 };

@@ -22,11 +22,13 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/filter-load.h"
 
 /* clang-format off */
 #define ALLOW      SECCOMP_RET_ALLOW
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
 #define ASK_INIT   SECCOMP_RET_USER_NOTIF /* ENOSYS where no init listens */
+#define ASK_OR_ALLOW FILTER_ASK_OR_ALLOW  /* allowed where no init answers */
 
 #define RULE(names, what, ...) {.calls = (names), .action = (what), .compares = {__VA_ARGS__}}
 #define END_OF_RULES           {.calls = NULL}
@@ -93,7 +95,7 @@ static const struct filter_rule filter_guest_calls[] = {
          "getpid getppid gettid getpgrp getpgid setpgid getsid setsid getuid geteuid getgid "
          "getegid "
          "getresuid getresgid getgroups capget getrusage getrlimit times uname getcpu "
-         "sched_yield sched_getaffinity sched_setaffinity sched_getparam sched_getscheduler "
+         "sched_yield sched_setaffinity sched_getparam sched_getscheduler "
          "sched_get_priority_max sched_get_priority_min sched_rr_get_interval sched_getattr "
          "getpriority setpriority umask restart_syscall pause",
          ALLOW},
@@ -274,9 +276,34 @@ static const struct filter_rule filter_locks_host[] = {
 #define SYNC_CALLS  "fsync fdatasync sync_file_range"
 #define CACHE_CALLS "fadvise64 readahead"
 
-static const struct filter_rule filter_writes_any[] = {
+/* Opening for reading without O_CLOEXEC, as commands and the C library's fopen() do: init answers if it is a file of
+ * sandbox-init/init/machine-files.h. CPython, the loader of programs and most runtimes set O_CLOEXEC, and do not wait for init. */
+/* clang-format off */
+#define OPENS_WITH(bit, denied) \
+        {"open", ALLOW, {MASKED(1, (denied) | (bit), bit)}}, \
+        {"openat", ALLOW, {MASKED(2, (denied) | (bit), bit)}}
+#define OPENS(denied) \
+        {"open", ASK_OR_ALLOW, {CLEAR(1, (denied) | O_ACCMODE | O_CREAT | O_CLOEXEC | O_PATH)}}, \
+        {"openat", ASK_OR_ALLOW, {CLEAR(2, (denied) | O_ACCMODE | O_CREAT | O_CLOEXEC | O_PATH)}}, \
+        OPENS_WITH(O_WRONLY, denied), \
+        OPENS_WITH(O_RDWR, denied), \
+        OPENS_WITH(O_CREAT, denied), \
+        OPENS_WITH(O_CLOEXEC, denied), \
+        OPENS_WITH(O_PATH, denied)
+/* clang-format on */
+
+static const struct filter_rule filter_opens_any[] = {
         {"open", ALLOW, {CLEAR(1, O_DIRECT)}},
         {"openat", ALLOW, {CLEAR(2, O_DIRECT)}},
+        END_OF_RULES,
+};
+
+static const struct filter_rule filter_opens_asked[] = {
+        OPENS(O_DIRECT),
+        END_OF_RULES,
+};
+
+static const struct filter_rule filter_writes_any[] = {
         {"pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE)}},
         END_OF_RULES,
 };
@@ -293,9 +320,8 @@ static const struct filter_rule filter_sync_none[] = {
 /* With writable directories of the host: init bounds how many syncs a session makes, which it could not for files
  * whose every write is one. */
 static const struct filter_rule filter_sync_writable[] = {
-        {"open", ALLOW, {CLEAR(1, O_DIRECT | O_DSYNC)}},
+        OPENS(O_DIRECT | O_DSYNC),
         {"open", FAIL(EINVAL), {SET(1, O_DSYNC)}},
-        {"openat", ALLOW, {CLEAR(2, O_DIRECT | O_DSYNC)}},
         {"openat", FAIL(EINVAL), {SET(2, O_DSYNC)}},
         {"pwritev2", ALLOW, {CLEAR(5, RWF_NOWAIT | RWF_DONTCACHE | RWF_DSYNC | RWF_SYNC)}},
         {"pwritev2", FAIL(EOPNOTSUPP), {SET(5, RWF_DSYNC)}},
@@ -356,6 +382,7 @@ static const struct filter_rule filter_worker_only[] = {
         {"flock", ASK_INIT},
         /* They tell how many processes, and how much memory and disk, others use. */
         {"sysinfo statfs fstatfs", ASK_INIT},
+        {"sched_getaffinity", ASK_OR_ALLOW}, /* at most as many processors as limits.cpu */
         {"mount umount2 pivot_root chroot", FAIL(EPERM)},
         {"setresuid setresgid setgroups capset", FAIL(EPERM)},
         {"sethostname setdomainname sched_setscheduler", FAIL(EPERM)},
@@ -410,8 +437,12 @@ static const struct filter_rule filter_template_only[] = {
          {EQUAL(0, SECCOMP_SET_MODE_FILTER),
           CLEAR(1, ~(SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_NEW_LISTENER))}},
         /* init, which has this filter too, takes the locks of its session */
-        {"flock pidfd_getfd process_vm_readv process_vm_writev sysinfo statfs fstatfs", ALLOW},
-        IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
+        {"flock pidfd_getfd process_vm_readv process_vm_writev sysinfo statfs fstatfs "
+         "sched_getaffinity",
+         ALLOW},
+        IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,
+              SECCOMP_IOCTL_NOTIF_ADDFD,
+              _IOW('!', 4, uint64_t)), /* SECCOMP_IOCTL_NOTIF_SET_FLAGS */
         {"landlock_create_ruleset landlock_add_rule landlock_restrict_self", ALLOW},
         PRCTL(PR_SET_SECCOMP, PR_GET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS,
               PR_SET_DUMPABLE, PR_GET_DUMPABLE, PR_SET_PDEATHSIG, PR_GET_PDEATHSIG, PR_SET_NAME,
@@ -527,7 +558,13 @@ static const struct filter_rule filter_init_all[] = {
         {"process_vm_readv process_vm_writev", ALLOW},
         {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
         {"clone", ALLOW, {EQUAL(0, CLONE_VM | SIGCHLD)}}, /* figures.c */
-        IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID),
+        /* machine-files.c: new files without a name, in /workspace */
+        {"openat",
+         ALLOW,
+         {MASKED(2, O_ACCMODE | O_CREAT | O_TRUNC | O_TMPFILE, O_RDWR | O_TMPFILE)}},
+        {"sched_getaffinity", ALLOW},
+        IOCTL(SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID,
+              SECCOMP_IOCTL_NOTIF_ADDFD),
         END_OF_RULES,
 };
 
@@ -743,10 +780,11 @@ static const struct filter_rule filter_egress_calls[] = {
 
 /* ---- the tables ---- */
 
-#define GUEST    filter_guest_calls, filter_guest_arguments, filter_socket_options
-#define NO_SYNC  filter_writes_any, filter_sync_none
-#define WORKER   GUEST, filter_memory_all, filter_worker_only
-#define TEMPLATE GUEST, filter_template_only, filter_writes_any, filter_sync_template
+#define GUEST   filter_guest_calls, filter_guest_arguments, filter_socket_options
+#define NO_SYNC filter_opens_asked, filter_writes_any, filter_sync_none
+#define WORKER  GUEST, filter_memory_all, filter_worker_only
+#define TEMPLATE                                                                                   \
+        GUEST, filter_template_only, filter_opens_any, filter_writes_any, filter_sync_template
 /* Each kind, and the same with locks. */
 #define TEMPLATES(kind, name, ...)                                                                 \
         [kind] = {name, FAIL(ENOSYS), {TEMPLATE, filter_locks_none, __VA_ARGS__}},                 \

@@ -67,7 +67,7 @@ enum filter_kind {
 const char *filter_kind_name(enum filter_kind kind);
 
 enum {
-        FILTER_PARTS_MAX = 10,
+        FILTER_PARTS_MAX = 11,
         FILTER_NAME_MAX = 32,
 };
 

@@ -509,7 +509,10 @@ static int greet(void)
                                       : (int)syscall(SYS_pidfd_getfd, worker, hello.listener, 0);
                 close(worker);
         }
-        return calls_open(listener, &hello);
+        /* The filter is loaded already: commands would open no files. */
+        if (listener < 0 && hello.asks)
+                return -EPERM;
+        return calls_open(listener, &hello, is_init_or_copy);
 }
 
 /* Until something happens, or a time of init's own has come. Returns 1 if init must end. */

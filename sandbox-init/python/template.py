@@ -6,7 +6,7 @@ import sys
 from importlib.machinery import PathFinder
 
 import _cloister
-from cloister import aio, fork_hooks, placement, sources
+from cloister import aio, fork_hooks, own_files, placement, sources
 from cloister.import_hook import ImportHook
 from cloister.warmup import clear_type_cache, run_repeatedly
 
@@ -220,6 +220,7 @@ def renewals():
 
 def main():
     fork_hooks.install(_cloister.need_fork_hooks)
+    own_files.install(_cloister)
     shared = Shared()
     alone = limit_threads()
     enable_site(shared)

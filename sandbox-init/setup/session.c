@@ -437,7 +437,7 @@ static int enter_worker(struct session *s, int release, struct error *err)
                 return error_errno(err, errno, "close the template's descriptors");
         r = confine(s->template, err);
         if (r >= 0)
-                r = filter_load_listening(filter, &s->listener_fd, err);
+                r = filter_load_listening(filter, s->template->asks, &s->listener_fd, err);
         if (r < 0)
                 return r;
         /* Its number is the lowest. init takes it by that: descriptors on their way are counted for the user, and another session may
@@ -445,6 +445,8 @@ static int enter_worker(struct session *s, int release, struct error *err)
         if (s->listener_fd >= 0)
                 s->hello.listener = (uint64_t)s->listener_fd;
         s->hello.memory = s->plan.limits.memory;
+        s->hello.cpu_milli = s->plan.limits.cpu_milli;
+        s->hello.asks = s->listener_fd >= 0 && s->template->asks;
         r = fd_write_all(s->release_fd, &s->hello, sizeof(s->hello));
         if (r < 0)
                 return error_errno(err, -r, "tell init the filter's listener");

@@ -34,6 +34,7 @@
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, offset, number): copy.h; dump() returns (number,) in the branch
  *     inherit()         in the template, after the warm-up: memory/inherit.h
+ *     wrap(number, module, doc, original), flags(type, values): own-files.h
  *     forked()          in a child of Python's fork: the channel is not its own
  *
  * When the channel is closed, the process exits at once.
@@ -58,6 +59,7 @@
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
 #include "sandbox-init/worker/memory/inherit.h"
+#include "sandbox-init/worker/own-files.h"
 #include "sandbox-init/worker/sources.h"
 #include "sandbox-init/worker/sqlite-locks.h"
 
@@ -777,6 +779,8 @@ static PyMethodDef methods[] = {
         {"inherit", cloister_inherit, METH_NOARGS, NULL},
         {"forked", cloister_forked, METH_NOARGS, NULL},
         {"hook_sqlite", sqlite_locks_hook, METH_O, NULL},
+        {"wrap", own_files_wrap, METH_VARARGS, NULL},
+        {"flags", own_flags, METH_VARARGS, NULL},
         {NULL, NULL, 0, NULL},
 };
 

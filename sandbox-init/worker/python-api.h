@@ -17,6 +17,18 @@
         X(PyBytes_AsStringAndSize)                                                                 \
         X(PyBytes_FromStringAndSize)                                                               \
         X(PyBool_FromLong)                                                                         \
+        X(PyCMethod_New)                                                                           \
+        X(PyDict_Copy)                                                                             \
+        X(PyDict_GetItemString)                                                                    \
+        X(PyErr_ExceptionMatches)                                                                  \
+        X(PyErr_Restore)                                                                           \
+        X(PyObject_Call)                                                                           \
+        X(PyStructSequence_New)                                                                    \
+        X(PyStructSequence_SetItem)                                                                \
+        X(PyTuple_GetItem)                                                                         \
+        X(PyTuple_Size)                                                                            \
+        X(PyUnicode_FSConverter)                                                                   \
+        X(Py_IncRef)                                                                               \
         X(PyErr_CheckSignals)                                                                      \
         X(PyErr_Clear)                                                                             \
         X(PyErr_Fetch)                                                                             \
@@ -51,6 +63,7 @@
         X(Py_CompileString)                                                                        \
         X(Py_DecRef)                                                                               \
         X(PyArg_ParseTuple)                                                                        \
+        X(PyExc_FileNotFoundError)                                                                 \
         X(PyExc_RuntimeError)                                                                      \
         X(PyExc_ValueError)
 

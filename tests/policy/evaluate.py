@@ -8,6 +8,7 @@ import re
 import struct
 
 ALLOW, KILL, ERRNO, INIT = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
+ASKS = ERRNO | 4094  # FILTER_ASK_OR_ALLOW of base/filter-load.h
 ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "i386": 0x40000003, "arm": 0x40000028, "other": 0xC0000016}
 DATA = struct.Struct("=iIQ6Q")
 WORD = struct.Struct("=I")
@@ -115,7 +116,7 @@ def read_table(path):
     sections, current = {}, None
     with open(path, encoding="utf-8") as f:
         for text in f:
-            text = text.strip().replace("O_DIRECT", hex(os.O_DIRECT))
+            text = text.strip().replace("O_DIRECTORY", hex(os.O_DIRECTORY)).replace("O_DIRECT", hex(os.O_DIRECT))
             match = re.fullmatch(r"\[(.*)\]|(\(.*\))", text)
             if match:
                 current = sections.setdefault(match.group(1) or match.group(2), [])

@@ -64,7 +64,7 @@ static void load(int fd)
                 answer_calls(pair[1]);
         }
         close(pair[1]);
-        check_ok(filter_load_listening(fd, &listener, &err));
+        check_ok(filter_load_listening(fd, true, &listener, &err));
         check_ok(fd_send(pair[0], "l", 1, &listener, listener >= 0, 0));
         close(listener);
         close(pair[0]);

@@ -20,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/filter-load.h"
 #include "policy/seccomp/check.h"
 #include "tests/unit/filter-program.h"
 #include "tests/unit/test.h"
@@ -447,6 +448,9 @@ static void test_locks_of_open_files(void)
         check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_CLOEXEC, 0), ALLOW);
         check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_CLOEXEC | O_CREAT, 0), FAIL(ENOSYS));
         check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_CLOEXEC | O_TRUNC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDWR | O_TMPFILE | O_CLOEXEC, 0444), ALLOW);
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_WRONLY | O_TMPFILE, 0444), FAIL(ENOSYS));
+        check_eq_int(ask(&i, SYS_openat, 0, 0, O_RDWR | O_DIRECTORY, 0), FAIL(ENOSYS));
         check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_CLOEXEC, 0), ALLOW);
         check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_TRUNC, 0), FAIL(ENOSYS));
         check_eq_int(ask(&l, SYS_openat, 0, 0, O_RDWR | O_CREAT, 0), FAIL(ENOSYS));
@@ -464,7 +468,12 @@ static void test_shared_files(void)
                                     SYS_readahead};
 
         for (uint64_t high = 0; high <= BIT32; high += BIT32) {
-                check_eq_int(ask(&p, SYS_open, 0, O_RDONLY | high, 0, 0), ALLOW);
+                check_eq_int(ask(&p, SYS_open, 0, O_RDONLY | high, 0, 0), FILTER_ASK_OR_ALLOW);
+                check_eq_int(ask(&m, SYS_openat, AT_FDCWD, 0, O_NOCTTY | high, 0),
+                             FILTER_ASK_OR_ALLOW);
+                check_eq_int(ask(&p, SYS_openat, 0, 0, O_CLOEXEC | high, 0), ALLOW);
+                check_eq_int(ask(&m, SYS_open, 0, O_WRONLY | high, 0, 0), ALLOW);
+                check_eq_int(ask(&t, SYS_open, 0, O_RDONLY | high, 0, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_open, 0, O_DIRECT | high, 0, 0), FAIL(EINVAL));
                 check_eq_int(ask(&p, SYS_openat, 0, 0, O_RDWR | O_CREAT | high, 0), ALLOW);
                 check_eq_int(ask(&p, SYS_openat, 0, 0, O_DIRECT | high, 0), FAIL(EINVAL));
@@ -489,8 +498,8 @@ static void test_shared_files(void)
                 check_eq_int(ask(&m, SYS_msync, 0, 0, MS_SYNC | high, 0), SECCOMP_RET_USER_NOTIF);
                 check_eq_int(ask(&m, SYS_msync, 0, 0, MS_ASYNC | high, 0), ALLOW);
                 for (unsigned flags = O_DSYNC; flags <= O_SYNC; flags += O_SYNC - O_DSYNC) {
-                        check_eq_int(ask(&p, SYS_open, 0, flags | high, 0, 0), ALLOW);
-                        check_eq_int(ask(&r, SYS_openat, 0, 0, flags | high, 0), ALLOW);
+                        check_eq_int(ask(&p, SYS_open, 0, flags | O_RDWR | high, 0, 0), ALLOW);
+                        check_eq_int(ask(&r, SYS_openat, 0, 0, flags | O_RDWR | high, 0), ALLOW);
                         check_eq_int(ask(&m, SYS_open, 0, flags | high, 0, 0), FAIL(EINVAL));
                         check_eq_int(ask(&m, SYS_openat, 0, 0, flags | high, 0), FAIL(EINVAL));
                 }
