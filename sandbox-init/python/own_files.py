@@ -12,17 +12,14 @@ OURS = {"isolated", "no_site", "no_user_site", "ignore_environment", "safe_path"
 
 
 def install(core):
-    """Replaces open(), os.open() and os.stat() by functions that find the files about the machine (sandbox-init/worker/own-files.h)."""
-    kinds = os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks
-    for number, (name, modules) in enumerate([("open", (builtins, io, _io)), ("open", (os, posix)), ("stat", (os, posix))]):
-        original = getattr(modules[0], name)
-        text = "%s%s\n--\n\n%s" % (name, original.__text_signature__, original.__doc__)
+    """Replaces open() and os.open() by functions that find the files about the machine (sandbox-init/worker/own-files.h)."""
+    for number, modules in enumerate([(builtins, io, _io), (os, posix)]):
+        original = modules[0].open
+        text = "open%s\n--\n\n%s" % (original.__text_signature__, original.__doc__)
         own = core.wrap(number, original.__module__, text.encode(), original)
         for module in modules:
-            setattr(module, name, own)
-        for kind in kinds:
-            if original in kind:
-                kind.add(own)
+            module.open = own
+    os.supports_dir_fd.add(own)
     sys.flags = _flags(core, sys.flags)
 
 

@@ -8,7 +8,7 @@
 
 #include "sandbox-init/raw.h"
 
-enum function { OPEN, OS_OPEN, OS_STAT, FUNCTIONS };
+enum function { OPEN, OS_OPEN, FUNCTIONS };
 
 static struct {
         PyObject *original, *own;
@@ -113,30 +113,11 @@ static PyObject *call_os_open(PyObject *self, PyObject *args, PyObject *kwargs)
         return finish(&f, fd < 0 ? NULL : py.PyLong_FromLong(fd));
 }
 
-static PyObject *call_os_stat(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-        struct failure f;
-
-        PyObject *r = py.PyObject_Call(functions[OS_STAT].original, args, kwargs);
-        if (r || !has_failed(args, kwargs, "path", &f))
-                return r;
-        int fd = ask_init(&f);
-        if (fd < 0)
-                return finish(&f, NULL);
-        PyObject *number = py.Py_BuildValue("(i)", fd);
-        if (number)
-                r = py.PyObject_CallObject(functions[OS_STAT].original, number);
-        drop(number);
-        raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
-        return finish(&f, r);
-}
-
 #define KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
 
 static PyMethodDef definitions[FUNCTIONS] = {
         [OPEN] = {"open", KEYWORDS(call_open), METH_VARARGS | METH_KEYWORDS, NULL},
         [OS_OPEN] = {"open", KEYWORDS(call_os_open), METH_VARARGS | METH_KEYWORDS, NULL},
-        [OS_STAT] = {"stat", KEYWORDS(call_os_stat), METH_VARARGS | METH_KEYWORDS, NULL},
 };
 
 PyObject *own_files_wrap(PyObject *self, PyObject *args)

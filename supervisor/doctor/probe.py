@@ -224,6 +224,14 @@ def open_once(path, flags):
     os.close(os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY))
 
 
+def is_made_for_session(path):
+    """Whether init has made the file, in the session's /workspace and without a name."""
+    file = os.open(path, os.O_RDONLY)
+    about = os.fstat(file)
+    os.close(file)
+    return about.st_nlink == 0 and attempt(os.stat, "/workspace") == 0 and about.st_dev == os.stat("/workspace").st_dev
+
+
 def files():
     for number, folder, names in READ:
         for name in names.split():
@@ -231,7 +239,7 @@ def files():
             # The mounts of the profile and the folders above them exist.
             if not any(path == m or path.startswith(m + "/") or m.startswith(path + "/") for m in EXPECTED["mounts"]):
                 error = attempt(read_or_list, path)
-                row(number, "files", path, "absent or refused", name_of(error), error != 0)
+                row(number, "files", path, "absent, refused or the session's", name_of(error), error != 0 or is_made_for_session(path))
     for number, folder, names in WRITE:
         for name in names.split():
             path = os.path.normpath(f"{folder}/{name}")
