@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 
-/* What a compiled program returns for calls that a listener answers if one does, and that are allowed otherwise: a program is
- * loaded with SECCOMP_RET_USER_NOTIF or with SECCOMP_RET_ALLOW there. Not an errno that programs know. */
+/* A compiled program returns it for calls that a listener answers if there is one, and that are allowed otherwise: the program
+ * is loaded with SECCOMP_RET_USER_NOTIF or SECCOMP_RET_ALLOW instead. It is not the errno of any error. */
 #define FILTER_ASK_OR_ALLOW (SECCOMP_RET_ERRNO | 4094u)
 
 /* no_new_privs must be set. Allocates nothing. Every thread of the caller is the one that calls. */

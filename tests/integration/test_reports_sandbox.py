@@ -128,7 +128,7 @@ class Sandbox(ServerCase):
         self.assertEqual((cell["value"]["json"], cell.get("stderr", "")), ([[0, 1, 2, 3, 4], True], ""))
 
     def test_hostile(self):
-        """Paths that end at a page that is missing, that are no paths, descriptors that have run out, a full /workspace."""
+        """Paths that end at a page that is missing, bad addresses, descriptors that have run out, a full /workspace."""
         code = ("import ctypes, mmap, os\nlibc = ctypes.CDLL(None, use_errno=True)\nlibc.open.argtypes = [ctypes.c_void_p, ctypes.c_int]\nlibc.mmap.restype = ctypes.c_void_p\n"
                 "libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\nlibc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]\n"
                 "page = libc.mmap(None, 8192, 3, 0x22, -1, 0)\nlibc.munmap(page + 4096, 4096)\nfound = []\n"
