@@ -1,6 +1,7 @@
 """The hub: valid and invalid configs; servers that start late, never, twice, or make noise; the end of their processes."""
 
 import json
+import re
 import os
 import shutil
 import signal
@@ -330,6 +331,9 @@ class Tools(harness.Case):
         done = self.run_cloister("tools", "--config", self.config({"a": harness.fixture()}))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("create-event", done.stdout.decode())
+        changing, all_tools = re.search(r"\n(\d+) of (\d+) tools may change things \(no readOnlyHint\).*\"deny\"", done.stdout.decode()).groups()
+        listed = json.loads(self.run_cloister("tools", "--json", "--config", self.config({"a": harness.fixture()})).stdout)["servers"][0]["tools"]
+        self.assertEqual((int(changing), int(all_tools)), (sum(not t.get("annotations", {}).get("readOnlyHint") for t in listed), len(listed)))
 
     def test_json(self):
         config = self.config({"a": harness.fixture(), "gone": {"command": "/no/such/command"}})

@@ -90,6 +90,7 @@ static void test_refusals(void)
 {
         refuse("did you mean 'run'?", WORDS("rnu"));
         refuse("did you mean 'image list'?", WORDS("image", "lsit"));
+        refuse("did you mean 'sessions undo'?", WORDS("undo"));
         refuse("image needs a command", WORDS("image"));
         refuse("unknown command 'image xxxxxx'", WORDS("image", "xxxxxx"));
         refuse("unknown command 'frobnicate'", WORDS("frobnicate"));

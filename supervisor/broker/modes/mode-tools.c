@@ -83,6 +83,19 @@ static int append_server(struct buffer *to, yyjson_val *server)
         return r;
 }
 
+/* Adds the server's tools, and those that do not declare that they only read. */
+static void count_tools(yyjson_val *server, size_t *all, size_t *changing)
+{
+        yyjson_val *tool;
+        size_t i, n;
+
+        yyjson_arr_foreach (yyjson_obj_get(server, "tools"), i, n, tool) {
+                yyjson_val *annotations = yyjson_obj_get(tool, "annotations");
+                *all += 1;
+                *changing += !yyjson_get_bool(yyjson_obj_get(annotations, "readOnlyHint"));
+        }
+}
+
 static int append_none(struct buffer *to, const struct broker *broker)
 {
         if (broker->config->n_servers == 0)
@@ -98,7 +111,7 @@ static int append_none(struct buffer *to, const struct broker *broker)
 static int append_table(struct buffer *to, const struct broker *broker, yyjson_val *servers)
 {
         yyjson_val *server;
-        size_t i, n;
+        size_t i, n, all = 0, changing = 0;
         int r = 0;
 
         if (yyjson_arr_size(servers) == 0)
@@ -106,7 +119,14 @@ static int append_table(struct buffer *to, const struct broker *broker, yyjson_v
         yyjson_arr_foreach (servers, i, n, server) {
                 if (r >= 0)
                         r = append_server(to, server);
+                count_tools(server, &all, &changing);
         }
+        if (r >= 0 && changing > 0)
+                r = buffer_printf(
+                        to,
+                        "\n%zu of %zu tools may change things (no readOnlyHint), and code can call them with any arguments: leave out with"
+                        " \"tools\": {\"deny\": [\"NAME\"]} of the server, or of a profile\n",
+                        changing, all);
         return r;
 }
 

@@ -331,6 +331,17 @@ static int not_found_in_group(const struct cli_commands *all, const char *const 
                          words[0], words[1], words[0]);
 }
 
+/* The command of a group that has this name, or NULL. */
+static const char *in_some_group(const struct cli_commands *all, const char *word)
+{
+        for (size_t i = 0; i < all->n; i++) {
+                const char *name = strchr(all->rows[i].name, ' ');
+                if (name && strcmp(name + 1, word) == 0 && all->rows[i].summary)
+                        return all->rows[i].name;
+        }
+        return NULL;
+}
+
 static int not_found(const struct cli_commands *all, const char *const *words, size_t n,
                      struct error *err)
 {
@@ -345,7 +356,9 @@ static int not_found(const struct cli_commands *all, const char *const *words, s
         for (size_t i = 0, k = 2; i < all->n; i++)
                 if (all->rows[i].summary)
                         names[k++] = all->rows[i].name;
-        const char *nearest = did_you_mean(words[0], names);
+        const char *nearest = in_some_group(all, words[0]);
+        if (!nearest)
+                nearest = did_you_mean(words[0], names);
         if (nearest)
                 return error_set(err, EINVAL, "unknown command '%s': did you mean '%s'?", words[0],
                                  nearest);
