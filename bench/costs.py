@@ -85,7 +85,7 @@ class Costs:
         return statistics.median(self.measures.fresh()["fresh"]) / 1e6
 
     def memory(self):
-        return self.measures.memory()["memory"][0] / 1e6
+        return self.measures.memory()["memory-plain"][0] / 1e6
 
     def value(self, code, config=None):
         """The figure that a cell returns, in a session that has run it once."""

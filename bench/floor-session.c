@@ -32,6 +32,7 @@
 #include "base/filter-load.h"
 #include "base/mount.h"
 #include "bench/libpython.h"
+#include "bench/namespaces.h"
 #include "policy/seccomp/filter.h"
 
 enum { MIB = 1024 * 1024, ROUNDS_MAX = 100000, ID_INSIDE = 1000, HEAP_MAX = 16 * 1024 };
@@ -92,26 +93,6 @@ static void boot(const char *path, long heap_mib)
                 die("the imports");
 }
 
-static void write_file(const char *path, const char *text)
-{
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-        if (fd < 0 || write(fd, text, strlen(text)) < 0)
-                die(path);
-        close(fd);
-}
-
-static void map_ids(unsigned inside, unsigned uid, unsigned gid)
-{
-        char map[48];
-
-        write_file("/proc/self/setgroups", "deny");
-        snprintf(map, sizeof(map), "%u %u 1", inside, uid);
-        write_file("/proc/self/uid_map", map);
-        snprintf(map, sizeof(map), "%u %u 1", inside, gid);
-        write_file("/proc/self/gid_map", map);
-}
-
 /* As few mounts as a template has, because each session copies them. */
 static void make_root(void)
 {
@@ -151,7 +132,7 @@ static _Noreturn void child(int answer, int filter)
         static const char *const writable[] = {"tmp", "workspace", "dev/shm"};
         struct error error = {};
 
-        map_ids(ID_INSIDE, 0, 0);
+        namespaces_map_ids(ID_INSIDE, 0, 0);
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
                 die("make mounts private");
         int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -201,27 +182,6 @@ static uint64_t one_round(int filter)
         return took;
 }
 
-/* Runs in a child, so that it is PID 1 of the pid namespace. */
-static void enter_namespaces(void)
-{
-        unsigned uid = geteuid(), gid = getegid();
-        int status;
-
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET |
-                    CLONE_NEWUTS) < 0)
-                die("unshare");
-        map_ids(0, uid, gid);
-        pid_t pid = fork();
-        if (pid < 0)
-                die("fork");
-        if (pid > 0) {
-                waitpid(pid, &status, 0);
-                _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-        }
-        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-                die("make mounts private");
-}
-
 int main(int argc, char **argv)
 {
         long rounds = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
@@ -236,7 +196,7 @@ int main(int argc, char **argv)
         int worker_filter = template_filter < 0 ? -1 : filter_compile(FILTER_WORKER, &error);
         if (worker_filter < 0)
                 die_of(&error);
-        enter_namespaces();
+        namespaces_enter();
         boot(argc > 3 ? argv[3] : NULL, heap);
         make_root();
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

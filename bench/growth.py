@@ -1,4 +1,4 @@
-"""How latency grows: with live sessions, tools, memory of a session and of the template, results, parallel calls.
+"""How latency grows: with tools, memory of a session and of the template, results, parallel calls.
 
 Each curve is a list of points {x, and lines of it in milliseconds}; a point that could not be reached says why.
 """
@@ -18,22 +18,6 @@ def median(values):
 
 def echo_server(bench, *arguments):
     return {"mcpServers": {"echo": {"command": PYTHON, "args": ["-I", bench.script("echo.py"), *arguments]}}}
-
-
-def sessions(bench, xs, calls):
-    """One server with a growing number of sessions; each is used once."""
-    with Cloister(bench) as server:
-        server.run("1+1")
-        have = 1
-        for x in xs:
-            if x > have:
-                server.burst_ok(x - have, "1+1", "live-%d")
-                have = x
-            time.sleep(0.5)
-            warm = server.burst_ok(calls, "1+1")
-            fresh = server.new_sessions(5, 0.05)
-            have += 5
-            yield {"x": x, "warm call": median(warm), "fresh session": median(fresh)}
 
 
 def tools(bench, xs, calls):
@@ -123,7 +107,6 @@ _took"""
 
 # name: (measure, points, points when quick, what x is, title)
 ALL = {
-    "sessions": (sessions, (1, 10, 100, 500), (1, 3), "live sessions", "Live sessions"),
     "tools": (tools, (10, 1000, 10000), (10, 100), "tools", "Tools of the upstream servers"),
     "session-heap": (session_heap, (1, 16, 64, 256), (1, 8), "MiB held by the session", "Memory of a session"),
     "template-heap": (template_heap, (1, 16, 64, 256), (1, 8), "MiB held by the template", "Memory of the template"),

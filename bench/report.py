@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import plot
+from rows import LEAN_ROWS
 
 # Fresh sandboxes, for the plot.
 FRESH = ("fork", "clone3", "floor-session", "fresh-pool", "fresh", "bwrap", "crun", "runc", "nspawn", "podman-crun",
@@ -37,6 +38,11 @@ def ratio(value):
     return f"1/{1 / value:.0f}" if value < 0.1 else f"{value:.2f}x"
 
 
+def unit_of(row):
+    """"" for milliseconds."""
+    return "" if row["unit"] == "ms" else " " + row["unit"]
+
+
 def columns(curve):
     return [key for key in curve["points"][0] if key != "x"] if curve["points"] else []
 
@@ -47,10 +53,11 @@ def columns(curve):
 def row_text(row):
     if "missing" in row:
         return f"{row['name']:23}not there: {row['missing']}"
-    unit = " MiB" if row["unit"] == "MiB" else ""
+    unit = unit_of(row)
     return (f"{row['name']:23}{number(row['least']):>9}{number(row['median']):>9}{number(row['p95']):>9}{row['n']:>6}  "
             f"{row.get('against') or unit.strip():18}{ratio(row.get('ratio')):>8}"
-            f"{row.get('budget_text', ''):>9}  {row.get('verdict', ''):8}{ratio(row.get('of_floor')):>9}").rstrip()
+            f"{row.get('budget_text', ''):>9}  {row.get('verdict', ''):8}{ratio(row.get('of_floor')):>9}"
+            + (f"  threads of the kernel: {number(row['kernel'])}" if "kernel" in row else "")).rstrip()
 
 
 def curve_text(name, curve):
@@ -68,7 +75,7 @@ def curve_text(name, curve):
 def text(found):
     rounds = f"{found['rounds']} round{'s' if found['rounds'] > 1 else ''}"
     lines = [found["machine"]["line"], f"{found['machine']['cloister']}; medians of {rounds}, milliseconds unless noted "
-             "otherwise" + ("; quick: the figures mean little" if found["quick"] else "")]
+             f"otherwise; load {found['load'][0]:.1f} to {found['load'][1]:.1f}" + ("; quick: the figures mean little" if found["quick"] else "")]
     rows = found["rows"]
     if rows:
         lines += ["", f"{'row':23}{'least':>9}{'median':>9}{'p95':>9}{'n':>6}  {'held against':18}{'ratio':>8}{'budget':>9}"
@@ -108,7 +115,7 @@ def value(row):
         return "-"
     if "missing" in row:
         return "not here"
-    return number(row["median"]) + (" MiB" if row["unit"] == "MiB" else "")
+    return number(row["median"]) + unit_of(row)
 
 
 def verdict(row):
@@ -130,6 +137,27 @@ def result_rows(sides):
             cells = " | ".join(f"{value(row)} | {verdict(row)}" for row in rows)
             lines.append(f"| {name} | {known[0]['title']} | {cells} | {known[0].get('against', '')} | {known[0]['budget_text']} |")
     return [*machine_lines(sides), "", *lines]
+
+
+def lean_value(row):
+    """With the part of the kernel's threads, which work for all processes of the machine, behind a plus."""
+    if not row or "kernel" not in row:
+        return value(row)
+    return f"{number(row['median'] - row['kernel'])}+{number(row['kernel'])}"
+
+
+def lean_rows(sides):
+    """What a session costs: the values of an ordinary user and of root, and their ratios."""
+    found = {who: by_name(sides.get(who)) for who in SIDES}
+    lines = ["| row | user | ratio | root | ratio | held against |", "|---" * 6 + "|"]
+    for name in (row.name for row in LEAN_ROWS):
+        pair = [found[who].get(name) for who in SIDES]
+        known = next((row for row in pair if row and "missing" not in row), None)
+        if known:
+            cells = " | ".join(f"{lean_value(row)} | {ratio(row.get('ratio')) if row else ''}" for row in pair)
+            lines.append(f"| {name} | {cells} | {known.get('against') or known.get('budget_text', '')} |")
+    loads = [f"{who}: load {found['load'][0]:.1f} to {found['load'][1]:.1f}, {found['rounds']} rounds" for who, found in sides.items()]
+    return [f"{'; '.join(sorted(loads))}.", "", *lines]
 
 
 def peer_rows(sides):
@@ -231,12 +259,13 @@ def write_docs(docs, files):
     parts = {
         "results": (result_rows, sides_with(files, measured("warm"))),
         "peers": (peer_rows, sides_with(files, measured("bwrap", "fresh"))),
+        "lean": (lean_rows, sides_with(files, measured("cost", "floor-least"))),
         "growth": (growth_rows, sides_with(files, lambda found: found.get("growth"))),
         "where": (where_rows, sides_with(files, lambda found: "ways" in found)),
     }
-    for part, (rows, sides) in parts.items():
+    for part, (make, sides) in parts.items():
         if sides:
-            page = put(page, part, rows(sides))
+            page = put(page, part, make(sides))
     for who, found in parts["peers"][1].items():
         write(os.path.join(docs, f"performance-fresh-{who}.svg"), fresh_plot(found))
     for who, found in parts["growth"][1].items():

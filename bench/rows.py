@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from lean import Lean
 from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, Streamable, cell, last_line, rest, summary
 from peers import bwrap_command, once
 
@@ -93,14 +94,31 @@ ROWS = (
     Row("loopback-python", "64 MiB over a TCP connection of the host's loopback, from one Python process to another"),
     Row("loopback", "64 MiB over a TCP connection of loopback in a session, from one process to another", budget=1 / 0.7, against="loopback-python",
         budget_text="<= 1.43x"),
-    Row("memory", "memory of an idle session", unit="MiB", budget=4, budget_text="<= 4 MiB"),
+    Row("memory-plain", "memory of an idle session that ran `1+1`", unit="MiB", budget=4, budget_text="<= 4 MiB"),
     Row("calm-p99", "the answer to `ping`, 99th percentile"),
     Row("spin-p99", "the answer to `ping` beside eight sandboxes that compute, 99th percentile", budget=3, against="calm-p99",
         budget_text="<= 3x"),
 )
 
+# The set `lean` (lean.py), with memory-plain.
+LEAN_ROWS = (
+    Row("floor-shape", "processor time of a sandbox of a C program that asks the kernel for what a session asks for"),
+    Row("floor-least", "processor time of a sandbox of a C program that asks for the least"),
+    Row("cost", "processor time of a session made, answered with `1+1` and destroyed", budget=1.5, against="floor-least", budget_text="<= 1.5x",
+        floor="floor-shape"),
+    Row("faults", "page faults of worker and init until the first answer", unit="faults", budget=190, budget_text="<= 190"),
+    *(row for name, count in (("second", 2), ("burst-8", 8), ("burst-64", 64), ("burst-1000", 1000)) for row in (
+        Row(name, f"`1+1` in {count:,} new sessions at once: time of each", budget=1.5, against="floor-least", budget_text="<= 1.5x"),
+        Row(f"{name}-cpu", f"`1+1` in {count:,} new sessions at once: processor time of each", budget=1.1, against="cost", budget_text="<= 1.1x"))),
+    Row("grow-10", "processor time of one more session beside 10 live ones"),
+    *(Row(f"grow-{count}", f"processor time of one more session beside {count:,} live ones", budget=1.2, against="grow-10", budget_text="<= 1.2x") for count in (200, 1000)),
+    Row("idle-1000", "processor time of a server with 1,000 idle sessions", unit="ms/s", budget=3, budget_text="<= 3 ms/s"),
+    Row("memory-copy", "memory of an idle session that has a variable", unit="MiB", budget=1.5, budget_text="<= 1.5 MiB"),
+    Row("gather", "a tool call to a minimal server in C, of 1,000 that are gathered", budget=1 / 4, against="tool-c", budget_text="<= 1/4"),
+)
 
-class Measures:
+
+class Measures(Lean):
     """The measures, a method each. Servers live from the first round to the last."""
 
     def __init__(self, bench, quick):
@@ -271,16 +289,19 @@ class Measures:
         with Cloister(self.bench, {"network": "loopback"}) as server:
             return {"loopback-python": direct, "loopback": server.run(code)[2]}
 
-    def memory(self):
+    def memory(self, row="memory-plain", code="1+1"):
         """The slope of MemAvailable from ten sessions on. The value is MiB, scaled like the nanoseconds of other rows."""
         more = self.count(100, 10)
         with Cloister(self.bench, {"pool": 0}) as server:
-            server.burst_ok(10, "1+1", "early-%d")
+            server.burst_ok(10, code, "early-%d")
             rest(0.5)
             before = available()
-            server.burst_ok(more, "1+1", "idle-%d")
+            server.burst_ok(more, code, "idle-%d")
             rest(self.count(1, 0.2))
-            return {"memory": [(before - available()) / more * 1e6]}
+            return {row: [(before - available()) / more * 1e6]}
+
+    def memory_copy(self):
+        return self.memory("memory-copy", "x = [1]")
 
     def spin(self):
         with Cloister(self.bench) as server:
@@ -326,8 +347,14 @@ MEASURES = (
     ("tool_everything", ("direct-everything", "floor-await-everything", "tool-everything"), True),
     ("tool_http_everything", ("direct-http-everything", "tool-http-everything"), True),
     ("loopback", ("loopback-python", "loopback"), False),
-    ("memory", ("memory",), False),
+    ("memory", ("memory-plain",), False),
     ("spin", ("calm-p99", "spin-p99"), False),
+    ("lean_cost", ("floor-shape", "floor-least", "cost"), False),
+    ("lean_faults", ("faults",), False),
+    ("lean_bursts", tuple(row.name for row in LEAN_ROWS if row.name.startswith(("second", "burst"))), False),
+    ("lean_growth", ("grow-10", "grow-200", "grow-1000", "idle-1000"), False),
+    ("memory_copy", ("memory-copy",), False),
+    ("gather", ("gather",), True),
 )
 # Slow measures have at most this many rounds.
-SELDOM = {"memory": 3, "spin": 5}
+SELDOM = {"memory": 3, "spin": 5, "lean_faults": 3, "lean_bursts": 3, "lean_growth": 2, "memory_copy": 3}

@@ -3,8 +3,8 @@
 
     bench/run.py [--json] [--rounds N] [--quick] [--build DIR] [ROW...]
 
-Rows are named as the table names them; "own" is all of Cloister's, "all" those and the peers, "here" those that need
-nothing but what is installed; "growth" is how latency grows with sessions, tools, memory, results and parallel calls,
+Rows are named as the table names them; "own" is all of Cloister's but those of "lean", what a session costs, "all" those and
+the peers, "here" those that need nothing but what is installed; "growth" is how latency grows with tools, memory, results and parallel calls,
 and each of its curves has a name too. Budgets are verdicts in what is printed; the exit status is 0 when the run could
 be made.
 """
@@ -23,8 +23,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import growth
 import peers
 import report
+from lean import KERNEL
 from measure import HERE, Bench, Failure, end_as_interrupted, machine, pinned, say, summary
-from rows import MEASURES, ROWS, SELDOM, Measures
+from rows import LEAN_ROWS, MEASURES, ROWS, SELDOM, Measures
 
 TOP = os.path.dirname(HERE)
 
@@ -45,6 +46,8 @@ def node_modules():
 
 
 OWN = [row.name for row in ROWS]
+LEAN = [*(row.name for row in LEAN_ROWS), "memory-plain"]
+TABLE = (*ROWS, *LEAN_ROWS)
 PEERS = [name for peer in peers.ALL for name in peers.names(peer)]
 
 
@@ -62,15 +65,15 @@ def chosen(names, bench):
             curves += growth.ALL
         elif name in growth.ALL:
             curves.append(name)
-        elif name in ("all", "own", "here"):
-            wanted |= {"all": set(OWN + PEERS), "own": set(OWN), "here": here(bench)}[name]
-        elif name in OWN + PEERS:
+        elif name in ("all", "own", "here", "lean"):
+            wanted |= {"all": set(OWN + PEERS), "own": set(OWN), "here": here(bench), "lean": set(LEAN)}[name]
+        elif name in OWN + PEERS + LEAN:
             wanted.add(name)
         else:
-            near = difflib.get_close_matches(name, [*OWN, *PEERS, *growth.ALL], 1)
+            near = difflib.get_close_matches(name, [*OWN, *PEERS, *LEAN, *growth.ALL], 1)
             raise Unknown(f"no row is named '{name}'" + (f": did you mean '{near[0]}'?" if near else
-                          f"; there are {', '.join([*OWN, *PEERS, *growth.ALL])}, own, all and growth"))
-    for row in ROWS:
+                          f"; there are {', '.join([*OWN, *PEERS, *LEAN, *growth.ALL])}, own, lean, all and growth"))
+    for row in TABLE:
         if row.name in wanted:
             wanted |= {other for other in (row.against, row.floor) if other}
     return wanted, curves
@@ -126,7 +129,7 @@ class Run:
     def rows(self):
         found = []
         titles = {name: title for peer in self.peers for name, title in peer.rows}
-        table = [row for row in ROWS if row.name in self.wanted]
+        table = [row for row in TABLE if row.name in self.wanted]
         for row in table:
             found.append(self.row(row.name, row.title, row))
         for name in titles:
@@ -140,12 +143,14 @@ class Run:
         if name in self.missing or name not in self.values:
             return {**entry, "missing": self.missing.get(name, "not measured")}
         entry.update(summary(self.values[name]))
+        if name + KERNEL in self.values:
+            entry["kernel"] = summary(self.values[name + KERNEL])["median"]
         if name not in self.values or not row:
             if "bwrap" in self.values and name != "bwrap":
                 entry.update(against="bwrap", ratio=entry["median"] / summary(self.values["bwrap"])["median"])
             return entry
         entry.update(budget=row.budget, budget_text=row.budget_text, where=row.where)
-        measured = entry["median"] if row.unit == "MiB" else None
+        measured = None if row.unit == "ms" else entry["median"]
         if row.against and row.against in self.values:
             measured = entry["median"] / summary(self.values[row.against])["median"]
             entry.update(against=row.against, ratio=measured)
@@ -201,10 +206,11 @@ def run(options):
         rounds = options.rounds or (1 if options.quick else 10)
         bench.warm_up()
         made = Run(bench, wanted, rounds, options.quick)
+        load = os.getloadavg()[0]
         if wanted:
             made.measure()
         grown = {name: growth.measure(bench, name, options.quick) for name in curves}
-        return {"machine": machine(bench), "rounds": rounds, "quick": options.quick, "rows": made.rows(),
+        return {"machine": machine(bench), "load": [load, os.getloadavg()[0]], "rounds": rounds, "quick": options.quick, "rows": made.rows(),
                 "peers": made.told_peers(), "growth": grown}
 
 

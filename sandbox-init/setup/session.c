@@ -15,7 +15,7 @@
  *      SESSION_GO. From here on all that PID 1 allocates is charged to that cgroup.
  *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
  *      resource limits, and drops the capability bounding set.
- *   4. Makes mounts private. Mounts a full proc of its own without attaching it, for which the template's
+ *   4. Makes mounts private. Mounts its own full proc without attaching it, for which the template's
  *      MUST still be visible. By it, sets the namespace limits to 0, and those of its network. Then covers the
  *      template's with a restricted one.
  *   5. Mounts /tmp, /workspace and /dev/shm, and on these the host directories that belong there:
@@ -118,7 +118,7 @@ static const struct {
  * fanotify: the kernel charges them to the host uid as well, and with them a session could observe what
  * others read of the image that they share. *mounts is the limit of mount namespaces, open
  * for writing, to be set to 0 after the last mount: a detached mount counts as one.
- * proc: a proc of its own. In one proc the files of all user namespaces have the same names, and each lookup would compare
+ * proc: the session's own. In one proc the files of all user namespaces have the same names, and each lookup would compare
  * those of all live sessions (proc_sys_compare() in the kernel). */
 static int bounds_limit_user(int proc, int *mounts, struct error *err)
 {

@@ -15,9 +15,10 @@ class Command(harness.Case):
         return done
 
     def test_it_runs(self):
-        rows = {row["name"]: row for row in json.loads(self.bench("--json", "--quick", "warm", "fork").stdout)["rows"]}
-        self.assertLessEqual({"warm", "fork", "floor-echo"}, set(rows))
+        rows = {row["name"]: row for row in json.loads(self.bench("--json", "--quick", "warm", "fork", "faults").stdout)["rows"]}
+        self.assertLessEqual({"warm", "fork", "floor-echo", "faults"}, set(rows))
         self.assertLess(rows["floor-echo"]["median"], rows["warm"]["median"])
+        self.assertGreater(rows["faults"]["least"], 50)
 
     def test_one_that_is_terminated_leaves_nothing(self):
         place = self.path("tmp")

@@ -125,7 +125,7 @@ RULES = [
         ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/"] + ["supervisor/cli/" + part for part in ("command/", "sessions/", "run/")],
     ),
     ("supervisor/cli", ["base/", "policy/", "supervisor/options/", "supervisor/cli/"]),
-    ("bench", ["base/", "policy/", "bench/"]),
+    ("bench", ["base/", "policy/", "rpc/", "bench/"]),
 ]
 GENERATED = ("cloister-config.h", "supervisor/cli/commit.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')

@@ -163,7 +163,7 @@ class Performance(unittest.TestCase):
         page = read("docs/performance.md")
         places = re.findall(r"<!-- made by bench/report.py: (.*?) -->(.*?)<!-- end of (.*?) -->", page, re.S)
         self.assertEqual([begin for begin, _, _ in places], [end for _, _, end in places])
-        self.assertEqual([begin for begin, _, _ in places], ["results", "peers", "growth", "where"])
+        self.assertEqual([begin for begin, _, _ in places], ["results", "peers", "lean", "growth", "where"])
         for name in re.findall(r"\((performance-[\w-]+\.svg)\)", page):
             self.assertTrue(os.path.exists(os.path.join(ROOT, "docs", name)), name)
         for _, content, place in places:
