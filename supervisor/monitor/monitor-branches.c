@@ -180,6 +180,9 @@ void monitor_branch_start(struct monitor *m, const struct monitor_request *reque
                 file->next = m->branches;
                 m->branches = file;
                 monitor_send(m, &event, ends, ENDS);
+                /* Where the kernel counts the pages, the last branch frees them, and not the monitor. */
+                if (file->cgroup)
+                        close(take_fd(file->fd));
         } else {
                 if (file)
                         file_free(file);

@@ -50,7 +50,7 @@ struct monitor_branch {
         struct monitor_branch *next;
         struct monitor *monitor;
         uint32_t handle, principal;
-        int fd;                  /* the memfd */
+        int fd;                  /* the memfd; -1: a control group counts it */
         struct cgroup *cgroup;   /* or NULL */
         struct child_task *task; /* until it has ended */
 };

@@ -181,7 +181,7 @@ class Branches(BranchCase):
         """Each branch writes to pages of its own, and pays for these only."""
         self.ok(self.MAPPED + f"x = bytearray(b'abcd' * ({20 * MB} // 4)); here = address(x) + {MB}\nNone")
         self.assertEqual(self.value("mapped()"), [])
-        own = "sum(int(l.split()[1]) for l in open('/proc/self/smaps_rollup') if l.startswith('Private_Dirty')) >> 10"
+        own = "sum(int(l.split()[1]) for l in open('/proc/self/smaps_rollup') if l.startswith('Anonymous')) >> 10"
         self.assertGreater(self.branched("mapped(here)[0]"), 19 * MB)
         there = self.session + "-b"
         self.assertLess(self.value(own, session=there), 10)

@@ -384,7 +384,7 @@ static void test_schema(void)
                 "files_total", "running",
                 "earlier",     "checkpoint",
                 "receipt",     "sent",
-                "network",
+                "network",     "branches",
         };
         struct error err = {};
         _cleanup_json_ yyjson_doc *doc = NULL;
