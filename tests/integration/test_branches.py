@@ -401,6 +401,14 @@ class Several(BranchCase):
         self.assertIn("it shares memory with other processes or files", cell["branches"][2]["error"]["message"])
         self.assertEqual(cell["status"], "error")
 
+    def test_output_and_tools(self):
+        """Output of each branch is in its place, and cut; each calls tools."""
+        self.ok("x = 1")
+        cell = self.several("print('o' * 300000)\n(await mcp_demo.add(a=branch, b=1))['sum']", 3, max_output=5000)
+        for n, b in enumerate(cell["branches"], 1):
+            self.assertEqual((b["status"], b["value"]["json"]), ("ok", n + 1), b)
+            self.assertLess(len(b["stdout"]), 6000)
+
     def test_a_cancelled_call(self):
         self.ok("x = 1")
         call = self.server.start_call("import time\nwhile True: time.sleep(1)", session="try", branches=3, **{"from": self.session})

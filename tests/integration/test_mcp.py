@@ -213,7 +213,7 @@ class Protocol(rawmcp.ServerCase):
         self.assertEqual(first, second)
         tool = json.loads(first)["tools"][0]
         self.assertLess(len(tool["description"].encode()), 2048)
-        self.assertEqual(sorted(tool["inputSchema"]["properties"]), ["check_only", "checkpoint", "code", "from", "interrupt", "max_output", "on_error", "reset", "restore", "session", "timeout", "wait"])
+        self.assertEqual(sorted(tool["inputSchema"]["properties"]), ["branches", "check_only", "checkpoint", "code", "from", "interrupt", "max_output", "on_error", "reset", "restore", "session", "timeout", "wait"])
         self.assertNotIn("required", tool["inputSchema"])
         self.assertEqual(tool["outputSchema"]["type"], "object")
         self.assertTrue(tool["_meta"]["anthropic/alwaysLoad"])

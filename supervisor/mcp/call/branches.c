@@ -224,6 +224,9 @@ int branch_calls_start(struct mcp_call *call, const struct cell_request *cell, c
         call->kind = &branches_kind;
         call->branches = all;
         request.done = on_done;
+        /* Both take a call as their data. */
+        request.watch = NULL;
+        request.client = NULL;
         request.shared = &shared;
         for (unsigned i = 0; i < n; i++) {
                 struct branch_call *b = &all->branches[i];
