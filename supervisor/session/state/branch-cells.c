@@ -194,15 +194,16 @@ static void on_dump_done(void *data, struct cell *cell)
 /* Sends the frame. If the file is not whole, with a descriptor that has nothing to read: the worker refuses that. */
 static int send_load(struct branch *branch, struct session *s, struct cell *cell)
 {
-        int fds[2] = {-1, -1}, fd = branch->fd;
+        int fds[2] = {-1, -1}, fd = branch->fd, r = 0;
 
         if (branch->phase != BRANCH_WHOLE) {
-                if (pipe2(fds, O_CLOEXEC) < 0)
-                        return -errno;
+                r = pipe2(fds, O_CLOEXEC) < 0 ? -errno : 0;
                 fd = fds[0];
-        } else if (!s->branch_file)
+        } else if (!s->branch_file) {
                 s->branch_file = branch_file_ref(branch->file);
-        int r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, fd);
+        }
+        if (r >= 0)
+                r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, fd);
         fd_close_many(fds, 2);
         branch_forget(branch, &cell->load);
         return r;
