@@ -179,14 +179,14 @@ class Branches(BranchCase):
 
     def test_large_blocks_are_mapped(self):
         """Each branch writes to pages of its own, and pays for these only."""
-        self.ok(self.MAPPED + f"x = bytearray(b'abcd' * ({20 * MB} // 4)); here = address(x) + {MB}\nNone")
+        self.ok(self.MAPPED + f"x = bytearray(b'abcd' * ({24 * MB} // 4)); here = address(x) + {MB}\nNone")
         self.assertEqual(self.value("mapped()"), [])
         own = "sum(int(l.split()[1]) for l in open('/proc/self/smaps_rollup') if l.startswith('Anonymous')) >> 10"
-        self.assertGreater(self.branched("mapped(here)[0]"), 19 * MB)
+        self.assertGreater(self.branched("mapped(here)[0]"), 23 * MB)
         there = self.session + "-b"
-        self.assertLess(self.value(own, session=there), 10)
+        self.assertLess(self.value(own, session=there), 18)
         self.ok("x[:] = b'wxyz' * (len(x) // 4)", session=there)
-        self.assertGreater(self.value(own, session=there), 20)
+        self.assertGreater(self.value(own, session=there), 24)
         self.assertEqual(self.branched("[bytes(x[:4]).decode(), bytes(x[-4:]).decode(), x.count(b'abcd') * 4 == len(x)]", to="c"), ["abcd", "abcd", True])
         self.assertEqual(self.value("bytes(x[-4:]).decode()"), "abcd")
 
