@@ -170,9 +170,22 @@ class HostFiles(unittest.TestCase):
                     f.write(text)
             return self.lint(root).stdout
 
+    def are_found(self, names, opener, function, texts):
+        """Each text, in a file of its own and outside of the function that may: one tree has them all."""
+        files = {names.format(n): "\n" + text + "\n" for n, text in enumerate(texts)}
+        whole, lines = function, []
+        for text in texts:
+            lines.append(whole.count("\n") + 1)
+            whole += text + "\n"
+        found = self.findings({**files, opener: whole})
+        for n, (text, line) in enumerate(zip(texts, lines)):
+            with self.subTest(text):
+                self.assertIn(f"{names.format(n)}:2: creates a file", found)
+                self.assertIn(f"{opener}:{line}: creates a file", found)
+
     def test_other_ways_are_found(self):
         self.assertEqual(self.findings({}), "")
-        for text in (
+        self.are_found("supervisor/x{}.c", "base/host-file.c", "int host_file_open(int x)\n{\n        return x;\n}\n", (
             "int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);",
             "enum { FLAGS = O_RDWR | O_CREAT };",
             "int fd = open(path, O_TMPFILE | O_RDWR, 0600);",
@@ -186,11 +199,8 @@ class HostFiles(unittest.TestCase):
             "mknodat(to, name, S_IFREG | 0444, 0);",
             "mknodat(to, name, 0444, 0);",
             'const char *url = "http://x"; int fd = creat(path, 0600);',
-        ):
-            with self.subTest(text):
-                self.assertIn("supervisor/x.c:2: creates a file", self.findings({"supervisor/x.c": "\n" + text + "\n"}))
-                self.assertIn("base/host-file.c:5: creates a file", self.findings({"base/host-file.c": "int host_file_open(int x)\n{\n        return x;\n}\n" + text}))
-        for text in (
+        ))
+        self.are_found("rootfs/x{}.py", "rootfs/packages.py", "def create_fd(path):\n    return 1\n\n", (
             "fd = os.open(path, os.O_WRONLY | os.O_CREAT)",
             "with open(path, 'w') as f:",
             'with open(os.path.join(a, b), "wb") as f:',
@@ -201,10 +211,7 @@ class HostFiles(unittest.TestCase):
             "with pathlib.Path(path).open('w') as f:",
             "shutil.move(a, b)",
             "zipfile.ZipFile(path, 'w')",
-        ):
-            with self.subTest(text):
-                self.assertIn("rootfs/x.py:2: creates a file", self.findings({"rootfs/x.py": "\n" + text + "\n"}))
-                self.assertIn("rootfs/packages.py:4: creates a file", self.findings({"rootfs/packages.py": "def create_fd(path):\n    return 1\n\n" + text + "\n"}))
+        ))
 
     def test_reading_and_comments_are_not_found(self):
         for path, text in (
