@@ -18,6 +18,7 @@ DRAW = """import os, random, secrets, ssl, tempfile, uuid
 {"random": random.getrandbits(50), "gauss": random.gauss(0, 1), "tempfile": tempfile.mktemp(), "secrets": secrets.token_hex(8),
  "system": random.SystemRandom().getrandbits(50), "ssl": ssl.RAND_bytes(8).hex(), "uuid1": uuid.uuid1().hex, "uuid4": uuid.uuid4().hex,
  "os": os.urandom(8).hex(), "shuffled": str(random.sample(range(1000), 9))}"""
+WARM = "import sys; 'cloister.ipython' in sys.modules"  # the template has made all its imports
 COPIED = ("random", "gauss", "shuffled", "tempfile")
 FAULTS = 260  # page faults of worker and init, the budget. Before Python 3.11 a call allocates more
 FRESH = "import os\n[len(os.listdir('/tmp')), 'x' in globals()]"
@@ -75,14 +76,18 @@ class Density(harness.Case):
 
     def test_no_two_draw_alike(self):
         """A branch and a restored session continue with the state of `random` that they were copied with."""
-        config = self.config(sessions=DRAWERS + 40, pool=2)
+        config = self.config(sessions=DRAWERS + 200, pool=2)
         self.server = RawServer("--config", config, cwd=self.dir)
         self.addCleanup(self.server.free)
         self.server.initialize()
-        drawn = [self.timed(DRAW, f"s{i}")[1]["value"]["json"] for i in range(DRAWERS)]
+        # Sessions that are made before the template has warmed up seed their generators in another way.
+        drawn = [self.timed(DRAW, f"early{i}")[1]["value"]["json"] for i in range(4)]
+        names = itertools.count()
+        self.assertTrue(harness.wait_until(lambda: self.timed(WARM, f"w{next(names)}")[1]["value"]["json"], step=0.5))
+        drawn += [self.timed(DRAW, f"s{i}")[1]["value"]["json"] for i in range(DRAWERS)]
         self.server.cell("1", session="s0", checkpoint="p")
         others = [self.server.cell(DRAW, session="s0", restore="p") for _ in range(10)]
-        others += [self.server.cell(DRAW, session=f"b{i}", **{"from": "s0"}) for i in range(10)]
+        others += [self.server.cell(DRAW, session=f"b{i}", **{"from": "s0@p"}) for i in range(10)]
         for cell in others:
             self.assertEqual(cell["status"], "ok", cell)
         for kind, first in drawn[0].items():
