@@ -87,7 +87,9 @@ class Copies(WorkerTest):
             "libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)"
         )
         self.assertEqual(self.value(code), 0)
-        self.assertEqual(self.keep(), {"why": "threads"})
+        answer = self.keep()
+        self.assertEqual(answer["why"], "threads")
+        self.assertRegex(answer["thread"], '^".+"')
         self.assertEqual(self.value("1"), 1)
 
     def test_processes_at_their_limit(self):

@@ -10,7 +10,7 @@ from os import open as os_open
 from stat import S_ISREG
 from time import monotonic, sleep, time_ns
 
-from cloister import fork_hooks, stdio
+from cloister import fork_hooks, stdio, strangers
 from cloister.files import ROOT, is_shown
 from cloister.frames import KEPT, QUERY, RESTORED
 from cloister.json_codec import decode, encode_own
@@ -173,7 +173,7 @@ class Copies:
         elif stat("/proc/self/task").st_nlink - 2 > 1 + threads:
             # Threads that Python does not know, and that libc's hooks did not end: their library may wait for them.
             kill(pid, SIGKILL)
-            self._answer(why="threads")
+            self._answer(why="threads", thread=strangers.first())
         elif not self._is_ready(pid, READY_S if beside_a_cell else READY_BESIDE_A_CELL_S):
             kill(pid, SIGKILL)
             self._answer(why="failed")

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/printable.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/cell/plain-code.h"
 #include "supervisor/session/machine/queue.h"
@@ -441,6 +442,21 @@ static void tell(struct session *s, bool is_taken, const char *why)
                 session_dispatch(s, EVENT_COPY, NULL);
 }
 
+static void refuse(struct session *s, yyjson_val *root, const char *why)
+{
+        const char *thread = json_string(root, "thread", NULL);
+        char shown[100], text[200];
+
+        if (!thread || strcmp(why, "threads") != 0) {
+                tell(s, false, refusal_text(why));
+                return;
+        }
+        printable_escape(shown, sizeof(shown), thread);
+        snprintf(text, sizeof(text), "no copy of the state can be made: thread %s cannot be held",
+                 shown);
+        tell(s, false, text);
+}
+
 int copies_on_kept(struct session *s, const struct frame_header *header, struct frame_body *body,
                    struct error *err)
 {
@@ -459,7 +475,7 @@ int copies_on_kept(struct session *s, const struct frame_header *header, struct 
         s->copies->is_awaited = false;
         s->copies->asked.pid = (uint32_t)pid;
         if (why)
-                tell(s, false, refusal_text(why));
+                refuse(s, root, why);
         else
                 offer(s);
         return 0;
