@@ -4,7 +4,7 @@ import os
 import sys
 from struct import unpack
 
-# Where threads begin and wait, whoever has started them.
+# Threads of all libraries begin and wait there.
 COMMON = ("libc.", "libc-", "ld-", "ld.", "libpthread", "libstdc++", "libgcc", "python", "libpython", "memfd:")
 STACK = 65536
 _last = None  # (a thread, its name, its library): each cell asks again
