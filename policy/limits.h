@@ -15,6 +15,15 @@ enum {
         LIMITS_SOCKET_BUFFERS = 10 << 20,
 };
 
+/* Pictures that a result shows. */
+enum {
+        LIMITS_PICTURE_SIDE = 2000,     /* pixels: what models take in a conversation with many */
+        LIMITS_PICTURE_SIDE_MAX = 8000, /* the same, of one */
+        LIMITS_PICTURE_BYTES_MIN = 10000,
+        LIMITS_PICTURE_BYTES_MAX =
+                3932160, /* 5 MiB of base64: the limit of the largest providers of models, for one image */
+};
+
 struct limits {
         uint64_t memory; /* bytes */
         uint32_t pids;

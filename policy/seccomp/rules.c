@@ -600,6 +600,16 @@ static const struct filter_rule filter_reader_all[] = {
 };
 
 /*
+ * The child of cloister-pictures that checks a picture has its bytes in memory: it writes an answer, and perhaps a picture, and
+ * exits.
+ */
+static const struct filter_rule filter_picture_all[] = {
+        {"write close brk munmap mremap madvise futex rt_sigreturn exit exit_group", ALLOW},
+        {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        END_OF_RULES,
+};
+
+/*
  * The broker parses untrusted bytes. It starts no process: it has no execve, and clone for threads
  * only. It creates no AF_UNIX socket, which could connect to abstract names of the host.
  */
@@ -826,6 +836,7 @@ static const struct filter_table tables[] = {
         [FILTER_BROKER_HTTP] = {"broker with http", FAIL(ENOSYS), {BROKER, filter_internet}},
         [FILTER_EGRESS] = {"egress", FAIL(ENOSYS), {filter_egress_calls, filter_internet}},
         [FILTER_READER] = {"image reader", FAIL(ENOSYS), {filter_reader_all}},
+        [FILTER_PICTURE] = {"picture", FAIL(ENOSYS), {filter_picture_all}},
         [FILTER_INSTALLER] = {"installer",
                               FAIL(ENOSYS),
                               {filter_installer_calls, filter_installer_modes,

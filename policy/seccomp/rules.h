@@ -60,6 +60,7 @@ enum filter_kind {
         FILTER_BROKER_HTTP, /* with servers that are reached by HTTP: sockets of the internet families */
         FILTER_EGRESS,      /* the proxy of sessions that have a network */
         FILTER_READER,      /* reads image.json and the notes of an image store */
+        FILTER_PICTURE,   /* checks one picture */
         FILTER_INSTALLER, /* the program that installs packages for sessions */
         FILTER_KIND_MAX,
 };

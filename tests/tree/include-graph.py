@@ -68,6 +68,8 @@ RULES = [
     ),
     # Short-lived, as the user: parses what authorization servers say.
     ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/oauth/"]),
+    # The process that reads pictures.
+    ("supervisor/pictures", ["base/", "rpc/picture-messages.h", "supervisor/pictures/"]),
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.

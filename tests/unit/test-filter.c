@@ -568,7 +568,19 @@ static void test_other_policies(void)
 {
         struct program t = compile(FILTER_TEMPLATE), b = compile(FILTER_BROKER),
                        s = compile(FILTER_STUB), i = compile(FILTER_INIT),
-                       r = compile(FILTER_READER), h = compile(FILTER_BROKER_HTTP);
+                       r = compile(FILTER_READER), h = compile(FILTER_BROKER_HTTP),
+                       p = compile(FILTER_PICTURE);
+
+        check_eq_int(ask(&p, SYS_write, 3, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&p, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, 0), ALLOW);
+        check_eq_int(ask(&p, SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, 0), FAIL(ENOSYS));
+        static const int denied[] = {SYS_read,      SYS_openat,   SYS_socket,   SYS_sendmsg,
+                                     SYS_recvmsg,   SYS_clone,    SYS_execve,   SYS_kill,
+                                     SYS_ptrace,    SYS_prctl,    SYS_mprotect, SYS_memfd_create,
+                                     SYS_setitimer, SYS_prlimit64};
+        for (size_t at = 0; at < ARRAY_SIZE(denied); at++)
+                check_eq_int(ask(&p, denied[at], 0, 0, 0, 0), FAIL(ENOSYS));
+        free(p.code);
 
         check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_RDONLY | O_NOFOLLOW | O_CLOEXEC, 0), ALLOW);
         check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_WRONLY, 0), FAIL(ENOSYS));

@@ -1,0 +1,93 @@
+/*
+ * cloister-pictures: checks pictures before they become image content. The monitor starts it at the first picture, in
+ * namespaces of its own, with the broker's socket and a filter as descriptors:
+ *
+ *     cloister-pictures UID
+ *
+ * Before the first request it makes its root empty, becomes UID (-1: it is that already), and gives up every privilege.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/capabilities.h"
+#include "base/cleanup.h"
+#include "base/landlock.h"
+#include "base/mount.h"
+#include "supervisor/pictures/serve.h"
+
+enum { SOCKET_FD = 3, FILTER_FD, ROOT_BYTES = 4096, ROOT_FILES = 2 };
+
+static int empty_root(struct error *err)
+{
+        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return error_errno(err, errno, "make the mounts private");
+        _cleanup_close_ int root = mount_tmpfs_new(
+                ROOT_BYTES, ROOT_FILES, 0555,
+                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        if (root < 0)
+                return root;
+        int r = mount_over_root(root, err);
+        if (r >= 0)
+                r = mount_become_root(root, err);
+        if (r >= 0 && mount_setattr(AT_FDCWD, "/", 0, &attr, sizeof(attr)) < 0)
+                r = error_errno(err, errno, "make the root read-only");
+        return r;
+}
+
+static int become(uid_t uid, struct error *err)
+{
+        if (uid == (uid_t)-1)
+                return 0;
+        setgroups(0, NULL);
+        if (setresgid(uid, uid, uid) < 0 && getgid() != uid)
+                return error_errno(err, errno, "become group %u", uid);
+        if (setresuid(uid, uid, uid) < 0)
+                return error_errno(err, errno, "become user %u", uid);
+        return 0;
+}
+
+static int give_up(struct error *err)
+{
+        struct error ignored = {};
+
+        (void)capabilities_bound(0);
+        int r = capabilities_keep(0);
+        if (r < 0)
+                return error_errno(err, -r, "drop capabilities");
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+                return error_errno(err, errno, "no_new_privs");
+        landlock_confine(NULL, 0, false, &ignored);
+        setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
+        return 0;
+}
+
+int main(int argc, char **argv)
+{
+        struct error err = {};
+
+        if (argc != 2) {
+                fprintf(stderr, "cloister-pictures is started by Cloister\n");
+                return 2;
+        }
+        int r = empty_root(&err);
+        if (r >= 0)
+                r = become((uid_t)strtol(argv[1], NULL, 10), &err);
+        if (r >= 0)
+                r = give_up(&err);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (r >= 0)
+                r = pictures_serve(SOCKET_FD, FILTER_FD, &err);
+        if (r < 0)
+                fprintf(stderr, "cloister-pictures: %s\n", err.text);
+        return r < 0;
+}
