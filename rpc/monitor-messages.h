@@ -153,6 +153,7 @@ enum monitor_owner {
         MONITOR_FOR_SERVERS,
         MONITOR_FOR_NETWORK,
         MONITOR_FOR_BROKER,
+        MONITOR_FOR_PICTURES,
         MONITOR_OWNER_MAX,
 };
 

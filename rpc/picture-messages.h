@@ -49,7 +49,7 @@ enum {
         PICTURE_INPUT_MAX = 16 * 1024 * 1024, /* of base64 */
         PICTURE_CHILDREN_MAX = 2,             /* pictures that are checked at a time */
         PICTURE_CPU_MS = 200,
-        PICTURE_WALL_MS = 1000, /* for these 200 ms, on a machine that does other work */
+        PICTURE_WALL_MS = 3000, /* for these 200 ms, on a machine that does other work */
 };
 
 struct picture_request {

@@ -26,6 +26,7 @@
         PLACE(POOL, struct config_pool)                                                            \
         PLACE(BACKGROUND, struct config_profile)                                                   \
         PLACE(STATE, struct config_profile)                                                        \
+        PLACE(PICTURES, struct config_profile)                                                     \
         PLACE(PACKAGES, struct config_packages)                                                    \
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \

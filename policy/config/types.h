@@ -100,6 +100,8 @@ struct config_profile {
         struct config_pool pool;
         uint32_t freeze_ms;     /* idle time after which a session is frozen; 0: never */
         uint32_t background_ms; /* processor time between two calls, or CONFIG_UNLIMITED */
+        uint32_t picture_side;  /* pixels of a picture that a result shows, at most */
+        uint64_t picture_bytes; /* the same in bytes */
         uint32_t checkpoints;   /* of a session, at most */
         bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
         bool speculation_disabled; /* of the processor, in its sessions (PR_SPEC_FORCE_DISABLE) */

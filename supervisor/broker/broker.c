@@ -329,6 +329,12 @@ static void to_broker(struct broker *broker, const struct monitor_message *messa
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
 
+static void to_pictures(struct broker *broker, const struct monitor_message *message)
+{
+        pictures_started(broker->pictures,
+                         message->event.kind == MONITOR_PICTURES_STARTED ? message->fds[0] : -1);
+}
+
 /* The allocator keeps memory that was freed. malloc_trim() returns the pages to the kernel. */
 static void on_trim(evutil_socket_t fd, short what, void *data)
 {
@@ -341,10 +347,9 @@ static void on_event(void *data, const struct monitor_message *message)
         static const struct timeval later = {.tv_sec = TRIM_S};
         struct broker *broker = data;
         static void (*const owners[])(struct broker *, const struct monitor_message *) = {
-                [MONITOR_FOR_SESSIONS] = to_sessions,
-                [MONITOR_FOR_SERVERS] = to_servers,
-                [MONITOR_FOR_NETWORK] = to_network,
-                [MONITOR_FOR_BROKER] = to_broker,
+                [MONITOR_FOR_SESSIONS] = to_sessions, [MONITOR_FOR_SERVERS] = to_servers,
+                [MONITOR_FOR_NETWORK] = to_network,   [MONITOR_FOR_BROKER] = to_broker,
+                [MONITOR_FOR_PICTURES] = to_pictures,
         };
         static_assert(ARRAY_SIZE(owners) == MONITOR_OWNER_MAX, "the link keeps what is its own");
 
@@ -416,6 +421,11 @@ static int ask_monitor(void *data, const struct monitor_request *request, uint32
         struct broker *broker = data;
 
         return link_request(broker->link, request, serial);
+}
+
+static int ask_pictures_start(void *data)
+{
+        return ask_monitor(data, &(struct monitor_request){.verb = MONITOR_PICTURES_START}, NULL);
 }
 
 static void ask_upstream_start(void *data, uint32_t index)
@@ -577,6 +587,11 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = sessions_new(&broker->sessions, broker->base, broker->config, &broker->hello,
                                  &tools, &requests, err);
+        if (r >= 0)
+                r = pictures_new(&broker->pictures, broker->base, ask_pictures_start, broker, err);
+        const struct picture_provider pictures = pictures_provider(broker->pictures);
+        if (r >= 0)
+                sessions_set_pictures(broker->sessions, &pictures);
         if (r >= 0 && broker->options.control_fd >= 0)
                 r = control_new(&broker->control, broker->options.control_fd,
                                 &(struct control_context){broker->base, broker->sessions,
@@ -590,6 +605,7 @@ static void broker_done(struct broker *broker)
         broker->sessions = sessions_free(broker->sessions);
         broker->control = control_free(broker->control);
         network_free(broker->network);
+        pictures_free(broker->pictures);
         if (broker->mode)
                 broker->mode->free(broker);
         hub_free(broker->hub);

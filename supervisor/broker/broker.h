@@ -15,6 +15,7 @@
 #include "supervisor/broker/control.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/network.h"
+#include "supervisor/broker/pictures.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/options/options.h"
 #include "supervisor/session/machine/tool-provider.h"
@@ -50,6 +51,7 @@ struct broker {
         struct hub *hub;
         struct sessions *sessions;
         struct network *network;
+        struct pictures *pictures;
         struct egress_process egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
         size_t n_egress;
         struct control *control;

@@ -292,8 +292,13 @@ static void put_displays(struct json_out *out, const struct cell_outcome *o)
         json_out_begin(out, "displays", '[');
         for (size_t i = 0; i < o->n_displays; i++) {
                 const struct cell_display *d = &o->displays[i];
+                char why[CELL_PICTURE_TEXT_MAX];
+
                 json_out_begin(out, NULL, '{');
                 json_out_text(out, "mime_type", d->mime_type);
+                if (d->is_picture && !cell_picture_is_shown(&d->picture) &&
+                    cell_picture_describe(&d->picture, why))
+                        json_out_text(out, "fault", why);
                 json_out_string(out, d->is_text ? "text" : "data", buffer_bytes(&d->data),
                                 d->data.length);
                 json_out_bool(out, "linked", d->is_linked);

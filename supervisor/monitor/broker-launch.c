@@ -239,27 +239,6 @@ void control_socket_close(struct control_socket *s)
 
 enum { FILTER_FD = MONITOR_FD + 1, CONTROL_FD, LOG_FD, EGRESS_FD, FIRST_FREE_FD = 1000 };
 
-static int keep_capabilities(void)
-{
-        static const int keep[] = {CAP_SYS_ADMIN, CAP_SETPCAP, CAP_SETUID, CAP_SETGID};
-        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-        struct __user_cap_data_struct sets[2] = {};
-
-        for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
-                uint32_t bit = 1U << (keep[i] % 32);
-                sets[keep[i] / 32].effective |= bit;
-                sets[keep[i] / 32].permitted |= bit;
-                sets[keep[i] / 32].inheritable |= bit;
-        }
-        if (syscall(SYS_capset, &header, sets) < 0)
-                return -errno;
-        for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
-                if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, keep[i], 0, 0) < 0)
-                        return -errno;
-        }
-        return 0;
-}
-
 /* Descriptors of the broker. */
 static const int places[] = {MONITOR_FD, FILTER_FD, CONTROL_FD, LOG_FD, EGRESS_FD};
 
@@ -323,7 +302,7 @@ static void broker_child(const struct broker_launch *how, int link, int go, uid_
                 _exit(1);
         int r = n < 0 ? -errno : place_descriptors(how, placed);
         if (r >= 0)
-                r = keep_capabilities();
+                r = userns_keep_capabilities();
         if (r >= 0)
                 broker_exec(how, placed, uid);
         error_errno(&error, r < 0 ? -r : errno, "cloister: start %s", how->program);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "supervisor/monitor/monitor-branches.h"
 #include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
@@ -25,6 +26,7 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_PRINCIPAL_REST] = monitor_sums_rest,
         [MONITOR_BRANCH_START] = monitor_branch_start,
         [MONITOR_BRANCH_DROP] = monitor_branch_drop,
+        [MONITOR_PICTURES_START] = monitor_pictures_start,
 };
 
 static void refuse(struct monitor *m, const struct monitor_request *request, int code,

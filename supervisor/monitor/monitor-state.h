@@ -86,8 +86,14 @@ struct monitor {
         char access_program[512]; /* path of `cloister-access` */
         char state_path[512];     /* "": none */
         char tokens_path[512];    /* of --tokens, as it was opened; "": none */
-        bool has_http;            /* the broker may reach servers by HTTP */
-        bool has_network;         /* it has started the process that has the network of sessions */
+        struct {
+                char program[512]; /* path of `cloister-pictures` */
+                pid_t pid;         /* 0: it does not run */
+                int pidfd;
+                struct event *end;
+        } pictures;       /* monitor-pictures.c */
+        bool has_http;    /* the broker may reach servers by HTTP */
+        bool has_network; /* it has started the process that has the network of sessions */
 
         /* the broker */
         pid_t broker;

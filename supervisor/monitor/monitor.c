@@ -49,6 +49,7 @@
 #include "supervisor/monitor/monitor-config.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/monitor-requests.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
@@ -299,6 +300,9 @@ static int set_up(struct monitor *m, struct error *err)
                 r = program_path("cloister-access", m->access_program, sizeof(m->access_program),
                                  err);
         if (r >= 0)
+                r = program_path("cloister-pictures", m->pictures.program,
+                                 sizeof(m->pictures.program), err);
+        if (r >= 0)
                 r = template_files_open(&m->template_files, err);
         if (r >= 0)
                 r = monitor_load_config(m, err);
@@ -365,6 +369,7 @@ static void done(struct monitor *m)
                 child_kill(m->broker);
         }
         if (m->base) {
+                monitor_pictures_done(m);
                 monitor_upstreams_done(m);
                 monitor_sessions_done(m);
         }

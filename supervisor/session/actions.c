@@ -11,6 +11,7 @@
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
+#include "supervisor/session/calls/pictures.h"
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/frame-table.h"
 #include "supervisor/session/machine/network.h"
@@ -150,7 +151,7 @@ static bool may_take(void *data)
         const struct session *s = data;
 
         return s->state == SESSION_DRAINING ||
-               (s->state != SESSION_RESTORING && !calls_full(s->calls));
+               (s->state != SESSION_RESTORING && !calls_full(s->calls) && !pictures_are_checked(s));
 }
 
 /* Takes ownership of the descriptors. */
@@ -601,6 +602,7 @@ static void finish(struct session *s, const struct session_details *details)
 static void drain_and_finish(struct session *s, const struct session_details *details)
 {
         session_enter(s, SESSION_DRAINING);
+        pictures_give_up(s);
         channel_drain(&s->channel);
         finish(s, details);
 }

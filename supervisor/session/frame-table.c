@@ -9,6 +9,7 @@
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
+#include "supervisor/session/calls/pictures.h"
 #include "supervisor/session/cell/cell-result.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/state/block.h"
@@ -38,7 +39,7 @@ static int on_result(struct session *s, const struct frame_header *header, struc
                 r = cell_take_result(cell, &body->doc, err);
         if (r < 0)
                 return r;
-        session_dispatch(s, EVENT_RESULT, NULL);
+        pictures_take_result(s);
         return 0;
 }
 
@@ -71,7 +72,12 @@ static int on_display(struct session *s, const struct frame_header *header, stru
         if (r > 0 && yyjson_obj_get(root, "block") && !cell_is_published(cell))
                 return error_set(err, EBADMSG,
                                  "DISPLAY with a block, from code that is not published");
-        return r <= 0 ? r : cell_take_display(&cell->outcome, root, &body->text, err);
+        if (r <= 0)
+                return r;
+        r = cell_take_display(&cell->outcome, root, &body->text, err);
+        if (r >= 0)
+                pictures_take_display(s);
+        return r;
 }
 
 /* Of published code only. */

@@ -12,6 +12,7 @@
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
+#include "supervisor/session/calls/pictures.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
@@ -27,6 +28,7 @@ struct whole {
         struct calls calls;
         struct session_installs installs;
         struct files files;
+        struct session_pictures pictures;
         struct copies copies;
         struct transaction transaction;
         struct block block;
@@ -45,6 +47,7 @@ int session_new(struct session **ret, const struct session_context *context, con
         s->calls = &whole->calls;
         s->installs = &whole->installs;
         s->files = &whole->files;
+        s->pictures = &whole->pictures;
         s->copies = &whole->copies;
         s->transaction = &whole->transaction;
         s->block = &whole->block;
@@ -70,6 +73,7 @@ struct session *session_free(struct session *s)
         if (s->timer && s->remind)
                 session_forget_sandbox(s);
         files_fail_all(s, "");
+        pictures_forget(s);
         queue_done(s);
         machine_done(s);
         receipts_done(&s->receipts);

@@ -296,6 +296,11 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
         return 0;
 }
 
+void sessions_set_pictures(struct sessions *sessions, const struct picture_provider *pictures)
+{
+        sessions->context.pictures = *pictures;
+}
+
 /* Where the session of this name hangs in its bucket, or would. FNV-1a: a client that makes its
  * own names collide slows down its own calls only. */
 static struct session **find(struct sessions *sessions, const char *name)

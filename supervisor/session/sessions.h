@@ -19,6 +19,7 @@
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/cell.h"
 #include "supervisor/session/cell/session-name.h"
+#include "supervisor/session/machine/picture-provider.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 #include "supervisor/session/machine/tool-provider.h"
 
@@ -28,6 +29,8 @@ struct sessions;
 int sessions_new(struct sessions **ret, struct event_base *base, struct config *config,
                  const struct monitor_hello *hello, const struct tool_provider *tools,
                  const struct sandbox_requests *requests, struct error *err);
+/* Before the first cell. Without it no picture is shown. */
+void sessions_set_pictures(struct sessions *sessions, const struct picture_provider *pictures);
 /* Frees waiting cells without calling their done(). */
 struct sessions *sessions_free(struct sessions *sessions);
 

@@ -13,7 +13,7 @@ import unittest
 import harness
 import residue
 
-NAMES = ("cloister", "cloister-monitor", "cloister-access", "cloister-doctor", "cloister-init", "cloister-worker", "cloister-module.so")
+NAMES = ("cloister", "cloister-monitor", "cloister-access", "cloister-pictures", "cloister-doctor", "cloister-init", "cloister-worker", "cloister-module.so")
 KILLED = 128 + 9
 
 

@@ -8,6 +8,7 @@ import harness
 import rawmcp
 from test_serve import Serve
 
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
 CAN_ALL = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -39,7 +40,7 @@ TOOLS = {
     "plain": {"description": "No main()", "code": "print('printed')\nif __name__ == '__main__':\n    print('as a script')\narguments"},
     "parts": {
         "description": "Emits",
-        "code": "emit('one')\ndisplay(b'\\x89PNG\\r\\n\\x1a\\n', 'image/png')\n"
+        "code": "import base64\nemit('one')\ndisplay(base64.b64decode('" + PNG + "'))\n"
         "emit({'type': 'resource', 'resource': {'uri': 'x:y', 'text': 't'}})\n'last'",
     },
     "malformed": {"description": "Emits nonsense", "code": "emit({'type': 'image', 'data': '!', 'mimeType': 'image/png'})\n1"},

@@ -55,6 +55,8 @@ static void test_displays(void)
         struct cell_outcome o = {};
 
         show(&o, "{\"mime\":\"image/png\",\"data\":\"iVBORw==\"}");
+        o.displays[0].picture.answer = (struct picture_answer){.verdict = PICTURE_FINE,
+                                                               .type = PICTURE_PNG};
         show(&o, "{\"mime\":\"audio/wav\",\"data\":\"UklGRg==\"}");
         show(&o, "{\"mime\":\"text/html\",\"text\":\"<b>x</b>\"}");
         show(&o, "{\"mime\":\"image/svg+xml\",\"text\":\"<svg/>\"}");
@@ -84,6 +86,46 @@ static void test_displays(void)
         done(&o);
 }
 
+static void test_pictures(void)
+{
+        struct cell_outcome o = {};
+        struct picture_answer cut = {.verdict = PICTURE_REFUSED,
+                                     .reason = PICTURE_REASON_CUT,
+                                     .type = PICTURE_PNG,
+                                     .width = 2,
+                                     .height = 1200,
+                                     .rows = 412},
+                              made = {.verdict = PICTURE_MADE,
+                                      .type = PICTURE_JPEG,
+                                      .made = PICTURE_PNG,
+                                      .width = 9000,
+                                      .height = 20,
+                                      .made_width = 2000,
+                                      .made_height = 4,
+                                      .made_length = 12};
+
+        for (int i = 0; i < 4; i++)
+                show(&o, "{\"mime\":\"image/png\",\"data\":\"iVBORw==\"}");
+        cell_picture_take(&o.displays[1].picture, &cut, NULL);
+        cell_picture_take(&o.displays[2].picture, &made, strdup("iVBORw0KGgo="));
+        /* It is not of the type that it should be. */
+        cell_picture_take(&o.displays[3].picture, &made, strdup("/9j/AAAAAAA="));
+        yyjson_val *root = render(&o, 1000, CONTENT_ALL);
+        check_json(
+                root, "/content/0/text",
+                "\"displayed: application/octet-stream (4 bytes), image/png (4 bytes), image/png (4 bytes), application/octet-stream (4 bytes)\\n"
+                "image 1 is not shown: it could not be checked\\n"
+                "image 2 is not shown: PNG, cut after 412 of 1,200 rows\\n"
+                "image 3 is shown with 2,000 x 4 pixels in place of 9,000 x 20\\n"
+                "image 4 is not shown: it could not be checked\"");
+        check_json(root, "/content/1/resource/mimeType", "\"application/octet-stream\"");
+        check_json(root, "/content/2/type", "\"resource\"");
+        check_json(root, "/content/3",
+                   "{\"type\":\"image\",\"data\":\"iVBORw0KGgo=\",\"mimeType\":\"image/png\"}");
+        check_json(root, "/content/4/type", "\"resource\"");
+        done(&o);
+}
+
 static void test_bounds(void)
 {
         struct cell_outcome o = {};
@@ -94,12 +136,14 @@ static void test_bounds(void)
                 buffer_append(&b, "AAAA", 4);
         buffer_append(&b, "\"}", 3);
         show(&o, buffer_bytes(&b));
+        o.displays[0].picture.answer = (struct picture_answer){
+                .verdict = PICTURE_REFUSED, .type = PICTURE_PNG, .reason = PICTURE_REASON_BYTES};
         o.displays_total += 2;
         yyjson_val *root = render(&o, 1000, CONTENT_ALL);
         check_eq_int(yyjson_arr_size(yyjson_obj_get(root, "content")), 1);
         check_json(
                 root, "/content/0/text",
-                "\"displayed: image/png (3840 KiB: too large to show) and 2 more, which were not kept (32 of one call, 16 MiB)\"");
+                "\"displayed: image/png (3840 KiB: too large to show) and 2 more, which were not kept (32 of one call, 16 MiB)\\nimage 1 is not shown: PNG, larger than the limit in bytes\"");
         check_json(root, "/structuredContent/displays_total", "3");
         done(&o);
 
@@ -141,6 +185,7 @@ static void test_files(void)
 int main(void)
 {
         run(test_displays);
+        run(test_pictures);
         run(test_bounds);
         run(test_files);
         return 0;

@@ -136,6 +136,18 @@ static void end_when_written(struct broker *broker)
                 broker_end(broker, mode->status);
 }
 
+/* A picture that no model could be shown, by the name that it has as a file. */
+static void tell_picture(struct mode_run *mode, const struct cell_display *d, size_t index)
+{
+        char why[CELL_PICTURE_TEXT_MAX], line[CELL_PICTURE_TEXT_MAX + 64];
+
+        if (!d->is_picture || cell_picture_is_shown(&d->picture))
+                return;
+        cell_picture_describe(&d->picture, why);
+        snprintf(line, sizeof(line), "cloister: picture display-%zu: %s\n", index + 1, why);
+        say(mode, line);
+}
+
 /* Text other than HTML is printed. Other displays become a file with --out, else a line that names the type. */
 static void show_displays(struct mode_run *mode, const struct cell_outcome *o)
 {
@@ -143,6 +155,7 @@ static void show_displays(struct mode_run *mode, const struct cell_outcome *o)
 
         for (size_t i = 0; i < o->n_displays; i++) {
                 const struct cell_display *d = &o->displays[i];
+                tell_picture(mode, d, i);
                 if (d->is_text && strncmp(d->mime_type, "text/", 5) == 0 &&
                     strcmp(d->mime_type, "text/html") != 0) {
                         write_output(&mode->outputs[CELL_STDOUT], buffer_bytes(&d->data),

@@ -196,6 +196,8 @@ void run_out_display(struct run_out *out, const struct cell_display *display, si
         const struct buffer *from = &display->data;
         char name[64];
 
+        if (display->is_picture && from->length == 0)
+                return;
         if (!display->is_text) {
                 if (base64_decode(&bytes, buffer_bytes(from), from->length) < 0) {
                         note(out, "out of memory");

@@ -132,11 +132,17 @@ static void show_display(struct owner_cells *cells, struct sink sinks[2], yyjson
         size_t n = 0;
         const char *mime = json_text(display, "mime_type"), *data = NULL;
         const char *text = json_string(display, "text", &n);
+        const char *fault = json_string(display, "fault", NULL);
         char line[256], name[128];
 
         if (!text)
                 data = json_string(display, "data", &n);
-        if (!text && !data)
+        if (fault) {
+                printable_escape(name, sizeof(name), fault);
+                snprintf(line, sizeof(line), "cloister: picture: %s\n", name);
+                put_line(&sinks[1], line, strlen(line));
+        }
+        if ((!text && !data) || (fault && n == 0))
                 return;
         if (text && strncmp(mime, "text/", 5) == 0 && strcmp(mime, "text/html") != 0) {
                 put_line(&sinks[0], text, n);

@@ -1,6 +1,7 @@
 /* Displays and files -> content blocks, a line of text, members of structuredContent. */
 #include "supervisor/mcp/call/result-content.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,16 +18,21 @@ static bool is_kind(const char *mime, const char *kind)
         return strncmp(mime, kind, strlen(kind)) == 0;
 }
 
-static bool is_picture(const char *mime)
+static bool is_shown_picture(const struct cell_display *d)
 {
-        static const char *const pictures[] = {"image/png", "image/jpeg", "image/gif",
-                                               "image/webp"};
+        return d->is_picture && cell_picture_is_shown(&d->picture);
+}
 
-        for (size_t i = 0; i < ARRAY_SIZE(pictures); i++) {
-                if (strcmp(mime, pictures[i]) == 0)
-                        return true;
-        }
-        return false;
+static bool is_refused_picture(const struct cell_display *d)
+{
+        return d->is_picture && !cell_picture_is_shown(&d->picture);
+}
+
+const char *result_content_type(const struct cell_display *d)
+{
+        bool is_known = !is_refused_picture(d) || cell_picture_type(&d->picture);
+
+        return is_known ? d->mime_type : "application/octet-stream";
 }
 
 static size_t bytes_of(const struct cell_display *display)
@@ -39,17 +45,18 @@ static size_t bytes_of(const struct cell_display *display)
         return n / 4 * 3 - (text[n - 1] == '=') - (text[n - 2] == '=');
 }
 
+/* Pictures have limits of their own. */
 static bool is_too_large(const struct cell_display *display)
 {
-        return !display->is_text && display->data.length > CONTENT_IMAGE_MAX;
+        return !display->is_text && !is_shown_picture(display) &&
+               display->data.length > CONTENT_IMAGE_MAX;
 }
 
 /* Characters of a display that the client shows to the model as text, 0 for others. */
 static size_t characters_of(const struct cell_display *d, unsigned kinds)
 {
-        if (d->is_block ||
-            (!d->is_text && (is_picture(d->mime_type) ||
-                             (is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO))))
+        if (d->is_block || d->is_picture ||
+            (!d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO))
                 return 0;
         return d->is_text ? utf8_count(buffer_bytes(&d->data), d->data.length) : d->data.length;
 }
@@ -66,6 +73,8 @@ bool result_content_is_linked(const struct cell_outcome *o, size_t index,
 
         if (options->cell == 0 || d->is_block)
                 return false;
+        if (d->is_picture && d->data.length > 0 && d->picture.answer.verdict != PICTURE_FINE)
+                return true;
         return d->is_linked || is_too_large(d) ||
                characters_of(d, options->kinds) > share_of(o, options);
 }
@@ -102,9 +111,11 @@ static void append_displays(const struct cell_outcome *o, const struct result_op
                 const struct cell_display *d = &o->displays[i];
                 const struct resource_uri uri = result_content_uri(i, options);
 
-                buffer_printf(to, "%s %s (", i > 0 ? "," : "", d->mime_type);
+                buffer_printf(to, "%s %s (", i > 0 ? "," : "", result_content_type(d));
                 append_size(to, bytes_of(d));
-                if (result_content_is_linked(o, i, options)) {
+                if (d->is_picture && d->picture.answer.reason != PICTURE_REASON_BYTES) {
+                        /* append_pictures() says more. */
+                } else if (result_content_is_linked(o, i, options)) {
                         buffer_append_text(to, ": all of it is the resource ");
                         resource_uri_append(&uri, to);
                 } else if (is_too_large(d)) {
@@ -116,6 +127,28 @@ static void append_displays(const struct cell_outcome *o, const struct result_op
                 buffer_printf(to, "%s %zu more, which were not kept (%d of one call, %d MiB)",
                               o->n_displays > 0 ? " and" : "", lost, CELL_DISPLAYS_MAX,
                               CELL_DISPLAY_BYTES_MAX >> 20);
+}
+
+/* A line for each picture that is not shown, or not as it is. */
+static void append_pictures(const struct cell_outcome *o, const struct result_options *options,
+                            struct buffer *to)
+{
+        char why[CELL_PICTURE_TEXT_MAX];
+        size_t number = 0;
+
+        for (size_t i = 0; i < o->n_displays; i++) {
+                const struct cell_display *d = &o->displays[i];
+                const struct resource_uri uri = result_content_uri(i, options);
+                number += d->is_picture;
+                if (!d->is_picture || !cell_picture_describe(&d->picture, why))
+                        continue;
+                buffer_printf(to, "\nimage %zu is %s%s", number,
+                              is_shown_picture(d) ? "shown " : "not shown: ", why);
+                if (result_content_is_linked(o, i, options)) {
+                        buffer_append_text(to, is_shown_picture(d) ? "; the original: " : ": ");
+                        resource_uri_append(&uri, to);
+                }
+        }
 }
 
 static void append_files(const struct cell_outcome *o, struct buffer *to)
@@ -137,6 +170,7 @@ int result_content_text(const struct cell_outcome *o, const struct result_option
 {
         if (o->displays_total > 0)
                 append_displays(o, options, to);
+        append_pictures(o, options, to);
         if (o->files_total > 0)
                 append_files(o, to);
         return to->error;
@@ -169,7 +203,7 @@ static void put_displays(struct json_out *out, const struct cell_outcome *o,
         for (size_t i = 0; i < o->n_displays; i++) {
                 const struct cell_display *d = &o->displays[i];
                 json_out_begin(out, NULL, '{');
-                json_out_text(out, "mime_type", d->mime_type);
+                json_out_text(out, "mime_type", result_content_type(d));
                 json_out_int(out, "bytes", bytes_of(d));
                 if (result_content_is_linked(o, i, options))
                         put_uri(out, "resource", i, options);
@@ -251,7 +285,8 @@ static void put_resource(struct json_out *out, const struct cell_display *d, siz
         begin_block(out, "resource");
         json_out_begin(out, "resource", '{');
         json_out_text(out, "uri", uri);
-        json_out_text(out, "mimeType", d->mime_type);
+        json_out_text(out, "mimeType",
+                      is_refused_picture(d) ? "application/octet-stream" : d->mime_type);
         if (d->is_text)
                 put_text(out, d, most);
         else
@@ -269,9 +304,73 @@ static void put_display_link(struct json_out *out, const struct cell_display *d,
         begin_block(out, "resource_link");
         put_uri(out, "uri", index, options);
         json_out_text(out, "name", name);
-        json_out_text(out, "mimeType", d->mime_type);
+        json_out_text(out, "mimeType", result_content_type(d));
         json_out_int(out, "size", bytes_of(d));
         json_out_end(out, '}');
+}
+
+void result_content_put_image(struct json_out *out, const struct cell_picture *picture,
+                              yyjson_val *block, const char *data, size_t n)
+{
+        yyjson_val *annotations = yyjson_obj_get(block, "annotations"),
+                   *meta = yyjson_obj_get(block, "_meta");
+
+        begin_block(out, "image");
+        if (picture->made)
+                json_out_string(out, "data", picture->made, picture->answer.made_length);
+        else
+                json_out_string(out, "data", data, n);
+        json_out_text(out, "mimeType", cell_picture_sent_type(picture));
+        if (annotations)
+                json_out_value(out, "annotations", annotations);
+        if (meta)
+                json_out_value(out, "_meta", meta);
+        json_out_end(out, '}');
+}
+
+void result_content_put_refused(struct json_out *out, const struct cell_picture *picture,
+                                const char *data, size_t n)
+{
+        char why[CELL_PICTURE_TEXT_MAX], text[CELL_PICTURE_TEXT_MAX + 64];
+
+        cell_picture_describe(picture, why);
+        snprintf(text, sizeof(text), "an image is not shown: %s", why);
+        begin_block(out, "text");
+        json_out_text(out, "text", text);
+        json_out_end(out, '}');
+        if (n == 0)
+                return;
+        begin_block(out, "resource");
+        json_out_begin(out, "resource", '{');
+        json_out_text(out, "uri", "cloister://pictures/not-shown");
+        json_out_text(out, "mimeType", "application/octet-stream");
+        json_out_string(out, "blob", data, n);
+        json_out_end(out, '}');
+        json_out_end(out, '}');
+}
+
+/* A block of an upstream tool's result, or of published code. */
+static void put_block(struct json_out *out, const struct cell_display *d, unsigned kinds)
+{
+        yyjson_doc *doc = NULL;
+        size_t n = 0;
+
+        if (!d->is_picture) {
+                if ((kinds & CONTENT_AUDIO || strcmp(d->mime_type, "audio") != 0) &&
+                    (kinds & CONTENT_LINKS || strcmp(d->mime_type, "resource_link") != 0))
+                        json_out_raw(out, NULL, buffer_bytes(&d->data), d->data.length);
+                return;
+        }
+        int r = json_parse(buffer_bytes(&d->data), d->data.length, &doc, NULL);
+        yyjson_val *block = r < 0 ? NULL : yyjson_doc_get_root(doc);
+        const char *data = json_string(block, "data", &n);
+        if (!data)
+                json_out_fail(out, r < 0 ? r : -EBADMSG);
+        else if (is_shown_picture(d))
+                result_content_put_image(out, &d->picture, block, data, n);
+        else
+                result_content_put_refused(out, &d->picture, data, n);
+        yyjson_doc_free(doc);
 }
 
 void result_content_put_display(struct json_out *out, const struct cell_outcome *o, size_t index,
@@ -280,13 +379,15 @@ void result_content_put_display(struct json_out *out, const struct cell_outcome 
         const struct cell_display *d = &o->displays[index];
         size_t most = share_of(o, options);
         unsigned kinds = options->kinds;
-        bool picture = !d->is_text && is_picture(d->mime_type);
         bool audio = !d->is_text && is_kind(d->mime_type, "audio/") && kinds & CONTENT_AUDIO;
 
         if (d->is_block) {
-                if ((kinds & CONTENT_AUDIO || strcmp(d->mime_type, "audio") != 0) &&
-                    (kinds & CONTENT_LINKS || strcmp(d->mime_type, "resource_link") != 0))
-                        json_out_raw(out, NULL, buffer_bytes(&d->data), d->data.length);
+                put_block(out, d, kinds);
+                return;
+        }
+        if (is_shown_picture(d)) {
+                result_content_put_image(out, &d->picture, NULL, buffer_bytes(&d->data),
+                                         d->data.length);
                 return;
         }
         if (result_content_is_linked(o, index, options)) {
@@ -294,10 +395,10 @@ void result_content_put_display(struct json_out *out, const struct cell_outcome 
                         put_display_link(out, d, index, options);
                 return;
         }
-        if (is_too_large(d))
+        if (is_too_large(d) || (d->is_picture && d->data.length == 0))
                 return;
-        if (picture || audio) {
-                begin_block(out, picture ? "image" : "audio");
+        if (audio) {
+                begin_block(out, "audio");
                 put_data(out, "data", d);
                 json_out_text(out, "mimeType", d->mime_type);
                 json_out_end(out, '}');

@@ -1,7 +1,7 @@
 /*
  * The displays and files of a cell as content of a CallToolResult.
  *
- * Images that models can read (PNG, JPEG, GIF, WebP up to CONTENT_IMAGE_MAX) become image content,
+ * Pictures that were checked (cell-picture.h) become image content,
  * audio becomes audio content, text becomes text, everything else an embedded resource; files, and
  * what is larger than its share of the result, become resource links. Kinds that the client's protocol version lacks are left out; the text and
  * structuredContent name all of them.
@@ -14,7 +14,7 @@
 #include "supervisor/session/cell/cell.h"
 
 enum {
-        /* Bytes of base64: the limit of the largest providers of models for one image. */
+        /* Bytes of base64 of a display that is not a picture. */
         CONTENT_IMAGE_MAX = 5 * 1024 * 1024,
 
         /* Kinds of content that came with later versions of the protocol. */
@@ -59,6 +59,8 @@ struct result_options {
 /* Whether a display is not part of the result: it is a resource, whole. */
 bool result_content_is_linked(const struct cell_outcome *outcome, size_t index,
                               const struct result_options *options);
+/* Its MIME type as a resource: a program may make an image of one that is called an image. */
+const char *result_content_type(const struct cell_display *display);
 /* Its URI. */
 struct resource_uri result_content_uri(size_t index, const struct result_options *options);
 
@@ -69,6 +71,13 @@ int result_content_text(const struct cell_outcome *outcome, const struct result_
 /* Adds "displays", "files" and "sent" to structuredContent. */
 void result_content_structured(struct json_out *out, const struct cell_outcome *outcome,
                                const struct result_options *options);
+
+/* Appends a picture that is shown as an image. block: whose annotations it keeps, or NULL; data: base64 of the original. */
+void result_content_put_image(struct json_out *out, const struct cell_picture *picture,
+                              yyjson_val *block, const char *data, size_t n);
+/* Appends a picture that is not shown: the reason as text, and the original as a resource. */
+void result_content_put_refused(struct json_out *out, const struct cell_picture *picture,
+                                const char *data, size_t n);
 
 /* Appends one display as a block, if the client supports its kind. */
 void result_content_put_display(struct json_out *out, const struct cell_outcome *outcome,

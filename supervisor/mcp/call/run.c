@@ -100,8 +100,12 @@ static void keep_displays(const struct mcp_call *call, const struct result_optio
                 linked[i] = result_content_is_linked(outcome, i, options);
         for (size_t i = 0; i < n; i++) {
                 const struct resource_uri uri = result_content_uri(i, options);
-                if (linked[i] && resource_store_keep_display(&call->principal->store, &uri,
-                                                             &outcome->displays[i]) >= 0)
+                struct cell_display *display = &outcome->displays[i];
+                const char *type = result_content_type(display);
+                if (type != display->mime_type)
+                        snprintf(display->mime_type, sizeof(display->mime_type), "%s", type);
+                if (linked[i] &&
+                    resource_store_keep_display(&call->principal->store, &uri, display) >= 0)
                         tell_resource(call, &uri);
         }
 }

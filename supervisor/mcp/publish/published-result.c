@@ -58,17 +58,39 @@ static bool is_list(yyjson_val *list)
         return yyjson_is_arr(list) && yyjson_arr_size(list) <= ITEMS_MAX;
 }
 
-static int put_blocks(struct json_out *out, yyjson_val *list, unsigned kinds)
+/* The check of the nth image of the outcome. Those above the limit of its images have none. */
+static const struct cell_picture *picture_of(const struct cell_outcome *o, size_t n)
+{
+        static const struct cell_picture unchecked;
+
+        return n < o->n_pictures ? &o->pictures[n] : &unchecked;
+}
+
+static void put_image(struct json_out *out, const struct cell_picture *picture, yyjson_val *block)
+{
+        size_t n = 0;
+        const char *data = json_string(block, "data", &n);
+
+        if (cell_picture_is_shown(picture))
+                result_content_put_image(out, picture, block, data, n);
+        else
+                result_content_put_refused(out, picture, data, n);
+}
+
+static int put_blocks(struct json_out *out, const struct cell_outcome *o, yyjson_val *list,
+                      unsigned kinds)
 {
         yyjson_val *block;
-        size_t i, n;
+        size_t i, n, images = 0;
 
         if (!is_list(list))
                 return -EBADMSG;
         yyjson_arr_foreach (list, i, n, block) {
                 if (content_block_check(block, NULL) < 0)
                         return -EBADMSG;
-                if (is_known(block, kinds))
+                if (cell_picture_is_block(block))
+                        put_image(out, picture_of(o, images++), block);
+                else if (is_known(block, kinds))
                         json_out_value(out, NULL, block);
         }
         return 0;
@@ -92,9 +114,15 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
         int r = capture_render(&o->streams[CELL_STDOUT], most, &printed, &cut);
         if (r >= 0 && printed.length > 0)
                 put_text_block(out, buffer_bytes(&printed), printed.length);
-        for (size_t i = 0; i < o->n_displays; i++)
-                result_content_put_display(out, o, i, &shown);
-        if (r >= 0 && !failure && put_blocks(out, content, kinds) < 0)
+        for (size_t i = 0; i < o->n_displays; i++) {
+                const struct cell_display *d = &o->displays[i];
+                if (d->is_picture && !d->is_block && !cell_picture_is_shown(&d->picture))
+                        result_content_put_refused(out, &d->picture, buffer_bytes(&d->data),
+                                                   d->data.length);
+                else
+                        result_content_put_display(out, o, i, &shown);
+        }
+        if (r >= 0 && !failure && put_blocks(out, o, content, kinds) < 0)
                 failure = "the result has another form than MCP's";
         if (r >= 0 && !failure && view->structured && !yyjson_is_obj(structured))
                 failure = "the result does not fit the outputSchema";
@@ -110,10 +138,36 @@ static int render_tool(struct json_out *out, const struct cell_outcome *o,
         return r;
 }
 
+/* A message has one block: an image that is not shown is its reason. */
+static void put_message(struct json_out *out, yyjson_val *role, yyjson_val *content,
+                        const struct cell_picture *picture)
+{
+        char why[CELL_PICTURE_TEXT_MAX], text[CELL_PICTURE_TEXT_MAX + 64];
+        size_t n = 0;
+        const char *data = json_string(content, "data", &n);
+
+        json_out_begin(out, NULL, '{');
+        json_out_value(out, "role", role);
+        if (!picture) {
+                json_out_value(out, "content", content);
+        } else if (cell_picture_is_shown(picture)) {
+                json_out_key(out, "content", strlen("content"));
+                result_content_put_image(out, picture, content, data, n);
+        } else {
+                cell_picture_describe(picture, why);
+                snprintf(text, sizeof(text), "an image is not shown: %s", why);
+                json_out_begin(out, "content", '{');
+                json_out_text(out, "type", "text");
+                json_out_text(out, "text", text);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+}
+
 static int render_prompt(struct json_out *out, const struct cell_outcome *o, unsigned kinds)
 {
         yyjson_val *list = yyjson_obj_get(o->output, "messages"), *message;
-        size_t i, n;
+        size_t i, n, images = 0;
 
         if (!is_list(list))
                 return -EBADMSG;
@@ -127,10 +181,8 @@ static int render_prompt(struct json_out *out, const struct cell_outcome *o, uns
                         return -EBADMSG;
                 if (!is_known(content, kinds))
                         continue;
-                json_out_begin(out, NULL, '{');
-                json_out_value(out, "role", role);
-                json_out_value(out, "content", content);
-                json_out_end(out, '}');
+                put_message(out, role, content,
+                            cell_picture_is_block(content) ? picture_of(o, images++) : NULL);
         }
         json_out_end(out, ']');
         return 0;

@@ -264,6 +264,27 @@ int userns_map(pid_t pid, uint32_t inside, uid_t outside_uid, gid_t outside_gid,
         return write_proc(pid, "gid_map", map, err);
 }
 
+int userns_keep_capabilities(void)
+{
+        static const int keep[] = {CAP_SYS_ADMIN, CAP_SETPCAP, CAP_SETUID, CAP_SETGID};
+        struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+        struct __user_cap_data_struct sets[2] = {};
+
+        for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+                uint32_t bit = 1U << (keep[i] % 32);
+                sets[keep[i] / 32].effective |= bit;
+                sets[keep[i] / 32].permitted |= bit;
+                sets[keep[i] / 32].inheritable |= bit;
+        }
+        if (syscall(SYS_capset, &header, sets) < 0)
+                return -errno;
+        for (size_t i = 0; i < ARRAY_SIZE(keep); i++) {
+                if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, keep[i], 0, 0) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
 /*
  * The subordinate ids of an ordinary user (subuid(5), subgid(5)) and the programs that write them
  * into an id map (newuidmap(1), newgidmap(1)).

@@ -122,3 +122,7 @@ pid_t userns_fork(unsigned long flags);
  */
 int userns_map(pid_t pid, uint32_t inside, uid_t outside_uid, gid_t outside_gid, uint32_t count,
                struct error *err);
+
+/* In such a child, before exec: makes those capabilities ambient with which it can build its root directory and become another
+ * id. Returns 0 or negative errno. */
+int userns_keep_capabilities(void);

@@ -119,6 +119,7 @@ static size_t make_place(struct cell_outcome *outcome, uint64_t id)
         if (i == outcome->n_displays)
                 return i;
         buffer_done(&outcome->displays[i].data);
+        cell_picture_done(&outcome->displays[i].picture);
         outcome->n_displays--;
         outcome->displays_total--;
         memmove(&outcome->displays[i], &outcome->displays[i + 1],
@@ -148,6 +149,9 @@ static int keep(struct cell_outcome *outcome, const struct display_view *view, c
                                          .is_text = view->is_text,
                                          .is_linked = view->is_linked,
                                          .is_block = view->block != NULL};
+        display->is_picture = view->block ? cell_picture_is_block(view->block)
+                                          : !view->is_text && !view->is_linked &&
+                                                    cell_picture_is(view->mime, *content, n);
         display->data.data = take_ptr(*content);
         display->data.length = display->data.allocated = n;
         snprintf(display->mime_type, sizeof(display->mime_type), "%s", view->mime);
@@ -267,6 +271,45 @@ int file_list_take(yyjson_val *object, size_t most, struct cell_file **files, si
 
 /* ---- RESULT ---- */
 
+/* The image of this number in a list of blocks, or of objects with a block under a key; or NULL. *n: images before the list, and
+ * in it. */
+static yyjson_val *find_image(yyjson_val *list, const char *key, size_t *n, size_t wanted)
+{
+        yyjson_val *item;
+        size_t i, max;
+
+        yyjson_arr_foreach (list, i, max, item) {
+                yyjson_val *block = key ? yyjson_obj_get(item, key) : item;
+                if (yyjson_is_obj(block) && cell_picture_is_block(block) && (*n)++ == wanted)
+                        return block;
+        }
+        return NULL;
+}
+
+yyjson_val *cell_result_image(const struct cell_outcome *outcome, size_t index)
+{
+        size_t n = 0;
+        yyjson_val *found = find_image(yyjson_obj_get(outcome->output, "content"), NULL, &n, index);
+
+        return found ? found
+                     : find_image(yyjson_obj_get(outcome->output, "messages"), "content", &n,
+                                  index);
+}
+
+/* Images above CELL_DISPLAYS_MAX are not checked, and not shown. */
+static int take_images(struct cell_outcome *outcome)
+{
+        size_t n = 0;
+
+        while (n < CELL_DISPLAYS_MAX && cell_result_image(outcome, n))
+                n++;
+        outcome->pictures = n > 0 ? calloc(n, sizeof(*outcome->pictures)) : NULL;
+        if (n > 0 && !outcome->pictures)
+                return -ENOMEM;
+        outcome->n_pictures = n;
+        return 0;
+}
+
 /* exit_code is cut to 0 to 255, as the kernel does it; sys.exit(0) counts as ok. */
 static int take_exit(struct cell_outcome *outcome, yyjson_val *root, struct error *err)
 {
@@ -325,6 +368,9 @@ int cell_take_result(struct cell *cell, yyjson_doc **doc, struct error *err)
                 yyjson_val *requests = yyjson_obj_get(root, "requests");
                 outcome->output = yyjson_is_obj(output) ? output : NULL;
                 outcome->requests = yyjson_is_obj(requests) ? requests : NULL;
+                r = take_images(outcome);
+                if (r < 0)
+                        return error_errno(err, -r, "RESULT");
         }
         outcome->result = take_ptr(*doc);
         cell_outcome_charge(outcome);

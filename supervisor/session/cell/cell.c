@@ -142,7 +142,10 @@ void cell_outcome_charge(struct cell_outcome *outcome)
         for (int i = 0; i < CELL_STREAMS; i++)
                 bytes += capture_bytes(&outcome->streams[i]);
         for (size_t i = 0; i < outcome->n_displays; i++)
-                bytes += outcome->displays[i].data.allocated;
+                bytes += outcome->displays[i].data.allocated +
+                         outcome->displays[i].picture.answer.made_length;
+        for (size_t i = 0; i < outcome->n_pictures; i++)
+                bytes += outcome->pictures[i].answer.made_length;
         if (outcome->result)
                 bytes += yyjson_doc_get_read_size(outcome->result) +
                          yyjson_doc_get_val_count(outcome->result) * sizeof(yyjson_val);
@@ -151,9 +154,11 @@ void cell_outcome_charge(struct cell_outcome *outcome)
 
 static void drop_displays(struct cell_outcome *outcome)
 {
-        for (size_t i = 0; i < outcome->n_displays; i++)
+        for (size_t i = 0; i < outcome->n_displays; i++) {
                 background_free(outcome->displays[i].data.data,
                                 outcome->displays[i].data.allocated);
+                cell_picture_done(&outcome->displays[i].picture);
+        }
         outcome->n_displays = outcome->displays_total = 0;
 }
 
@@ -170,6 +175,8 @@ static void forget(struct cell_outcome *outcome)
 {
         outcome->kept = (struct charge){};
         outcome->displays = NULL;
+        outcome->pictures = NULL;
+        outcome->n_pictures = 0;
         outcome->files = NULL;
         outcome->calls = NULL;
         outcome->hosts = NULL;
@@ -184,6 +191,9 @@ void cell_outcome_strip(struct cell_outcome *outcome)
                 capture_done(&outcome->streams[i]);
         drop_displays(outcome);
         free(outcome->displays);
+        for (size_t i = 0; i < outcome->n_pictures; i++)
+                cell_picture_done(&outcome->pictures[i]);
+        free(outcome->pictures);
         free(outcome->files);
         free(outcome->calls);
         free(outcome->hosts);

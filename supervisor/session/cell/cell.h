@@ -19,6 +19,7 @@
 #include "rpc/egress-messages.h"
 #include "rpc/memory-account.h"
 #include "supervisor/session/cell/branch.h"
+#include "supervisor/session/cell/cell-picture.h"
 #include "supervisor/session/cell/output.h"
 #include "supervisor/session/cell/session-name.h"
 
@@ -100,8 +101,10 @@ struct cell_display {
         struct buffer data;                /* text as UTF-8; else base64, without line breaks */
         uint64_t id;                       /* a later one with it replaces this one; 0: none does */
         bool is_text;
-        bool is_block;  /* data is a content block of MCP, as JSON (cell-result.h) */
-        bool is_linked; /* for people: not part of the result, but a resource */
+        bool is_block;               /* data is a content block of MCP, as JSON (cell-result.h) */
+        bool is_picture;             /* an image, also as a block */
+        struct cell_picture picture; /* then */
+        bool is_linked;              /* for people: not part of the result, but a resource */
 };
 
 /* A file below /workspace/out that this cell made or changed, according to the worker. */
@@ -157,6 +160,8 @@ struct cell_outcome {
         uint64_t calls_total;     /* sent */
         struct cell_display *displays;
         size_t n_displays, displays_total;
+        struct cell_picture *pictures; /* of the images in `output`, the first n_pictures of them */
+        size_t n_pictures;
         struct cell_file *files;
         size_t n_files, files_total;
         uint64_t queued_us, duration_us, cpu_us;

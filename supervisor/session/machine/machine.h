@@ -23,6 +23,7 @@
 #include "supervisor/session/cell/receipts.h"
 #include "supervisor/session/cell/streams.h"
 #include "supervisor/session/channel/channel.h"
+#include "supervisor/session/machine/picture-provider.h"
 #include "supervisor/session/machine/principal.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 #include "supervisor/session/machine/session-state.h"
@@ -100,6 +101,7 @@ struct session_context {
         struct monitor_hello hello;
         struct sandbox_requests requests;
         struct tool_provider tools;
+        struct picture_provider pictures; /* ask NULL: there is none, and no picture is shown */
         struct session_owner owner;
 };
 
@@ -232,6 +234,7 @@ struct session {
         struct calls *calls;
         struct session_installs *installs;
         struct files *files;
+        struct session_pictures *pictures;
         struct copies *copies;
         struct transaction *transaction;
         struct block *block;

@@ -31,14 +31,15 @@ struct session_principal {
         uint64_t number; /* which no other one had; 0: it has no name */
         size_t n_names;  /* of sessions, with those that have no sandbox */
         size_t n_live; /* of them have a sandbox or wait for one, and do not give up their place */
-        size_t n_creating; /* of these wait for the monitor */
-        size_t n_searches; /* calls.c: searches of its sessions */
-        size_t call_bytes; /* of their calls of tools, with CALL_BYTES for each */
-        size_t n_calls;    /* cells and questions for files that have not ended */
-        size_t n_keeping;  /* of its sessions: SESSION_KEEPING */
-        size_t n_resting;  /* of its sessions: SESSION_REST was sent */
-        uint32_t rests;    /* the id of which PRINCIPAL_REST was sent; 0: none */
-        uint64_t quiet_us; /* it may rest from then on */
+        size_t n_creating;     /* of these wait for the monitor */
+        size_t n_searches;     /* calls.c: searches of its sessions */
+        size_t call_bytes;     /* of their calls of tools, with CALL_BYTES for each */
+        uint64_t picture_turn; /* of the provider of checks of pictures: when it had the last one */
+        size_t n_calls;        /* cells and questions for files that have not ended */
+        size_t n_keeping;      /* of its sessions: SESSION_KEEPING */
+        size_t n_resting;      /* of its sessions: SESSION_REST was sent */
+        uint32_t rests;        /* the id of which PRINCIPAL_REST was sent; 0: none */
+        uint64_t quiet_us;     /* it may rest from then on */
         struct event *quiet;
 };
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
+#include "supervisor/session/calls/pictures.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/block.h"
@@ -278,6 +279,7 @@ void restore_take_cleared(struct session *s, const struct session_details *detai
                 s->copies->back = BACK_NOT;
         s->copies->is_restoring = !copies_is_rolling_block_back(s);
         session_enter(s, SESSION_DRAINING);
+        pictures_give_up(s);
         channel_drain(&s->channel);
         streams_drain(&s->streams);
         if (copies_is_rolling_block_back(s))
