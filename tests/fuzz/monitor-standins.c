@@ -11,6 +11,8 @@
 #include "base/cleanup.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/image/image-reader.h"
+#include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/template-files.h"
 #include "supervisor/monitor/template/network-check.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
@@ -491,6 +493,20 @@ void standin_end_servers(void)
 {
         while (servers.n > 0)
                 upstream_free(first(&servers));
+}
+
+/* The process that checks pictures. */
+
+void monitor_pictures_start(struct monitor *m, const struct monitor_request *request)
+{
+        struct error error = {};
+
+        error_set(&error, EIO, "no process");
+        monitor_send_failed(m, request->serial, &error);
+}
+
+void monitor_pictures_done(struct monitor *m)
+{
 }
 
 void standin_check_none(void)

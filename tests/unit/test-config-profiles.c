@@ -302,6 +302,22 @@ static void test_checkpoints(void)
         }
 }
 
+static void test_pictures(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"pictures\": {\"side\": 8000}, \"profiles\": {\"a\": {\"pictures\": {\"bytes\": 10000}}, \"b\": {}}}");
+
+        check_eq_int(profile(config, "default")->picture_side, 8000);
+        check_eq_int(profile(config, "default")->picture_bytes, 3932160);
+        check_eq_int(profile(config, "a")->picture_side, 2000);
+        check_eq_int(profile(config, "a")->picture_bytes, 10000);
+        check_eq_int(profile(config, "b")->picture_side, 8000);
+        wrong("\"pictures\": {\"side\": 0}", "pictures.side must be");
+        wrong("\"pictures\": {\"side\": 8001}", "pictures.side must be");
+        wrong("\"pictures\": {\"bytes\": 9999}", "pictures.bytes must be");
+        wrong("\"pictures\": {\"bytes\": 3932161}", "pictures.bytes must be");
+}
+
 static void test_packages(void)
 {
         _cleanup_config_ struct config *none = good("{}");
@@ -509,6 +525,7 @@ int main(void)
         run(test_state);
         run(test_speculation);
         run(test_checkpoints);
+        run(test_pictures);
         run(test_packages);
         run(test_all_keys);
         run(test_inherits_absent_keys);

@@ -1,0 +1,161 @@
+"""Pictures: what leaves as image content is a whole, still PNG, JPEG, GIF or WebP of its type and within the limits; other ones are resources."""
+
+import base64
+import glob
+import os
+import struct
+import zlib
+
+import harness
+import rawmcp
+
+CORPUS = os.path.join(harness.SOURCE, "tests/fuzz/corpus/pictures")
+SIGNATURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff", "image/gif": b"GIF8", "image/webp": b"RIFF"}
+# picture() names a type, as libraries' objects do.
+PRELUDE = """
+import base64
+class picture:
+    def __init__(self, data, kind="png"):
+        self.data, self.kind = base64.b64decode(data), kind
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {"image/" + self.kind: self.data}
+"""
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width, height, rows=None, more=b""):
+    data = zlib.compress((b"\0" + b"\x40\x80\xc0" * width) * (height if rows is None else rows), 1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return SIGNATURES["image/png"] + chunk(b"IHDR", header) + more + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def corpus(name):
+    with open(os.path.join(CORPUS, name), "rb") as f:
+        return f.read()
+
+
+def code(data, kind="png"):
+    return PRELUDE + f'picture("{base64.b64encode(data).decode()}", "{kind}")'
+
+
+def size(data):
+    return struct.unpack(">II", data[16:24])
+
+
+class Pictures(rawmcp.ServerCase):
+    """run_python."""
+
+    def show(self, data, kind="png"):
+        """The text, the images and the resource links of a cell that shows this picture."""
+        result = self.call(code(data, kind))
+        images = [(block["mimeType"], base64.b64decode(block["data"])) for block in result["content"] if block["type"] == "image"]
+        for mime_type, image in images:
+            self.assertTrue(image.startswith(SIGNATURES[mime_type]), mime_type)
+        links = [block["uri"] for block in result["content"] if block["type"] == "resource_link"]
+        return result["content"][0]["text"], images, links
+
+    def original(self, uri):
+        (item,) = self.server.ask("resources/read", {"uri": uri})["contents"]
+        return item["mimeType"], base64.b64decode(item["blob"])
+
+    def refused(self, data, why, kind="png", mime_type="image/png"):
+        text, images, links = self.show(data, kind)
+        self.assertEqual((images, len(links)), ([], 1), text)
+        self.assertIn(f"image 1 is not shown: {why}: {links[0]}", text)
+        self.assertEqual(self.original(links[0]), (mime_type, data))
+
+    def test_right_ones_leave_as_they_are(self):
+        for name in ("plain.png", "texts.png", "plain.jpg", "progressive.jpg", "plain.gif", "plain.webp", "lossless.webp"):
+            with self.subTest(name):
+                data = corpus("accept/" + name)
+                text, images, _ = self.show(data, name.split(".")[-1].replace("jpg", "jpeg"))
+                self.assertEqual([image for _, image in images], [data])
+                self.assertNotIn("image 1 is", text)
+
+    def test_the_type_is_that_of_the_bytes(self):
+        for data, kind, right in ((png(3, 3), "jpeg", "image/png"), (corpus("accept/plain.jpg"), "png", "image/jpeg")):
+            self.assertEqual(self.show(data, kind)[1], [(right, data)])
+
+    def test_large_ones_are_scaled(self):
+        for width, height, expected in ((9000, 20, (2000, 4)), (20, 9000, (4, 2000)), (2001, 1, (2000, 1)), (12000, 480, (2000, 80))):
+            with self.subTest(width=width, height=height):
+                data = png(width, height)
+                text, images, _ = self.show(data)
+                self.assertEqual([size(image) for _, image in images], [expected], text)
+                self.assertIn(f"image 1 is shown with {expected[0]:,} x {expected[1]:,} pixels in place of {width:,} x {height:,}; the original: ", text)
+                self.assertEqual(self.original(text.split("the original: ")[1].split()[0]), ("image/png", data))
+
+    def test_the_first_frame_of_an_animation(self):
+        for name in ("moving.gif", "moving.png", "moving.webp"):
+            with self.subTest(name):
+                text, images, _ = self.show(corpus("accept/" + name), name.split(".")[-1])
+                self.assertEqual([(kind, size(image)) for kind, image in images], [("image/png", (5, 6))])
+                self.assertIn("image 1 is shown the first frame; the original: cloister://", text)
+
+    def test_cut_and_damaged_ones(self):
+        whole = png(100, 1200)
+        self.refused(whole[:-8], "PNG, cut", mime_type="image/png")
+        self.refused(png(100, 1200, rows=412), "PNG, damaged after 412 of 1,200 rows")
+        self.refused(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:], "PNG, damaged after 0 of 1,200 rows")
+        for name, kind in (("jpg", "JPEG"), ("gif", "GIF"), ("webp", "WebP")):
+            text, images, links = self.show(corpus("reject/cut." + name), name.replace("jpg", "jpeg"))
+            self.assertEqual((images, len(links)), ([], 1), text)
+            self.assertIn(f"image 1 is not shown: {kind}, cut", text)
+
+    def test_what_is_no_picture(self):
+        self.refused(b"<html>404</html>", "it is not a PNG, JPEG, GIF or WebP", mime_type="application/octet-stream")
+        self.refused(png(0, 0), "PNG of 0 x 0 pixels")
+        text, images, links = self.show(b"")
+        self.assertEqual((images, links), ([], []))
+        self.assertIn("image 1 is not shown: it has no bytes", text)
+
+    def test_bombs(self):
+        self.refused(corpus("reject/huge.png"), "PNG of 30,000 x 30,000 pixels, too many to check")
+        self.refused(png(7900, 7900), "it takes more than 0.2 s to check", mime_type="application/octet-stream")
+        frames = corpus("accept/plain.gif")[:-1] + b",\0\0\0\0\1\0\1\0\0\2\2\x44\1\0" * 100_000 + b";"
+        self.assertEqual([size(image) for _, image in self.show(frames, "gif")[1]], [(5, 6)])
+        # The process serves the next picture.
+        self.assertEqual(len(self.show(png(3, 3))[1]), 1)
+
+    def test_several_and_their_numbers(self):
+        text = self.call(code(png(3, 3)).replace("\npicture", "\ndisplay(picture(base64.b64encode(b'')))\ndisplay('text')\npicture"))["content"][0]["text"]
+        self.assertIn("image 1 is not shown: it has no bytes", text)
+        self.assertNotIn("image 2", text)
+
+    def test_a_worker_that_ends(self):
+        """The picture of a sandbox that ends before it was checked is not shown, or is right."""
+        result = self.call(code(png(3, 3)).replace("\npicture", "\nimport os\ndisplay(picture") + ")\nos._exit(1)")
+        self.assertIn(result["structuredContent"]["status"], ("exit", "killed"))
+        self.assertEqual(self.call("1 + 1")["structuredContent"]["value"]["repr"], "2")
+
+
+class Settings(rawmcp.ServerCase):
+    """`pictures` of a profile."""
+
+    CONFIG = {"pictures": {"side": 100, "bytes": 10000}}
+
+    def test_side_and_bytes(self):
+        images = [block for block in self.call(code(png(200, 50)))["content"] if block["type"] == "image"]
+        self.assertEqual(size(base64.b64decode(images[0]["data"])), (100, 25))
+        result = self.call(code(png(10, 10, more=chunk(b"tEXt", b"k\0" + bytes(20000)))))
+        self.assertEqual([block["type"] for block in result["content"]], ["text", "resource_link"])
+        self.assertIn("image 1 is not shown: PNG, larger than the limit in bytes: cloister://", result["content"][0]["text"])
+
+
+class Run(harness.Case):
+    """`cloister run --out`."""
+
+    def test_no_empty_file(self):
+        shown = code(b"").replace("\npicture", "\ndisplay(picture") + ")\n" + code(png(9, 9)[:-9]).replace("\npicture", "\ndisplay(picture") + ")"
+        done = self.run_cloister("run", "-c", shown, "--out", "made")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([os.path.basename(path) for path in glob.glob(self.path("made/*"))], ["display-2.png"])
+        self.assertIn(b"cloister: picture display-1: it has no bytes", done.stderr)
+        self.assertIn(b"cloister: picture display-2: PNG, cut", done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
