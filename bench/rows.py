@@ -5,6 +5,7 @@ a drift of the machine affects all rows.
 """
 import json
 import os
+import statistics
 import subprocess
 import time
 from dataclasses import dataclass
@@ -44,6 +45,19 @@ print(json.dumps({{'ns': took}}))
 took"""
 
 
+# Two PNG files of three bytes a pixel; that of a megapixel has 130 KiB, as a figure has.
+PICTURES = """import random, struct, zlib
+def _png(side):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    _row = lambda: b"\\0" + b"".join(bytes((random.randrange(256),)) * 60 for _ in range(50))[:3 * side]
+    rows = [_row() for _ in range(side)]
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"".join(rows))) + chunk(b"IEND", b"")
+_small, _large = _png(1), _png(1000)
+len(_large)"""
+
+
 @dataclass
 class Row:
     name: str
@@ -76,6 +90,7 @@ ROWS = (
     Row("warm", "`1+1` in a living session", budget=8, against="floor-echo", budget_text="<= 8x", floor="floor-cell"),
     Row("warm-tree", "`1+1` in a living session, with code that is compiled by its syntax tree", against="warm"),
     Row("warm-http", "`1+1` in a living session, over HTTP", budget=3, against="warm", budget_text="<= 3x"),
+    Row("picture", "a picture of one megapixel in a result, more than one of 1 x 1", budget=5, budget_text="<= 5 ms"),
     Row("direct-c", "a tool call from a C client to a minimal server in C"),
     Row("floor-await-c", "the same tool call from plain asyncio, through a C program in the middle"),
     Row("tool-c", "a tool call from a sandbox to a minimal server in C", budget=4, against="direct-c", budget_text="<= 4x",
@@ -232,6 +247,12 @@ class Measures(Lean):
         # The compiler of cells builds a syntax tree where it finds a backslash.
         return {**took, "warm": server.burst_ok(count, "1+1"), "warm-tree": server.burst_ok(count, "1+1 # \\\\")}
 
+    def picture(self):
+        server, count = self.server(), self.count(20, 3)
+        server.run(PICTURES)
+        took = {name: server.burst_ok(count, f"display({name}, 'image/png')") for name in ("_small", "_large")}
+        return {"picture": [max(0, statistics.median(took["_large"]) - statistics.median(took["_small"]))]}
+
     def warm_http(self):
         if not self.served:
             self.served = Served(self.bench)
@@ -340,6 +361,7 @@ MEASURES = (
     ("fresh_pool", ("fresh-pool",), False),
     ("floor_session", ("floor-session",), False),
     ("warm", ("floor-echo", "floor-relay", "warm", "warm-tree"), True),
+    ("picture", ("picture",), False),
     ("warm_http", ("warm-http",), True),
     ("floor_cell", ("floor-cell",), True),
     ("tool_c", ("direct-c", "floor-await-c", "tool-c"), True),

@@ -3,20 +3,11 @@
 import base64
 import glob
 import os
-import struct
 import time
-import zlib
 
 import harness
 import rawmcp
-
-
-def png(width, height):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(bytes(3 * width + 1) * height, 1)) + chunk(b"IEND", b"")
+from test_reports_pictures import black
 
 
 def shown(data):
@@ -49,7 +40,7 @@ class Pictures(rawmcp.ServerCase):
         return pid
 
     def test_no_files_no_network_no_privilege(self):
-        self.assertEqual(self.images(png(5, 5)), 1)
+        self.assertEqual(self.images(black(5, 5)), 1)
         pid, monitor = self.process(), self.server.process.pid
         values = status(pid)
         self.assertEqual((values["CapEff"], values["CapPrm"], values["NoNewPrivs"]), ("0" * 16, "0" * 16, "1"))
@@ -64,10 +55,10 @@ class Pictures(rawmcp.ServerCase):
             self.assertEqual([line.split(":")[0].strip() for line in f.read().splitlines()[2:]], ["lo"])
 
     def test_a_child_has_one_picture_and_a_filter(self):
-        self.assertEqual(self.images(png(5, 5)), 1)
+        self.assertEqual(self.images(black(5, 5)), 1)
         pid, seen = self.process(), []
         self.assertEqual(status(pid)["Seccomp"], "0")
-        request = self.server.request("tools/call", {"name": "run_python", "arguments": {"code": shown(png(7900, 7900)), "session": self.session}})
+        request = self.server.request("tools/call", {"name": "run_python", "arguments": {"code": shown(black(7900, 7900)), "session": self.session}})
         until = time.monotonic() + harness.PATIENCE
         while not seen and time.monotonic() < until:
             for child in children(pid):
@@ -87,13 +78,13 @@ class Pictures(rawmcp.ServerCase):
 
     def test_a_process_that_is_killed(self):
         """The control: pictures are shown before, and by the next process."""
-        self.assertEqual(self.images(png(5, 5)), 1)
+        self.assertEqual(self.images(black(5, 5)), 1)
         before = self.process()
         time.sleep(1)
         os.kill(before, 9)
         while os.path.exists(f"/proc/{before}"):
             time.sleep(0.01)
-        self.assertEqual(self.images(png(6, 6)), 1)
+        self.assertEqual(self.images(black(6, 6)), 1)
         self.assertNotEqual(self.process(), before)
 
 
