@@ -156,6 +156,38 @@ class Settings(rawmcp.ServerCase):
         self.assertIn("image 1 is not shown: PNG, larger than the limit in bytes: cloister://", result["content"][0]["text"])
 
 
+def block(data):
+    return {"type": "image", "data": base64.b64encode(data).decode(), "mimeType": "image/png", "annotations": {"priority": 1}}
+
+
+class Published(rawmcp.ServerCase):
+    """Published tools and prompts: there is no resource, so the original is embedded, without an image's type."""
+
+    BLOCKS = [block(png(4, 4)), block(png(4, 4)[:-9]), block(png(3000, 3))]
+    CONFIG = {
+        "publish": {
+            "tools": {"emits": {"description": "Emits", "code": "".join(f"emit({one!r})\n" for one in BLOCKS)}},
+            "prompts": {"says": {"description": "Says", "code": repr([{"role": "user", "content": one} for one in BLOCKS])}},
+        }
+    }
+
+    def check_shown(self, blocks):
+        self.assertEqual(blocks[0], self.BLOCKS[0])
+        self.assertEqual((size(base64.b64decode(blocks[1]["data"])), blocks[1]["annotations"]), ((2000, 2), {"priority": 1}))
+
+    def test_a_tool(self):
+        content = self.server.ask("tools/call", {"name": "emits", "arguments": {}})["content"]
+        self.assertEqual([one["type"] for one in content], ["image", "text", "resource", "image"])
+        self.check_shown([content[0], content[3]])
+        self.assertEqual(content[1]["text"], "an image is not shown: PNG, cut")
+        self.assertEqual((content[2]["resource"]["mimeType"], content[2]["resource"]["blob"]), ("application/octet-stream", self.BLOCKS[1]["data"]))
+
+    def test_a_prompt(self):
+        content = [message["content"] for message in self.server.ask("prompts/get", {"name": "says"})["messages"]]
+        self.check_shown([content[0], content[2]])
+        self.assertEqual(content[1], {"type": "text", "text": "an image is not shown: PNG, cut"})
+
+
 class Run(harness.Case):
     """`cloister run --out`."""
 
