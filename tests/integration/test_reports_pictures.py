@@ -136,6 +136,11 @@ class Pictures(rawmcp.ServerCase):
         self.assertIn("image 1 is not shown: it has no bytes", text)
         self.assertNotIn("image 2", text)
 
+    def test_a_display_that_is_replaced_often(self):
+        steps = code(png(3, 3)).replace("\npicture", "\np = picture") + "\nh = display(p, display_id=True)\nfor _ in range(100): h.update(p)"
+        images = [one for one in self.call(steps)["content"] if one["type"] == "image"]
+        self.assertEqual([base64.b64decode(one["data"]) for one in images], [png(3, 3)])
+
     def test_a_worker_that_ends(self):
         """The picture of a sandbox that ends before it was checked is not shown, or is right."""
         result = self.call(code(png(3, 3)).replace("\npicture", "\nimport os\ndisplay(picture") + ")\nos._exit(1)")

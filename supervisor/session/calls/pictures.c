@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "supervisor/session/cell/cell-result.h"
 
+enum { EARLY_MAX = CELL_DISPLAYS_MAX };
+
 static struct cell *its_cell(const struct session *s)
 {
         struct cell *cell = session_current(s);
@@ -157,7 +159,10 @@ static void go_on(struct session *s)
         struct cell *cell = its_cell(s);
         struct cell_picture *next = cell ? find_unchecked(&cell->outcome) : NULL;
 
-        if (next && s->context->pictures.ask && !s->channel.draining) {
+        bool is_due = p->has_result || p->n_early < EARLY_MAX;
+
+        if (next && is_due && s->context->pictures.ask && !s->channel.draining) {
+                p->n_early++;
                 ask(s, next);
                 return;
         }
@@ -181,6 +186,7 @@ static void begin(struct session *s)
         if (!its_cell(s)) {
                 cancel(s);
                 s->pictures->has_result = false;
+                s->pictures->n_early = 0;
                 s->pictures->cell = session_current(s)->number;
         }
 }
