@@ -18,7 +18,7 @@ enum {
 /* Pictures that a result shows. */
 enum {
         LIMITS_PICTURE_SIDE = 2000,     /* pixels: what models take in a conversation with many */
-        LIMITS_PICTURE_SIDE_MAX = 8000, /* the same, of one */
+        LIMITS_PICTURE_SIDE_MAX = 8000, /* what models take of a single image */
         LIMITS_PICTURE_BYTES_MIN = 10000,
         LIMITS_PICTURE_BYTES_MAX =
                 3932160, /* 5 MiB of base64: the limit of the largest providers of models, for one image */

@@ -161,7 +161,7 @@ void pictures_started(struct pictures *p, int socket)
 
 /* ---- answers ---- */
 
-/* What the process has made: base64 of this length, whose memfd cannot change any more. */
+/* Reads the base64 of a picture from a memfd of this length that cannot change any more. */
 static char *read_made(int fd, uint32_t length)
 {
         const int seals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK;

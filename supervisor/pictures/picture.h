@@ -1,7 +1,7 @@
 /*
  * One picture that is being read.
  *
- * This happens in a process of its own (serve.h) that ends after one picture: nothing is freed, and a library may exit the
+ * This happens in a separate process (serve.h) that ends after one picture: nothing is freed, and a library may exit the
  * process. Time and memory are limited from outside.
  */
 #pragma once

@@ -24,7 +24,7 @@ enum {
         WHOLE_MAX = 48 * 1024 * 1024, /* bytes of pixels that are kept at once */
 };
 
-/* What walk() has found. */
+/* The chunks of a file, as far as walk() has come. */
 struct chunks {
         uint8_t depth, colour, interlace;
         uint32_t width, height;

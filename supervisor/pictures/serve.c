@@ -25,7 +25,7 @@
 
 enum { CHILD_MEMORY = 192 * 1024 * 1024, SEALS = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK };
 
-/* Of a child. 2 is for messages of libraries, which nobody reads: it is sealed. */
+/* Of a child. 2 gets the messages of libraries: the memfd is sealed, so they are lost. */
 enum { PICTURE_FD, MADE_FD, NOWHERE_FD, ANSWER_FD, FILTER_FD, CHILD_FDS };
 
 struct check {

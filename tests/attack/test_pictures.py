@@ -1,4 +1,4 @@
-"""Class 148: the process that reads pictures, and its child for each. What they have is compared with what the monitor has."""
+"""Class 148: the process that reads pictures, and its child for each. Their namespaces, files and privileges are compared with those of the monitor."""
 
 import base64
 import glob

@@ -1,4 +1,4 @@
-/* Bytes of a picture, checked in a process of its own, as cloister-pictures does it. Accepted when a picture is sent. */
+/* Bytes of a picture, checked in a child, as cloister-pictures does it. Accepted when a picture is sent. */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -96,7 +96,7 @@ class Pictures(rawmcp.ServerCase):
                 data = png(width, height)
                 text, images, _ = self.show(data)
                 self.assertEqual([size(image) for _, image in images], [expected], text)
-                self.assertIn(f"image 1 is shown with {expected[0]:,} x {expected[1]:,} pixels in place of {width:,} x {height:,}; the original: ", text)
+                self.assertIn(f"image 1 is shown with {expected[0]:,} x {expected[1]:,} pixels instead of {width:,} x {height:,}; the original: ", text)
                 self.assertEqual(self.original(text.split("the original: ")[1].split()[0]), ("image/png", data))
 
     def test_the_first_frame_of_an_animation(self):
@@ -104,7 +104,7 @@ class Pictures(rawmcp.ServerCase):
             with self.subTest(name):
                 text, images, _ = self.show(corpus("accept/" + name), name.split(".")[-1])
                 self.assertEqual([(kind, size(image)) for kind, image in images], [("image/png", (5, 6))])
-                self.assertIn("image 1 is shown the first frame; the original: cloister://", text)
+                self.assertIn("image 1 is shown as its first frame; the original: cloister://", text)
 
     def test_cut_and_damaged_ones(self):
         whole = png(100, 1200)

@@ -58,7 +58,7 @@ static struct bytes blank(uint32_t width, uint32_t height)
         return ret;
 }
 
-/* In a process of its own: a check frees nothing. */
+/* In a child: a check frees nothing. */
 static struct picture_answer ask(const uint8_t *data, size_t n, uint32_t side, uint32_t most)
 {
         struct picture_answer answer = {};

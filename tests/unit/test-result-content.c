@@ -116,7 +116,7 @@ static void test_pictures(void)
                 "\"displayed: application/octet-stream (4 bytes), image/png (4 bytes), image/png (4 bytes), application/octet-stream (4 bytes)\\n"
                 "image 1 is not shown: it could not be checked\\n"
                 "image 2 is not shown: PNG, cut after 412 of 1,200 rows\\n"
-                "image 3 is shown with 2,000 x 4 pixels in place of 9,000 x 20\\n"
+                "image 3 is shown with 2,000 x 4 pixels instead of 9,000 x 20\\n"
                 "image 4 is not shown: it could not be checked\"");
         check_json(root, "/content/1/resource/mimeType", "\"application/octet-stream\"");
         check_json(root, "/content/2/type", "\"resource\"");

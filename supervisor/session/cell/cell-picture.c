@@ -138,7 +138,7 @@ static void describe_refusal(const struct picture_answer *a, char to[CELL_PICTUR
                 snprintf(to, CELL_PICTURE_TEXT_MAX, "it could not be checked");
         }
 }
-static_assert(PICTURE_CPU_MS == 200, "the text says so");
+static_assert(PICTURE_CPU_MS == 200, "the text above names 0.2 s");
 
 bool cell_picture_describe(const struct cell_picture *picture, char to[CELL_PICTURE_TEXT_MAX])
 {
@@ -153,10 +153,10 @@ bool cell_picture_describe(const struct cell_picture *picture, char to[CELL_PICT
                 return true;
         }
         if (a->is_animated)
-                snprintf(to, CELL_PICTURE_TEXT_MAX, "the first frame");
+                snprintf(to, CELL_PICTURE_TEXT_MAX, "as its first frame");
         if (a->made_width != a->width || a->made_height != a->height)
                 snprintf(to + strlen(to), CELL_PICTURE_TEXT_MAX - strlen(to),
-                         "%s%s x %s pixels in place of %s x %s", *to ? ", with " : "with ",
+                         "%s%s x %s pixels instead of %s x %s", *to ? ", with " : "with ",
                          number(a->made_width, numbers[0]), number(a->made_height, numbers[1]),
                          number(a->width, numbers[2]), number(a->height, numbers[3]));
         return *to != '\0';

@@ -45,6 +45,6 @@ const char *cell_picture_sent_type(const struct cell_picture *picture);
 /* That of the original, as far as it is known by its bytes: a refused one of a known type, or NULL. */
 const char *cell_picture_type(const struct cell_picture *picture);
 
-/* A clause that says why it is not shown ("PNG, cut after 412 of 1,200 rows"), or how what is shown differs from it ("2,000 x 4
- * pixels of 9,000 x 20"). Returns false if there is nothing to say. */
+/* A clause that says why it is not shown ("PNG, cut after 412 of 1,200 rows"), or how what is shown differs from it ("with
+ * 2,000 x 4 pixels instead of 9,000 x 20"). Returns false if there is nothing to say. */
 bool cell_picture_describe(const struct cell_picture *picture, char to[CELL_PICTURE_TEXT_MAX]);
