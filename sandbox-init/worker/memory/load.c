@@ -189,6 +189,14 @@ static void open_mapping(struct mapping *m)
         protect(m, m->prot | PROT_READ | PROT_WRITE);
 }
 
+/* Whether it has the code that runs now. A dump that replaced it would run before the descriptor is closed. */
+static bool is_own_code(const struct mapping *m)
+{
+        const uint64_t here = (uintptr_t)&fail;
+
+        return m->start <= here && here < m->end;
+}
+
 /* A page of the dump into its place, unless it is there already. */
 static void put_page(struct mapping *m, uint64_t at, const uint64_t *from)
 {
@@ -199,6 +207,8 @@ static void put_page(struct mapping *m, uint64_t at, const uint64_t *from)
                 i++;
         if (i == MAPPING_PAGE / sizeof(*to))
                 return;
+        if (is_own_code(m))
+                fail();
         open_mapping(m);
         for (; i < MAPPING_PAGE / sizeof(*to); i++)
                 to[i] = from[i];
@@ -237,14 +247,6 @@ static bool map_run(struct scratch *s, const struct mapping *m, const struct dum
         return true;
 }
 
-/* Whether it has the code that runs now: a dump that replaced it would run before the descriptor is closed. */
-static bool is_own_code(const struct mapping *m)
-{
-        const uint64_t here = (uintptr_t)&fail;
-
-        return m->start <= here && here < m->end;
-}
-
 static void read_pages(struct scratch *s)
 {
         struct dump_run run;
@@ -256,10 +258,10 @@ static void read_pages(struct scratch *s)
                 if (run.pages == 0)
                         return;
                 struct mapping *m = dump_find_run(s->list, s->header.n_mappings, &run, &from);
-                if (!m || is_own_code(m) || run.skip > SKIP_MAX)
+                if (!m || run.skip > SKIP_MAX)
                         fail();
                 uint64_t *clean = &s->clean[m - s->list];
-                if (*clean > 0) {
+                if (*clean > 0 && !is_code(m)) {
                         drop(*clean, run.start);
                         *clean = run.start + run.pages * MAPPING_PAGE;
                 }
