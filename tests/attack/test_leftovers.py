@@ -7,7 +7,6 @@ import unittest
 import harness
 from rawmcp import RawServer
 
-DEPTH = 3  # of pid namespaces: the machine's, the template's, the sandbox's
 SPINNER = "import os\nfor _ in range(8):\n    if os.fork() == 0:\n        while True: pass\n"
 TIMERS = """
 import ctypes, os, signal
@@ -138,7 +137,9 @@ class Leftovers(harness.Case):
                 continue
             if words[0] not in "ZX" or int(words[17]) > 1:
                 found.append((len(inner), int(inner[-1]), int(pid), sum(map(int, words[11:15]))))
-        return [one[1:] for one in found if one[0] == DEPTH]
+        with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as f:
+            own = next(len(line.split()) for line in f if line.startswith("NSpid:"))
+        return [one[1:] for one in found if one[0] == own + 2]  # of pid namespaces: the template's, the sandbox's
 
     def idle_groups(self, server):
         """Returns whether each process of a session is in a group that is idle for the scheduler."""

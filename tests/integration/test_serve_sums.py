@@ -188,11 +188,11 @@ class Groups(Sums):
             resting = self.spin(BOB)
             self.assertEqual(self.rests(), {"p-1"})
             # The control: while it has one call, its group has its usual part, whatever the other one does.
-            call = self.call(GREEDY, f"import time\ntime.sleep({6 * harness.SLOW})", session="s0", timeout=300)
+            call = self.call(GREEDY, f"import time\ntime.sleep(250)", session="s0", timeout=300)
             self.assertTrue(harness.wait_until(lambda: not self.rests(), 2), self.rests())
             usual = self.spin(BOB)
             self.assertEqual(self.rests(), set())
-            self.assertEqual(value(call.response())["status"], "ok")
+            call.close()
             if last or resting > 1.4 * usual:
                 break
         self.assertGreater(resting, 1.4 * usual)
