@@ -38,6 +38,7 @@
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
+#include "supervisor/monitor/process/child-task.h"
 #include "tests/fuzz/descriptors.h"
 #include "tests/fuzz/events.h"
 #include "tests/fuzz/fuzz.h"
@@ -152,6 +153,7 @@ static void set_up(void)
         m.base = event_base_new();
         m.cgroups = calloc(1, sizeof(*m.cgroups));
         assert(m.cgroups && children_new(&m.children, &err) == 0);
+        assert(child_tasks_new(m.base, m.children, &m.tasks, &err) == 0);
         m.cgroups->mount = -1;
         m.config = read_config();
         assert(monitor_sums_set(&m, &err) == 0);
@@ -172,6 +174,7 @@ static void tear_down(void)
                 fd_close_many(m.upstreams[i].fds, m.upstreams[i].upstream ? 3 : 0);
         monitor_sessions_done(&m);
         standin_check_none();
+        m.tasks = child_tasks_free(m.tasks);
         event_free(m.request);
         event_free(m.kill_timer);
         close(m.link);
