@@ -44,8 +44,7 @@ for line in sys.stdin:
 # One result contains all displayed, printed and returned values.
 SHOWN = {
     "text": "class T:\n    def _repr_html_(self):\n        return '\\u20ac' * (3 << 20)\ndisplay(T())",
-    "pictures": "from base64 import b64decode\nclass P:\n    def _repr_mimebundle_(self, *_):\n        return {'image/png': bytes(3 << 20)}\n"
-                "for _ in range(4): display(P())",
+    "pictures": harness.PICTURES + "for _ in range(4): display(P())",
     "output": "import os\nfor _ in range(100): os.write(1, ('\\u20ac' * 21845).encode())",
     "error": "raise ValueError('x' * (2 << 20))",
 }

@@ -97,7 +97,7 @@ class Bounded(Unbounded):
     def test_refused(self):
         """140. Once the sum is reached, a new session is refused in one line; those that exist continue, and one that ends makes room."""
         names, refused = [], None
-        for name in self.names(40):
+        for name in self.names(80):
             # The sessions of an earlier test end a moment after the request.
             if len(names) < 3:
                 self.assertTrue(harness.wait_until(lambda name=name: not self.hold(1, name).get("isError")))

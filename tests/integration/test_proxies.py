@@ -115,8 +115,7 @@ class Proxy:
         self.assertEqual(self.value(self.connect().call(f"# {'x' * (15 << 20)}\n1 + 1")), 2)
 
     def test_a_large_answer(self):
-        code = "class P:\n    def _repr_mimebundle_(self, *_):\n        return {'image/png': bytes(3 << 20)}\nfor _ in range(4): display(P())"
-        answer = self.connect().call(code).response()
+        answer = self.connect().call(harness.PICTURES + "for _ in range(4): display(P())").response()
         self.assertGreater(len(answer.body or b"".join(iter(answer.chunk, b""))), 16 << 20)
 
     def test_legacy(self):
