@@ -17,8 +17,8 @@ enum {
         READ_MAX = 1024 * 1024,
         PULL_MAX = 8 * 1024 * 1024, /* read before frames are handed on, unless one is longer */
         BUFFERED_MAX = 2 * (FRAME_PAYLOAD_MAX + FRAME_HEADER_SIZE),
-        QUEUED_MAX = 64 * 1024,
-        MEMFDS_MAX = 8, /* of frames that are read and not yet handed on */
+        QUEUED_MAX = 512, /* a few calls: while more are made, the broker sends these on */
+        MEMFDS_MAX = 8,   /* of frames that are read and not yet handed on */
 };
 
 #define SEALS (F_SEAL_GROW | F_SEAL_WRITE)

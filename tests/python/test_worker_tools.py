@@ -82,11 +82,13 @@ class ToolCalls(WorkerTest):
         """By the end of their turn of the loop, or before any other frame."""
         gather = "await asyncio.gather(*({call} for i in range(50)))"
         total = "sum(r['v'] for r in {}) == 1225".format
-        self.assertEqual(self.calls_at_once(total(gather.format(call="echo(v=i)"))), (True, [50]))
+        value, found = self.calls_at_once(total(gather.format(call="echo(v=i)")))
+        self.assertEqual((value, sum(found)), (True, 50))
+        self.assertGreater(found[0], 4, found)
         # A call that waits for its answer at once is not queued, and sends those before it.
         self.assertEqual(self.calls_at_once("task = asyncio.gather(echo(v=1), echo(v=2))\nawait asyncio.sleep(0)\necho.sync(v=3)['v'] + (await task)[1]['v']"), (5, [3]))
         # More than the queue takes, and a frame that is larger than it.
-        value, found = self.calls_at_once("x = 'x' * 3000\nall(r['v'] == x for r in await asyncio.gather(*(echo(v=x) for i in range(50))))")
+        value, found = self.calls_at_once("x = 'x' * 200\nall(r['v'] == x for r in await asyncio.gather(*(echo(v=x) for i in range(50))))")
         self.assertEqual((value, sum(found)), (True, 50))
         self.assertEqual(self.value("x = 'x' * 100000\n[len(r['v']) for r in await asyncio.gather(echo(v='a'), echo(v=x), echo(v='bc'))]"), [1, 100000, 2])
 
