@@ -232,6 +232,7 @@ def mounts():
         return {line for line in f if "cloister" in line}
 
 
+BEGAN = time.time()
 # Pids of all children. `cloister` execs the monitor, whose pid is part of its cgroups' names.
 started = set()
 
@@ -255,12 +256,19 @@ class RecordedPopen(subprocess.Popen):
 subprocess.Popen = RecordedPopen
 
 
+def is_ours(path):
+    """Whether it was made since this process began: another server may have had the same pid before, and have left it."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_ctime >= BEGAN - 1
+    return False
+
+
 def cgroups():
     """Cgroups of ended monitors that this process started. Other users of the machine may have cgroups too."""
     found = set()
     for directory, names, _ in os.walk("/sys/fs/cgroup"):
         monitors = {name: match.group(1) for name in names if (match := re.match(r"cloister-(\d+)", name))}
-        found.update(os.path.join(directory, name) for name, pid in monitors.items() if int(pid) in started and not alive(pid))
+        found.update(path for name, pid in monitors.items() if int(pid) in started and not alive(pid) and is_ours(path := os.path.join(directory, name)))
         # The groups of its sandboxes are in it, and it is not removed before them.
         names[:] = [name for name in names if name not in monitors]
     return found

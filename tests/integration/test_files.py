@@ -348,7 +348,7 @@ file = open("out/growing", "wb")
 file.write(b"x" * 6_000_000); file.flush()
 def grow():
     while True:
-        file.write(b"y"); file.flush()
+        file.write(b"y"); file.flush(); time.sleep(0.0002)
 threading.Thread(target=grow, daemon=True).start()
 open("out/still", "w").write("1")
 time.sleep(0.1)
