@@ -3,6 +3,9 @@
 
 A test program says what it ran in its own words: unittest's "Ran N tests … FAILED (failures=…)", node's TAP
 summary, or one "ok NAME" a test. A program that failed without naming a case counts as one failed.
+
+    count.py FILE…          adds up
+    count.py --failed FILE  names the integration tests that failed, a line each
 """
 
 import json
@@ -12,6 +15,7 @@ import sys
 # Of the first failed programs the last lines are printed again.
 FAILED_SHOWN = 8
 LAST_LINES = 12
+AGAIN = "-again.json"  # what failed in the file without that ending, once more
 
 
 def number(pattern, text):
@@ -40,13 +44,32 @@ def count(entry):
     return passed, failed, skipped
 
 
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def failed_beside_others(path):
+    """The names of the integration tests that failed."""
+    for entry in read(path):
+        suites, _, name = entry["name"].partition(" / ")
+        if "integration" in suites and count(entry)[1]:
+            yield name
+
+
 def main():
+    if sys.argv[1:2] == ["--failed"]:
+        print(*failed_beside_others(sys.argv[2]), sep="\n", end="")
+        return 0
     total = [0, 0, 0]
     ends = []
+    again = {entry["name"]: entry for path in sys.argv[1:] if path.endswith(AGAIN) for entry in read(path)}
     for path in sys.argv[1:]:
-        with open(path, encoding="utf-8") as f:
-            entries = [json.loads(line) for line in f]
-        for entry in entries:
+        for entry in read(path) if not path.endswith(AGAIN) else ():
+            if count(entry)[1] and entry["name"] in again:
+                entry = again[entry["name"]]
+                if not count(entry)[1]:
+                    print(f"failed beside other tests, and passed alone: {entry['name']}")
             counts = count(entry)
             total = [a + b for a, b in zip(total, counts)]
             if counts[1]:
