@@ -165,6 +165,7 @@ bool canvas_write_png(const struct canvas *c, uint8_t **ret, size_t *n)
         for (uint32_t y = 0; y < c->height; y++)
                 png_write_row(png, c->pixels + (size_t)y * c->width * c->channels);
         png_write_end(png, NULL);
+        png_destroy_write_struct(&png, &info);
         *ret = to.bytes;
         *n = to.n;
         return true;
