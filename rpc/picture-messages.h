@@ -23,7 +23,7 @@ enum picture_type {
 enum picture_verdict {
         PICTURE_UNCHECKED, /* it has no answer, and is not shown */
         PICTURE_FINE,      /* whole and still, of `type`, within the limits */
-        PICTURE_MADE,      /* the memfd has a picture of the type `made` that is */
+        PICTURE_MADE,      /* the memfd has a picture of the type `made` that is fine */
         PICTURE_REFUSED,   /* it is not shown; `reason` says why */
         PICTURE_VERDICT_MAX,
 };

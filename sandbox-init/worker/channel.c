@@ -454,7 +454,7 @@ static int send_all(int fd, struct iovec *part, size_t parts, bool (*pull)(void 
         return 0;
 }
 
-/* What is queued, and the frame after it. */
+/* Sends the frames that are queued, and then this frame. */
 static int send_after_queued(int fd, struct iovec frame[2], bool (*pull)(void *data), void *data)
 {
         struct iovec part[] = {

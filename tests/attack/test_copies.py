@@ -311,7 +311,7 @@ class BranchFiles(rawmcp.ServerCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "opens mappings of other processes")
     def test_the_seals_hold(self):
-        """4. Nobody can change the file, even from the host; it goes with the last branch."""
+        """4. No process can change the file, even on the host; it goes with the last branch."""
         before = self.files().keys()
         self.ok(f"x = bytearray(b'x') * {8 * MB}; None")
         for name in ("b1", "b2"):

@@ -527,16 +527,13 @@ class Hostile(Template):
         self.assertTrue(harness.wait_until(lambda: "template: flood" in server.log()), "the control")
         flood = max(harness.descendants(server.process.pid), key=self.written)
         self.assertGreater(self.written(flood), 1 << 16)
-        took, meanwhile = [], []
+        took = []
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             start, before = time.monotonic(), self.written(flood)
             self.ok(server, "1", profile="good", session="beside", reset=len(took) % 5 == 4)
             took.append(time.monotonic() - start)
-            meanwhile.append(self.written(flood) - before)
-        # Other work of the machine delays one call or another.
-        self.assertLess(sorted(meanwhile)[len(meanwhile) * 3 // 4], 16 << 20, meanwhile)
-        self.assertLess(max(meanwhile), 64 << 20, meanwhile)
+            self.assertLess(self.written(flood) - before, 16 << 20)
         if harness.WHOLE:
             self.assertLess(max(took), harness.AT_ONCE)
         self.assertGreater(len(took), 5)

@@ -197,7 +197,7 @@ class _Numbers:
 
 def read(fd, root=ROOT):
     """Returns the offset of what follows. If both have the same directory, which the host has mounted, its files are there already.
-    ValueError, EOFError: it is no archive. Refused: there is none."""
+    ValueError, EOFError: it is not an archive. Refused: there is none."""
     reader = _Reader(fd)
     root = os.fsencode(root)
     about = os.stat(root)

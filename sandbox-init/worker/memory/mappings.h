@@ -54,7 +54,7 @@ void scratch_unmap(uint64_t size);
  * KERNEL, or FILE. Returns their number or negative errno: -E2BIG.
  */
 long mappings_read(struct mapping *list, uint64_t scratch_size);
-/* The same, with is_special. It takes longer: the kernel counts all pages. */
+/* Reads is_special too, for which the kernel counts all pages. */
 long mappings_read_flags(struct mapping *list, uint64_t scratch_size);
 
 /* Whether they are the same mapping of the same memory in two sandboxes. */

@@ -31,7 +31,7 @@ struct branch_call {
 
 /* It outlives its call until all cells have ended. */
 struct branch_calls {
-        struct mcp_call *call; /* NULL: nobody waits for it */
+        struct mcp_call *call; /* NULL: no client waits for it */
         char name[SESSION_NAME_MAX + 1];
         size_t most;
         unsigned n, left;

@@ -1,5 +1,5 @@
 /*
- * The state of a session on its way into branches (docs/branches.md): a file of the monitor's, to which the worker
+ * The state of a session for its branches (docs/branches.md): a file of the monitor, to which the worker
  * that is copied writes, and which the workers of the branches get when it is whole. No descriptor that can be written to is shared
  * by two sandboxes. The broker never reads the file.
  *
