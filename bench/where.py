@@ -10,6 +10,7 @@ waiting: a wake-up, an idle CPU that has to leave its idle state.
 --faults prints page faults instead: of init and the worker, of a session that was made for its call and of one from the pool.
 """
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -111,31 +112,23 @@ def faults(top):
 
 def count_faults(bench, rounds=5):
     """The medians of each step."""
-    steps = {"made for its call: init": [], "made for its call: worker, until the answer": [],
-             "from the pool: init": [], "from the pool: worker, until it waits for a cell": [], "from the pool: worker, the cell": []}
-    new, pool = list(steps)[:2], list(steps)[2:]
-    with Cloister(bench, {"pool": 0, "state": {"survives": False}}) as server:
-        server.run("1+1")
-        rest(2)
-        for i in range(rounds):
-            before = faults(server.process.pid)
-            server.run("1+1", f"made-{i}")
-            for pid, (is_init, n) in faults(server.process.pid).items():
-                if pid not in before:
-                    steps[new[0 if is_init else 1]].append(n)
-    with Cloister(bench, {"pool": 1, "state": {"survives": False}}) as server:
-        server.run("1+1")
-        rest(2)
-        for i in range(rounds):
-            known = faults(server.process.pid)
-            server.run("1+1", f"taken-{i}")
-            after = faults(server.process.pid)
-            grown = [pid for pid, (is_init, n) in known.items() if not is_init and after.get(pid, (0, n))[1] > n]
-            rest(0.5)
-            for pid, (is_init, n) in faults(server.process.pid).items():
-                if pid not in known:
-                    steps[pool[0 if is_init else 1]].append(n)
-            steps[pool[2]].append(sum(after[pid][1] - known[pid][1] for pid in grown))
+    steps = collections.defaultdict(list)
+    for pool, init, worker in (0, "made for its call: init", "made for its call: worker, until the answer"), \
+                              (1, "from the pool: init", "from the pool: worker, until it waits for a cell"):
+        with Cloister(bench, {"pool": pool, "state": {"survives": False}}) as server:
+            server.run("1+1")
+            rest(2)
+            for i in range(rounds):
+                known = faults(server.process.pid)
+                server.run("1+1", f"session-{i}")
+                after = faults(server.process.pid)
+                grown = [after[pid][1] - n for pid, (is_init, n) in known.items() if not is_init and after.get(pid, (0, n))[1] > n]
+                if pool:
+                    steps["from the pool: worker, the cell"].append(sum(grown))
+                    rest(0.5)  # the pool is filled again
+                    after = faults(server.process.pid)
+                for pid in after.keys() - known:
+                    steps[init if after[pid][0] else worker].append(after[pid][1])
     return {name: statistics.median(counts) for name, counts in steps.items() if counts}
 
 

@@ -91,7 +91,7 @@ static int make_memfd(int *reader, struct error *err)
         return take_fd(fd);
 }
 
-/* Adds the child to a group of its own below its principal's. */
+/* Adds the child to its own group below that of its principal. */
 static int start_child(struct monitor_branch *file, struct copying *c, struct error *err)
 {
         struct monitor *m = file->monitor;

@@ -31,7 +31,7 @@ int line_editor_new(struct line_editor **ret, const char *history,
 /* Saves the history. */
 struct line_editor *line_editor_free(struct line_editor *editor);
 
-/* What else is waited for while a person types. */
+/* A descriptor that is watched while a person types. */
 struct line_editor_beside {
         void *data;
         int fd;
