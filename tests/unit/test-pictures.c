@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +23,8 @@
 #include "tests/unit/test.h"
 
 enum { SIDE = 2000, MOST = LIMITS_PICTURE_BYTES_MAX };
+
+static const char hostile[] = "half an answer";
 
 struct bytes {
         uint8_t *data;
@@ -252,6 +257,45 @@ static void test_time_is_limited(void)
         free(fine.data);
 }
 
+/* A child that was taken over by its picture writes a part of an answer, and waits. */
+void __real_picture_check(const uint8_t *bytes, size_t n, uint32_t side, uint32_t most,
+                          struct picture_answer *answer, uint8_t **made, size_t *n_made);
+void __wrap_picture_check(const uint8_t *bytes, size_t n, uint32_t side, uint32_t most,
+                          struct picture_answer *answer, uint8_t **made, size_t *n_made);
+
+void __wrap_picture_check(const uint8_t *bytes, size_t n, uint32_t side, uint32_t most,
+                          struct picture_answer *answer, uint8_t **made, size_t *n_made)
+{
+        enum { ANSWER_FD = 3 };
+        const uint32_t word = 0;
+
+        if (n == sizeof(hostile) - 1 && memcmp(bytes, hostile, n) == 0) {
+                if (write(ANSWER_FD, &word, 1) == 1)
+                        syscall(SYS_futex, &word, FUTEX_WAIT, word, NULL);
+        }
+        __real_picture_check(bytes, n, side, most, answer, made, n_made);
+}
+
+static void test_half_an_answer_holds_nobody(void)
+{
+        struct bytes part = {(uint8_t *)hostile, sizeof(hostile) - 1}, fine = blank(10, 10);
+        struct picture_request request = {.serial = 1, .side = SIDE, .bytes = MOST};
+        struct pollfd answered = {.events = POLLIN};
+        int fd, status;
+        pid_t pid = start(&answered.fd);
+
+        send_picture(answered.fd, request, &part, true);
+        check_eq_int(poll(&answered, 1, 10000), 1);
+        struct picture_answer a = receive(answered.fd, &fd);
+        check(a.serial == 1 && a.verdict == PICTURE_REFUSED && a.reason == PICTURE_REASON_ENDED);
+        request.serial = 2;
+        send_picture(answered.fd, request, &fine, true);
+        check_eq_int(receive(answered.fd, &fd).verdict, PICTURE_FINE);
+        close(answered.fd);
+        check(waitpid(pid, &status, 0) == pid && status == 0);
+        free(fine.data);
+}
+
 int main(void)
 {
         run(test_whole);
@@ -260,6 +304,7 @@ int main(void)
         if (!IS_SANITIZED) {
                 run(test_serves);
                 run(test_time_is_limited);
+                run(test_half_an_answer_holds_nobody);
         }
         return 0;
 }
