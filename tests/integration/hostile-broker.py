@@ -12,9 +12,16 @@ import struct
 import sys
 import time
 
-LINK, EVENT_SIZE = 3, 528
-CREATE, INTERRUPT, KILL, UP_START, UP_STOP, FREEZE, THAW, KEEP, RESTORE, WAKE, VERB_MAX = range(1, 12)
-DONE, FAILED, STARTED, ENDED, CLEARED, GONE, BRANCH_STARTED, UP_STARTED, UP_ENDED, HELLO, CONFIG_FILE, READY, LIMITS = range(1, 14)
+LINK, EVENT_SIZE, REQUEST = 3, 528, struct.Struct("<11I")
+# The rows of rpc/monitor-messages.def: [name, target, number, pids of `instead`, answer], and names of events.
+REQUESTS, EVENTS = json.loads(os.environ["CLOISTER_MESSAGES"])
+VERBS = {row[0]: verb for verb, row in enumerate(REQUESTS, 1)}
+CREATE, INTERRUPT, KILL, UP_START, UP_STOP, FREEZE = (VERBS[name] for name in (
+    "SESSION_CREATE", "SESSION_INTERRUPT", "SESSION_KILL", "UPSTREAM_START", "UPSTREAM_STOP", "SESSION_FREEZE"))
+BRANCH, BRANCH_DROP, PICTURES = (VERBS[name] for name in ("BRANCH_START", "BRANCH_DROP", "PICTURES_START"))
+KINDS = {name: kind for kind, name in enumerate(EVENTS, 1)}
+DONE, FAILED, STARTED, ENDED, UP_STARTED, UP_ENDED, BRANCH_STARTED, HELLO, CONFIG_FILE, READY = (KINDS[name] for name in (
+    "DONE", "FAILED", "SESSION_STARTED", "SESSION_ENDED", "UPSTREAM_STARTED", "UPSTREAM_ENDED", "BRANCH_STARTED", "HELLO", "CONFIG_FILE", "READY"))
 NUMBERS = (0, 1, 2, 7, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF)
 
 link = socket.socket(fileno=LINK)
@@ -58,11 +65,12 @@ def send(verb, target=0, gen=None, number=None, principal=(0, 0, 0, 0)):
     global serial
     serial += 1
     number = serial if number is None else number
-    pid = target if verb in (KEEP, RESTORE) else 0
-    # Only KEEP names copies to replace: the monitor refuses such numbers in a request of another kind.
-    instead = (-pid, pid + 1) if verb == KEEP else (0, 0)
+    _, _, range_of, n_instead, _ = REQUESTS[verb - 1]
+    pid = target if "PID" in range_of else 0
+    # The monitor refuses copies to replace in a request of another kind.
+    instead = (-pid, pid + 1) if n_instead else (0, 0)
     numbers = target, generation if gen is None else gen, pid, *instead
-    link.send(struct.pack("<11I", verb, number, *(n & 0xFFFFFFFF for n in (*numbers, *principal))))
+    link.send(REQUEST.pack(verb, number, *(n & 0xFFFFFFFF for n in (*numbers, *principal))))
     return number
 
 
@@ -119,13 +127,18 @@ def monitor_kib():
 # ---- what it does -------------------------------------------------------------------------------------------------
 
 
+# What was to be ended may have ended just before; a principal may have no session any more; the process is the only one.
+ALWAYS = ("SESSION_KILL", "UPSTREAM_STOP", "BRANCH_DROP", "PRINCIPAL_REST", "PICTURES_START")
+
+
 def every_message():
-    """Each verb with each number as target and generation: each gets one answer, and only CREATE, and START of an existing target,
-    succeed."""
+    """Each verb with each number as target and generation: each gets one answer, and only what makes something of an existing target,
+    and what ends something, succeeds."""
     session = create()
     wrong = []
-    for verb in range(1, VERB_MAX):
-        for target in (*NUMBERS, session + 1, session - 1):
+    for verb, (name, kind_of_target, _, _, answer) in enumerate(REQUESTS, 1):
+        is_index = kind_of_target in ("PROFILE", "SERVER")
+        for target in (*NUMBERS, session + 1, session - 1) if kind_of_target != "NONE" else (0,):
             if target == session:
                 continue
             for gen in (0, 1, generation, generation + 1, generation - 1, 0xFFFFFFFF):
@@ -136,10 +149,11 @@ def every_message():
                     ask(UP_STOP, made)
                     wait(lambda e, made=made: e[0] == UP_ENDED and e[2] == made)
                     forget(UP_STARTED, made)
-                allowed = {CREATE: target == 0, UP_START: target == 0, KILL: True, UP_STOP: True}.get(verb, False)
-                fresh = verb not in (CREATE, UP_START) or gen == generation
-                if (kind != FAILED) != (allowed and fresh):
-                    wrong.append((verb, target, gen, kind, code))
+                elif kind == BRANCH_STARTED:
+                    ask(BRANCH_DROP, made)
+                allowed = target == 0 and gen == generation and name != "INSTALLER_START" if is_index else name in ALWAYS
+                if kind != (KINDS[answer] if allowed else FAILED):
+                    wrong.append((name, target, gen, kind, code))
     # Any principal has a session; the others that there can be have one, too.
     for principal in NUMBERS:
         number = send(CREATE, principal=(principal,) * 4)
@@ -155,15 +169,18 @@ def every_message():
 def every_state():
     """Each pair of verbs on one session, in both orders, also after the session ended."""
     answers = collections.Counter()
-    verbs = (INTERRUPT, FREEZE, THAW, KEEP, WAKE, RESTORE, KILL)
+    verbs = [verb for verb, row in enumerate(REQUESTS, 1) if row[1] == "SESSION"]
+    session = create()
     for first in verbs:
         for second in verbs:
-            session = create()
-            for verb in (first, second, FREEZE, FREEZE, THAW):
+            for verb in (first, second, FREEZE, FREEZE, VERBS["SESSION_THAW"]):
                 answers[ask(verb, session)[0]] += 1
-            end(session)
-            for verb in verbs:
-                answers[ask(verb, session)[0]] += 1
+            if KILL in (first, second):
+                end(session)
+                for verb in verbs:
+                    answers[ask(verb, session)[0]] += 1
+                session = create()
+    end(session)
     return {"answers": sorted(answers)}
 
 
@@ -194,6 +211,24 @@ def too_many():
     return {"started": kinds[STARTED], "failed": kinds[FAILED], "max": sessions_max}
 
 
+def branches():
+    """More files for branches than sessions can have, and processes for pictures one after the other."""
+    made, refused = [], 0
+    for _ in range(sessions_max + 20):
+        event = ask(BRANCH)
+        if event[0] == BRANCH_STARTED:
+            made.append(event[2])
+        else:
+            refused += 1
+    for target in (*made, *made):
+        assert ask(BRANCH_DROP, target)[0] == DONE
+    again = ask(BRANCH)[0] == BRANCH_STARTED
+    for _ in range(20):
+        ask(PICTURES)
+    end(create())
+    return {"made": len(made) - sessions_max, "refused": refused, "again": again}
+
+
 def upstreams():
     """One server started many times, stopped twice, and left running."""
     running = []
@@ -218,8 +253,11 @@ def at_random():
     rng = random.Random(int(os.environ["CLOISTER_HOSTILE_SEED"]))
     known, open_requests = [1], set()
     for _ in range(int(os.environ["CLOISTER_HOSTILE_COUNT"])):
-        verb = rng.choice((CREATE, INTERRUPT, KILL, KILL, KILL, UP_START, UP_STOP, UP_STOP, FREEZE, THAW, KEEP, RESTORE, WAKE))
-        target = rng.choice((rng.choice(known), rng.choice(NUMBERS))) if verb not in (CREATE, UP_START) else rng.choice((0, 0, 0, 1, 99))
+        verb = rng.choice((*VERBS.values(), KILL, KILL, UP_STOP, BRANCH_DROP))
+        if REQUESTS[verb - 1][1] in ("PROFILE", "SERVER"):
+            target = rng.choice((0, 0, 0, 1, 99))
+        else:
+            target = rng.choice((rng.choice(known), rng.choice(NUMBERS))) if REQUESTS[verb - 1][1] != "NONE" else 0
         open_requests.add(send(verb, target, rng.choice((generation,) * 9 + (0,))))
         while len(open_requests) > 40 or rng.random() < 0.3:
             event = receive(20 if len(open_requests) > 40 else 0.0001)
@@ -229,7 +267,7 @@ def at_random():
             if number:
                 assert number in open_requests, event
                 open_requests.discard(number)
-            if kind in (STARTED, UP_STARTED):
+            if kind in (STARTED, UP_STARTED, BRANCH_STARTED):
                 known = [made, *known[:20]]
             elif kind in (ENDED, UP_ENDED):
                 forget(STARTED if kind == ENDED else UP_STARTED, made)
@@ -244,9 +282,13 @@ def raw(data):
     def act():
         session = create()
         link.send(data)
-        time.sleep(20)
-        return {"survived": session}
+        end(create())
+        return {"survived": session > 0}
     return act
+
+
+def request(verb, number):
+    return REQUEST.pack(verb, number, *(0,) * 9)
 
 
 def with_descriptors():
@@ -254,7 +296,7 @@ def with_descriptors():
     fds = array.array("i", [os.open("/dev/null", os.O_RDONLY)] * 16)
     refused = 0
     for _ in range(200):
-        message = struct.pack("<IIIII", KILL, 9, 77, generation, 0)
+        message = REQUEST.pack(KILL, 9, 77, generation, *(0,) * 7)
         try:
             link.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         except OSError:  # SO_PASSRIGHTS: the kernel refuses it
@@ -320,9 +362,9 @@ ACTS = {
     "every-message": every_message, "every-state": every_state, "same-serial": same_serial, "too-many": too_many, "upstreams": upstreams,
     "at-random": at_random, "with-descriptors": with_descriptors, "flood-kill": flood(KILL), "flood-create": flood(CREATE),
     "flood-upstream": flood(UP_START), "close-link": close_link, "leave": leave, "flood-log": flood_log,
-    "verb-0": raw(struct.pack("<IIIII", 0, 1, 0, 0, 0)), "verb-max": raw(struct.pack("<IIIII", VERB_MAX, 1, 0, 0, 0)),
-    "verb-huge": raw(struct.pack("<IIIII", 0xFFFFFFFF, 1, 0, 0, 0)), "serial-0": raw(struct.pack("<IIIII", KILL, 0, 0, 0, 0)),
-    "short": raw(b"\1" * 19), "long": raw(b"\1" * 21), "one-byte": raw(b"\1"), "large": raw(b"\1" * 65536), "empty": raw(b""),
+    "branches": branches, "verb-0": raw(request(0, 1)), "verb-max": raw(request(len(REQUESTS) + 1, 1)), "verb-huge": raw(request(0xFFFFFFFF, 1)),
+    "serial-0": raw(request(KILL, 0)), "short": raw(request(KILL, 1)[:-1]), "long": raw(request(KILL, 1) + b"\0"), "one-byte": raw(b"\1"),
+    "large": raw(b"\1" * 65536), "empty": raw(b""), "control": raw(request(KILL, 1)),
 }
 
 

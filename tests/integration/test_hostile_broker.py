@@ -4,6 +4,7 @@ does nothing else; its memory stays small, and nothing is left."""
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,14 @@ import residue
 
 NAMES = ("cloister", "cloister-monitor", "cloister-access", "cloister-pictures", "cloister-doctor", "cloister-init", "cloister-worker", "cloister-module.so")
 KILLED = 128 + 9
+
+
+def messages():
+    """The rows of requests, and the names of events."""
+    with open(os.path.join(harness.SOURCE, "rpc", "monitor-messages.def"), encoding="utf-8") as f:
+        text = f.read()
+    requests = re.findall(r"^MONITOR_REQUEST\((\w+), \w+, (\w+), (\w+), (\d), (\w+),", text, re.MULTILINE)
+    return [(*row[:3], int(row[3]), row[4]) for row in requests], re.findall(r"^MONITOR_EVENT\((\w+),", text, re.MULTILINE)
 
 
 class HostileBroker(harness.Case):
@@ -35,7 +44,7 @@ class HostileBroker(harness.Case):
         self.addCleanup(self.log.close)
         process = subprocess.Popen([os.path.join(self.bin, "cloister"), "mcp", "--config", config or self.config(), "--log-format", "text", *arguments],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, cwd=self.dir,
-                                   env=harness.environment(CLOISTER_HOSTILE=act, **env))
+                                   env=harness.environment(CLOISTER_HOSTILE=act, CLOISTER_MESSAGES=json.dumps(messages()), **env))
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stdin.close)
         self.addCleanup(harness.end, process)
@@ -85,6 +94,9 @@ class HostileBroker(harness.Case):
 
     def test_more_sessions_than_there_may_be(self):
         self.obeyed("too-many", {"started": 5, "failed": 20, "max": 5}, self.config(sessions=5))
+
+    def test_more_files_for_branches_than_there_may_be(self):
+        self.obeyed("branches", {"made": 8, "refused": 12, "again": True}, self.config(sessions=5))
 
     @unittest.skipUnless(os.environ.get("CLOISTER_TEST_WHOLE"), "takes long: suite slow")
     def test_more_servers_than_there_may_be(self):
@@ -143,6 +155,7 @@ class HostileBroker(harness.Case):
         for name in ("verb-0", "verb-max", "verb-huge", "serial-0", "short", "long", "one-byte", "large"):
             with self.subTest(name):
                 self.killed(name, "sent an invalid request")
+        self.obeyed("control", {"survived": True})
 
     def test_an_empty_message_and_a_closed_link(self):
         for name, printed in (("empty", None), ("close-link", {"closed": True})):
