@@ -2,6 +2,7 @@
 
 Code can stop or slow these processes, which ends a branch. Code cannot change the contents of a branch."""
 
+import contextlib
 import ctypes
 import errno
 import glob
@@ -222,12 +223,17 @@ class Hidden(rawmcp.ServerCase):
         self.assertEqual(self.value("look()"), self.GONE)
 
 
-# Inserts a run of one page into the dump of this session, at its place in the order of addresses: of the code that loads it, or of data.
-FORGE_RUN = r"""
-import os, struct, sys
+# `module` of the guest that writes what a branch gets.
+FIND_ARCHIVE = """
+import os, sys
 frame = sys._getframe()
 while type(frame.f_locals.get('self')).__name__ != 'Session': frame = frame.f_back
 module = sys.modules[type(frame.f_locals['self']._branches).__module__]
+"""
+
+# Inserts a run of one page into the dump of this session, at its place in the order of addresses: of the code that loads it, or of data.
+FORGE_RUN = FIND_ARCHIVE + r"""
+import struct
 write = module.archive.write
 def forged(fd):
     write(fd)
@@ -263,7 +269,7 @@ def forged(fd):
 class BranchFiles(rawmcp.ServerCase):
     """The sealed memfd in which the state of a session reaches its branches."""
 
-    CONFIG = {"limits": {"memory": "256M"}}
+    CONFIG = {"limits": {"memory": "256M"}, "profiles": {"small": {"limits": {"memory": "64M"}, "agent": True}}}
 
     def branch(self, code, to):
         return self.cell(code, session=to, **{"from": self.session})
@@ -358,6 +364,31 @@ class BranchFiles(rawmcp.ServerCase):
         self.ok("x[:] = bytes(len(x))", session="b-1")
         new = {name: size for name, size in used().items() if size > before.get(name, 0) + 20 * MB}
         self.assertEqual(sorted(name[0] for name in new), ["s", "t"])
+
+    def written(self):
+        """Bytes of the file that is being written, 0: there is none."""
+        most = 0
+        for pid in harness.descendants(self.server.process.pid):
+            with contextlib.suppress(OSError):
+                for fd in os.listdir(f"/proc/{pid}/fd"):
+                    path = f"/proc/{pid}/fd/{fd}"
+                    if os.readlink(path).startswith("/memfd:branch"):
+                        most = max(most, os.stat(path).st_size)
+        return most
+
+    @unittest.skipUnless(os.geteuid() == 0, "reads descriptors of other processes")
+    def test_a_state_without_an_end(self):
+        """4. It ends at twice the memory of its session and room for files, and no branch begins with it."""
+        bound = (2 * 64 + 256) * MB
+        self.ok(FIND_ARCHIVE + "def endless(fd):\n    block = bytes(1 << 20)\n    while True: os.write(fd, block)\nmodule.archive.write = endless\nx = 1", profile="small")
+        call = self.server.start_call("x", session="endless", **{"from": self.session})
+        most = 0
+        while not call.done():
+            most = max(most, self.written())
+        self.assertEqual(call.result()["structuredContent"]["status"], "error")
+        self.assertLessEqual(most, bound)
+        self.assertGreater(most, bound // 4)
+        self.assertEqual(self.value("x"), 1)
 
     def test_a_run_that_replaces_the_loader(self):
         """4. Code of a dump does not run before the descriptor is closed. The control: a run for data is taken."""

@@ -84,6 +84,10 @@ class Sandbox(ServerCase):
         self.assertGreaterEqual(used, 25)
         uptime, idle = self.value("[float(n) for n in open('/proc/uptime').read().split()]")
         self.assertLess(uptime, 120)
+        # Pages that processes have in common are counted for each, and are never more than there is.
+        free = self.value("import os\npids = []\nfor _ in range(9):\n    pids.append(os.fork())\n    if pids[-1] == 0: time.sleep(60)\ntime.sleep(0.06)\nm = info()\n"
+                          "for pid in pids: os.kill(pid, 9); os.waitpid(pid, 0)\n[m['MemFree'], m['MemAvailable']]")
+        self.assertEqual(free, [0, 0])
         # Of what the code has left of it, after it has ended and was copied.
         self.cell("del b", on_error="rollback")
         self.assertGreater(self.value("time.sleep(0.06)\ninfo()['MemAvailable']"), MEMORY - (80 << 20))
