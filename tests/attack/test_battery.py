@@ -211,6 +211,7 @@ class Mutations(Replaced):
         self.assertNotIn(b"\033", done.stdout + done.stderr)
 
 
+@harness.once
 class Attest(harness.Case):
     URI = "cloister://attestation"
 

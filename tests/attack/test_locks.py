@@ -434,6 +434,7 @@ def check_flock(case):
         case.assertIn(case.inside(f"{many}\nfor f in fs: os.close(f)\nvalue = children(12, take)"), range(3000, 4097))
 
 
+@harness.once
 class Locks(rawmcp.ServerCase):
     @classmethod
     def setUpClass(cls):
@@ -568,6 +569,7 @@ class Locks(rawmcp.ServerCase):
         self.assertEqual(self.inside("value = lock(own('e'), fcntl.F_WRLCK, 0)"), 0)
 
 
+@harness.once
 class Sockets(rawmcp.ServerCase):
     CONFIG = {"network": "loopback"}
 

@@ -190,6 +190,7 @@ class Channels(rawmcp.ServerCase):
                 print(f"{name}: {max(rates.values()):.0f} bit/s", file=sys.stderr)
 
 
+@harness.once
 class Network(Channels):
     CONFIG = {"network": "loopback"}
 

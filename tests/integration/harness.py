@@ -397,12 +397,17 @@ def end(process, sig=signal.SIGKILL):
     return process.wait(PATIENCE)
 
 
+def processor_time():
+    """Seconds of this process and of those that it has reaped, which is all that a test started: this is a subreaper."""
+    return sum(os.times()[:4])
+
+
 class TimedResult(unittest.TextTestResult):
-    """Logs the name and the duration of each test, and the logs of the programs when a test failed."""
+    """Logs the name, the duration and the processor time of each test, and the logs of the programs when a test failed."""
 
     def startTest(self, test):
         Log.forget()
-        self.start = time.monotonic()
+        self.start, self.used = time.monotonic(), processor_time()
         super().startTest(test)
 
     def show_logs(self):
@@ -424,7 +429,7 @@ class TimedResult(unittest.TextTestResult):
 
     def addSuccess(self, test):
         unittest.TestResult.addSuccess(self, test)
-        self.stream.writeln(f"ok ({time.monotonic() - self.start:.2f} s)")
+        self.stream.writeln(f"ok ({time.monotonic() - self.start:.2f} s, {processor_time() - self.used:.2f} s of a processor)")
         self.stream.flush()
 
 

@@ -39,6 +39,7 @@ class Image(harness.Case):
             self.assertTrue(os.path.isdir(os.path.join(os.path.dirname(path), "root")))
         self.assertEqual(len(described), 1)
 
+    @harness.once
     def test_build_and_list(self):
         self.assertEqual(self.cloister("image", "list").returncode, 0)
         built = self.cloister("image", "build")
@@ -54,6 +55,7 @@ class Image(harness.Case):
         again = self.cloister("run", "--config", self.config(), "-c", "print(1)")
         self.assertEqual((again.stdout, again.stderr), (b"1\n", b""))
 
+    @harness.once
     def test_two_starting_at_once(self):
         both = [self.start("run", "--config", self.config(), "-c", "print(1)") for _ in range(2)]
         for process in both:
@@ -90,6 +92,7 @@ class Image(harness.Case):
         self.assertLess(time.monotonic() - start, harness.PATIENCE)
         self.assertEqual(self.residue.settle(), {})
 
+    @harness.once
     def test_a_kill_in_the_middle(self):
         for delay in (0.05, 0.3, 0.8):
             process = self.start("image", "build")
@@ -109,6 +112,7 @@ class Image(harness.Case):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("space", done.stderr.decode().lower(), done.stderr)
 
+    @harness.once
     def test_an_unreadable_image_json(self):
         """The monitor reads no file of the store itself: a file that blocks its reader causes an error and does not hang it."""
         run = ("run", "--config", self.config(), "-c", "print(1)")
@@ -145,6 +149,7 @@ class Image(harness.Case):
         self.assertIn("/no/such/python3", done.stderr.decode())
         self.assertEqual(len(done.stderr.decode().strip().splitlines()), 1)
 
+    @harness.once
     def test_a_venv_with_its_packages(self):
         # Not below /tmp, because a sandbox mounts its own /tmp.
         venv = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")

@@ -95,6 +95,7 @@ class Pool(harness.Case):
         self.wait_ready(control, 1)
         self.assertEqual((self.ready(server), self.requests(server)), (0, 1))
 
+    @harness.once
     def test_each_is_fresh_and_used_once(self):
         server = self.serve(pool={"min": 2, "max": 4}, sessions=300)
         seen, uids = [], set()
@@ -141,6 +142,7 @@ class Pool(harness.Case):
             self.assertEqual(server.cell("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")["status"], "killed")
             self.assertEqual(self.value(server, MARK)[0], FRESH)
 
+    @harness.once
     def test_one_that_is_killed_is_replaced(self):
         server = self.serve(pool=1)
         self.settle(server)
@@ -215,6 +217,7 @@ class Pool(harness.Case):
         self.assertEqual(self.requests(server), before + 1)
         self.assertEqual(self.value(server, MARK, session="d")[0], FRESH)
 
+    @harness.once
     def test_demand_makes_more_up_to_the_most_and_idleness_fewer(self):
         server = self.serve(pool={"min": 1, "max": 3}, idle=4)
         self.wait_ready(server, 1)

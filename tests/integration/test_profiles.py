@@ -522,6 +522,7 @@ class Reduced(Profiles):
         self.assertEqual((cell["status"], cell["value"]["json"], cell["state"]), ("ok", False, "new"), cell)
         self.assertIn(why, cell["notice"])
 
+    @harness.once
     def test_tools_and_servers(self):
         servers = {"one": harness.fixture(), "two": harness.fixture()}
         server = self.serve(servers=servers, profiles={"lab": {"agent": True}})
@@ -581,6 +582,7 @@ async def call(name, **arguments):
         self.assertEqual(self.ok(server, "x", session="two"), 1, "another profile lost nothing")
         server.close()
 
+    @harness.once
     def test_networks_and_profiles(self):
         server = self.serve(profiles={"lab": {"agent": True, "network": "loopback"}, "gone": {"agent": True}, "kept": {"agent": True}})
         for name in ("lab", "gone", "kept"):
@@ -598,6 +600,7 @@ async def call(name, **arguments):
         self.assertEqual(self.ok(server, "x", session="usual"), 1)
         server.close()
 
+    @harness.once
     def test_another_profile_by_any_key(self):
         """A live session has what its profile has: the first profile, the last one, another name, another client's."""
         wide = {"mounts": [{"source": self.share(), "target": "/data"}]}

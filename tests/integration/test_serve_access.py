@@ -508,6 +508,7 @@ class Tokens(TokenFile):
         self.assertTrue(harness.wait_until(lambda: self.status_of(self.ALICE) == 200))
 
 
+@harness.once
 class Attest(Serve):
     ARGUMENTS = ("--listen", "127.0.0.1:0", "--attest")
 

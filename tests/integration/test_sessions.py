@@ -118,6 +118,7 @@ class Sessions(ServerCase):
             done = subprocess.run([*other, harness.PYTHON, "-c", script, path], capture_output=True, check=False)
             self.assertIn(b"PermissionError", done.stderr)
 
+    @harness.once
     def test_hostile_clients(self):
         client = self.connect()
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):

@@ -156,6 +156,7 @@ class Killed(Templates):
         self.assertEqual(call.result()["structuredContent"]["value"]["json"], 2)
         self.assertNotEqual(self.template(server), first)
 
+    @harness.once
     def test_while_a_line_of_twenty_waits(self):
         """At every moment of making sessions; a stopped template lets the line grow."""
         server = self.serve(pool=0)
@@ -271,6 +272,7 @@ class WarmUp(Templates):
         self.assertEqual(self.ok(server, "6 * 7", session="b"), 42)
         self.assertEqual(self.ok(server, "6 * 7", session="a"), 42)
 
+    @harness.once
     def test_an_interrupt_of_it_is_for_the_cell_that_waits(self):
         settings = self.preloading(INTERRUPTS_FIRST_CELL)
         server = self.serve(pool=0, profiles={"slow": {"agent": True, "pool": 1, **settings}})
@@ -363,6 +365,7 @@ class Hooks(Templates):
 
 
 class Many(Templates):
+    @harness.once
     def test_at_most_four_idle_ones(self):
         names = [f"p{i}" for i in range(8)]
         server = self.serve(pool=0, profiles={n: {"agent": True, "limits": {"tmp": f"{i + 1} MiB"}} for i, n in enumerate(names)})
