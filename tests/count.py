@@ -4,8 +4,8 @@
 A test program says what it ran in its own words: unittest's "Ran N tests … FAILED (failures=…)", node's TAP
 summary, or one "ok NAME" a test. A program that failed without naming a case counts as one failed.
 
-    count.py FILE…          adds up
-    count.py --failed FILE  names the integration tests that failed, a line each
+    count.py [--left-out SUITES] FILE…  adds up; the last line ends with what was left out
+    count.py --failed FILE              names the integration tests that failed, a line each
 """
 
 import json
@@ -16,6 +16,7 @@ import sys
 FAILED_SHOWN = 8
 LAST_LINES = 12
 AGAIN = "-again.json"  # what failed in the file without that ending, once more
+LONG = 60  # seconds: what takes longer belongs to the suite long
 
 
 def number(pattern, text):
@@ -57,19 +58,29 @@ def failed_beside_others(path):
             yield name
 
 
+def unexpectedly_long(entry):
+    suites, _, name = entry["name"].partition(" / ")
+    return "integration" in suites and "long" not in suites and entry["duration"] > LONG and not name.endswith("-ordinary")
+
+
 def main():
     if sys.argv[1:2] == ["--failed"]:
         print(*failed_beside_others(sys.argv[2]), sep="\n", end="")
         return 0
+    left_out, paths = "", sys.argv[1:]
+    if paths[:1] == ["--left-out"]:
+        left_out, paths = f"; not run: {paths[1]}", paths[2:]
     total = [0, 0, 0]
     ends = []
-    again = {entry["name"]: entry for path in sys.argv[1:] if path.endswith(AGAIN) for entry in read(path)}
-    for path in sys.argv[1:]:
+    again = {entry["name"]: entry for path in paths if path.endswith(AGAIN) for entry in read(path)}
+    for path in paths:
         for entry in read(path) if not path.endswith(AGAIN) else ():
             if count(entry)[1] and entry["name"] in again:
                 entry = again[entry["name"]]
                 if not count(entry)[1]:
                     print(f"failed beside other tests, and passed alone: {entry['name']}")
+            elif unexpectedly_long(entry):
+                print(f"{entry['name']} took {entry['duration']:.0f} s: files that take so long are in the list of tests/meson.build")
             counts = count(entry)
             total = [a + b for a, b in zip(total, counts)]
             if counts[1]:
@@ -80,7 +91,7 @@ def main():
     for name, lines in ends[:FAILED_SHOWN]:
         print(f"---- the end of {name}", *lines, "----", sep="\n")
     passed, failed, skipped = total
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else "") + left_out)
     return bool(failed or not passed)
 
 
