@@ -131,9 +131,10 @@ static const struct cli_command rows[] = {
          "  cloister publish ~/bin/report.py\n"
          "  cloister publish ./convert.py --name convert --profile analysis --dry-run\n"},
         {"tools", "", "start your MCP servers and list their tools, as code can call them",
-         SERVING | CLI_JSON, 0, cli_tools,
+         SERVING | CLI_COUNT | CLI_JSON, 0, cli_tools,
          "Prints each tool with its Python signature, and the reason for each server that could\n"
-         "not be started. In that case the exit status is 1.\n"
+         "not be started. In that case the exit status is 1. The last line says how many tools may\n"
+         "change things; --count prints only that line, and starts no server.\n"
          "\n"
          "Examples:\n"
          "  cloister tools\n"

@@ -45,6 +45,12 @@ class Import(harness.Case):
         with open(self.target, encoding="utf-8") as f:
             return json.load(f)["mcpServers"]
 
+    def test_what_code_can_change_is_said(self):
+        self.put(".claude.json", {"mcpServers": {"a": harness.fixture(env={"LEVEL": self.dir})}})
+        said = self.run_import("claude-code")
+        self.assertTrue(said.endswith("the tools of 1 server are not known before the first start: 'cloister tools' starts the servers, and says how many tools "
+                                      "may change things\n"), said)
+
     # ---- each client ------------------------------------------------------------------------------------------
 
     def test_claude_code_with_its_projects(self):

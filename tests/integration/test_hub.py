@@ -335,6 +335,26 @@ class Tools(harness.Case):
         listed = json.loads(self.run_cloister("tools", "--json", "--config", self.config({"a": harness.fixture()})).stdout)["servers"][0]["tools"]
         self.assertEqual((int(changing), int(all_tools)), (sum(not t.get("annotations", {}).get("readOnlyHint") for t in listed), len(listed)))
 
+    def test_the_count_alone_starts_no_server(self):
+        mark = self.path("mark")
+        server = {"command": "/bin/sh", "args": ["-c", f"touch {mark} && exec {harness.PYTHON} {harness.FIXTURE}"]}
+        config = self.config({"a": server, "gone": {"command": "/no/such/command"}})
+        count = ("tools", "--count", "--config", config)
+        done = self.run_cloister(*count)
+        unknown = "the tools of 2 servers are not known before the first start: 'cloister tools' starts the servers, and says how many tools may change things\n"
+        self.assertEqual((done.returncode, done.stdout.decode(), os.path.exists(mark)), (0, unknown, False))
+        # The process that writes the cache may end before it has written.
+        self.assertTrue(harness.wait_until(lambda: self.run_cloister("tools", "--config", config).stdout and self.run_cloister(*count).stdout.decode() != unknown))
+        os.unlink(mark)
+        said = self.run_cloister("tools", "--config", config).stdout.decode().splitlines()[-1]
+        os.unlink(mark)
+        done = self.run_cloister(*count)
+        self.assertEqual((done.returncode, done.stdout.decode().splitlines()), (0, [said, unknown.strip().replace("2 servers are", "1 server are")]))
+        self.assertFalse(os.path.exists(mark))
+        # Tools that are left out are not counted.
+        config = self.config({"a": {**server, "tools": {"deny": ["*"]}}}, name="none.json")
+        self.assertEqual(self.run_cloister("tools", "--count", "--config", config).stdout, b"")
+
     def test_json(self):
         config = self.config({"a": harness.fixture(), "gone": {"command": "/no/such/command"}})
         done = self.run_cloister("tools", "--json", "--config", config)

@@ -145,6 +145,27 @@ class Setup(harness.Case):
                 self.assertIn(reason, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
+    def test_what_code_can_change_is_said(self):
+        self.assertNotIn("tools", self.setup("claude", "--yes").stdout)
+        os.makedirs(f"{self.home}/.config/cloister")
+        with open(f"{self.home}/.config/cloister/config.json", "w", encoding="utf-8") as f:
+            json.dump({"mcpServers": {"a": harness.fixture(env={"TEST": self.dir})}}, f)  # no other run knows it
+        self.assertIn("the tools of 1 server are not known before the first start: 'cloister tools'", self.setup("cursor", "--yes").stdout)
+        count = [harness.CLOISTER, "tools", "--count"]
+        listed = [harness.CLOISTER, "tools"]
+
+        def known():
+            subprocess.run(listed, env=self.env, stdout=subprocess.DEVNULL, check=True)
+            return subprocess.run(count, env=self.env, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+        self.assertTrue(harness.wait_until(lambda: "may change things (no readOnlyHint)" in known()))
+        self.assertTrue(self.setup("gemini", "--yes").stdout.endswith(known()))
+        self.assertNotIn("readOnlyHint", self.setup("gemini", "--remove", "--yes").stdout)
+        # A config that cannot be used is no reason to fail.
+        with open(f"{self.home}/.config/cloister/config.json", "w", encoding="utf-8") as f:
+            f.write("{")
+        self.assertTrue(self.setup("qwen", "--yes").stdout.endswith("'cloister tools' says how many tools may change things\n"))
+
     def test_nothing_is_written_unasked(self):
         for arguments, status in (((), 1), (("--dry-run",), 0)):
             done = self.setup("claude", *arguments)

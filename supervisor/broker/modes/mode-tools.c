@@ -83,17 +83,54 @@ static int append_server(struct buffer *to, yyjson_val *server)
         return r;
 }
 
-/* Adds the server's tools, and those that do not declare that they only read. */
-static void count_tools(yyjson_val *server, size_t *all, size_t *changing)
-{
-        yyjson_val *tool;
-        size_t i, n;
+struct count {
+        size_t all, changing; /* tools; the latter do not declare that they only read */
+        size_t unknown;       /* servers whose tools no start has noted */
+};
 
-        yyjson_arr_foreach (yyjson_obj_get(server, "tools"), i, n, tool) {
-                yyjson_val *annotations = yyjson_obj_get(tool, "annotations");
-                *all += 1;
-                *changing += !yyjson_get_bool(yyjson_obj_get(annotations, "readOnlyHint"));
+static struct count count_tools(yyjson_val *servers)
+{
+        yyjson_val *server, *tool;
+        struct count count = {};
+        size_t i, n, j, m;
+
+        yyjson_arr_foreach (servers, i, n, server) {
+                const char *state = json_string(server, "state", NULL);
+                count.unknown += state && strcmp(state, "starting") == 0;
+                yyjson_arr_foreach (yyjson_obj_get(server, "tools"), j, m, tool) {
+                        yyjson_val *annotations = yyjson_obj_get(tool, "annotations");
+                        count.all++;
+                        count.changing += !yyjson_get_bool(
+                                yyjson_obj_get(annotations, "readOnlyHint"));
+                }
         }
+        return count;
+}
+
+static int append_count(struct buffer *to, const struct count *count)
+{
+        if (count->changing == 0)
+                return 0;
+        return buffer_printf(
+                to,
+                "%zu of %zu tools may change things (no readOnlyHint), and code can call them with any arguments: leave out with"
+                " \"tools\": {\"deny\": [\"NAME\"]} of the server, or of a profile\n",
+                count->changing, count->all);
+}
+
+/* --count: of the tools that the cache has. */
+static int append_known(struct buffer *to, yyjson_val *servers)
+{
+        const struct count count = count_tools(servers);
+        int r = append_count(to, &count);
+
+        if (r >= 0 && count.unknown > 0)
+                r = buffer_printf(
+                        to,
+                        "the tools of %zu server%s are not known before the first start: 'cloister tools' starts the servers, and says how"
+                        " many tools may change things\n",
+                        count.unknown, count.unknown == 1 ? "" : "s");
+        return r;
 }
 
 static int append_none(struct buffer *to, const struct broker *broker)
@@ -111,7 +148,8 @@ static int append_none(struct buffer *to, const struct broker *broker)
 static int append_table(struct buffer *to, const struct broker *broker, yyjson_val *servers)
 {
         yyjson_val *server;
-        size_t i, n, all = 0, changing = 0;
+        const struct count count = count_tools(servers);
+        size_t i, n;
         int r = 0;
 
         if (yyjson_arr_size(servers) == 0)
@@ -119,15 +157,10 @@ static int append_table(struct buffer *to, const struct broker *broker, yyjson_v
         yyjson_arr_foreach (servers, i, n, server) {
                 if (r >= 0)
                         r = append_server(to, server);
-                count_tools(server, &all, &changing);
         }
-        if (r >= 0 && changing > 0)
-                r = buffer_printf(
-                        to,
-                        "\n%zu of %zu tools may change things (no readOnlyHint), and code can call them with any arguments: leave out with"
-                        " \"tools\": {\"deny\": [\"NAME\"]} of the server, or of a profile\n",
-                        changing, all);
-        return r;
+        if (r >= 0 && count.changing > 0)
+                r = buffer_append(to, "\n", 1);
+        return r < 0 ? r : append_count(to, &count);
 }
 
 /* Writes the members of an object except one, and leaves the object open. Returns the value of that one. */
@@ -228,9 +261,10 @@ static void on_waited(void *data)
         int r = json_parse(buffer_bytes(catalogue), catalogue->length, &doc, NULL);
         yyjson_val *root = yyjson_doc_get_root(doc), *servers = yyjson_obj_get(root, "servers");
         if (r >= 0)
-                r = broker->options.json ? append_json(&text, root)
-                                         : append_table(&text, broker, servers);
-        mode->status = r < 0 || any_failed(servers) ? 1 : 0;
+                r = broker->options.json    ? append_json(&text, root)
+                    : broker->options.count ? append_known(&text, servers)
+                                            : append_table(&text, broker, servers);
+        mode->status = r < 0 || (!broker->options.count && any_failed(servers)) ? 1 : 0;
         writer_write(&mode->out, buffer_bytes(&text), text.length);
         end_when_written(broker);
 }
@@ -247,8 +281,14 @@ static void on_broken(void *data, int code)
         broker_end(data, 1);
 }
 
+static void on_counted(int fd, short events, void *data)
+{
+        on_waited(data);
+}
+
 static int start(struct broker *broker, struct error *err)
 {
+        const struct timeval at_once = {};
         const struct writer_owner owner = {broker, on_drained, on_broken};
         struct mode_tools *mode = calloc(1, sizeof(*mode));
 
@@ -258,6 +298,11 @@ static int start(struct broker *broker, struct error *err)
         int r = writer_open(&mode->out, broker->base, STDOUT_FILENO, &owner, err);
         if (r < 0)
                 return r;
+        if (broker->options.count)
+                return event_base_once(broker->base, -1, EV_TIMEOUT, on_counted, broker, &at_once) <
+                                       0
+                               ? error_errno(err, ENOMEM, "tools")
+                               : 0;
         hub_start(broker->hub, profile_of(broker), HUB_ALL);
         mode->wait = hub_wait(broker->hub, profile_of(broker), WAIT_MS, on_waited, broker);
         return mode->wait ? 0 : error_errno(err, ENOMEM, "tools");

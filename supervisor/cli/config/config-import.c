@@ -23,6 +23,7 @@
 #include "policy/did-you-mean.h"
 #include "supervisor/cli/config/entry-text.h"
 #include "supervisor/cli/config/import.h"
+#include "supervisor/cli/config/tool-count.h"
 #include "supervisor/config/config-files.h"
 
 enum { FILE_MAX = 32 * 1024 * 1024, FILES_IN_DIRECTORY = 64 };
@@ -525,6 +526,8 @@ static int finish(const struct options *o, const struct import *import, const ch
                 printf("\n%s would be:\n%.*s", path, (int)text.length, buffer_bytes(&text));
         else
                 printf("\nwrote %s\n", path);
+        if (!dry && import->n_taken > 0)
+                tool_count_print(o);
         return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "policy/did-you-mean.h"
 #include "supervisor/cli/config/entry-text.h"
 #include "supervisor/cli/config/setup.h"
+#include "supervisor/cli/config/tool-count.h"
 
 enum { FILE_MAX = 32 * 1024 * 1024, TEXT_MAX = FILE_MAX + 64 * 1024 };
 
@@ -308,6 +309,8 @@ static int setup(const struct options *o, const char *word, struct error *err)
         if (r >= 0)
                 printf("wrote %s: restart %s to %s\n", edit.path, edit.client->title,
                        removed ? "be without it" : "use it");
+        if (r >= 0 && !removed)
+                tool_count_print(o);
         return r;
 }
 
