@@ -178,13 +178,33 @@ class Eras(Serve):
         self.assertEqual((discover.status, discover.json()["result"]["supportedVersions"]), (200, [MODERN]))
         tools = c.modern("tools/list").response().json()["result"]["tools"]
         self.assertEqual(tools[0]["inputSchema"]["properties"]["session"]["x-mcp-header"], "Session")
-        first = c.call("x = 20").response().json()["result"]["structuredContent"]
+        self.check_description(tools[0])
+        made = c.call("x = 20").response().json()["result"]
+        first = made["structuredContent"]
         self.assertRegex(first["session"], r"^s-[0-9a-f]{32}$")
+        said = f'new session "{first["session"]}": pass it as `session` to use it again'
+        self.assertEqual(first["notice"], said)
+        self.assertIn(said, made["content"][0]["text"])
         again = c.call("x + 1", session=first["session"]).response().json()["result"]["structuredContent"]
-        self.assertEqual(again["value"]["json"], 21)
+        self.assertEqual((again["value"]["json"], "notice" in again), (21, False))
+        # So does one that fails, and one that continues.
+        failed = c.call("1 / 0").response().json()["result"]
+        self.assertIn(f'new session "{failed["structuredContent"]["session"]}": pass it', failed["content"][0]["text"])
+        waiting = c.call("import time\ntime.sleep(1)\n8", wait=0.1).response().json()["result"]
+        name = waiting["structuredContent"]["session"]
+        self.assertIn(f'call with session "{name}" and no code', waiting["content"][0]["text"])
+        self.assertEqual(c.modern("tools/call", {"name": "run_python", "arguments": {"session": name}}).response().json()["result"]["structuredContent"]["value"]["json"], 8)
+        # Nothing is said of a session that was not made.
+        self.assertNotIn("new session", c.call("1", timeout=-1).response().body.decode())
         other = c.call("x").response().json()["result"]["structuredContent"]
         self.assertNotEqual(other["session"], first["session"])
         self.assertEqual(other["status"], "error")
+
+    def check_description(self, tool):
+        """The text is the same over every transport: it says how calls without a session differ."""
+        said = tool["inputSchema"]["properties"]["session"]["description"]
+        self.assertIn('Default: "default"; over HTTP in MCP 2026-07-28, a new session, which the result names', said)
+        self.assertIn('No `session`: "default" (HTTP in MCP 2026-07-28: a new one, named in the result)', tool["description"])
 
     def test_modern_refusals(self):
         c = self.connect()
@@ -250,7 +270,10 @@ class Eras(Serve):
             return connection.post({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
                 "name": "run_python", "arguments": {"code": code}, "_meta": meta}}, **h)
 
-        self.assertEqual(call(c, "x = 5\nx").response().json()["result"]["structuredContent"]["session"], "default")
+        listed = c.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, **h).response().json()["result"]["tools"]
+        self.check_description(listed[0])
+        made = call(c, "x = 5\nx").response().json()["result"]["structuredContent"]
+        self.assertEqual((made["session"], "notice" in made), ("default", False))
         # Several at once, and each has its own answers.
         others = [self.connect() for _ in range(3)]
         for i, other in enumerate(others):

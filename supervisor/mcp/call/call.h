@@ -52,7 +52,8 @@ struct mcp_wait {
         struct event *due; /* the end of the wait, or of the time of a kept result; or NULL */
         struct capture_mark shown[CELL_STREAMS]; /* the output before it is in earlier answers */
         bool was_cut[CELL_STREAMS];
-        char said[80]; /* for the notice, or "" */
+        bool is_unnamed; /* the session has a name that the client did not choose */
+        char said[SESSION_NAME_MAX + 64]; /* for the notice, or "" */
 };
 
 struct mcp_call {

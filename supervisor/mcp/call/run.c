@@ -537,6 +537,9 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
                 .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
         wait_options(call, &a->options);
         memcpy(a->said, call->wait.said, sizeof(a->said));
+        if (call->wait.is_unnamed && outcome->state != CELL_STATE_NONE)
+                snprintf(a->said, sizeof(a->said),
+                         "new session \"%s\": pass it as `session` to use it again", call->session);
         a->options.said = a->said;
         a->options.earlier = &a->earlier;
         buffer_init(&a->earlier, RESULT_MAX);
@@ -586,6 +589,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .data = call,
         };
         session_key_make(call->principal->key, arguments->from, from);
+        call->wait.is_unnamed = cell.is_unnamed;
         if (call->modern && call->can)
                 call->suspension.digest = mcp_input_digest(arguments);
         session_key_make(call->principal->key, arguments->session, key);
