@@ -25,8 +25,8 @@ import urllib.request
 PIP = """
 import runpy, sys
 PAGE_MAX = 32 << 20
-wheel, markers, strict = sys.argv[1:4]
-del sys.argv[1:4]
+wheel, markers, strict, kept = sys.argv[1:5]
+del sys.argv[1:5]
 if wheel:
     sys.path.insert(0, wheel)
 def guard(event, args):
@@ -51,6 +51,30 @@ if "--version" not in sys.argv:
             self._content = bytes(whole)
         return usual_content(self)
     Response.content = property(content)
+if kept:
+    import hashlib, os, shutil
+    from pip._internal.network import download
+    def reused(link, location):
+        # The wheel in the cache whose hash the index names. pip checks the hash once more.
+        digest, name = link.hash or "", link.filename
+        path = os.path.join(kept, digest, name)
+        if link.hash_name != "sha256" or len(digest) != 64 or set(digest) - set("0123456789abcdef") or "/" in name or not os.path.isfile(path):
+            return None
+        to, sum = os.path.join(location, name), hashlib.sha256()
+        shutil.copyfile(path, to)
+        with open(to, "rb") as f:
+            for part in iter(lambda: f.read(1 << 20), b""):
+                sum.update(part)
+        return (to, "application/octet-stream") if sum.hexdigest() == digest else None
+    fetch_one = download.Downloader.__call__
+    download.Downloader.__call__ = lambda self, link, location: reused(link, location) or fetch_one(self, link, location)
+    if hasattr(download, "BatchDownloader"):  # before pip 25.1
+        fetch_many = download.BatchDownloader.__call__
+        def each(self, links, location):
+            for link in links:
+                found = reused(link, location)
+                yield from [(link, found)] if found else fetch_many(self, [link], location)
+        download.BatchDownloader.__call__ = each
 if strict:
     from urllib.parse import urljoin, urlsplit
     from pip._internal.models.link import Link
@@ -371,7 +395,7 @@ class Pip(Installer):
             if other and os.access(other, os.X_OK):
                 candidates.append((other, "", True))
         for python, wheel, cross in candidates:
-            status, text = answer([python, "-E", "-c", PIP, wheel, "", "", "--version"])
+            status, text = answer([python, "-E", "-c", PIP, wheel, "", "", "", "--version"])
             if status == 0 and text.startswith("pip "):
                 self.host, self.wheel, self.cross = python, wheel, cross
                 return True
@@ -384,7 +408,8 @@ class Pip(Installer):
 
     def pip(self, *args, on_line=None):
         markers = self.version if self.cross else ""
-        return run([self.host, "-E", "-c", PIP, self.wheel, markers, "strict" if guard else "", *args], on_line)
+        kept = self.shared.wheels if self.shared and not guard else ""
+        return run([self.host, "-E", "-c", PIP, self.wheel, markers, "strict" if guard else "", kept, *args], on_line)
 
     def target(self):
         if not self.cross:

@@ -3,6 +3,7 @@
 import base64
 import glob
 import hashlib
+import http.server
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import stat
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
 import zipfile
@@ -246,6 +248,64 @@ import numpy
         self.assertRegex(self.fails("image", "build", "--with", "six>99"), r"fits 'six>99' \(newest: 1\.|six>99")
         self.assertIn("'pyspark' has no wheel for Python 3.", self.fails("image", "build", "--with", "pyspark==3.3.0"))
         self.assertEqual(self.names(), [])
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """An index: /simple/NAME/ and the wheels of a directory, with their hashes except those of `without`. Notes what is fetched."""
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        path, _, name = self.path.rstrip("/").rpartition("/")
+        server, body = self.server, b""
+        if path == "/simple":
+            for file in sorted(os.listdir(server.house)):
+                if file.startswith(name.replace("-", "_") + "-"):
+                    with open(f"{server.house}/{file}", "rb") as f:
+                        digest = "#sha256=" + hashlib.sha256(f.read()).hexdigest() if name not in server.without else ""
+                    body += f'<a href="/files/{file}{digest}">{file}</a>'.encode()
+        else:
+            server.fetched.append(name.split("-")[0])
+            with open(f"{server.house}/{name}", "rb") as f:
+                body = f.read()
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Type", "text/html" if path == "/simple" else "application/octet-stream")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Again(Case):
+    def test_a_wheel_is_fetched_once(self):
+        """A set with one package more fetches that package alone, if the index names the hash of the other one."""
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+        server.house, server.without, server.fetched = self.house, set(), []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        index = {"PIP_INDEX_URL": f"http://127.0.0.1:{server.server_port}/simple"}
+
+        def put(name, word):
+            wheel(self.house, name, "1.0", {f"{name}.py": f"WORD = {word!r}\n"})
+
+        def build(words, fetched):
+            server.fetched.clear()
+            self.done("image", "build", "--installer", "pip", "--with", words, "--name", words.replace(",", "-"), **index)
+            self.assertEqual(sorted(set(server.fetched)), fetched, words)
+
+        for name in ("one", "two", "three", "four", "five"):
+            put(name, name)
+        build("one,two,three,four", ["four", "one", "three", "two"])
+        # Neither what is damaged is used, nor another wheel of the same name and version, nor one whose hash the index does not name.
+        (kept,) = glob.glob(f"{self.store}/.cache/wheels/*/two-*.whl")
+        with open(kept, "r+b") as f:
+            f.write(b"damaged")
+        put("three", "another")
+        server.without = {"four"}
+        build("one,two,three,four,five", ["five", "four", "three", "two"])
+        out = self.done("run", "--image", "one-two-three-four-five", "-c", "import one, two, three, four, five; print(one.WORD, two.WORD, three.WORD, five.WORD)")
+        self.assertEqual(out, "one two another five\n")
 
 
 class Wheelhouse(Case):
@@ -515,7 +575,7 @@ class Housekeeping(Case):
 
 
 # Each builds images, some many. The others run by hand, or by name (CLOISTER_TEST_WHOLE, suite slow).
-FEW = {"test_run_with", "test_a_wheel_and_what_it_needs", "test_sources_never_run", "test_hashes_of_a_requirements_file",
+FEW = {"test_run_with", "test_a_wheel_is_fetched_once", "test_a_wheel_and_what_it_needs", "test_sources_never_run", "test_hashes_of_a_requirements_file",
        "test_what_is_missing_names_the_command", "test_list_show_and_remove"}
 
 
