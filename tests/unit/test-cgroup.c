@@ -548,6 +548,34 @@ static void test_rest_by_weight(void)
         rmdir(directory);
 }
 
+/* The lowest of a group's limits counts, MemoryHigh= of a unit too: files of a directory stand in for the group. */
+static void test_memory_of_a_group(void)
+{
+        static const struct {
+                const char *max, *high;
+                uint64_t limit;
+        } cases[] = {
+                {"max\n", "max\n", UINT64_MAX}, {"300\n", "max\n", 300}, {"max\n", "200\n", 200},
+                {"300\n", "200\n", 200},        {"100\n", "200\n", 100},
+        };
+        char directory[] = "/tmp/test-cgroup-XXXXXX";
+
+        check(mkdtemp(directory));
+        int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check(cgroup_memory_limit(fd) == UINT64_MAX);
+        close(openat(fd, "memory.max", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        close(openat(fd, "memory.high", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                check_eq_int(cgroup_write(fd, "memory.max", cases[i].max), 0);
+                check_eq_int(cgroup_write(fd, "memory.high", cases[i].high), 0);
+                check(cgroup_memory_limit(fd) == cases[i].limit);
+        }
+        unlinkat(fd, "memory.max", 0);
+        unlinkat(fd, "memory.high", 0);
+        close(fd);
+        rmdir(directory);
+}
+
 static void test_freeze(void)
 {
         struct cgroups *cgroups = open_cgroups();
@@ -883,6 +911,7 @@ int main(void)
         run(test_busy_leaf_is_removed_later);
         run(test_rest);
         run(test_rest_by_weight);
+        run(test_memory_of_a_group);
         run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);

@@ -31,13 +31,19 @@ static uint64_t lower(uint64_t a, uint64_t b)
         return b > 0 && b < a ? b : a;
 }
 
-/* The limits of one group; 0: "max", or no such file. Version 1 writes no limit as a number beyond any memory. */
-static uint64_t memory_of(int dir)
+/* Version 1 writes no limit as a number beyond any memory. "max" is read as 0. Above memory.high (a unit's MemoryHigh=) the kernel
+ * stops every process of the group for up to two seconds at each allocation, also the monitor and the broker. */
+uint64_t cgroup_memory_limit(int dir)
 {
-        return lower(cgroup_read_number(dir, "memory.limit_in_bytes") ?: UINT64_MAX,
-                     cgroup_read_number(dir, "memory.max"));
+        static const char *const files[] = {"memory.limit_in_bytes", "memory.max", "memory.high"};
+        uint64_t least = UINT64_MAX;
+
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+                least = lower(least, cgroup_read_number(dir, files[i]));
+        return least;
 }
 
+/* 0: "max", or no such file. */
 static uint64_t cpu_of(int dir)
 {
         long long quota = 0, period = 0;
@@ -68,7 +74,7 @@ struct cgroup_total cgroup_total_here(void)
                         place->own[n] = '\0';
                         _cleanup_close_ int dir = open(place->own,
                                                        O_PATH | O_DIRECTORY | O_CLOEXEC);
-                        memory = lower(memory, memory_of(dir));
+                        memory = lower(memory, cgroup_memory_limit(dir));
                         cpu = lower(cpu, cpu_of(dir));
                         if (n == strlen(place->mount) || !strchr(place->own, '/'))
                                 break;

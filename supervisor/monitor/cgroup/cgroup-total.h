@@ -21,6 +21,9 @@ struct cgroup_total {
 /* Resources of the machine, or of our own control group if that has less. */
 struct cgroup_total cgroup_total_here(void);
 
+/* The bytes that a group may have, of its directory's files; UINT64_MAX: no limit. */
+uint64_t cgroup_memory_limit(int dir);
+
 /* Sets the limits of all sandboxes (principal 0), or of those of a principal, whose group is made if there is none. All may
  * have three quarters of the processes of the machine, and a principal half of these. On
  * version 1, -EINVAL or -EBUSY if groups in it have more. */
