@@ -738,6 +738,43 @@ static void check_child(int (*fn)(void))
         check_eq_int(wait_for(pid), 0);
 }
 
+/* In a group of few processes, as a unit with TasksMax= is. */
+static int have_few_processes(void)
+{
+        _cleanup_free_ struct cgroup_places *places = NULL;
+        static const struct cgroup_total all = {384 << 20, 500};
+        char group[PATH_MAX + 32];
+        struct error err = {0};
+
+        check_ok(cgroup_places_read(&places, &err));
+        snprintf(group, sizeof(group), "%s/test-%d", cgroup_place_of(places, CGROUP_PIDS)->own,
+                 getpid());
+        check_eq_int(mkdir(group, 0700), 0);
+        int fd = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        check_eq_int(cgroup_write(fd, "pids.max", "400"), 0);
+        check_eq_int(cgroup_write_number(fd, "cgroup.procs", (uint64_t)getpid()), 0);
+        struct cgroups *cgroups = open_cgroups();
+        set_all(cgroups, &all);
+        check_ok(cgroups_set_servers(cgroups, 64 << 20, &err));
+        check_eq_int((int)number_of(cgroups, "pids.max"), 300);
+        check_eq_int((int)number_of(cgroups, "../servers/pids.max"), 75);
+        cgroups_free(cgroups);
+        check_eq_int(cgroup_write_number(fd, "../cgroup.procs", (uint64_t)getpid()), 0);
+        close(fd);
+        return rmdir(group);
+}
+
+/* On version 2 a group with processes of its own has no such groups. */
+static void test_few_processes(void)
+{
+        struct cgroups *cgroups = open_cgroups();
+        bool is_v1 = cgroups_version(cgroups) == CGROUP_V1;
+
+        cgroups_free(cgroups);
+        if (is_v1)
+                check_child(have_few_processes);
+}
+
 static void test_good_order(void)
 {
         int64_t before = now_ms();
@@ -912,6 +949,7 @@ int main(void)
         run(test_rest);
         run(test_rest_by_weight);
         run(test_memory_of_a_group);
+        run(test_few_processes);
         run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);

@@ -17,8 +17,8 @@
 enum {
         WEIGHT_SUPERVISOR = 400,
         WEIGHT_SERVERS = 200,
-        WEIGHT = 100, /* of "sandboxes", and of every group that has no other */
-        SERVERS_PIDS = 4096,
+        WEIGHT = 100,        /* of "sandboxes", and of every group that has no other */
+        SERVERS_PIDS = 4096, /* at most */
         PERIOD_US = 20000,
         PERIOD_LONG_US = 100000, /* the kernel needs a millisecond of processor time in each */
         CPU_SMALL = 100,
@@ -58,10 +58,23 @@ static uint64_t cpu_of(int dir)
         return quota > 0 && period > 0 ? (uint64_t)quota * 1000 / (uint64_t)period : 0;
 }
 
-struct cgroup_total cgroup_total_here(void)
+struct bounds {
+        uint64_t memory, cpu, pids;
+};
+
+static uint64_t pids_of_machine(void)
 {
-        uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-        uint64_t cpu = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * 1000;
+        return lower(cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/pid_max") ?: UINT32_MAX,
+                     cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/threads-max"));
+}
+
+static struct bounds bounds_here(void)
+{
+        struct bounds here = {
+                .memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE),
+                .cpu = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN) * 1000,
+                .pids = pids_of_machine(),
+        };
         _cleanup_free_ struct cgroup_places *places = NULL;
         struct error ignored = {};
 
@@ -74,23 +87,33 @@ struct cgroup_total cgroup_total_here(void)
                         place->own[n] = '\0';
                         _cleanup_close_ int dir = open(place->own,
                                                        O_PATH | O_DIRECTORY | O_CLOEXEC);
-                        memory = lower(memory, cgroup_memory_limit(dir));
-                        cpu = lower(cpu, cpu_of(dir));
+                        here.memory = lower(here.memory, cgroup_memory_limit(dir));
+                        here.cpu = lower(here.cpu, cpu_of(dir));
+                        here.pids = lower(here.pids, cgroup_read_number(dir, "pids.max"));
                         if (n == strlen(place->mount) || !strchr(place->own, '/'))
                                 break;
                 }
         }
-        return (struct cgroup_total){memory, (uint32_t)cpu};
+        return here;
 }
 
-/* Processes and threads of all sandboxes: three quarters of what the machine can have. */
+struct cgroup_total cgroup_total_here(void)
+{
+        struct bounds here = bounds_here();
+
+        return (struct cgroup_total){here.memory, (uint32_t)here.cpu};
+}
+
+/* Processes and threads of all sandboxes: three quarters of what the machine, or a unit by TasksMax=, can have. */
 static uint32_t pids_of_all(void)
 {
-        uint64_t pids = lower(cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/pid_max")
-                                      ?: UINT32_MAX,
-                              cgroup_read_number(AT_FDCWD, "/proc/sys/kernel/threads-max"));
+        return (uint32_t)lower(bounds_here().pids / 4 * 3, UINT32_MAX);
+}
 
-        return (uint32_t)lower(pids / 4 * 3, UINT32_MAX);
+/* Those of all servers: most of what sandboxes leave. The rest is for Cloister itself. */
+static uint32_t pids_of_servers(void)
+{
+        return (uint32_t)lower(SERVERS_PIDS, bounds_here().pids / 16 * 3);
 }
 
 /* ---- the groups ---- */
@@ -196,7 +219,7 @@ int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *
                 r = cgroup2_enable(group.fds[0], "servers", err);
         if (r < 0)
                 return r;
-        cgroup_set_pids(&group, SERVERS_PIDS);
+        cgroup_set_pids(&group, pids_of_servers());
         set_weight(&group, WEIGHT_SERVERS);
         set_weight_of_all(cgroups);
         return o->set_memory(&group, memory, err);

@@ -25,7 +25,7 @@ struct cgroup_total cgroup_total_here(void);
 uint64_t cgroup_memory_limit(int dir);
 
 /* Sets the limits of all sandboxes (principal 0), or of those of a principal, whose group is made if there is none. All may
- * have three quarters of the processes of the machine, and a principal half of these. On
+ * have three quarters of the processes of the machine, or of our own group, and a principal half of these. On
  * version 1, -EINVAL or -EBUSY if groups in it have more. */
 int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
                       struct error *err);
