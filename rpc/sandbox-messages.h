@@ -38,7 +38,8 @@ enum {
         SESSION_FD_CHANGES, /* init writes to the broker: rpc/file-changes.h */
         SESSION_FD_COUNT,
         SESSION_FD_CGROUP = SESSION_FD_COUNT, /* O_PATH, if the plan has cgroup set: its cgroup */
-        SESSION_FD_MAX,
+        SESSION_FD_EXTRA_MAX = 2, /* that, and the network namespace, if the plan has network set */
+        SESSION_FD_MAX = SESSION_FD_COUNT + SESSION_FD_EXTRA_MAX,
 
         /* Where PID 1 finds its own. */
         INIT_REPORT_FD = 3,
@@ -161,7 +162,8 @@ struct template_plan {
 struct session_plan {
         uint32_t id; /* of the session in the template's user namespace: 0 when there is but one */
         uint32_t rlimits; /* 1: bound memory and pids by rlimits, no cgroup does */
-        uint32_t reserved;
+        uint32_t
+                network; /* 1: one more descriptor, the last: the network namespace to be cloned in */
         uint32_t cgroup; /* 1: one more descriptor, of the cgroup to be cloned into */
         struct limits limits;
 };

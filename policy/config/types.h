@@ -105,7 +105,8 @@ struct config_profile {
         uint32_t checkpoints;   /* of a session, at most */
         bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
         bool speculation_disabled; /* of the processor, in its sessions (PR_SPEC_FORCE_DISABLE) */
-        bool agent;                /* run_python's argument `profile` may select it */
+        bool recycle; /* network namespaces, where there is no network (supervisor/monitor/template/networks.h) */
+        bool agent;    /* run_python's argument `profile` may select it */
         uint64_t said; /* of the reader: bits of the keys that the config sets (config_key_bit()) */
 };
 

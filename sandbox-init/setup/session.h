@@ -22,7 +22,7 @@ struct session {
         int locks_fd;     /* for init: /proc/locks of its pid namespace */
         int last_pid_fd;  /* for init: ns_last_pid; negative: this kernel has none */
         int workspace_fd; /* for init: the tmpfs of /workspace */
-        bool has_network; /* the template is in a network namespace that no session had yet */
+        bool has_network; /* the template is in a network namespace that no living session has */
 };
 
 /*

@@ -110,35 +110,93 @@ static int take_back_id(struct error *err)
 }
 
 /*
- * Unshares the network namespace of the next session while the template is idle: making one takes
- * the kernel as long as the rest of the clone. The template lives in it until the session inherits
- * it. It belongs to the template's user namespace, so that the session has no capability over it;
- * in a loopback profile the session needs one to bring lo up, and makes its own. If this fails, the
- * clone makes the namespace or reports why it cannot.
+ * Network namespaces. A session inherits that of the template, which enters one before the clone and its own after it: one
+ * that the monitor has sent, which was an earlier session's and has no socket (supervisor/monitor/template/networks.h), or
+ * a new one. They belong to the template's user namespace, so that no session has a capability over them; in a loopback
+ * profile the session needs one to bring lo up, and makes its own. If nothing works, the clone makes the namespace or
+ * reports why it cannot. A worker closes these descriptors before it runs code, init by its exec.
  */
-static void prepare_network(struct session *s)
+struct networks {
+        int own;          /* the template's */
+        int next;         /* that no session had yet, or -1 */
+        bool is_recycled; /* that of the last session was */
+};
+
+static int open_network(void)
+{
+        return open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+}
+
+static int find_own_network(const struct session *s, struct networks *n, struct error *err)
+{
+        n->own = s->template->loopback ? -1 : open_network();
+        return !s->template->loopback && n->own < 0
+                       ? error_errno(err, errno, "open the network namespace")
+                       : 0;
+}
+
+/* Raw system calls: an image may have a libc without these functions. */
+static bool enter_network(int fd)
+{
+        return fd >= 0 && syscall(SYS_setns, fd, CLONE_NEWNET) == 0;
+}
+
+static int return_to_own_network(const struct networks *n, struct error *err)
+{
+        return n->own >= 0 && !enter_network(n->own)
+                       ? error_errno(err, errno, "return to its network namespace")
+                       : 0;
+}
+
+/* While the template is idle, since the kernel takes as long for one as for the rest of the clone. While sessions follow
+ * each other so that they get each other's, none is needed. */
+static int prepare_network(const struct session *s, struct networks *n, struct error *err)
 {
         struct pollfd control = {.fd = TEMPLATE_CONTROL_FD, .events = POLLIN};
 
-        if (!s->template->loopback && !s->has_network && poll(&control, 1, NETWORK_MS) == 0)
+        if (s->template->loopback || n->next >= 0 || n->is_recycled ||
+            poll(&control, 1, NETWORK_MS) != 0 || syscall(SYS_unshare, CLONE_NEWNET) < 0)
+                return 0;
+        n->next = open_network();
+        return return_to_own_network(n, err);
+}
+
+/* given: the monitor's, or -1. */
+static void choose_network(struct session *s, struct networks *n, int *given)
+{
+        if (s->template->loopback)
+                return;
+        n->is_recycled = enter_network(*given);
+        s->has_network = n->is_recycled;
+        fd_close_many(given, 1);
+        if (!s->has_network) {
+                s->has_network = enter_network(n->next);
+                fd_close_many(&n->next, 1);
+        }
+        if (!s->has_network)
                 s->has_network = syscall(SYS_unshare, CLONE_NEWNET) == 0;
 }
 
 /* Returns 0 in the template, 1 in the worker; negative errno when the template must end. */
-static int make(const struct template_hooks *hooks, struct session *s, struct error *err)
+static int make(const struct template_hooks *hooks, struct session *s, struct networks *n,
+                struct error *err)
 {
+        int *last = &s->fds[SESSION_FD_COUNT + s->plan.cgroup], none = -1;
+
+        choose_network(s, n, s->plan.network ? last : &none);
         int r = lend_id(s->plan.id, err);
         if (r < 0)
                 return r;
         hooks->before_fork();
         int made = session_clone(s);
-        s->has_network = false;
         if (made == 1) {
                 hooks->after_fork_child();
                 return 1;
         }
         hooks->after_fork_parent();
-        return take_back_id(err);
+        s->has_network = false;
+        r = take_back_id(err);
+        return r < 0 ? r : return_to_own_network(n, err);
 }
 
 static int answer(const struct session *s, struct error *err)
@@ -171,15 +229,20 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                    struct error *err)
 {
         struct session session = {};
+        struct networks networks = {.own = -1, .next = -1};
         bool is_idle_work_left = hooks->idle;
 
         session.template = template_plan();
         int r = prepare(err);
+        if (r >= 0)
+                r = find_own_network(&session, &networks, err);
         while (r >= 0) {
                 struct template_message message;
                 size_t count = SESSION_FD_MAX;
 
-                prepare_network(&session);
+                r = prepare_network(&session, &networks, err);
+                if (r < 0)
+                        return r;
                 if (is_idle_work_left)
                         is_idle_work_left = do_idle_work(hooks, QUIET_MS);
                 ssize_t n = fd_receive(TEMPLATE_CONTROL_FD, &message, sizeof(message), session.fds,
@@ -189,12 +252,13 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                 if (n < 0)
                         return error_errno(err, (int)-n, "receive from the monitor");
                 if (n != sizeof(message) || message.kind != SESSION_CREATE ||
-                    count != SESSION_FD_COUNT + (message.session.cgroup ? 1U : 0U)) {
+                    message.session.cgroup > 1 || message.session.network > 1 ||
+                    count != SESSION_FD_COUNT + message.session.cgroup + message.session.network) {
                         fd_close_many(session.fds, count);
                         return error_set(err, EPROTO, "an unknown message from the monitor");
                 }
                 session.plan = message.session;
-                r = make(hooks, &session, err);
+                r = make(hooks, &session, &networks, err);
                 if (r == 1) {
                         ret->rpc_fd = session.rpc_fd;
                         ret->release_fd = session.release_fd;

@@ -556,6 +556,48 @@ static void check_packages(struct doctor *d, const struct config *config)
                            names);
 }
 
+/* ---- network namespaces of ended sessions ---- */
+
+/* Whether this kernel counts sockets as the monitor needs it (supervisor/monitor/template/networks.h). */
+static bool counts_sockets(void)
+{
+        static const char start[] = "sockets: used ";
+        char text[sizeof(start) - 1];
+        _cleanup_close_ int fd = open("/proc/self/net/sockstat", O_RDONLY | O_CLOEXEC);
+
+        return fd >= 0 && read(fd, text, sizeof(text)) == sizeof(text) &&
+               memcmp(text, start, sizeof(text)) == 0;
+}
+
+static void check_recycling(struct doctor *d, const struct config *config)
+{
+        char names[200] = "";
+        size_t n = 0;
+
+        if (!counts_sockets()) {
+                doctor_add(
+                        d, "recycling", DOCTOR_EFFECTIVE, false, NULL,
+                        "none: /proc/net/sockstat cannot prove that a network namespace is empty");
+                return;
+        }
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                if (!p->recycle || p->network != CONFIG_NETWORK_NONE)
+                        continue;
+                size_t used = strlen(names);
+                snprintf(names + used, sizeof(names) - used, "%s\"%s\"", used ? ", " : "", p->name);
+                n++;
+        }
+        if (n == 0)
+                doctor_add(d, "recycling", DOCTOR_EFFECTIVE, false, NULL,
+                           "none: each session has a new network namespace");
+        else
+                doctor_add(
+                        d, "recycling", DOCTOR_EFFECTIVE, false, NULL,
+                        "sessions of %s may have the empty network namespace of an ended one of the same principal and profile",
+                        names);
+}
+
 static enum sandbox_mode current_mode(void)
 {
         struct ids ids;
@@ -578,6 +620,7 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_user(d, mode, config);
         check_image(d, mode, config);
         check_packages(d, config);
+        check_recycling(d, config);
         config_free(config);
 }
 

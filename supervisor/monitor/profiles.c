@@ -691,7 +691,8 @@ static bool same_sandbox(const struct config_profile *a, const struct config_pro
         if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
             !same_text(a->python, b->python) || a->network != b->network ||
             memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
-            !config_same_list(a->preload, b->preload) || a->packages.install != b->packages.install)
+            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
+            a->packages.install != b->packages.install)
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

@@ -261,6 +261,185 @@ refused = [[libc.sysinfo(ctypes.c_void_p(at)), ctypes.get_errno()] for at in (0,
         print(f"numbers of a new session: {capacity(agreement(bits, seen), slot):.0f} bit/s, at most {1 / slot:.0f}", file=sys.stderr)
 
 
+# The kernel's own sockets in a network namespace have numbers that those of no other namespace get.
+OWN_NUMBER = "open('/proc/self/net/netlink').read().split()[-1]"
+FREEZER = "/sys/fs/cgroup/freezer"
+
+# Of sessions that follow each other in one network namespace: {what could be left in it: (what both begin with, body of send(), body of look(),
+# where the control shows a difference: "inside" the sender's session, or in a namespace "outside" in which the code has capabilities)}.
+LEFT = {
+    "abstract names": ("", f"kept.append(socket.socket(socket.AF_UNIX)); kept[0].bind('\\0{NAME}'); kept[0].listen()",
+                       f"return socket.socket(socket.AF_UNIX).connect_ex('\\0{NAME}')", "inside"),
+    "names that the kernel chooses": ("", "for _ in range(30): kept.append(socket.socket(socket.AF_UNIX)); kept[-1].bind('')",
+                                      "s = socket.socket(socket.AF_UNIX); s.bind(''); return int(s.getsockname()[1:], 16)", None),
+    "sockets in flight": ("", "for _ in range(30): pass_on(socket.socket(socket.AF_UNIX).detach())", "return text('unix').count('\\n')", "inside"),
+    "descriptors in flight": ("", "pass_on(os.open('/proc/self/ns/net', os.O_RDONLY)); pass_on(os.open('/proc/self/net/unix', os.O_RDONLY))",
+                              "return text('sockstat')[:20]", "inside"),
+    "a socket that another process has": ("", "if os.fork() == 0: kept.append(socket.socketpair()); os.setsid(); time.sleep(60)\n    time.sleep(0.01)",
+                                          "return text('sockstat')[:20]", "inside"),
+    "counters": ("", "raise_counters()", "return [safely(lambda: text(n)) for n in counters]", "outside"),
+    "sysctl": ("", "open('/proc/sys/net/ipv4/ip_default_ttl', 'w').write('99')", "return text('snmp').splitlines()[1].split()[2]", "outside"),
+    "length of queues": ("", "open('/proc/sys/net/unix/max_dgram_qlen', 'w').write('3')", "return queue()", "outside"),
+    "interfaces": ("", "up('lo')", "return text('if_inet6'), text('dev_mcast'), socket.if_nameindex()", "outside"),
+    "routes": ("", "up('lo')", "return [text(n) for n in ('route', 'ipv6_route', 'fib_trie', 'rt6_stats')]", "outside"),
+    "lock of the namespace's file": ("import fcntl", "kept.append(os.open('/proc/self/ns/net', os.O_RDONLY)); fcntl.flock(kept[0], fcntl.LOCK_EX)",
+                                     "fcntl.flock(os.open('/proc/self/ns/net', os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB); return 1", None),
+    "times of the namespace's file": ("", "kept.append(os.open('/proc/self/ns/net', os.O_RDONLY)); os.utime('/proc/self/ns/net')",
+                                      "n = os.stat('/proc/self/ns/net'); return max(n.st_ctime, n.st_mtime, n.st_atime) < began - 0.01", None),
+    "cookies and diagnosis": ("", "pass_on(socket.socket(socket.AF_UNIX).detach())",
+                              "return [error(socket.socket(socket.AF_UNIX).getsockopt, 1, n, 8) for n in (57, 71)], error(socket.socket, 16, 3, 4)", None),
+    "number of the namespace": ("", "for _ in range(200): pass_on(socket.socket(socket.AF_UNIX).detach())", "return os.stat('/proc/self/ns/net').st_ino", None),
+}
+LEFT_HEAD = """
+import array, json, os, socket, struct, sys, time
+began = time.time()
+kept = []
+counters = [os.path.join(d, n) for d, _, names in os.walk('/proc/self/net') for n in names
+            if n not in ('unix', 'netlink', 'sockstat', 'sockstat6', 'softnet_stat', 'protocols', 'ptype') and 'conntrack' not in n]
+def text(name):
+    with open(os.path.join('/proc/self/net', name)) as f:
+        return f.read()
+def error(f, *args):
+    try:
+        f(*args)
+        return 0
+    except OSError as e:
+        return e.errno
+def pass_on(fd):
+    # Into the queue of a socket that is itself in a queue: only the kernel's search for such rings frees it.
+    one, other = socket.socketpair()
+    for sent in fd, one.fileno():
+        other.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [sent]))])
+    os.close(fd)
+    kept.append(other)
+def up(name):
+    import fcntl
+    fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, struct.pack('16sH22x', name.encode(), 0x49))
+def raise_counters():
+    for kind in socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET:
+        one, other = socket.socketpair(socket.AF_UNIX, kind)
+        for _ in range(50):
+            one.send(bytes(100))
+            other.recv(100)
+    up('lo')
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for _ in range(10):
+        s.sendto(b'x', ('127.0.0.1', 9))
+def queue():
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    s.bind('')
+    to = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    to.setblocking(False)
+    n = 0
+    while error(to.sendto, b'x', s.getsockname()) == 0: n += 1
+    return n
+what = {}
+"""
+LEFT_TAIL = """
+def safely(f):
+    try:
+        return f()
+    except OSError as e:
+        return -e.errno
+bits = BITS
+for name, bit in bits.items():
+    if bit: safely(what[name][0])
+print(json.dumps({"of": text('netlink').split()[-1], "seen": {name: safely(what[name][1]) for name in bits}}))
+"""
+
+
+def left_code(bits):
+    """Sends those bits that are 1, and prints what it then sees of each."""
+    code = LEFT_HEAD
+    for i, name in enumerate(bits):
+        begin, send, look, _ = LEFT[name]
+        code += f"{begin}\ndef send{i}():\n    {send}\ndef look{i}():\n    {look}\nwhat[{name!r}] = send{i}, look{i}\n"
+    return code + LEFT_TAIL.replace("BITS", json.dumps(bits))
+
+
+class Recycled(rawmcp.ServerCase):
+    """A session without a network gets the empty network namespace of an earlier one."""
+
+    CONFIG = {"pool": 0, "state": {"survives": False}, "output": 1000000, "profiles": {"off": {"recycle": False, "agent": True}}}
+    ROUNDS = 16
+
+    def run_in(self, bits, session="x"):
+        cell = self.server.cell(left_code(bits), session=session, reset=True, wait=harness.PATIENCE)
+        self.assertEqual(cell["status"], "ok", cell)
+        return json.loads(cell["stdout"])
+
+    def test_nothing_is_left(self):
+        """Random bits to the next session in the same namespace, by all of these at once; and none arrives."""
+        bits = {name: random.sample([0, 1] * (self.ROUNDS // 2), self.ROUNDS) for name in LEFT}
+        seen = {name: [] for name in LEFT}
+        same = 0
+        for i in range(self.ROUNDS):
+            sender = self.run_in({name: bits[name][i] for name in LEFT})
+            receiver = self.run_in(dict.fromkeys(LEFT, 0))
+            same += sender["of"] == receiver["of"]
+            for name, value in receiver["seen"].items():
+                seen[name].append(value)
+        print(f"{same} of {self.ROUNDS} in the sender's namespace", file=sys.stderr)
+        self.assertGreater(same, self.ROUNDS // 2)
+        for name in LEFT:
+            with self.subTest(name):
+                kinds = sorted({json.dumps(value) for value in seen[name]})
+                part = agreement(bits[name], [kinds.index(json.dumps(value)) for value in seen[name]])
+                self.assertLess(part, 0.9, list(zip(bits[name], seen[name])))
+                if LEFT[name][3]:
+                    self.assertEqual(len(kinds), 1, kinds)
+
+    def test_control(self):
+        """What the receiver looks at does change: inside a session, or where code has capabilities over the namespace."""
+        for name in LEFT:
+            way = LEFT[name][3]
+            with self.subTest(name):
+                if way == "inside":
+                    self.assertNotEqual(*(self.run_in({name: bit})["seen"][name] for bit in (0, 1)))
+                elif way == "outside":
+                    self.assertNotEqual(*(self.outside(name, bit) for bit in (0, 1)))
+
+    @staticmethod
+    def outside(name, bit):
+        begin = "import ctypes\nassert ctypes.CDLL(None).unshare(0x50000000) == 0\n"
+        done = subprocess.run([sys.executable, "-c", begin + left_code({name: bit})], stdout=subprocess.PIPE, check=True, timeout=harness.PATIENCE)
+        return json.loads(done.stdout)["seen"][name]
+
+    @unittest.skipUnless(harness.ROOT and os.path.isdir(FREEZER), "needs the freezer of control groups of version 1")
+    def test_a_process_that_outlives_its_kill(self):
+        """No session gets the namespace of another one of which a process lives, however long ago that was killed."""
+        group = os.path.join(FREEZER, NAME)
+        os.mkdir(group)
+        self.addCleanup(lambda: harness.wait_until(lambda: not open(f"{group}/cgroup.procs", encoding="ascii").read()) and os.rmdir(group))
+        self.addCleanup(self.write, f"{group}/freezer.state", "THAWED")
+        self.ok("1", session="first", reset=True)
+        number = self.value(f"import ctypes, os, time\nif os.fork() == 0:\n    ctypes.CDLL(None).prctl(15, b'outlives')\n    time.sleep(600)\n{OWN_NUMBER}", session="first")
+        def pids():
+            return [pid for pid, found in harness.descendants(self.server.process.pid).items() if found == "outlives"]
+        self.assertTrue(harness.wait_until(pids))
+        self.write(f"{group}/cgroup.procs", str(pids()[0]))
+        self.write(f"{group}/freezer.state", "FROZEN")
+        call = self.server.start_call("1", session="first", reset=True)
+        for i in range(4):
+            self.assertNotEqual(self.value(OWN_NUMBER, session="second", reset=i > 0), number)
+        self.assertEqual(len(pids()), 1)
+        self.write(f"{group}/freezer.state", "THAWED")
+        call.result(harness.PATIENCE)
+        # The control: later sessions get it.
+        self.assertIn(number, [self.value(OWN_NUMBER, session=f"after{i}") for i in range(3)] + [self.value(OWN_NUMBER, session="first")])
+
+    @staticmethod
+    def write(path, text):
+        with open(path, "w", encoding="ascii") as f:
+            f.write(text)
+
+    def test_it_can_be_turned_off(self):
+        for profile in "default", "off":
+            with self.subTest(profile):
+                numbers = {self.value(OWN_NUMBER, session=profile, profile=profile, reset=i > 0) for i in range(4)}
+                self.assertEqual(len(numbers) == 4, profile == "off", numbers)
+
+
 # Mounts an empty file system of FUSE and executes a program. The FUSE server stops reading requests when a file "….silent" is beside the
 # directory. It reads none that it does not answer: the process that waits for it could not be killed.
 FUSE = r'''

@@ -134,6 +134,21 @@ def _fork_once():
         os._exit(0)
 
 
+def squat():
+    """Puts the second session into the network namespace of the first one."""
+    def move():
+        if not taken:
+            taken.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+        else:
+            attempt("setns", 308, taken[0], 0x40000000)
+    os.register_at_fork(before=move)
+
+
+def haunt():
+    """Leaves a socket in the network namespace of each session."""
+    os.register_at_fork(before=lambda: taken.append(socket.socket(socket.AF_UNIX)))
+
+
 HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: _fork_once())
 
 
@@ -541,6 +556,22 @@ class Hostile(Template):
         self.assertLess(logged, 64 * 1024)
         self.others_go_on(server)
         self.assertFalse(call.done() and call.result()["structuredContent"]["status"] == "ok")
+
+    def test_no_two_sessions_in_one_network_namespace(self):
+        """It can enter those of its own sessions. The monitor sees where a session begins, and what sockets one has left."""
+        number = "open('/proc/self/net/netlink').read().split()[-1]"
+        server = self.serve("squat", "haunt", "harmless")
+        first, second = (self.ok(server, f"import evil; [{number}, len(evil.taken)]", profile="squat", session=f"squat{i}") for i in range(2))
+        self.assertNotEqual(first[0], second[0])
+        made = re.findall(r"sandbox (\d+) is up .session squat", server.log())
+        self.assertEqual(int(made[1]), int(made[0]) + 2, "the control: one was refused, and another template made the session")
+        self.ok(server, "1", profile="squat", session="squat0")
+        seen = {way: [self.ok(server, f"import evil; [{number}, len(evil.taken)]", profile=way, session=way, reset=i > 0) for i in range(4)]
+                for way in ("haunt", "harmless")}
+        self.assertEqual([n for _, n in seen["haunt"]], [1, 2, 3, 4], "the control: it did so")
+        self.assertEqual(len({n for n, _ in seen["haunt"]}), 4)
+        self.assertLess(len({n for n, _ in seen["harmless"]}), 4)
+        self.others_go_on(server)
 
     def test_what_it_cannot_do(self):
         """The template can change its own mounts. The control: notes with 0 are calls that succeeded."""

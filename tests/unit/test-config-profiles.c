@@ -284,6 +284,19 @@ static void test_speculation(void)
         wrong("\"speculation\": \"off\"", "speculation must be \"shared\" or \"disabled\"");
 }
 
+static void test_recycle(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"recycle\": false, \"profiles\": {\"a\": {\"recycle\": true}, \"b\": {}}}");
+        _cleanup_config_ struct config *none = good("{}");
+
+        check(none->profiles[0].recycle);
+        check(!profile(config, "default")->recycle);
+        check(profile(config, "a")->recycle);
+        check(!profile(config, "b")->recycle);
+        wrong("\"recycle\": 1", "recycle must be true or false");
+}
+
 static void test_checkpoints(void)
 {
         static const char *const wrongs[] = {"-1", "17", "true", "\"4\"", "1.5"};
@@ -524,6 +537,7 @@ int main(void)
         run(test_background);
         run(test_state);
         run(test_speculation);
+        run(test_recycle);
         run(test_checkpoints);
         run(test_pictures);
         run(test_packages);

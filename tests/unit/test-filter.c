@@ -613,7 +613,10 @@ static void test_other_policies(void)
         check_eq_int(ask(&t, SYS_unshare, CLONE_NEWCGROUP | CLONE_NEWUSER, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&t, SYS_socket, AF_INET, SOCK_STREAM, 0, 0), FAIL(EPERM));
         check_eq_int(ask(&t, SYS_ptrace, 0, 0, 0, 0), FAIL(EPERM));
+        check_eq_int(ask(&t, SYS_setns, 5, CLONE_NEWNET, 0, 0), ALLOW);
         check_eq_int(ask(&t, SYS_setns, 0, 0, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&t, SYS_setns, 5, CLONE_NEWNET | CLONE_NEWNS, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&t, SYS_setns, 5, CLONE_NEWIPC, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&t, SYS_process_madvise, 0, 0, 0, 0), FAIL(ENOSYS));
 
         check_eq_int(ask(&b, SYS_execve, 0, 0, 0, 0), FAIL(EPERM));

@@ -36,6 +36,8 @@ enum {
 void sandbox_kill(struct sandbox *s)
 {
         s->is_killed = true;
+        if (s->network != 0 && s->pidfd >= 0 && s->left.namespace < 0)
+                s->left = networks_open(s->pid);
         if (s->pidfd >= 0)
                 syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
         if (s->cgroup)

@@ -26,6 +26,9 @@ struct sandbox {
         int rpc, out, err_out, changes; /* the broker's ends, until they are sent */
         int report, control;            /* init's */
         int listener;                   /* of its proxy, or -1 */
+        struct networks *networks;      /* referenced; NULL: its network namespace is not kept */
+        uint64_t network;               /* of networks_enter() */
+        struct network_left left;       /* its network namespace, once it is being ended */
         struct sandbox_memory memory;   /* open while it runs without a control group */
         uint64_t limit;                 /* of memory, without a copy */
         bool has_sockets;               /* which its control group may not count */

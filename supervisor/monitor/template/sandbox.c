@@ -249,7 +249,8 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
                               .serial = serial,
                               .principal = principal,
                               .pidfd = -1,
-                              .inner = {-1, -1, -1, -1, -1, -1, -1},
+                              .inner = {-1, -1, -1, -1, -1, -1, -1, -1},
+                              .left = NETWORK_LEFT_NONE,
                               .rpc = -1,
                               .out = -1,
                               .err_out = -1,
@@ -274,6 +275,18 @@ int sandbox_new(const struct sandbox_host *host, uint32_t handle, uint32_t id, u
         return 0;
 }
 
+/* is_reaped: by on_end(), after all of its processes. Otherwise its network namespace is not kept. */
+static void leave_network(struct sandbox *s, bool is_reaped)
+{
+        struct network_left none = NETWORK_LEFT_NONE;
+
+        if (s->networks)
+                networks_leave(s->networks, s->network, s->principal, is_reaped ? &s->left : &none);
+        fd_close_many((int[]){s->left.namespace, s->left.sockets}, 2);
+        s->left = NETWORK_LEFT_NONE;
+        s->networks = networks_unref(s->networks);
+}
+
 struct sandbox *sandbox_free(struct sandbox *s)
 {
         if (!s)
@@ -284,6 +297,7 @@ struct sandbox *sandbox_free(struct sandbox *s)
                 waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
                 children_remove(s->host->children, s->pid);
         }
+        leave_network(s, false);
         stub_unref(s->stub);
         cgroup_free(s->cgroup);
         sandbox_close_inner(s);
@@ -358,7 +372,8 @@ bool sandbox_is_placed(const struct sandbox *s)
         return s->is_placed;
 }
 
-int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error *err)
+int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct networks *networks,
+                  struct error *err)
 {
         if (s->pidfd >= 0 || !children_is_new(s->host->children, pid))
                 return error_set(err, EPROTO, "process %d is not the requested one", (int)pid);
@@ -370,6 +385,12 @@ int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct error 
         int r = children_add(s->host->children, pid);
         if (r < 0)
                 return error_errno(err, -r, "adopt");
+        if (networks) {
+                s->networks = networks_ref(networks);
+                r = networks_enter(networks, pid, &s->network, err);
+                if (r < 0)
+                        return r;
+        }
         s->is_placed = s->cgroup && cgroup_holds(s->cgroup, pid);
         return s->cgroup && !s->is_placed ? cgroup_add(s->cgroup, pid, err) : 0;
 }
@@ -552,9 +573,10 @@ static void on_end(evutil_socket_t fd, short what, void *data)
 {
         struct sandbox *s = data;
         struct monitor_ended how = {};
-        waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
+        bool is_reaped = waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED) == 0;
         children_remove(s->host->children, s->pid);
         close(take_fd(s->pidfd));
+        leave_network(s, is_reaped);
         read_reports(s);
         sandbox_end_keep(s, -ESRCH);
         how.wait_status = s->wait_status;

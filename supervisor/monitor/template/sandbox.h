@@ -14,6 +14,7 @@
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
+#include "supervisor/monitor/template/networks.h"
 #include "supervisor/monitor/template/stub.h"
 
 struct sandbox;
@@ -76,8 +77,10 @@ bool sandbox_is_placed(const struct sandbox *sandbox);
 void sandbox_close_inner(struct sandbox *sandbox);
 
 /* pid (from SCM_CREDENTIALS) is the PID 1 that the template has announced: checks that it is a new
- * child, and moves it into the control group. The sandbox keeps a reference to the stub. */
-int sandbox_adopt(struct sandbox *sandbox, pid_t pid, struct stub *stub, struct error *err);
+ * child, and in no network namespace of another session, and moves it into the control group. The sandbox keeps references to
+ * the stub and to the networks (NULL: its network namespace is not kept for another session). */
+int sandbox_adopt(struct sandbox *sandbox, pid_t pid, struct stub *stub, struct networks *networks,
+                  struct error *err);
 pid_t sandbox_pid(const struct sandbox *sandbox);
 /* The listener of its proxy, which it owns until it is taken; -1: none. */
 void sandbox_set_listener(struct sandbox *sandbox, int listener);

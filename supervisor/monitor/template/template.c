@@ -367,6 +367,7 @@ struct template
         bool try_again; /* another template may make its sessions */
         int start_seconds;
         struct stub *stub;
+        struct networks *networks; /* of its sessions; NULL: each gets a new one */
         struct cgroup *
                 cgroup; /* version 2: a sibling of its sessions' groups, so that it can clone into them */
         uint64_t request; /* of children_request(), until the session is here; or 0 */
@@ -555,8 +556,16 @@ static void next(struct template *t)
                 t->lends = sandbox_lend_cgroup(first->sandbox, t->host->ids->first,
                                                t->host->ids->group);
         create.session.cgroup = t->lends;
-        int r = fd_send(t->control, &create, sizeof(create), sandbox_inner_fds(first->sandbox),
-                        SESSION_FD_COUNT + create.session.cgroup, 0);
+        int fds[SESSION_FD_MAX];
+        size_t n_fds = SESSION_FD_COUNT + create.session.cgroup;
+        memcpy(fds, sandbox_inner_fds(first->sandbox), n_fds * sizeof(fds[0]));
+        _cleanup_close_ int network = t->networks ? networks_take(t->networks,
+                                                                  sandbox_principal(first->sandbox))
+                                                  : -1;
+        create.session.network = network >= 0;
+        if (network >= 0)
+                fds[n_fds++] = network;
+        int r = fd_send(t->control, &create, sizeof(create), fds, n_fds, 0);
         sandbox_close_inner(first->sandbox);
         if (r < 0) {
                 error_errno(&t->error, -r, "ask the template for a session");
@@ -572,7 +581,7 @@ static int handle_here(struct template *t, pid_t pid)
 {
         struct template_message go = {.kind = SESSION_GO};
 
-        int r = sandbox_adopt(t->line[0].sandbox, pid, t->stub, &t->error);
+        int r = sandbox_adopt(t->line[0].sandbox, pid, t->stub, t->networks, &t->error);
         if (r < 0)
                 return r;
         children_request_close(t->host->children, &t->request, true);
@@ -807,7 +816,12 @@ int template_start(const struct template_host *host, const struct template_parts
         t->control = -1;
         t->start_seconds = host->start_seconds > 0 ? host->start_seconds : START_SECONDS;
         t->limits = template_limits_fit(parts->limits);
-        int r = launch(t, parts, err);
+        int r = 0;
+        if (parts->profile && parts->profile->recycle &&
+            parts->profile->network == CONFIG_NETWORK_NONE)
+                r = networks_new(&t->networks, err);
+        if (r >= 0)
+                r = launch(t, parts, err);
         if (r < 0) {
                 template_error_mark(err);
                 template_free(t);
@@ -833,6 +847,8 @@ struct template *template_free(struct template *t)
                 children_request_close(t->host->children, &t->request, false);
                 children_kill_unknown(t->host->children);
         }
+        networks_close(t->networks);
+        networks_unref(t->networks);
         stub_unref(t->stub);
         cgroup_free(t->cgroup);
         free(t);
