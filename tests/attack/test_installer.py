@@ -593,6 +593,7 @@ class ImageTasks(Image):
         self.assertIn(b"it started too many processes", self.build("--with", "demo").stderr)
 
 
+@harness.once
 class ImageHogs(Image):
     HOGS = 6
 
@@ -612,6 +613,7 @@ class ImageWithPip(Image):
         # A page of 4 MiB is read.
         self.assertIn(b"no such package: 'large'", self.build("--with", "large").stderr)
 
+    @harness.once
     def test_wheels_that_write_elsewhere(self):
         """A wheel and sources with files for other directories; the control is a wheel without them. The directory of all is private."""
         private = f"{self.top}/private"

@@ -490,6 +490,7 @@ class Leftovers(Template):
         self.others_go_on(server)
 
 
+@harness.once
 class Hostile(Template):
     """Each hostile template ends only itself."""
 

@@ -171,6 +171,7 @@ class Serve(harness.Case):
         return self.connect().request(method, path, headers, body, host).response().status
 
 
+@harness.once
 class Eras(Serve):
     def test_modern(self):
         c = self.connect()

@@ -31,7 +31,7 @@ class Trees(harness.Case):
         self.work = tempfile.mkdtemp(prefix="cloister-test-", dir=self.place)
         self.store = f"{self.work}/images"
         self.tree = f"{self.work}/tree"
-        shutil.copytree(self.first, self.tree, symlinks=True)
+        subprocess.run(["cp", "-a", self.first, self.tree], check=True)
 
     def cloister(self, *args):
         env = harness.environment(CLOISTER_IMAGE_STORE=self.store)
