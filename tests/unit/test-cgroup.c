@@ -548,34 +548,6 @@ static void test_rest_by_weight(void)
         rmdir(directory);
 }
 
-/* The lowest of a group's limits counts, MemoryHigh= of a unit too: files of a directory stand in for the group. */
-static void test_memory_of_a_group(void)
-{
-        static const struct {
-                const char *max, *high;
-                uint64_t limit;
-        } cases[] = {
-                {"max\n", "max\n", UINT64_MAX}, {"300\n", "max\n", 300}, {"max\n", "200\n", 200},
-                {"300\n", "200\n", 200},        {"100\n", "200\n", 100},
-        };
-        char directory[] = "/tmp/test-cgroup-XXXXXX";
-
-        check(mkdtemp(directory));
-        int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        check(cgroup_memory_limit(fd) == UINT64_MAX);
-        close(openat(fd, "memory.max", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-        close(openat(fd, "memory.high", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-                check_eq_int(cgroup_write(fd, "memory.max", cases[i].max), 0);
-                check_eq_int(cgroup_write(fd, "memory.high", cases[i].high), 0);
-                check(cgroup_memory_limit(fd) == cases[i].limit);
-        }
-        unlinkat(fd, "memory.max", 0);
-        unlinkat(fd, "memory.high", 0);
-        close(fd);
-        rmdir(directory);
-}
-
 static void test_freeze(void)
 {
         struct cgroups *cgroups = open_cgroups();
@@ -736,43 +708,6 @@ static void check_child(int (*fn)(void))
         if (pid == 0)
                 _exit(fn());
         check_eq_int(wait_for(pid), 0);
-}
-
-/* In a group of few processes, as a unit with TasksMax= is. */
-static int have_few_processes(void)
-{
-        _cleanup_free_ struct cgroup_places *places = NULL;
-        static const struct cgroup_total all = {384 << 20, 500};
-        char group[PATH_MAX + 32];
-        struct error err = {0};
-
-        check_ok(cgroup_places_read(&places, &err));
-        snprintf(group, sizeof(group), "%s/test-%d", cgroup_place_of(places, CGROUP_PIDS)->own,
-                 getpid());
-        check_eq_int(mkdir(group, 0700), 0);
-        int fd = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        check_eq_int(cgroup_write(fd, "pids.max", "400"), 0);
-        check_eq_int(cgroup_write_number(fd, "cgroup.procs", (uint64_t)getpid()), 0);
-        struct cgroups *cgroups = open_cgroups();
-        set_all(cgroups, &all);
-        check_ok(cgroups_set_servers(cgroups, 64 << 20, &err));
-        check_eq_int((int)number_of(cgroups, "pids.max"), 300);
-        check_eq_int((int)number_of(cgroups, "../servers/pids.max"), 75);
-        cgroups_free(cgroups);
-        check_eq_int(cgroup_write_number(fd, "../cgroup.procs", (uint64_t)getpid()), 0);
-        close(fd);
-        return rmdir(group);
-}
-
-/* On version 2 a group with processes of its own has no such groups. */
-static void test_few_processes(void)
-{
-        struct cgroups *cgroups = open_cgroups();
-        bool is_v1 = cgroups_version(cgroups) == CGROUP_V1;
-
-        cgroups_free(cgroups);
-        if (is_v1)
-                check_child(have_few_processes);
 }
 
 static void test_good_order(void)
@@ -948,8 +883,6 @@ int main(void)
         run(test_busy_leaf_is_removed_later);
         run(test_rest);
         run(test_rest_by_weight);
-        run(test_memory_of_a_group);
-        run(test_few_processes);
         run(test_freeze);
         run(test_free_removes_directories);
         run(test_candidates);
