@@ -264,8 +264,11 @@ static int open_limits(struct cgroups **ret, struct error *why, struct error *er
         int r = cgroups_open(false, ret, why, err);
         if (r < 0 || cgroups_version(*ret) != CGROUP_NONE || !cgroups_want_delegation(*ret))
                 return r;
-        if (cgroup_scope_ask(&pid, &answer, &no_scope) < 0 ||
-            cgroup_scope_take(pid, answer, &no_scope) < 0) {
+        bool may_stay = cgroups_may_stay(*ret);
+        r = cgroup_scope_ask(may_stay, &pid, &answer, &no_scope);
+        if (r >= 0)
+                r = cgroup_scope_take(pid, answer, &no_scope);
+        if (r < 0 && !may_stay) {
                 error_context(why, "%s", no_scope.text);
                 return 0;
         }

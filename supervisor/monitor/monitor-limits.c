@@ -87,6 +87,16 @@ static int open_cgroups(struct monitor *m, bool is_ours, struct error *why, stru
         return 0;
 }
 
+/* Our present group, or that of the scope, is for our processes only. */
+static int open_own(struct monitor *m, struct error *why, struct error *err)
+{
+        *why = (struct error){};
+        m->cgroups = cgroups_free(m->cgroups);
+        int r = open_cgroups(m, true, why, err);
+        m->sandbox_host.cgroups = m->cgroups;
+        return r;
+}
+
 int monitor_limits_init(struct monitor *m, struct error *err)
 {
         struct error why = {}, no_scope = {};
@@ -98,7 +108,12 @@ int monitor_limits_init(struct monitor *m, struct error *err)
                 log_degraded(&why);
                 return 0;
         }
-        if (cgroup_scope_ask(&m->scope_pid, &m->scope, &no_scope) < 0) {
+        if (cgroup_scope_ask(cgroups_may_stay(m->cgroups), &m->scope_pid, &m->scope, &no_scope) <
+            0) {
+                if (cgroups_may_stay(m->cgroups))
+                        r = open_own(m, &why, err);
+                if (r < 0 || cgroups_version(m->cgroups) != CGROUP_NONE)
+                        return r;
                 error_context(&why, "%s", no_scope.text);
                 log_degraded(&why);
                 return 0;
@@ -169,11 +184,9 @@ static int enter_scope(struct monitor *m, struct error *why, struct error *err)
 
         children_remove(m->children, m->scope_pid);
         m->scope_pid = 0;
-        if (r < 0)
+        if (r < 0 && !cgroups_may_stay(m->cgroups))
                 return 0;
-        m->cgroups = cgroups_free(m->cgroups);
-        r = open_cgroups(m, true, why, err);
-        m->sandbox_host.cgroups = m->cgroups;
+        r = open_own(m, why, err);
         if (r >= 0)
                 r = monitor_sums_set(m, err);
         return r < 0 ? r : set_loop(m, err);

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 
 import harness
 import rawmcp
@@ -261,6 +262,41 @@ if EXPECT.get("cgroup") != "2" or harness.ROOT:
 
 
 UID = 4343  # not the uid of run-test, whose tests may run at the same time
+
+
+@unittest.skipUnless(os.path.exists(f"/run/user/{os.getuid()}/bus") and not harness.ROOT and EXPECT.get("cgroup") == "2", "needs a user manager and version 2")
+class Unit(harness.Case):
+    """A service of the user manager, in which Cloister is alone."""
+    BUS = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
+
+    def start(self, delegate):
+        """Returns the server and the name of its unit."""
+        name = f"cloister-test-{os.getpid()}-{delegate}.service"
+        own = [f"--setenv={key}={value}" for key, value in harness.environment().items()]
+        prefix = ("systemd-run", "--user", "--quiet", "--wait", "--collect", "--pipe", f"--unit={name}", f"--property=Delegate={delegate}", *own)
+        server = rawmcp.RawServer("--config", self.config(limits={"memory": "96M"}), env=harness.environment(**self.BUS), prefix=prefix)
+        self.addCleanup(server.free)
+        server.initialize()
+        return server, name
+
+    def group(self, name):
+        done = subprocess.run(["systemctl", "--user", "show", "--property=MainPID", "--value", name], env=harness.environment(**self.BUS), capture_output=True,
+                              text=True, timeout=60, check=True)
+        with open(f"/proc/{done.stdout.strip()}/cgroup", encoding="ascii") as f:
+            return f.read()
+
+    def test_an_oom_ends_one_session(self):
+        """systemd stops a unit without Delegate=yes when a process in its group is killed for memory."""
+        for delegate in "no", "yes":
+            with self.subTest(delegate=delegate):
+                server, name = self.start(delegate)
+                self.assertEqual(server.cell("kept = 1", session="bystander")["status"], "ok")
+                # A delegated unit is used, and its limits hold. Otherwise the group is that of a scope.
+                self.assertEqual(f"/{name}/" in self.group(name), delegate == "yes", self.group(name))
+                self.assertEqual(server.cell("b = [b'x' * (1 << 20) for _ in range(200)]", session="eater")["status"], "oom")
+                time.sleep(1)  # systemd hears of it
+                self.assertEqual(server.cell("kept", session="bystander")["value"]["json"], 1)
+                self.assertEqual(server.close(), 0)
 
 
 class Other(harness.Case):

@@ -120,6 +120,7 @@ struct cgroups {
         bool is_ours;          /* the argument of cgroups_open() */
         bool holds_owner;      /* see cgroups_hold_owner() */
         bool wants_delegation; /* version 2 is mounted, but no group was delegated to us */
+        bool may_stay;         /* see cgroups_may_stay() */
         uint32_t serial;
         uid_t lent_to; /* if is_lent: owner of cgroup.procs in our parent directory */
         bool is_lent;

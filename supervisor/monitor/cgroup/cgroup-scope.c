@@ -10,6 +10,8 @@
  * A child sends the request, so that a bus that hangs does not block the monitor. It has few descriptors, only the capability
  * that the system manager checks, and an alarm that kills it. The reply says that a job was queued;
  * /proc/PID/cgroup shows when it is done. Only the child opens libsystemd.
+ *
+ * If we are alone in a unit of the user manager, the child first asks whether that unit has Delegate=yes.
  */
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 
@@ -79,6 +81,9 @@ struct library {
         __typeof__(&sd_bus_message_append) message_append;
         __typeof__(&sd_bus_message_unref) message_unref;
         __typeof__(&sd_bus_call) bus_call;
+        __typeof__(&sd_bus_call_method) bus_call_method;
+        __typeof__(&sd_bus_message_read) message_read;
+        __typeof__(&sd_bus_get_property_trivial) bus_get_property_trivial;
 };
 
 static int open_library(struct library *ret, struct error *err)
@@ -97,6 +102,9 @@ static int open_library(struct library *ret, struct error *err)
                 {"sd_bus_message_append", &ret->message_append},
                 {"sd_bus_message_unref", &ret->message_unref},
                 {"sd_bus_call", &ret->bus_call},
+                {"sd_bus_call_method", &ret->bus_call_method},
+                {"sd_bus_message_read", &ret->message_read},
+                {"sd_bus_get_property_trivial", &ret->bus_get_property_trivial},
         };
 
         if (!handle)
@@ -108,6 +116,38 @@ static int open_library(struct library *ret, struct error *err)
                 memcpy(symbols[i].to, &symbol, sizeof(symbol));
         }
         return 0;
+}
+
+static const char manager[] = "org.freedesktop.systemd1";
+static const char manager_path[] = "/org/freedesktop/systemd1";
+static const char manager_interface[] = "org.freedesktop.systemd1.Manager";
+
+static bool is_scope(const char *unit)
+{
+        static const char end[] = "_2escope"; /* of an object path */
+        size_t n = strlen(unit);
+
+        return n >= strlen(end) && strcmp(unit + n - strlen(end), end) == 0;
+}
+
+/* Whether this manager has a unit with our process in it, and delegated its group. */
+static bool has_delegated(const struct library *l, sd_bus *bus, pid_t pid)
+{
+        sd_bus_message *reply = NULL;
+        const char *unit;
+        int is_delegated = 0;
+
+        int r = l->bus_call_method(bus, manager, manager_path, manager_interface, "GetUnitByPID",
+                                   NULL, &reply, "u", (uint32_t)pid);
+        if (r >= 0)
+                r = l->message_read(reply, "o", &unit);
+        if (r > 0)
+                r = l->bus_get_property_trivial(bus, manager, unit,
+                                                is_scope(unit) ? "org.freedesktop.systemd1.Scope"
+                                                               : "org.freedesktop.systemd1.Service",
+                                                "Delegate", NULL, 'b', &is_delegated);
+        l->message_unref(reply);
+        return r >= 0 && is_delegated;
 }
 
 /* The method's arguments: name, mode, properties, and other units to make (none). */
@@ -124,9 +164,8 @@ static int request(const struct library *l, sd_bus *bus, const char *name, pid_t
         sd_bus_message *call = NULL, *reply = NULL;
         sd_bus_error refused = SD_BUS_ERROR_NULL;
 
-        int r = l->message_new_method_call(
-                bus, &call, "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
-                "org.freedesktop.systemd1.Manager", "StartTransientUnit");
+        int r = l->message_new_method_call(bus, &call, manager, manager_path, manager_interface,
+                                           "StartTransientUnit");
         if (r >= 0)
                 r = fill(l, call, name, pid);
         if (r >= 0)
@@ -138,8 +177,9 @@ static int request(const struct library *l, sd_bus *bus, const char *name, pid_t
         return r < 0 ? r : 0;
 }
 
+/* Returns 1 if our unit will do, 0 if a scope was requested. */
 static int ask_at(const struct library *l, const char *address, const char *name, pid_t pid,
-                  struct error *err)
+                  bool may_stay, struct error *err)
 {
         sd_bus *bus = NULL;
 
@@ -153,7 +193,7 @@ static int ask_at(const struct library *l, const char *address, const char *name
         if (r < 0)
                 error_errno(err, -r, "%s", address);
         else
-                r = request(l, bus, name, pid, err);
+                r = may_stay && has_delegated(l, bus, pid) ? 1 : request(l, bus, name, pid, err);
         l->bus_unref(bus);
         return r;
 }
@@ -178,7 +218,7 @@ static int await_move(pid_t pid, const char *name, struct error *err)
         }
 }
 
-static int ask(pid_t pid, struct error *err)
+static int ask(pid_t pid, bool may_stay, struct error *err)
 {
         static char addresses[CGROUP_SCOPE_ADDRESSES][CGROUP_SCOPE_ADDRESS_SIZE];
         struct library library;
@@ -191,15 +231,15 @@ static int ask(pid_t pid, struct error *err)
         snprintf(name, sizeof(name), "cloister-%d-%llx.scope", (int)pid,
                  (unsigned long long)clock_us());
         for (size_t i = 0; r >= 0 && i < n; i++) {
-                r = ask_at(&library, addresses[i], name, pid, err);
+                r = ask_at(&library, addresses[i], name, pid, may_stay, err);
                 if (r >= 0)
-                        return await_move(pid, name, err);
+                        return r > 0 ? 0 : await_move(pid, name, err);
                 r = i + 1 < n ? 0 : r;
         }
         return r;
 }
 
-_Noreturn static void run(pid_t pid, int answer)
+_Noreturn static void run(pid_t pid, bool may_stay, int answer)
 {
         struct error error = {0};
 
@@ -218,7 +258,7 @@ _Noreturn static void run(pid_t pid, int answer)
         /* The system manager checks for CAP_SYS_ADMIN, a user manager for none. */
         if (ids_keep_capabilities(UINT64_C(1) << CAP_SYS_ADMIN, &error) >= 0)
                 prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        if (ask(pid, &error) >= 0)
+        if (ask(pid, may_stay, &error) >= 0)
                 error = (struct error){0};
         fd_write_all(placed, &error, sizeof(error));
         _exit(0);
@@ -245,7 +285,7 @@ static bool has_bus(void)
         return false;
 }
 
-int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
+int cgroup_scope_ask(bool may_stay, pid_t *pid, int *answer, struct error *why)
 {
         int ends[2];
 
@@ -260,7 +300,7 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
                 return error_errno(why, errno, "pipe");
         pid_t self = getpid(), child = fork();
         if (child == 0)
-                run(self, ends[1]);
+                run(self, may_stay, ends[1]);
         int code = errno;
         close(ends[1]);
         if (child < 0) {
@@ -274,7 +314,7 @@ int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
 
 #else
 
-int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why)
+int cgroup_scope_ask(bool may_stay, pid_t *pid, int *answer, struct error *why)
 {
         return error_set(why, EOPNOTSUPP,
                          "built without libsystemd, so that no scope can be requested");

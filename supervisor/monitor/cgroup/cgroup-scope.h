@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -13,14 +14,16 @@
 enum { CGROUP_SCOPE_SECONDS = 2 };
 
 /*
+ * may_stay: our present unit will do if it has Delegate=yes.
+ *
  * Forks a child that asks (*pid). Its answer is complete when *answer (owned by the caller) is
  * readable, after CGROUP_SCOPE_SECONDS at the latest. -EOPNOTSUPP and *why: there is no manager, or
  * this build has no libsystemd.
  */
-int cgroup_scope_ask(pid_t *pid, int *answer, struct error *why);
+int cgroup_scope_ask(bool may_stay, pid_t *pid, int *answer, struct error *why);
 
 /* Reads the answer, waiting for it if necessary, reaps the child and closes the descriptor. 0:
- * we are in the scope, so that cgroups_open() finds a delegated group. */
+ * we are in the scope, or in our own unit, so that cgroups_open() finds a delegated group. */
 int cgroup_scope_take(pid_t pid, int answer, struct error *why);
 
 /* The addresses of a bus in the order to try them, each at most `size` bytes with its NUL. For

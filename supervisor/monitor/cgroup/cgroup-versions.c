@@ -246,6 +246,15 @@ static int host_in_root(struct cgroups *cgroups, const char *path, struct error 
         return host_in(cgroups, fd, path, why);
 }
 
+/* A user manager does not mark the groups that it delegates. */
+static bool is_of_user_manager(const char *path)
+{
+        char unit[32];
+
+        snprintf(unit, sizeof(unit), "/user@%u.service/", geteuid());
+        return is_under_systemd() && strstr(path, unit);
+}
+
 static bool own_can_host(const char *path, bool is_ours)
 {
         _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -263,8 +272,11 @@ int cgroup2_open(struct cgroups *cgroups, const struct cgroup_places *places, st
         if (root < 0 || !controls(root, "cgroup.controllers"))
                 return -EOPNOTSUPP;
         cgroups->holds_owner = place->nsdelegate;
-        if (own_can_host(place->own, cgroups->is_ours))
-                return host_in_own(cgroups, place->own, why);
+        if (own_can_host(place->own, cgroups->is_ours)) {
+                cgroups->may_stay = !cgroups->is_ours && is_of_user_manager(place->own);
+                if (!cgroups->may_stay)
+                        return host_in_own(cgroups, place->own, why);
+        }
         if (geteuid() == 0 && !is_under_systemd())
                 return host_in_root(cgroups, place->mount, why);
         return error_set(why, EACCES,

@@ -364,6 +364,11 @@ bool cgroups_want_delegation(const struct cgroups *cgroups)
         return cgroups->wants_delegation;
 }
 
+bool cgroups_may_stay(const struct cgroups *cgroups)
+{
+        return cgroups->may_stay;
+}
+
 bool cgroups_hold_owner(const struct cgroups *cgroups)
 {
         return cgroups->holds_owner;

@@ -22,10 +22,13 @@ struct cgroups; /* the hierarchies and our parent directory in each */
 struct cgroup;  /* one sandbox's leaf */
 
 /* Missing permission is not an error: the version is CGROUP_NONE then, and *why says what to change.
- * is_ours: our present group contains only our processes, because a scope was made for us. */
+ * is_ours: our present group contains only our processes, because a scope was made for us, or because we may stay. */
 int cgroups_open(bool is_ours, struct cgroups **ret, struct error *why, struct error *err);
 /* CGROUP_NONE, but version 2 is mounted: a delegated group would help. */
 bool cgroups_want_delegation(const struct cgroups *cgroups);
+/* Our present group is a unit of the user manager, with our processes only: usable, but only the manager knows whether the unit has
+ * Delegate=yes. Without it, systemd stops the unit when the OOM killer ends a session (OOMPolicy= in systemd.service(5)). */
+bool cgroups_may_stay(const struct cgroups *cgroups);
 /* Removes all leaves and, as far as we may, our parent directories. At the root of a mount only
  * the janitor may. */
 struct cgroups *cgroups_free(struct cgroups *cgroups);
