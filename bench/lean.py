@@ -163,9 +163,9 @@ class Server(Counted):
             shutil.rmtree(self.group, ignore_errors=True)
             self.group = None
 
-    def many(self, count, session="default", code="1+1"):
+    def many(self, count, session="default", code="1+1", **more):
         """Calls that are sent at once. Returns the seconds until all are answered."""
-        lines = [cell(code, session).replace("%d", str(self.calls + i + 1)) + "\n" for i in range(count)]
+        lines = [cell(code, session, **more).replace("%d", str(self.calls + i + 1)) + "\n" for i in range(count)]
         self.calls += count
         writer = threading.Thread(target=self.write, args=("".join(lines),))
         began = time.monotonic()
@@ -242,6 +242,15 @@ class Lean:
         large, small = whole(many), whole(few)
         return {**self.lean_floor("shape"), **self.lean_floor("least"),
                 **{name: [(values[0] - small[name][0]) / (many - few)] for name, values in large.items()}}
+
+    def lean_again(self):
+        with Server(self.bench) as server:
+            for _ in range(3):
+                server.many(1, reset=True)
+            before, count = server.reading(), self.count(40, 6)
+            for _ in range(count):
+                server.many(1, reset=True)
+            return server.since("again", before, count)
 
     def lean_faults(self):
         with Server(self.bench) as server:

@@ -121,6 +121,7 @@ LEAN_ROWS = (
     Row("floor-least", "processor time of a sandbox of a C program that asks for the least"),
     Row("cost", "processor time of a session made, answered with `1+1` and destroyed", budget=1.5, against="floor-least", budget_text="<= 1.5x",
         floor="floor-shape"),
+    Row("again", "processor time of a session made right after another one has ended", budget=1, against="cost", budget_text="<= 1x"),
     Row("faults", "page faults of worker and init until the first answer", unit="faults", budget=190, budget_text="<= 190"),
     *(row for name, count in (("second", 2), ("burst-8", 8), ("burst-64", 64), ("burst-1000", 1000)) for row in (
         Row(name, f"`1+1` in {count:,} new sessions at once: time of each", budget=1.5, against="floor-least", budget_text="<= 1.5x"),
@@ -372,6 +373,7 @@ MEASURES = (
     ("memory", ("memory-plain",), False),
     ("spin", ("calm-p99", "spin-p99"), False),
     ("lean_cost", ("floor-shape", "floor-least", "cost"), False),
+    ("lean_again", ("again",), False),
     ("lean_faults", ("faults",), False),
     ("lean_bursts", tuple(row.name for row in LEAN_ROWS if row.name.startswith(("second", "burst"))), False),
     ("lean_growth", ("grow-10", "grow-200", "grow-1000", "idle-1000"), False),

@@ -20,7 +20,7 @@ enum cgroup_controller {
         CGROUP_UNIFIED = 1 << 4, /* the version 2 tree, with any controllers */
 };
 
-enum { CGROUP_PLACES_MAX = 8 };
+enum { CGROUP_PLACES_MAX = 8, CGROUP_PERIOD_US = 100000 /* of a leaf's limit of processor time */ };
 
 /* A mounted hierarchy that shows our group. */
 struct cgroup_place {
@@ -85,6 +85,13 @@ struct cgroup {
         struct cgroups *owner;      /* borrowed */
         char name[48];              /* its path from "sandboxes" */
         int fds[CGROUP_PLACES_MAX]; /* the leaf in each hierarchy, in the order of owner->items */
+
+        /* For cgroup-spare.h: */
+        bool is_reusable; /* a session's */
+        bool is_frozen, rests;
+        uint32_t principal;
+        struct limits limits; /* that are set */
+        uint64_t spare_since_ms;
 };
 
 /* The differences between the versions. */
@@ -128,8 +135,11 @@ struct cgroups {
         bool mount_tried; /* making the mount was tried */
         char **leftovers; /* names of leaves to remove once their processes have ended */
         size_t n_leftovers;
-        struct event *retry; /* removes leftovers; NULL before cgroups_set_loop() */
-        int retry_ms;        /* until the next try */
+        struct event *retry;    /* removes leftovers; NULL before cgroups_set_loop() */
+        int retry_ms;           /* until the next try */
+        struct cgroup **spares; /* cgroup-spare.h; those that were emptied first come first */
+        size_t n_spares;
+        struct event *sweep; /* removes spares; NULL before cgroups_set_loop() */
 };
 
 /* Makes our parent directory below `base`. */

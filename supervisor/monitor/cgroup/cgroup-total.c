@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "supervisor/monitor/cgroup/cgroup-spare.h"
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 
@@ -22,6 +23,7 @@ enum {
         PERIOD_US = 20000,
         PERIOD_LONG_US = 100000, /* the kernel needs a millisecond of processor time in each */
         CPU_SMALL = 100,
+        ALL_CONTROLLERS = -1,
 };
 
 /* ---- the machine ---- */
@@ -126,8 +128,10 @@ static void close_group(struct cgroup *group)
 
 #define _cleanup_group_ _cleanup_(close_group)
 
-/* Opens a group by its path from "sandboxes"; makes: after making it, if it is not there. */
-static int open_path(struct cgroups *cgroups, const char *path, bool makes, struct cgroup *ret)
+/* Opens a group by its path from "sandboxes", in the hierarchies of these controllers; makes: after making it, if it is not
+ * there. */
+static int open_path(struct cgroups *cgroups, const char *path, unsigned controllers, bool makes,
+                     struct cgroup *ret)
 {
         *ret = (struct cgroup){.owner = cgroups};
         snprintf(ret->name, sizeof(ret->name), "%s", path);
@@ -135,6 +139,8 @@ static int open_path(struct cgroups *cgroups, const char *path, bool makes, stru
                 ret->fds[i] = -1;
         for (size_t i = 0; i < cgroups->count; i++) {
                 int at = cgroups->items[i].fd;
+                if (!(cgroups->items[i].controllers & controllers))
+                        continue;
                 if (makes && mkdirat(at, path, 0711) < 0 && errno != EEXIST)
                         return -errno;
                 ret->fds[i] = openat(at, ret->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -152,20 +158,21 @@ static void name_group(uint32_t principal, char ret[], size_t size)
                 snprintf(ret, size, ".");
 }
 
-/* Opens the group of a principal, or "sandboxes". */
-static int open_group(struct cgroups *cgroups, uint32_t principal, struct cgroup *ret)
+/* Opens the group of a principal, or "sandboxes", in the hierarchy of a controller. */
+static int open_group(struct cgroups *cgroups, uint32_t principal,
+                      enum cgroup_controller controller, struct cgroup *ret)
 {
         char name[sizeof(ret->name)];
 
         name_group(principal, name, sizeof(name));
-        return open_path(cgroups, name, false, ret);
+        return open_path(cgroups, name, controller, false, ret);
 }
 
 /* Makes a group, if it is not there, and opens it. */
 static int make_group(struct cgroups *cgroups, const char *name, struct cgroup *ret,
                       struct error *err)
 {
-        int r = open_path(cgroups, name, true, ret);
+        int r = open_path(cgroups, name, ALL_CONTROLLERS, true, ret);
 
         return r < 0 ? error_errno(err, -r, "cgroup: make %s in %s/sandboxes", name,
                                    cgroups->items[0].path)
@@ -179,8 +186,8 @@ static void set_weight(const struct cgroup *group, uint64_t weight)
                 (void)cgroup_write_number(group->fds[0], "cpu.weight", weight);
 }
 
-int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
-                      struct error *err)
+static int set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
+                     struct error *err)
 {
         const struct cgroup_operations *o = cgroups->operations;
         char name[sizeof((struct cgroup){}.name)];
@@ -200,12 +207,25 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
                           total->cpu_milli < CPU_SMALL ? PERIOD_LONG_US : PERIOD_US, err);
 }
 
+/* Spare leaves have limits too, for which version 1 may refuse. */
+int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct cgroup_total *total,
+                      struct error *err)
+{
+        int r = set_total(cgroups, principal, total, err);
+
+        if (r < 0 && cgroup_spares_drop(cgroups) > 0) {
+                *err = (struct error){};
+                r = set_total(cgroups, principal, total, err);
+        }
+        return r;
+}
+
 /* All groups together have the weight that they would have beside our own. */
 static void set_weight_of_all(struct cgroups *cgroups)
 {
         _cleanup_group_ struct cgroup group;
 
-        if (open_path(cgroups, "..", false, &group) >= 0)
+        if (open_path(cgroups, "..", ALL_CONTROLLERS, false, &group) >= 0)
                 set_weight(&group, WEIGHT_SUPERVISOR + WEIGHT_SERVERS + WEIGHT);
 }
 
@@ -291,7 +311,7 @@ uint64_t cgroups_used(struct cgroups *cgroups, uint32_t principal, uint64_t most
         const struct cgroup_operations *o = cgroups->operations;
         _cleanup_group_ struct cgroup group;
 
-        if (open_group(cgroups, principal, &group) < 0)
+        if (open_group(cgroups, principal, o->memory_controller, &group) < 0)
                 return 0;
         int fd = cgroup_leaf_fd(&group, o->memory_controller);
         uint64_t used = cgroup_read_number(fd, o->memory_now_file);
@@ -308,7 +328,7 @@ bool cgroups_principal_has_reached_limit(struct cgroups *cgroups, uint32_t princ
         const struct cgroup_operations *o = cgroups->operations;
         _cleanup_group_ struct cgroup group;
 
-        if (open_group(cgroups, principal, &group) < 0)
+        if (open_group(cgroups, principal, o->memory_controller, &group) < 0)
                 return false;
         bool has = cgroup_has_reached_limit(&group, seen);
         if (!o->hits_file)
@@ -321,7 +341,7 @@ void cgroups_rest(struct cgroups *cgroups, uint32_t principal, bool rests)
 {
         _cleanup_group_ struct cgroup group;
 
-        if (open_group(cgroups, principal, &group) >= 0)
+        if (open_group(cgroups, principal, cgroups->operations->cpu_limit_controller, &group) >= 0)
                 (void)cgroup_rest(&group, rests);
 }
 
@@ -329,6 +349,7 @@ void cgroups_forget_principal(struct cgroups *cgroups, uint32_t principal)
 {
         char name[sizeof((struct cgroup){}.name)];
 
+        (void)cgroup_spares_drop_of(cgroups, principal);
         name_group(principal, name, sizeof(name));
         for (size_t i = 0; i < cgroups->count; i++)
                 (void)unlinkat(cgroups->items[i].fd, name, AT_REMOVEDIR);

@@ -21,7 +21,7 @@
 #include "base/cleanup.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 
-enum { PERIOD_US = 100000, MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };
+enum { MOVE_ROUNDS_MAX = 10, GENERATIONS_MAX = 4, PROCS_SIZE = 64 * 1024 };
 
 static int set_cpu(const struct cgroup *cgroup, uint32_t milli, uint32_t period_us,
                    struct error *err)
@@ -51,7 +51,7 @@ static int set_limits(const struct cgroup *cgroup, const struct limits *limits, 
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_UNIFIED, "pids.max", limits->pids, err);
         if (r >= 0 && limits->cpu_milli > 0)
-                r = set_cpu(cgroup, limits->cpu_milli, PERIOD_US, err);
+                r = set_cpu(cgroup, limits->cpu_milli, CGROUP_PERIOD_US, err);
         if (r < 0)
                 return r;
         /* Absent where the kernel does not count swap. */
@@ -346,7 +346,7 @@ static int set_limits_v1(const struct cgroup *cgroup, const struct limits *limit
         if (r >= 0)
                 r = cgroup_set_number(cgroup, CGROUP_PIDS, "pids.max", limits->pids, err);
         if (r >= 0 && limits->cpu_milli > 0)
-                r = set_cpu_v1(cgroup, limits->cpu_milli, PERIOD_US, err);
+                r = set_cpu_v1(cgroup, limits->cpu_milli, CGROUP_PERIOD_US, err);
         /* More than a group above it has: that one's limit holds. */
         return r == -EINVAL ? 0 : r;
 }

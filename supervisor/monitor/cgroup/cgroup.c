@@ -7,9 +7,10 @@
  * so that the janitor of a monitor in another pid namespace, where the pid means nothing,
  * leaves it alone. Its mode lets other users pass but not open it: they could lock it first.
  *
- * A leaf that was killed is never used again: the kernel would kill every process cloned into it.
- * Its directory can be removed when its processes have ended, which mostly is the case at once.
- * Otherwise a timer tries again, then cgroups_free(), then the janitor.
+ * On version 2, a leaf that was killed is never used again: the kernel would kill every process cloned into it. On version 1
+ * the leaf of a session whose processes have ended waits for the next session (cgroup-spare.h). The directory of any other leaf
+ * can be removed when its processes have ended, which mostly is the case at once. Otherwise a timer tries again, then
+ * cgroups_free(), then the janitor.
  */
 #include "supervisor/monitor/cgroup/cgroup.h"
 
@@ -33,6 +34,7 @@
 #include "base/fd.h"
 #include "base/mount.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
+#include "supervisor/monitor/cgroup/cgroup-spare.h"
 #include "supervisor/monitor/cgroup/cgroup-versions.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/ids/ids.h"
@@ -346,6 +348,8 @@ struct cgroups *cgroups_free(struct cgroups *cgroups)
         if (cgroups->retry)
                 event_free(cgroups->retry);
         cleanup_close(&cgroups->mount);
+        (void)cgroup_spares_drop(cgroups);
+        cgroup_spares_done(cgroups);
         cgroups_forget_hierarchies(cgroups);
         for (size_t i = 0; i < cgroups->n_leftovers; i++)
                 free(cgroups->leftovers[i]);
@@ -431,7 +435,7 @@ static void on_retry(evutil_socket_t fd, short what, void *data)
 int cgroups_set_loop(struct cgroups *cgroups, struct event_base *base)
 {
         cgroups->retry = evtimer_new(base, on_retry, cgroups);
-        return cgroups->retry ? 0 : -ENOMEM;
+        return cgroups->retry ? cgroup_spares_init(cgroups, base) : -ENOMEM;
 }
 
 static void add_leftover(struct cgroups *cgroups, const char *name)
@@ -491,6 +495,8 @@ static int new_leaf(struct cgroups *cgroups, const char *name, const struct limi
                 cgroup_free(cgroup);
                 return r;
         }
+        if (limits)
+                cgroup->limits = *limits;
         *ret = cgroup;
         return 0;
 }
@@ -501,10 +507,18 @@ int cgroup_new_of(struct cgroups *cgroups, uint32_t principal, uint32_t id,
 {
         char name[sizeof((*ret)->name)];
         int n = principal == 0 ? 0 : snprintf(name, sizeof(name), "p-%" PRIu32 "/", principal);
+        bool is_reusable = id > 0 && limits && cgroups_version(cgroups) == CGROUP_V1;
 
+        if (is_reusable && (*ret = cgroup_spare_take(cgroups, principal, limits)))
+                return 0;
         snprintf(name + n, sizeof(name) - (size_t)n, "%c-%" PRIu32 "-%" PRIu32, id > 0 ? 's' : 't',
                  id, cgroups->serial++);
-        return new_leaf(cgroups, name, limits, ret, err);
+        int r = new_leaf(cgroups, name, limits, ret, err);
+        if (r >= 0) {
+                (*ret)->is_reusable = is_reusable;
+                (*ret)->principal = principal;
+        }
+        return r;
 }
 
 int cgroup_new_server(struct cgroups *cgroups, struct cgroup **ret, struct error *err)
@@ -515,9 +529,16 @@ int cgroup_new_server(struct cgroups *cgroups, struct cgroup **ret, struct error
         return new_leaf(cgroups, name, NULL, ret, err);
 }
 
+static bool become_spare(struct cgroup *cgroup)
+{
+        if (!cgroup->is_reusable || (cgroup->rests && cgroup_rest(cgroup, false) < 0))
+                return false;
+        return cgroup_spare_keep(cgroup);
+}
+
 struct cgroup *cgroup_free(struct cgroup *cgroup)
 {
-        if (!cgroup)
+        if (!cgroup || become_spare(cgroup))
                 return NULL;
         /* The version 2 leaf first: it kills all processes at once, and the other hierarchies
          * hold the same ones. */
@@ -532,7 +553,10 @@ struct cgroup *cgroup_free(struct cgroup *cgroup)
 
 int cgroup_set_memory(struct cgroup *cgroup, uint64_t bytes, struct error *err)
 {
-        return cgroup->owner->operations->set_memory(cgroup, bytes, err);
+        int r = cgroup->owner->operations->set_memory(cgroup, bytes, err);
+
+        cgroup->limits.memory = r < 0 ? 0 : bytes;
+        return r;
 }
 
 int cgroup_kill(struct cgroup *cgroup)
@@ -549,6 +573,7 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen)
         int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
         int r = fd < 0 ? -EOPNOTSUPP : cgroup_write(fd, "cgroup.freeze", frozen ? "1" : "0");
 
+        cgroup->is_frozen = frozen || (cgroup->is_frozen && r < 0);
         /* Kernels before 5.2 have no such file. */
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
@@ -563,6 +588,7 @@ int cgroup_rest(struct cgroup *cgroup, bool rests)
         if (r == -ENOENT)
                 r = o->version == CGROUP_V2 ? cgroup_write(fd, "cpu.weight", rests ? "1" : "100")
                                             : cgroup_write(fd, "cpu.shares", rests ? "2" : "1024");
+        cgroup->rests = rests || (cgroup->rests && r < 0);
         return r;
 }
 
@@ -688,5 +714,8 @@ uint64_t cgroup_pids_refused(struct cgroup *cgroup)
 
 void cgroup_set_pids(struct cgroup *cgroup, uint32_t pids)
 {
-        (void)cgroup_write_number(pids_fd(cgroup), "pids.max", pids);
+        if (cgroup->limits.pids != pids)
+                cgroup->limits.pids = cgroup_write_number(pids_fd(cgroup), "pids.max", pids) < 0
+                                              ? 0
+                                              : pids;
 }
