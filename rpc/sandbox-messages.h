@@ -170,7 +170,8 @@ struct session_plan {
 
 struct template_message {
         uint32_t kind;
-        uint32_t reserved;
+        uint32_t
+                goes_on; /* of SESSION_HERE: PID 1 has no cgroup to be moved into, and gets no SESSION_GO */
         union {
                 struct template_plan plan;
                 struct session_plan session;

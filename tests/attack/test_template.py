@@ -17,7 +17,7 @@ import test_packages
 # A wheel whose .pth file imports it, as any package may have one: it runs in the template before all Python code of
 # Cloister. The profile's preload selects its attack.
 EVIL = '''
-import array, ctypes, errno, os, signal, socket, sys, time
+import array, contextlib, ctypes, errno, os, signal, socket, sys, time
 import _cloister
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -230,6 +230,20 @@ def foreign():
     for pid in 1, os.getppid(), 2:
         credentials = b"".join(n.to_bytes(4, "little") for n in (pid, 0, 0))
         note("pid %d" % pid, s.sendmsg, [message(HERE)], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, credentials)])
+    signal.pause()
+
+
+def hasty():
+    """Says that children of others, an earlier one of its own and itself are the PID 1 that was asked for, does not wait for the monitor, and reports it as made."""
+    control().send(message(READY))
+    s = control()
+    s.recv(SIZE)
+    here = (HERE + (1 << 32)).to_bytes(8, "little").ljust(SIZE, b"\\0")
+    for pid in [*range(2, 200), os.getpid()]:
+        credentials = b"".join(n.to_bytes(4, "little") for n in (pid, 0, 0))
+        with contextlib.suppress(OSError):  # no process of its namespace: the kernel refuses it
+            s.sendmsg([here], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, credentials)])
+            s.send(message(MADE))
     signal.pause()
 
 
@@ -502,6 +516,16 @@ class Hostile(Template):
                 message = self.refused(server, way)
                 self.assertRegex(message, "the template|is not the requested one")
                 self.others_go_on(server)
+        self.assertEqual(server.close(), 0)
+
+    def test_it_cannot_have_the_child_of_another(self):
+        """While another template makes sessions, which get theirs."""
+        server = self.serve("hasty")
+        calls = [server.start_call("6 * 7", profile="good", session=f"burst-{n}") for n in range(12)]
+        self.assertRegex(self.refused(server, "hasty"), "is not the requested one")
+        for call in calls:
+            self.assertEqual(call.result(harness.PATIENCE)["structuredContent"]["value"]["json"], 42)
+        self.others_go_on(server)
         self.assertEqual(server.close(), 0)
 
     def test_a_failure_that_says_that_it_has_ended(self):
