@@ -48,6 +48,8 @@ enum {
         TEMPLATE_DEATHS_MAX = 3,
         BUILD_AGAIN_MS = 1000,
         CHECK_MS = 30000, /* between looks for templates that are not used any more */
+        QUEUE_MAX =
+                2, /* in the template's queue, with pipes and groups: more would keep others waiting */
 };
 
 enum profile_state {
@@ -350,6 +352,12 @@ static void on_template_ended(void *data, const struct error *error)
         struct profile *p = data;
         struct error why = *error; /* the template's own, which is freed here */
 
+        /* Those that wait for room in its queue fail with those that were in it. */
+        if (p->n_waiting > 0 && !template_may_be_replaced(p->template)) {
+                struct error all = *error;
+                error_context(&all, "start a sandbox");
+                fail_waiting(p, &all);
+        }
         p->template = template_free(p->template);
         /* A session that it was just making is in no list yet. */
         children_kill_unknown(p->host->children);
@@ -454,7 +462,7 @@ static void do_build(struct profile *p, void *argument)
 static void do_make_sessions(struct profile *p, void *argument)
 {
         /* A template that cannot be asked ends within make(). */
-        while (p->state == PROFILE_SERVING && p->n_waiting > 0) {
+        while (p->state == PROFILE_SERVING && p->n_waiting > 0 && p->n_making < QUEUE_MAX) {
                 struct error error = {};
                 struct profile_session session = {.serial = p->waiting[0].serial,
                                                   .principal = p->waiting[0].principal,
@@ -470,6 +478,14 @@ static void do_make_sessions(struct profile *p, void *argument)
                 add_name(p, &error);
                 p->host->failed(p->host->data, session.serial, &error);
         }
+}
+
+static void on_room(void *data)
+{
+        struct profile *p = data;
+
+        if (p->state == PROFILE_SERVING)
+                do_make_sessions(p, NULL);
 }
 
 static void do_start_template(struct profile *p, void *found)
@@ -614,6 +630,7 @@ static int profile_new(struct profiles *all, struct config *config, size_t index
                                                   .cgroups = host->cgroups,
                                                   .data = p,
                                                   .made = on_made,
+                                                  .has_room = on_room,
                                                   .ended = on_template_ended};
         p->waiting = calloc(host->sessions_max, sizeof(p->waiting[0]));
         if (!p->waiting || network_gate_new(host->tasks, host->sessions_max, &gate_calls, p,

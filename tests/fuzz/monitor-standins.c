@@ -217,6 +217,7 @@ struct template
 {
         const struct template_host *host;
         struct things line;
+        bool may_be_replaced;
 };
 
 void template_files_init(struct template_files *files)
@@ -252,6 +253,11 @@ int template_start(const struct template_host *host, const struct template_parts
         return 0;
 }
 
+bool template_may_be_replaced(const struct template *t)
+{
+        return t->may_be_replaced;
+}
+
 void template_kill(const struct template *t)
 {
         assert(t->host);
@@ -278,8 +284,10 @@ void standin_make(const struct error *error)
                 struct sandbox *sandbox = first(&t->line);
                 if (!sandbox)
                         continue;
+                const struct template_host *host = t->host;
                 remove_thing(&t->line, sandbox);
-                t->host->made(t->host->data, sandbox, error);
+                host->made(host->data, sandbox, error);
+                host->has_room(host->data);
                 return;
         }
 }
@@ -291,6 +299,7 @@ void standin_end_template(int code)
 
         if (!t)
                 return;
+        t->may_be_replaced = code == ESTALE;
         while (t->line.n > 0) {
                 struct sandbox *sandbox = first(&t->line);
                 remove_thing(&t->line, sandbox);

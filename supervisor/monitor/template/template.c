@@ -608,8 +608,11 @@ static int handle_session_end(struct template *t, const struct error *error)
         int r = check_family(t, children_kill_others);
         if (r < 0)
                 return r;
+        const struct template_host *host = t->host;
         finish_first(t, error);
         next(t);
+        if (host->has_room) /* the template may have ended */
+                host->has_room(host->data);
         return 0;
 }
 
@@ -854,6 +857,11 @@ struct template *template_free(struct template *t)
         cgroup_free(t->cgroup);
         free(t);
         return NULL;
+}
+
+bool template_may_be_replaced(const struct template *t)
+{
+        return t->try_again;
 }
 
 void template_kill(const struct template *t)

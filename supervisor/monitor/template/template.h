@@ -49,10 +49,15 @@ struct template_host {
          * queue. The callee frees the template. */
         void (*ended)(void *data, const struct error *error);
         int start_seconds; /* until a template must be ready; 0: the usual time */
+        /* A session has left the queue. May be NULL. */
+        void (*has_room)(void *data);
 };
 
 int template_start(const struct template_host *host, const struct template_parts *parts,
                    struct template **ret, struct error *err);
+
+/* Of one that has ended: whether another one may make the sessions that it has not made. */
+bool template_may_be_replaced(const struct template *template);
 
 /* Kills it and its sessions without waiting: when the monitor ends. */
 void template_kill(const struct template *template);
