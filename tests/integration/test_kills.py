@@ -17,6 +17,7 @@ BUSY = {
     "call": "await mcp_up.sleep(seconds=600)",
     "children": "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(600)\nprint('on', flush=True)\ntime.sleep(600)",
 }
+BURST = 1000 if WHOLE else 40
 # After one of these is killed, the server still works. If the broker or the monitor is killed, the server ends.
 SURVIVED = ("template", "stub", "init", "worker", "reaper", "upstream", "janitor")
 
@@ -106,6 +107,21 @@ class Kills(harness.Case):
 
     def test_monitor_and_broker(self):
         self.each("monitor", "broker")
+
+    def test_monitor_in_a_burst(self):
+        """Sandboxes are made, given out, answered and kept ready at this moment."""
+        for answered in 0, BURST // 4:
+            server = rawmcp.RawServer("--config", self.config(sessions=BURST + 20), cwd=self.dir)
+            self.addCleanup(server.free)
+            server.initialize()
+            self.assertEqual(server.cell("1")["status"], "ok")
+            calls = [server.start_call("1", session=f"burst-{i}") for i in range(BURST)]
+            self.assertTrue(harness.wait_until(lambda some=calls, most=answered: sum(call.done() for call in some) >= most))
+            self.assertFalse(all(call.done() for call in calls))
+            os.kill(server.process.pid, signal.SIGKILL)
+            server.process.wait(harness.PATIENCE)
+            server.free()
+            self.assertEqual(self.more.settle(10 * harness.SLOW), {}, answered)
 
     def test_processes_of_sandboxes(self):
         self.each("template", "stub", "init", "worker")
