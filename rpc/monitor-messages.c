@@ -2,7 +2,14 @@
 
 #include "base/cleanup.h"
 
-enum number { NUMBER_NONE, NUMBER_FLAG, NUMBER_PID, NUMBER_NEWEST_OR_PID, NUMBER_TIME };
+enum number {
+        NUMBER_NONE,
+        NUMBER_FLAG,
+        NUMBER_PID,
+        NUMBER_NEWEST_OR_PID,
+        NUMBER_TIME,
+        NUMBER_SPARES
+};
 enum legal { LEGAL_ANSWER, LEGAL_CONFIG, LEGAL_NOTICE };
 
 static const struct request_row {
@@ -75,6 +82,8 @@ static int check_number(enum number range, uint32_t number)
 {
         if (range == NUMBER_NONE || range == NUMBER_FLAG)
                 return number <= (range == NUMBER_FLAG) ? 0 : -EINVAL;
+        if (range == NUMBER_SPARES)
+                return number >> 2 * MONITOR_SPARES_BITS == 0 ? 0 : -EINVAL;
         if (range == NUMBER_TIME)
                 return number <= INT32_MAX ? 0 : -EINVAL;
         return is_pid(number) || (number == 0 && range == NUMBER_NEWEST_OR_PID) ? 0 : -ESRCH;

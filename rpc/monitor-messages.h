@@ -56,6 +56,17 @@ struct monitor_request {
 };
 static_assert(sizeof(struct monitor_request) == 44, "crosses a process boundary");
 
+/* `number` of SESSION_CREATE: how many ready sandboxes there are with the new one, of all and of its principal. */
+enum { MONITOR_SPARES_BITS = 15 };
+
+static inline uint32_t monitor_spares(size_t all, size_t own)
+{
+        const size_t most = (1U << MONITOR_SPARES_BITS) - 1;
+
+        return (uint32_t)((all < most ? all : most) << MONITOR_SPARES_BITS |
+                          (own < most ? own : most));
+}
+
 /* The code of a FAILED session's error if the kernel or a policy around Cloister refused a step of
  * creating the sandbox, so that no sandbox can be created here. */
 enum { MONITOR_CODE_NO_SANDBOX = ENOTRECOVERABLE };

@@ -17,8 +17,8 @@ enum {
         CONFIG_MOUNTS_MAX = 16,      /* of a profile */
         CONFIG_PRELOAD_MAX = 32,     /* modules of a profile */
         CONFIG_RULES_MAX = 256,      /* patterns of one list */
-        CONFIG_POOL_MIN_DEFAULT = 1, /* default number of ready sandboxes of a profile */
-        CONFIG_POOL_MAX_DEFAULT = 8,
+        CONFIG_POOL_MIN_DEFAULT = 2, /* default number of ready sandboxes of a profile */
+        CONFIG_POOL_MAX_DEFAULT = 16,
         CONFIG_POOL_MAX = 256, /* largest value in a config */
         CONFIG_FREEZE_MIN_MS = 100,
         CONFIG_UNLIMITED = INT32_MAX, /* of a time that may be "unlimited" */

@@ -281,6 +281,11 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
                 monitor_send(m, &refused, NULL, 0);
                 return;
         }
+        if (request->number > 0 &&
+            monitor_sums_admit_spare(m, &request->principal, request->number, &error) < 0) {
+                monitor_send_failed(m, request->serial, &error);
+                return;
+        }
         event_del(m->early);
         profiles_request(m->profiles, request->target, request->serial, request->principal.id);
 }

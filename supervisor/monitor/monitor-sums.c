@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "supervisor/monitor/cgroup/cgroup-total.h"
@@ -16,7 +17,9 @@
 #define MIB (UINT64_C(1) << 20)
 
 enum {
-        NEW_MIB = 24, /* of a new session, at least */
+        NEW_MIB = 24,    /* of a new session, at least */
+        SPARE_MIB = 4,   /* of a ready sandbox, at most */
+        SPARES_PART = 4, /* of what is left: of all ready sandboxes */
         MARGIN_MIB_MAX = 64,
         MARGIN_PART = 16,     /* of the sum */
         SUPERVISOR_PART = 16, /* of what there is: of Cloister's own processes */
@@ -482,17 +485,48 @@ int monitor_sums_admit(struct monitor *m, const struct monitor_principal *p, uin
         return refuse(used, m->sums->total.memory / MIB, "of all clients", "\"memory_total\"", err);
 }
 
+/* For all (0), or for a principal. */
+static uint64_t left_for(struct monitor *m, uint32_t id, uint64_t most)
+{
+        uint64_t used = used_by(m, id, 0);
+
+        return most > used ? most - used : 0;
+}
+
+static uint64_t left_for_principal(struct monitor *m, const struct monitor_principal *p)
+{
+        return p->id == 0 || p->memory_mib == 0 ? UINT64_MAX
+                                                : left_for(m, p->id, p->memory_mib * MIB);
+}
+
 uint64_t monitor_sums_left(struct monitor *m, const struct monitor_principal *p)
 {
-        uint64_t most = most_of_all(m), used = used_by(m, 0, 0),
-                 left = most > used ? most - used : 0;
+        uint64_t left = left_for(m, 0, most_of_all(m)), own = left_for_principal(m, p);
 
-        if (p->id == 0 || p->memory_mib == 0)
-                return left;
-        most = p->memory_mib * MIB;
-        used = used_by(m, p->id, 0);
-        uint64_t own = most > used ? most - used : 0;
         return own < left ? own : left;
+}
+
+int monitor_sums_admit_spare(struct monitor *m, const struct monitor_principal *p, uint32_t spares,
+                             struct error *err)
+{
+        const struct {
+                uint64_t n, left;
+                const char *sum;
+        } bounds[] = {
+                {spares >> MONITOR_SPARES_BITS, left_for(m, 0, most_of_all(m)), "\"memory_total\""},
+                {spares & ((1U << MONITOR_SPARES_BITS) - 1), left_for_principal(m, p),
+                 "\"memory=\" of a principal"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(bounds); i++) {
+                if (bounds[i].n * SPARE_MIB * MIB > bounds[i].left / SPARES_PART)
+                        return error_set(
+                                err, EDQUOT,
+                                "%llu would take more than a quarter of the %llu MiB that %s leaves",
+                                (unsigned long long)bounds[i].n,
+                                (unsigned long long)(bounds[i].left / MIB), bounds[i].sum);
+        }
+        return 0;
 }
 
 bool monitor_sums_allow_copy(struct monitor *m, uint32_t slot)

@@ -32,6 +32,10 @@ void monitor_sums_done(struct monitor *m);
 int monitor_sums_admit(struct monitor *m, const struct monitor_principal *principal,
                        uint32_t *first, struct error *err);
 
+/* Whether the pool may have one more ready sandbox of the principal, and then monitor_spares() of them. -EDQUOT: no. */
+int monitor_sums_admit_spare(struct monitor *m, const struct monitor_principal *principal,
+                             uint32_t spares, struct error *err);
+
 /* How many bytes the principal may still take. */
 uint64_t monitor_sums_left(struct monitor *m, const struct monitor_principal *principal);
 

@@ -183,10 +183,24 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
         return r;
 }
 
+static void get_again(struct session *s, const struct session_details *details)
+{
+        leave_profile(s);
+        session_enter(s, SESSION_NONE);
+        session_wake(s);
+}
+
+/* If its call was cancelled meanwhile, the session has no sandbox: the pool gets it. */
 static void take_sandbox(struct session *s, const struct session_details *details)
 {
+        const struct session_owner *owner = &s->context->owner;
         struct error err = {};
 
+        if (!s->queue.first && !s->restart &&
+            owner->give_back(owner->data, s, details->target, details->fds)) {
+                get_again(s, NULL);
+                return;
+        }
         s->restart = false;
         if (attach(s, details->target, details->fds, &err) < 0)
                 session_kill_sandbox(s, END_PROTOCOL, err.text);
@@ -226,13 +240,6 @@ static void get_sandbox(struct session *s, const struct session_details *details
         }
         s->serial = offered.serial;
         session_enter(s, r == SANDBOX_COMING ? SESSION_CREATING : SESSION_QUEUED);
-}
-
-static void get_again(struct session *s, const struct session_details *details)
-{
-        leave_profile(s);
-        session_enter(s, SESSION_NONE);
-        session_wake(s);
 }
 
 static void note_failed(struct session *s, const struct session_details *details)

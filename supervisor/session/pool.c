@@ -21,6 +21,8 @@ enum {
         MAKE_US = 10000, /* taken for granted until one was made */
         MAKE_MIN_US = 500,
         MAKE_MAX_US = 100000, /* longer ones waited for an image or a template */
+        PARTS = 7,            /* a spare stays for six of them, a period, and the rest of one */
+        BOUNDED_MS = 5000,    /* a sum of memory bounds the pool: it asks again */
 };
 
 enum spare_state {
@@ -54,10 +56,11 @@ struct pool_size {
         bool suspended;             /* the last request failed */
         double level;               /* of the bucket, at level_us */
         uint64_t level_us;
-        unsigned int peak, peak_before; /* highest level in this period and the previous one */
-        uint64_t first_us;              /* when the first sandbox was ready; 0: none was */
-        unsigned int deaths;            /* in a row */
-        uint64_t not_before_us;         /* the next sandbox is not requested before */
+        unsigned int peaks[PARTS]; /* highest level in this part of a period, and in those before */
+        uint64_t first_us;         /* when the first sandbox was ready; 0: none was */
+        unsigned int deaths;       /* in a row */
+        uint64_t not_before_us;    /* the next sandbox is not requested before */
+        uint64_t told_us;          /* when it was last logged why there are not more; 0: never */
 };
 
 /* A principal whose sessions have this profile. */
@@ -85,6 +88,7 @@ struct pool {
         double make_us; /* mean time in which a sandbox is made */
         struct event *timer, *period;
         uint64_t latest_us; /* a request is delayed until then at most */
+        uint64_t hurry_us;  /* until then a call has waited lately: no request is delayed */
 };
 
 /* ---- how many ---- */
@@ -103,21 +107,30 @@ static void size_note(struct pool_size *size, uint64_t now, double make_us)
 
         size->level = level < CONFIG_POOL_MAX ? level : CONFIG_POOL_MAX;
         size->level_us = now;
-        if (size->level > size->peak)
-                size->peak = (unsigned int)ceil(size->level);
+        if (size->level > size->peaks[0])
+                size->peaks[0] = (unsigned int)ceil(size->level);
 }
 
-/* Returns whether a session took a sandbox in this period or in the previous one. */
-static bool size_end_period(struct pool_size *size, uint64_t now, double make_us)
+static size_t size_peak(const struct pool_size *size)
 {
-        size->peak_before = size->peak;
-        size->peak = (unsigned int)ceil(level_at(size, now, make_us));
-        return size->peak > 0 || size->peak_before > 0;
+        unsigned int most = 0;
+
+        for (size_t i = 0; i < PARTS; i++)
+                most = size->peaks[i] > most ? size->peaks[i] : most;
+        return most;
+}
+
+/* Returns whether a session took a sandbox in the last period. */
+static bool size_end_part(struct pool_size *size, uint64_t now, double make_us)
+{
+        memmove(size->peaks + 1, size->peaks, (PARTS - 1) * sizeof(size->peaks[0]));
+        size->peaks[0] = (unsigned int)ceil(level_at(size, now, make_us));
+        return size_peak(size) > 0;
 }
 
 static size_t size_wanted(const struct pool_size *size, const struct config_pool *limits)
 {
-        size_t need = size->peak > size->peak_before ? size->peak : size->peak_before;
+        size_t need = size_peak(size);
 
         if (!size->expected && need == 0)
                 return 0;
@@ -278,7 +291,8 @@ static size_t have(const struct pool *p, size_t profile)
 static void start_period(struct pool *p)
 {
         uint64_t ms = p->config->session_idle_ms;
-        struct timeval t = clock_timeval_ms(ms < POOL_PERIOD_MS ? ms : POOL_PERIOD_MS);
+        struct timeval t = clock_timeval_ms((ms < POOL_PERIOD_MS ? ms : POOL_PERIOD_MS) /
+                                            (PARTS - 1));
 
         if (!evtimer_pending(p->period, NULL))
                 evtimer_add(p->period, &t);
@@ -305,11 +319,44 @@ static int next_profile(const struct pool *p, uint64_t *at)
         return found;
 }
 
-/* Whether a request is possible now. Whatever makes it possible calls request_soon(). */
+static bool has_place(const struct pool *p)
+{
+        return p->n_live + pool_count(p) + pool_ending(p) < p->sessions_max;
+}
+
+/* Whether a request is possible now. Whatever makes it possible calls request_soon(). Sandboxes that calls wait for are made first. */
 static bool may_request(const struct pool *p)
 {
         return p->n_waiting == 0 && count(p, SPARE_COMING) + count(p, SPARE_DISCARDING) == 0 &&
-               p->n_live + pool_count(p) + pool_ending(p) < p->sessions_max;
+               has_place(p);
+}
+
+/* Why a profile has fewer spares than it should, once a minute. */
+static void complain(struct pool_size *size, enum log_level level, const char *why)
+{
+        uint64_t now = clock_us();
+
+        if (size->told_us > 0 && now < size->told_us + POOL_PERIOD_MS * UINT64_C(1000))
+                return;
+        size->told_us = now;
+        log_write(level, "fewer ready sandboxes than wanted: %s", why);
+}
+
+/* Another one is wanted, and sessions have all places. */
+static void complain_of_places(struct pool *p)
+{
+        uint64_t at;
+        int profile = has_place(p) || p->n_waiting > 0 ? -1 : next_profile(p, &at);
+
+        if (profile >= 0)
+                complain(&p->sizes[profile], LOG_LEVEL_INFO,
+                         "sessions have all places: raise \"sessions\"");
+}
+
+/* A call has waited for a sandbox, and more of them may come. */
+static bool is_in_hurry(const struct pool *p, uint64_t now)
+{
+        return now < p->hurry_us;
 }
 
 static void set_timer(struct pool *p, uint64_t ms)
@@ -321,25 +368,26 @@ static void set_timer(struct pool *p, uint64_t ms)
 
 static void request_soon(struct pool *p)
 {
-        uint64_t at = 0, now;
+        uint64_t at = 0, now = clock_us();
+        bool hurry = is_in_hurry(p, now);
 
-        if (!p->expected || evtimer_pending(p->timer, NULL) || !may_request(p) ||
-            next_profile(p, &at) < 0)
+        if (!p->expected || (evtimer_pending(p->timer, NULL) && !hurry))
                 return;
-        now = clock_us();
+        complain_of_places(p);
+        if (!may_request(p) || next_profile(p, &at) < 0)
+                return;
         uint64_t delay = at > now ? (at - now) / 1000 + 1 : 0;
         p->latest_us = now + (delay + POOL_PATIENCE_MS) * 1000;
-        set_timer(p, delay > POOL_QUIET_MS ? delay : POOL_QUIET_MS);
+        set_timer(p, delay > POOL_QUIET_MS || hurry ? delay : POOL_QUIET_MS);
 }
 
-static int request(struct pool *p, size_t profile)
+static struct spare *spare_new(struct pool *p, size_t profile,
+                               const struct monitor_principal *principal)
 {
         struct spare *spare = calloc(1, sizeof(*spare));
 
         if (!spare)
-                return -ENOMEM;
-        bool lacks;
-        const struct monitor_principal *principal = next_principal(p, profile, &lacks);
+                return NULL;
         *spare = (struct spare){.pool = p,
                                 .state = SPARE_COMING,
                                 .profile = profile,
@@ -348,8 +396,21 @@ static int request(struct pool *p, size_t profile)
         for (size_t i = 0; i < SESSION_FDS; i++)
                 spare->fds[i] = -1;
         TAILQ_INSERT_TAIL(&p->spares, spare, link);
-        int r = sandbox_request_new(&p->requests, MONITOR_SESSION_CREATE, profile,
-                                    &spare->principal, &spare->serial);
+        return spare;
+}
+
+static int request(struct pool *p, size_t profile)
+{
+        bool lacks;
+        struct spare *spare = spare_new(p, profile, next_principal(p, profile, &lacks));
+
+        if (!spare)
+                return -ENOMEM;
+        size_t own = 0;
+        for (size_t i = 0; i < n_profiles(p); i++)
+                own += spares_of(p, i, spare->principal.id);
+        int r = sandbox_request_spare(&p->requests, profile, &spare->principal, pool_count(p), own,
+                                      &spare->serial);
         if (r < 0)
                 spare_free(spare);
         return r;
@@ -367,7 +428,8 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 return;
         if (at > now)
                 request_soon(p);
-        else if (now < p->active_us + POOL_QUIET_MS * 1000 && now < p->latest_us)
+        else if (now < p->active_us + POOL_QUIET_MS * 1000 && now < p->latest_us &&
+                 !is_in_hurry(p, now))
                 set_timer(p, POOL_QUIET_MS);
         else if (request(p, (size_t)profile) < 0)
                 p->sizes[profile].suspended = true;
@@ -489,7 +551,7 @@ static void on_period(evutil_socket_t fd, short what, void *data)
         bool again = false;
 
         for (size_t i = 0; i < n_profiles(p); i++) {
-                if (size_end_period(&p->sizes[i], now, p->make_us))
+                if (size_end_part(&p->sizes[i], now, p->make_us))
                         again = true;
         }
         trim(p);
@@ -541,7 +603,6 @@ static void take_made(struct spare *spare, const int fds[SESSION_FDS])
                 spare_end(spare);
         else
                 replace_early(p, spare);
-        note_duration(p, spare);
 }
 
 static struct spare *find_requested(struct pool *p, uint32_t serial)
@@ -563,6 +624,7 @@ bool pool_started(struct pool *p, uint32_t serial, uint32_t target, const int fd
                 return false;
         spare->target = target;
         take_made(spare, fds);
+        note_duration(p, spare);
         log_debug("sandbox %u is ready", target);
         request_soon(p);
         return true;
@@ -583,11 +645,29 @@ bool pool_failed(struct pool *p, uint32_t serial, const struct error *error)
 
         if (!spare)
                 return false;
-        if (error->code != ESTALE && spare->state == SPARE_COMING) {
-                p->sizes[spare->profile].suspended = true;
-                log_error("%s", error->text);
+        struct pool_size *size = &p->sizes[spare->profile];
+        if (error->code == EDQUOT && spare->state == SPARE_COMING) {
+                size->not_before_us = clock_us() + BOUNDED_MS * 1000;
+                complain(size, LOG_LEVEL_WARNING, error->text);
+        } else if (error->code != ESTALE && spare->state == SPARE_COMING) {
+                size->suspended = true;
+                complain(size, LOG_LEVEL_ERROR, error->text);
         }
         leave(spare);
+        return true;
+}
+
+bool pool_add(struct pool *p, size_t profile, const struct monitor_principal *principal,
+              uint32_t target, const int fds[SESSION_FDS])
+{
+        if (!p->expected || have(p, profile) >= settings_of(p, profile)->max)
+                return false;
+        struct spare *spare = spare_new(p, profile, principal);
+        if (!spare)
+                return false;
+        spare->target = target;
+        take_made(spare, fds);
+        log_debug("sandbox %u is ready: its call was cancelled", target);
         return true;
 }
 
@@ -702,10 +782,13 @@ enum sandbox_offer pool_take(struct pool *p, size_t profile,
         if (!p->expected)
                 return SANDBOX_NONE;
         enum sandbox_offer offer = take(p, profile, principal->id, ret);
-        size_note(&p->sizes[profile], clock_us(), p->make_us);
+        uint64_t now = clock_us();
+        size_note(&p->sizes[profile], now, p->make_us);
         start_period(p);
         if (offer == SANDBOX_READY)
                 request_soon(p);
+        else
+                p->hurry_us = now + POOL_PATIENCE_MS * 1000;
         return offer;
 }
 

@@ -4,20 +4,23 @@
  *
  * Theory of operation. To the monitor a spare is a session like any other. The first spare of a
  * profile is requested once its sessions are expected, more of them when sessions take spares. The
- * pool requests one sandbox at a time, when no cell has started or ended for a moment and no
- * session waits for a sandbox. A session that needs a sandbox meanwhile takes over the
- * pending request.
+ * pool requests one sandbox at a time, when no session waits for one and no cell has started or
+ * ended for a moment. The second does not hold in a burst: for a moment after a session had to wait
+ * the next request is sent as soon as the last one is answered. A session that needs a sandbox
+ * meanwhile takes over the pending request. A sandbox whose call was cancelled before a session got
+ * it becomes a spare.
  *
- * The number of spares is the number with which no session of this period or the previous one would
- * have waited, within the limits of the config. Without sessions it falls to the
- * minimum, or to none if the profile's sessions are not expected.
+ * The number of spares is the number with which no session of the last minute would have waited,
+ * within the limits of the config and of what the monitor allows (EDQUOT). Without sessions it falls
+ * to the minimum, or to none if the profile's sessions are not expected.
  *
  * A spare is made for one principal, in whose control group it is, and no other one gets it.
  *
  * A spare takes a place among the live sessions until the monitor has reported its end; it is ended
  * when a session needs the place. A reload of the config ends all spares. A spare whose worker
  * sends something or ends is replaced after a delay that grows each time.
- * After a failed request the pool requests no sandbox of that profile until a session has got one.
+ * After a failed request the pool requests no sandbox of that profile until a session has got one,
+ * or for a few seconds if only memory is lacking. The reason is logged once a minute.
  */
 #pragma once
 
@@ -41,7 +44,7 @@ enum {
         POOL_SIZE_AGAIN_MAX_MS = 64000,
         POOL_EARLY_MS = 250, /* after a profile's first sandbox, no further one is requested */
         POOL_SIZE_LONG_LIFE_US = 60000000, /* a spare that lived longer begins a new row */
-        POOL_PERIOD_MS = 60000,            /* the number of spares follows the last two periods */
+        POOL_PERIOD_MS = 60000,            /* the number of spares follows the last period */
 };
 
 /* config is borrowed until pool_reload() or pool_free(). place_free: a spare has ended, and a session may have its place. */
@@ -83,6 +86,11 @@ size_t pool_ready(const struct pool *pool);
 
 /* Ends the spare that is needed least; place_free() follows. False if there is none. */
 bool pool_give_up(struct pool *pool);
+
+/* A sandbox that was made for a session that needs none any more. False: the pool does not need it, and the
+ * caller keeps it; otherwise fds are owned by the pool. */
+bool pool_add(struct pool *pool, size_t profile, const struct monitor_principal *principal,
+              uint32_t target, const int fds[SESSION_FDS]);
 
 /* A session has got a sandbox with this profile from the monitor. */
 void pool_note_made(struct pool *pool, size_t profile);

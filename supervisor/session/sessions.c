@@ -204,6 +204,17 @@ static int profile_of(const struct sessions *sessions, const struct session *s)
         return s->profile ? (int)(s->profile - s->config->profiles) : 0;
 }
 
+static bool give_back(void *data, const struct session *s, uint32_t target,
+                      const int fds[SESSION_FDS])
+{
+        struct sessions *sessions = data;
+        const struct monitor_principal principal = principal_sums(&sessions->principals,
+                                                                  s->principal);
+        int profile = profile_of(sessions, s);
+
+        return profile >= 0 && pool_add(sessions->pool, (size_t)profile, &principal, target, fds);
+}
+
 static void note_call(struct sessions *sessions, const struct session *s)
 {
         const struct monitor_principal principal = principal_sums(&sessions->principals,
@@ -279,7 +290,7 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
                 .hello = *hello,
                 .requests = *requests,
                 .tools = *tools,
-                .owner = {sessions, get_sandbox, state_changed, find_by_key},
+                .owner = {sessions, get_sandbox, state_changed, find_by_key, give_back},
         };
         TAILQ_INIT(&sessions->list);
         sessions->principals = (struct session_principals){

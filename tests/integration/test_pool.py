@@ -69,8 +69,15 @@ class Pool(harness.Case):
             return len(ids) > 2 and ids[-1] == "1"
         return False
 
-    def test_the_first_session_takes_it(self):
+    def test_two_are_ready(self):
         server = self.serve()
+        self.settle(server, 2)
+        self.assertEqual(self.value(server, "1+1"), 2)
+        self.wait_ready(server, 2)
+        self.assertEqual((self.requests(server), len(self.sandboxes(server))), (4, 3))
+
+    def test_the_first_session_takes_it(self):
+        server = self.serve(pool={"min": 1, "max": 8})
         self.settle(server)
         (before,) = self.sandboxes(server)
         self.assertEqual(self.value(server, "1+1"), 2)
@@ -87,7 +94,7 @@ class Pool(harness.Case):
 
     def test_without_a_pool(self):
         server = self.serve(pool=0)
-        control = self.serve(name="control.json")
+        control = self.serve(name="control.json", pool=1)
         self.settle(control)
         self.assertEqual((self.ready(server), self.requests(server)), (0, 0))
         self.assertEqual(self.value(server, "1+1"), 2)
@@ -235,6 +242,29 @@ class Pool(harness.Case):
         seen = []
         self.assertTrue(harness.wait_until(lambda: seen.append(self.ready(server)) or seen[-1] == 1, 30), seen)
         self.assertEqual(max(seen), 3)
+
+    def test_memory_bounds_it(self):
+        """All together take a quarter of the memory that is left, at most."""
+        settings = {"limits": {"memory": "160M"}, "memory_total": "200M", "pool": {"min": 12, "max": 12}}
+        server = self.serve(**settings)
+        why = "fewer ready sandboxes than wanted: "
+        self.assertTrue(harness.wait_until(lambda: why in server.log(), 30), server.log()[-2000:])
+        few = self.ready(server)
+        self.assertTrue(1 < few < 12, few)
+        self.assertRegex(server.log(), why + r"\d+ would take more than a quarter of the 1\d\d MiB that \"memory_total\" leaves")
+        self.assertEqual(server.log().count(why), 1)
+        self.assertEqual(self.value(server, "1+1"), 2)
+        control = self.serve(name="control.json", **{**settings, "memory_total": "420M"})
+        self.wait_ready(control, 12)
+        self.assertNotIn(why, control.log())
+
+    def test_a_burst_above_the_places(self):
+        server = self.serve(sessions=6, pool={"min": 2, "max": 4})
+        cells = [call.result()["structuredContent"] for call in [server.start_call("1+1", session=f"s{i}") for i in range(9)]]
+        self.assertEqual([cell["status"] for cell in cells].count("ok"), 6, cells)
+        for cell in cells:
+            if cell["status"] != "ok":
+                self.assertIn("6 sessions are live", cell["error"]["message"])
 
     def test_run_makes_none(self):
         log = self.path("log")

@@ -62,8 +62,8 @@ static void test_default(void)
         check_eq_int(config->profiles[0].network, CONFIG_NETWORK_NONE);
         check(!config->profiles[0].servers && !config->profiles[0].image);
         check(!config->profiles[0].agent);
-        check_eq_int(config->profiles[0].pool.min, 1);
-        check_eq_int(config->profiles[0].pool.max, 8);
+        check_eq_int(config->profiles[0].pool.min, 2);
+        check_eq_int(config->profiles[0].pool.max, 16);
 }
 
 static void test_all_keys(void)
@@ -206,8 +206,8 @@ static void test_pool(void)
         static const struct {
                 const char *name;
                 uint32_t min, max;
-        } cases[] = {{"default", 1, 3}, {"a", 0, 0}, {"b", 20, 20},
-                     {"c", 0, 0},       {"d", 1, 3}, {"e", 5, 5}};
+        } cases[] = {{"default", 2, 3}, {"a", 0, 0}, {"b", 20, 20},
+                     {"c", 0, 0},       {"d", 2, 3}, {"e", 5, 5}};
 
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 check_eq_int(profile(config, cases[i].name)->pool.min, cases[i].min);

@@ -4,11 +4,15 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 #include "tests/unit/fake-client.h"
 #include "tests/unit/fake-clock.h"
 
 enum { SANDBOXES = 32, EARLY = 30 };
+
+#define POOL "\"pool\": {\"min\": 1, \"max\": 8}"
+#define ONE  "{" POOL "}"
 
 /* Several sandboxes at once; the one of fake-monitor.h is the newest. */
 struct world {
@@ -20,6 +24,7 @@ struct world {
         bool refuse;
         uint32_t profile;                   /* newest */
         struct monitor_principal principal; /* newest */
+        uint32_t number;                    /* newest */
         struct {
                 int rpc;
                 bool killed;
@@ -33,6 +38,7 @@ static int on_request(void *data, const struct monitor_request *request, uint32_
 
         if (request->verb == MONITOR_SESSION_CREATE && !w->refuse) {
                 w->profile = target;
+                w->number = request->number;
                 w->principal = request->principal;
                 *serial = (uint32_t)++w->creates;
         } else if (request->verb == MONITOR_SESSION_KILL) {
@@ -205,8 +211,9 @@ static void run_one(struct world *w, const char *name, bool is_unnamed)
         struct end done;
 
         begin_as(w, &done, name, NULL, is_unnamed);
-        start(w, (uint32_t)w->creates);
-        answer(w, (uint32_t)w->creates, 1, &done);
+        uint32_t target = (uint32_t)w->creates;
+        start(w, target);
+        answer(w, target, 1, &done);
 }
 
 static void check_refused(struct world *w, const char *name, const char *why)
@@ -253,7 +260,7 @@ static void test_nothing_before_it_is_expected(void)
         struct world w;
         struct end done;
 
-        open_world(&w, "{}", 8);
+        open_world(&w, ONE, 8);
         begin(&w, &done, "a", NULL);
         start(&w, 1);
         spin(&w, LONG_MS);
@@ -267,7 +274,7 @@ static void test_taken_once(void)
         struct world w;
         struct end a, b;
 
-        open_with_one(&w, "{}", 8);
+        open_with_one(&w, ONE, 8);
         spin(&w, LONG_MS);
         check_eq_int(w.creates, 1); /* not more than the minimum */
         check_eq_int(count(&w).live, 0);
@@ -335,7 +342,7 @@ static void test_another_profile(void)
         struct world w;
         struct end a, b;
 
-        open_with_one(&w, "{\"profiles\": {\"x\": {\"pool\": 1}}}", 8);
+        open_with_one(&w, "{" POOL ", \"profiles\": {\"x\": {\"pool\": 1}}}", 8);
         begin(&w, &a, "a", "x");
         check(!has_cell(&w, 1));
         check_eq_int(w.creates, 2);
@@ -357,8 +364,8 @@ static void test_reload_ends_spares(void)
         struct world w;
         struct end done;
 
-        open_with_one(&w, "{}", 8);
-        reload(&w, "{\"limits\": {\"memory\": \"1G\"}}");
+        open_with_one(&w, ONE, 8);
+        reload(&w, "{" POOL ", \"limits\": {\"memory\": \"1G\"}}");
         expect(&w, "default");
         check(w.sandbox[1].killed);
         begin(&w, &done, "a", NULL);
@@ -370,13 +377,13 @@ static void test_reload_ends_spares(void)
 
         /* A spare that was requested before the config changes, then created or refused. */
         until(&w, w.creates == 3);
-        reload(&w, "{}");
+        reload(&w, ONE);
         expect(&w, "default");
         start(&w, 3);
         check(w.sandbox[3].killed);
         end(&w, 3);
         until(&w, w.creates == 4);
-        reload(&w, "{\"timeout\": 5}");
+        reload(&w, "{" POOL ", \"timeout\": 5}");
         expect(&w, "default");
         fail(&w, 4, ESTALE);
         until(&w, w.creates == 5);
@@ -388,7 +395,7 @@ static void test_no_place_left(void)
         struct world w;
         struct end ends[4];
 
-        open_with_one(&w, "{\"profiles\": {\"x\": {\"pool\": 0}}}", 3);
+        open_with_one(&w, "{" POOL ", \"profiles\": {\"x\": {\"pool\": 0}}}", 3);
         begin(&w, &ends[0], "a", "x");
         begin(&w, &ends[1], "b", "x");
         start(&w, 2);
@@ -514,7 +521,7 @@ static void test_spares_of_principals(void)
         check_eq_int(w.principal.id, 1);
         start(&w, 2);
         run_one(&w, "bob:1", false); /* bob does not get alice's */
-        check_eq_int(w.creates, 3);
+        check(!has_cell(&w, 2));
         until(&w, w.creates == 4);
         check_eq_int(w.principal.id, 2);
         start(&w, 4);
@@ -707,7 +714,7 @@ static void test_no_place_left_but_a_request(void)
         struct world w;
         struct end ends[2];
 
-        open_world(&w, "{\"profiles\": {\"x\": {\"pool\": 0}}}", 1);
+        open_world(&w, "{" POOL ", \"profiles\": {\"x\": {\"pool\": 0}}}", 1);
         expect(&w, "default");
         until(&w, w.creates == 1);
         begin(&w, &ends[0], "a", "x");
@@ -728,7 +735,7 @@ static void test_deaths(void)
         struct end done;
 
         /* A spare was killed from outside: it is replaced after a while. */
-        open_with_one(&w, "{}", 8);
+        open_with_one(&w, ONE, 8);
         end(&w, 1);
         spin(&w, POOL_SIZE_AGAIN_MS / 2);
         check_eq_int(w.creates, 1);
@@ -754,7 +761,7 @@ static void test_worker_that_sends_data(void)
 {
         struct world w;
 
-        open_with_one(&w, "{}", 8);
+        open_with_one(&w, ONE, 8);
         check_eq_int(write(w.sandbox[1].rpc, "x", 1), 1);
         until(&w, w.sandbox[1].killed);
         check_eq_int(count(&w).spares_ready, 0);
@@ -768,7 +775,7 @@ static void test_failed_request(void)
         struct world w;
         struct end done;
 
-        open_world(&w, "{}", 8);
+        open_world(&w, ONE, 8);
         expect(&w, "default");
         until(&w, w.creates == 1);
         fail(&w, 1, ENOENT);
@@ -794,7 +801,7 @@ static void on_place_free(void *data)
 /* A request is delayed while cells start and end, but not forever. */
 static void test_patience(void)
 {
-        struct world w = {.base = event_base_new(), .config = fake_config("{}")};
+        struct world w = {.base = event_base_new(), .config = fake_config(ONE)};
         const struct sandbox_requests requests = {&w, on_request, NULL};
         struct error err = {};
         struct pool *pool;
@@ -818,12 +825,125 @@ static void test_patience(void)
         config_free(w.config);
 }
 
+/* After a call has waited, the next requests follow the answers at once, although cells begin; the monitor learns how many there are. */
+static void test_back_to_back(void)
+{
+        struct world w;
+        struct end ends[4];
+        static const char *const names[] = {"a", "b", "c", "d"};
+
+        open_with_one(&w, "{\"pool\": {\"min\": 1, \"max\": 3}}", 20);
+        for (int i = 0; i < 4; i++)
+                begin(&w, &ends[i], names[i], NULL);
+        check_eq_int(w.creates, 4);
+        check_eq_int(w.number, 0);
+        start(&w, 2);
+        start(&w, 3);
+        spin(&w, 2 * POOL_QUIET_MS);
+        check_eq_int(w.creates, 4); /* "d" still waits */
+        for (int i = 4; i < 7; i++) {
+                start(&w, (uint32_t)i);
+                check_eq_int(w.creates, i + 1);
+                check_eq_int(w.number, monitor_spares((size_t)i - 3, (size_t)i - 3));
+        }
+        /* The control: none had to wait. */
+        start(&w, 7);
+        check_eq_int(count(&w).spares_ready, 3);
+        spin(&w, 2 * POOL_PATIENCE_MS);
+        begin(&w, &ends[0], "e", NULL);
+        check_eq_int(w.creates, 7);
+        until(&w, w.creates == 8);
+        close_world(&w);
+}
+
+/* It falls to the minimum when a minute has passed, and not before. */
+static void test_after_a_minute(void)
+{
+        struct world w;
+        struct end ends[3];
+
+        open_with_one(&w, "{\"pool\": {\"min\": 1, \"max\": 3}}", 20);
+        begin(&w, &ends[0], "a", NULL);
+        begin(&w, &ends[1], "b", NULL);
+        begin(&w, &ends[2], "c", NULL);
+        for (uint32_t i = 2; i <= 6; i++) {
+                until(&w, w.creates >= (int)i);
+                start(&w, i);
+        }
+        spin(&w, POOL_PERIOD_MS - 5000);
+        check_eq_int(count(&w).spares_ready, 3);
+        spin(&w, POOL_PERIOD_MS / 6 + 6000);
+        check_eq_int(count(&w).spares_ready, 1);
+        close_world(&w);
+}
+
+/* The monitor refuses a spare for lack of memory: the pool asks again after a few seconds, and logs why once a minute. */
+static void test_bounded_by_memory(void)
+{
+        char path[] = "/tmp/cloister-pool-XXXXXX", text[4096] = "";
+        int log = mkstemp(path), old = dup(2);
+        struct world w;
+        size_t n = 0;
+
+        check(log >= 0 && unlink(path) == 0 && dup2(log, 2) == 2);
+        open_world(&w, ONE, 8);
+        expect(&w, "default");
+        for (int i = 1; i <= 14; i++) {
+                until(&w, w.creates == i);
+                fail(&w, (uint32_t)i, EDQUOT);
+                spin(&w, 1000);
+                check_eq_int(w.creates, i);
+        }
+        check(dup2(old, 2) == 2 && pread(log, text, sizeof(text) - 1, 0) > 0);
+        for (const char *at = text; (at = strstr(at, "fewer ready sandboxes than wanted")); at++)
+                n++;
+        check_eq_int(n, 2);
+        until(&w, w.creates == 15);
+        start(&w, 15);
+        check_eq_int(count(&w).spares_ready, 1);
+        close(log);
+        close(old);
+        close_world(&w);
+}
+
+/* A call that is cancelled while its sandbox is made leaves it to the pool, as no session has had it; without a pool it stays the
+ * session's. */
+static void test_cancelled_call(void)
+{
+        for (int has_pool = 0; has_pool < 2; has_pool++) {
+                struct world w;
+                struct end done = {}, next;
+                const struct cell_request request = {
+                        .code = "1", .code_length = 1, .done = fake_on_done, .data = &done};
+                struct cell *cell;
+                struct error err = {};
+
+                open_world(&w, has_pool ? ONE : "{\"pool\": 0}", 8);
+                run_one(&w, "early", false);
+                check_ok(sessions_run(w.sessions, "a", &request, &cell, &err));
+                spin(&w, 1);
+                check_eq_int(w.creates, 2);
+                expect(&w, "default");
+                cell_cancel(cell);
+                spin(&w, 1);
+                check_eq_int(done.status, CELL_CANCELLED);
+                start(&w, 2);
+                check_eq_int(count(&w).live, 2 - has_pool);
+                check_eq_int(count(&w).spares_ready, has_pool);
+                check_eq_int(w.kills, 0);
+                begin(&w, &next, has_pool ? "b" : "a", NULL);
+                check_eq_int(w.creates, 2);
+                check(has_cell(&w, 2));
+                close_world(&w);
+        }
+}
+
 static void test_none_while_a_session_waits(void)
 {
         struct world w;
         struct end a, b;
 
-        open_with_one(&w, "{}", 8);
+        open_with_one(&w, ONE, 8);
         begin(&w, &a, "a", NULL);
         until(&w, w.creates == 2);
         begin(&w, &b, "b", NULL);
@@ -857,5 +977,9 @@ int main(void)
         run(test_failed_request);
         run(test_patience);
         run(test_none_while_a_session_waits);
+        run(test_back_to_back);
+        run(test_after_a_minute);
+        run(test_bounded_by_memory);
+        run(test_cancelled_call);
         return 0;
 }

@@ -58,6 +58,12 @@ static void state_changed(void *data, struct session *session, enum session_stat
         w->told = session_state(session);
 }
 
+static bool give_back(void *data, const struct session *session, uint32_t target,
+                      const int fds[SESSION_FDS])
+{
+        return false;
+}
+
 static void spin(struct world *w)
 {
         for (int i = 0; i < 3; i++)
@@ -117,7 +123,7 @@ static void open_world(struct world *w)
                 .hello = {.usage = MONITOR_USAGE_CGROUP1, .memory_max = 512 << 20},
                 .requests = {w, on_request, NULL},
                 .tools = fake_tool_provider,
-                .owner = {w, get_sandbox, state_changed},
+                .owner = {w, get_sandbox, state_changed, .give_back = give_back},
         };
         w->context.config->top.freeze_ms = 1000;
         w->principal.all = &w->principals;

@@ -92,6 +92,9 @@ struct session_owner {
         void (*state_changed)(void *data, struct session *session, enum session_state before);
         /* The session of this key, or NULL. */
         struct session *(*find)(void *data, const char *key);
+        /* A sandbox that was made for this session, which needs none any more. False: the owner needs it neither. */
+        bool (*give_back)(void *data, const struct session *session, uint32_t target,
+                          const int fds[SESSION_FDS]);
 };
 
 /* The sessions of one owner share it; the owner keeps it up to date. */

@@ -36,6 +36,19 @@ static inline int sandbox_request_new(const struct sandbox_requests *requests,
         return requests->send(requests->data, &request, serial);
 }
 
+/* For a ready sandbox, with which there are so many of all and of its principal. */
+static inline int sandbox_request_spare(const struct sandbox_requests *requests, size_t profile,
+                                        const struct monitor_principal *principal, size_t all,
+                                        size_t own, uint32_t *serial)
+{
+        const struct monitor_request request = {.verb = MONITOR_SESSION_CREATE,
+                                                .target = (uint32_t)profile,
+                                                .number = monitor_spares(all, own),
+                                                .principal = *principal};
+
+        return requests->send(requests->data, &request, serial);
+}
+
 enum sandbox_offer {
         SANDBOX_NONE,   /* there is none yet */
         SANDBOX_READY,  /* target, fds (owned by the caller from now on) */
