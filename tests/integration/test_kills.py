@@ -116,7 +116,8 @@ class Kills(harness.Case):
             server.initialize()
             self.assertEqual(server.cell("1")["status"], "ok")
             calls = [server.start_call("1", session=f"burst-{i}") for i in range(BURST)]
-            self.assertTrue(harness.wait_until(lambda some=calls, most=answered: sum(call.done() for call in some) >= most))
+            self.assertTrue(harness.wait_until(lambda some=calls, most=answered: sum(call.done() for call in some) >= most,
+                                               4 * harness.PATIENCE))
             self.assertFalse(all(call.done() for call in calls))
             os.kill(server.process.pid, signal.SIGKILL)
             server.process.wait(harness.PATIENCE)
