@@ -211,6 +211,11 @@ size_t pool_count(const struct pool *p)
         return count(p, SPARE_COMING) + pool_ready(p);
 }
 
+bool pool_makes_one(const struct pool *p)
+{
+        return count(p, SPARE_COMING) > 0;
+}
+
 size_t pool_ending(const struct pool *p)
 {
         return count(p, SPARE_DISCARDING) + count(p, SPARE_ENDING);

@@ -84,6 +84,9 @@ size_t pool_count(const struct pool *pool);
 size_t pool_ending(const struct pool *pool);
 size_t pool_ready(const struct pool *pool);
 
+/* Whether one is being made. Less urgent work, such as a copy of a session's state, waits for it. */
+bool pool_makes_one(const struct pool *pool);
+
 /* Ends the spare that is needed least; place_free() follows. False if there is none. */
 bool pool_give_up(struct pool *pool);
 

@@ -299,6 +299,8 @@ int sessions_new(struct sessions **ret, struct event_base *base, struct config *
         int r = !sessions->freed ? error_errno(err, ENOMEM, "sessions")
                                  : pool_new(&sessions->pool, base, config, hello->sessions_max,
                                             requests, on_place_free, sessions, err);
+        sessions->principals.makes_spare = pool_makes_one;
+        sessions->principals.pool = sessions->pool;
         if (r < 0) {
                 sessions_free(sessions);
                 return r;

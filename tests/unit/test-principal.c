@@ -64,6 +64,11 @@ static void pass(struct world *w, int ms)
         }
 }
 
+static bool makes_spare(const struct pool *pool)
+{
+        return pool != NULL;
+}
+
 /* Copies of states wait for calls: for own ones, and for as many copies, longer than for those of others. */
 static void test_is_quiet_while_no_call_waits(void)
 {
@@ -81,6 +86,10 @@ static void test_is_quiet_while_no_call_waits(void)
         w.alice->n_keeping = PRINCIPAL_KEEPING;
         check(!principal_is_quiet(w.alice, 1999) && principal_is_quiet(w.alice, 2000));
         check(principal_is_quiet(w.bob, 0));
+        w.bob->all->makes_spare = makes_spare;
+        check(principal_is_quiet(w.bob, 0));
+        w.bob->all->pool = (struct pool *)&w;
+        check(!principal_is_quiet(w.bob, 249) && principal_is_quiet(w.bob, 250));
         close_world(&w);
 }
 

@@ -97,7 +97,8 @@ bool principal_is_quiet(const struct session_principal *p, uint64_t passed_ms)
 {
         if (p->n_calls > 0 || p->n_keeping >= PRINCIPAL_KEEPING)
                 return passed_ms >= PRINCIPAL_LATE_MS;
-        return p->all->n_calls == 0 || passed_ms >= PRINCIPAL_OTHERS_MS;
+        bool makes_spare = p->all->makes_spare && p->all->makes_spare(p->all->pool);
+        return (p->all->n_calls == 0 && !makes_spare) || passed_ms >= PRINCIPAL_OTHERS_MS;
 }
 
 size_t principals_right(const struct session_principals *all, size_t places)

@@ -19,10 +19,13 @@
 enum {
         PRINCIPAL_PLACES = 4,
         PRINCIPAL_QUIET_MS = 200,
-        PRINCIPAL_KEEPING = 4,     /* copies that are made at once, unless they are late */
-        PRINCIPAL_LATE_MS = 2000,  /* own calls delay the copy of a cell until then */
-        PRINCIPAL_OTHERS_MS = 250, /* those of others: 200 after the time at which it is due */
+        PRINCIPAL_KEEPING = 4,    /* copies that are made at once, unless they are late */
+        PRINCIPAL_LATE_MS = 2000, /* own calls delay the copy of a cell until then */
+        PRINCIPAL_OTHERS_MS =
+                250, /* those of others, and ready sandboxes that are made: 200 after the time at which it is due */
 };
+
+struct pool;
 
 struct session_principal {
         LIST_ENTRY(session_principal) link;
@@ -54,6 +57,9 @@ struct session_principals {
         const void *data;
         struct event_base *base;
         const struct sandbox_requests *requests;
+        /* Whether a ready sandbox is being made. NULL: there are none. */
+        bool (*makes_spare)(const struct pool *pool);
+        const struct pool *pool;
 };
 
 /* As the monitor is told of it. */
