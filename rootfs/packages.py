@@ -52,27 +52,26 @@ if "--version" not in sys.argv:
         return usual_content(self)
     Response.content = property(content)
 if kept:
-    import hashlib, os, shutil
+    import hashlib, os
     from pip._internal.network import download
-    def reused(link, location):
-        # The wheel in the cache whose hash the index names. pip checks the hash once more.
+    def reused(link):
+        # The wheel in the cache whose hash the index names. pip checks the hash once more, as does what keeps the wheel.
         digest, name = link.hash or "", link.filename
         path = os.path.join(kept, digest, name)
         if link.hash_name != "sha256" or len(digest) != 64 or set(digest) - set("0123456789abcdef") or "/" in name or not os.path.isfile(path):
             return None
-        to, sum = os.path.join(location, name), hashlib.sha256()
-        shutil.copyfile(path, to)
-        with open(to, "rb") as f:
+        sum = hashlib.sha256()
+        with open(path, "rb") as f:
             for part in iter(lambda: f.read(1 << 20), b""):
                 sum.update(part)
-        return (to, "application/octet-stream") if sum.hexdigest() == digest else None
+        return (path, "application/octet-stream") if sum.hexdigest() == digest else None
     fetch_one = download.Downloader.__call__
-    download.Downloader.__call__ = lambda self, link, location: reused(link, location) or fetch_one(self, link, location)
+    download.Downloader.__call__ = lambda self, link, location: reused(link) or fetch_one(self, link, location)
     if hasattr(download, "BatchDownloader"):  # before pip 25.1
         fetch_many = download.BatchDownloader.__call__
         def each(self, links, location):
             for link in links:
-                found = reused(link, location)
+                found = reused(link)
                 yield from [(link, found)] if found else fetch_many(self, [link], location)
         download.BatchDownloader.__call__ = each
 if strict:

@@ -85,8 +85,9 @@ def check(root):
         if path.endswith(".c"):
             for name in DEFINED.findall(plain(text)):
                 definers[name].add(path)
+    includes = {path: set(INCLUDE.findall(text)) for path, text in texts.items() if path.endswith(".c")}
     for header in (path for path in texts if path.endswith(".h")):
-        users = {path for path, text in texts.items() if path.endswith(".c") and header in INCLUDE.findall(text)}
+        users = {path for path, of in includes.items() if header in of}
         parts = {path for name in DECLARED.findall(plain(texts[header])) for path in definers[name] & users}
         if len(parts) > 2:
             faults.append(f"{header}: declares functions of {len(parts)} files: {' '.join(sorted(parts))}")
