@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import unittest
 
 import harness
 import rawmcp
@@ -256,15 +255,6 @@ class Bus(harness.Case):
         self.assertTrue(leaves(server), server.log())
 
 
-# These tests need a user manager's bus at its standard address.
-if EXPECT.get("cgroup") != "2" or harness.ROOT:
-    del Bus
-
-
-UID = 4343  # not the uid of run-test, whose tests may run at the same time
-
-
-@unittest.skipUnless(os.path.exists(f"/run/user/{os.getuid()}/bus") and not harness.ROOT and EXPECT.get("cgroup") == "2", "needs a user manager and version 2")
 class Unit(harness.Case):
     """A service of the user manager, in which Cloister is alone."""
     BUS = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
@@ -297,6 +287,14 @@ class Unit(harness.Case):
                 time.sleep(1)  # systemd hears of it
                 self.assertEqual(server.cell("kept", session="bystander")["value"]["json"], 1)
                 self.assertEqual(server.close(), 0)
+
+
+# These tests need a user manager's bus at its standard address.
+if EXPECT.get("cgroup") != "2" or harness.ROOT:
+    del Bus, Unit
+
+
+UID = 4343  # not the uid of run-test, whose tests may run at the same time
 
 
 class Other(harness.Case):
