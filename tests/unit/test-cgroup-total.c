@@ -1,4 +1,4 @@
-/* What all sandboxes may have together follows from the groups above Cloister's. */
+/* The bounds of all sandboxes together follow from the groups above Cloister. */
 #include "supervisor/monitor/cgroup/cgroup-total.h"
 
 #include <fcntl.h>
