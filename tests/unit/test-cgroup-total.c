@@ -90,13 +90,13 @@ static int have_few_processes(void)
                  getpid());
         check_eq_int(mkdir(group, 0700), 0);
         int fd = open(group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        check_eq_int(cgroup_write(fd, "pids.max", "400"), 0);
+        check_eq_int(cgroup_write(fd, "pids.max", "1600"), 0);
         check_eq_int(cgroup_write_number(fd, "cgroup.procs", (uint64_t)getpid()), 0);
         struct cgroups *cgroups = open_cgroups();
         check_ok(cgroups_set_total(cgroups, 0, &all, &err));
         check_ok(cgroups_set_servers(cgroups, 64 << 20, &err));
-        check_eq_int((int)number_of(cgroups, "pids.max"), 300);
-        check_eq_int((int)number_of(cgroups, "../servers/pids.max"), 75);
+        check_eq_int((int)number_of(cgroups, "pids.max"), 1200);
+        check_eq_int((int)number_of(cgroups, "../servers/pids.max"), 300);
         cgroups_free(cgroups);
         check_eq_int(cgroup_write_number(fd, "../cgroup.procs", (uint64_t)getpid()), 0);
         close(fd);

@@ -18,8 +18,9 @@
 enum {
         WEIGHT_SUPERVISOR = 400,
         WEIGHT_SERVERS = 200,
-        WEIGHT = 100,        /* of "sandboxes", and of every group that has no other */
-        SERVERS_PIDS = 4096, /* at most */
+        WEIGHT = 100,           /* of "sandboxes", and of every group that has no other */
+        SERVERS_PIDS = 4096,    /* at most */
+        SERVERS_PIDS_MIN = 256, /* a few servers with threads, also in a small container */
         PERIOD_US = 20000,
         PERIOD_LONG_US = 100000, /* the kernel needs a millisecond of processor time in each */
         CPU_SMALL = 100,
@@ -115,7 +116,9 @@ static uint32_t pids_of_all(void)
 /* Those of all servers: most of what sandboxes leave. The rest is for Cloister itself. */
 static uint32_t pids_of_servers(void)
 {
-        return (uint32_t)lower(SERVERS_PIDS, bounds_here().pids / 16 * 3);
+        uint64_t part = bounds_here().pids / 16 * 3;
+
+        return (uint32_t)lower(SERVERS_PIDS, part > SERVERS_PIDS_MIN ? part : SERVERS_PIDS_MIN);
 }
 
 /* ---- the groups ---- */
