@@ -208,6 +208,27 @@ class Branches(BranchCase):
         self.assertEqual(self.branched(code, to="third", origin="again"), expected)  # a branch of a branch
         self.assertEqual(self.value(code), expected)
 
+    def test_small_objects_are_mapped(self):
+        """The pools of CPython: the branch frees, reuses and changes objects of them."""
+        self.ok(self.MAPPED + "x = list(range(1000, 600000)); words = {str(n): [n] for n in x[:60000]}\nNone")
+        own = "sum(int(l.split()[1]) for l in open('/proc/self/smaps_rollup') if l.startswith('Anonymous')) >> 10"
+        there = self.session + "-b"
+        self.assertGreater(self.branched("sum(mapped())"), 24 * MB)
+        self.assertLess(self.value(own, session=there), 12)
+        code = ("total = sum(x); del x[::2]; words['1000'].append(1); total += len(words)\nwords = {n: (n,) for n in range(90000)}\n"
+                "[total, sum(x), all(words[n] == (n,) for n in words)]")
+        expected = [sum(range(1000, 600000)) + 60000, sum(range(1001, 600000, 2)), True]
+        self.assertEqual(self.branched("len(x)", to="anew", origin=there), 599000)  # a branch of a branch
+        for name in (there, "anew", None):
+            self.assertEqual(self.value(code, session=name or self.session), expected)
+        # A control: a header of a pool that points elsewhere is memory of another owner.
+        self.ok(f"import mmap, ctypes, struct\nown = mmap.mmap(-1, {MB}, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); own.write(b'z' * {MB}); at = address(own)\n"
+                "def pools(block):\n    for pool in range(-at % 16384, len(own) - 16383, 16384): own[pool:pool + 48] = struct.pack('<QQQQLLLL', 3, block and at + pool + block, 0, 0, 7, 1, 112, 16384 - 32)\n"
+                "pools(0); None")
+        self.assertEqual(self.branched("len(mapped(at + 65536))", to="d"), 1)
+        self.ok("pools(1 << 20); None")
+        self.assertEqual(self.branched("[mapped(at + 65536), own[1 << 18:][-9:].decode()]", to="e"), [[], "z" * 9])
+
     def test_what_must_not_be_mapped(self):
         """A page that is wiped at each fork is empty in the branch, and memory of other allocators stays anonymous."""
         self.ok(self.MAPPED + f"import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nlibc.malloc.restype = ctypes.c_void_p\nat = libc.malloc(ctypes.c_size_t({4 * MB}))\n"
@@ -351,6 +372,7 @@ class Several(BranchCase):
     def tearDown(self):
         for name in self.live():
             self.run_cloister("sessions", "end", name, "--server", str(self.server.process.pid), cwd="/")
+        self.assertTrue(harness.wait_until(lambda: not self.live()))
 
     def test_one_result_in_order(self):
         self.ok(f"x = bytearray(range(250)) * ({8 * MB} // 250); open('/workspace/f', 'w').write('f')\nNone")

@@ -4,7 +4,8 @@
  * Branches map long runs of pages privately from the memfd in which the dump arrives. A private mapping of a file differs from
  * anonymous memory: MADV_DONTNEED brings back the file's bytes instead of zeros, and mremap() that enlarges it adds bytes of
  * the file. jemalloc, among others, relies on zeros. So only memory is mapped whose owner does neither: the heap that
- * brk() makes, and the large blocks for which glibc's malloc() calls mmap(). Such a block begins with a page that
+ * brk() makes, the pools in which CPython keeps small objects (it frees whole arenas of them by munmap()), and the large blocks for
+ * which glibc's malloc() calls mmap(). Such a block begins with a page that
  * has its size. That page is not mapped, so that the block is two mappings: then mremap() cannot enlarge it,
  * and realloc() copies it instead.
  */
@@ -64,6 +65,15 @@ enum {
         CHUNK_IS_MMAPPED =
                 2, /* malloc/malloc.c of glibc: IS_MMAPPED; the other two of the low bits are 0 */
         CHUNK_FLAGS = 7,
+        POOL_ALIGNMENT = 16, /* of objects: obmalloc.c of CPython, whose sizes are its multiples */
+        POOL_CLASSES = 32,
+};
+
+/* struct pool_header of obmalloc.c, the same from CPython 3.9 to 3.14. */
+struct pool {
+        uint32_t used, padding;
+        uint64_t free_block, next, previous;
+        uint32_t arena, size_class, next_offset, last_offset;
 };
 
 /* /proc/PID/pagemap, Documentation/admin-guide/mm/pagemap.rst */
@@ -136,7 +146,7 @@ struct writer {
         bool may_be_mapped; /* pages of the present mapping */
         uint64_t
                 readable_end; /* of it and those that follow it without a gap and have the same properties */
-        uint64_t chunk_end; /* of a block of malloc() */
+        uint64_t block_end; /* of a block of malloc(), or a pool */
 };
 
 static long put(struct writer *w, const void *from, uint64_t n)
@@ -188,7 +198,34 @@ static void find_chunk(struct writer *w, uint64_t page)
 
         if (head[0] == 0 && (head[1] & CHUNK_FLAGS) == CHUNK_IS_MMAPPED &&
             (size & (w->page - 1)) == 0 && size <= w->readable_end - page)
-                w->chunk_end = page + size;
+                w->block_end = page + size;
+}
+
+/* The size of the pool of small objects that begins here, or 0. All members of its header have to fit each other. */
+static uint64_t pool_size(uint64_t at)
+{
+        const volatile struct pool *p = (const struct pool *)(uintptr_t)at;
+        const uint64_t unit = ((uint64_t)p->size_class + 1) * POOL_ALIGNMENT,
+                       size = p->last_offset + unit, room = size - sizeof(*p),
+                       free_block = p->free_block;
+
+        if (p->size_class >= POOL_CLASSES || (size != 4 * MAPPING_PAGE && size != MAPPING_PAGE) ||
+            (at & (size - 1)) != 0 || p->padding != 0 || p->used > room / unit ||
+            p->next_offset < sizeof(*p) || (p->next_offset - sizeof(*p)) % unit != 0 ||
+            p->next_offset > size)
+                return 0;
+        return free_block == 0 || (free_block - at >= sizeof(*p) && free_block - at < size) ? size
+                                                                                            : 0;
+}
+
+static bool find_pool(struct writer *w, uint64_t page)
+{
+        uint64_t size = pool_size(page);
+
+        if (size == 0 || w->readable_end - page < size)
+                return false;
+        w->block_end = page + (size > w->page ? size : w->page);
+        return true;
 }
 
 /* The page is the process's own. Called in the order of addresses. */
@@ -196,10 +233,10 @@ static bool is_mappable(struct writer *w, uint64_t page)
 {
         if (!w->may_be_mapped)
                 return false;
-        if ((page >= w->heap_start && page < w->heap_end) || page < w->chunk_end)
+        if ((page >= w->heap_start && page < w->heap_end) || page < w->block_end)
                 return true;
         find_chunk(w, page);
-        return false;
+        return find_pool(w, page);
 }
 
 /* Whether the kernel can read the page: one beyond the end of its file cannot be. The bytes are taken for
