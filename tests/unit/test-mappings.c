@@ -205,7 +205,7 @@ static void test_too_many(void)
         check_eq_int(status, 0);
 }
 
-static void test_whole_reads_and_writes(void)
+static void test_whole_writes(void)
 {
         static char sent[300000], got[300000];
         int ends[2];
@@ -221,11 +221,8 @@ static void test_whole_reads_and_writes(void)
         int file = memfd_create("whole", MFD_CLOEXEC);
         while (splice(ends[0], NULL, file, NULL, sizeof(sent), 0) > 0)
                 ;
-        check_eq_int((int)whole_read(file, got, sizeof(got) - 9, 9), 0);
-        check(memcmp(sent + 9, got, sizeof(sent) - 9) == 0);
-        check_eq_int((int)whole_read(file, got, 1, sizeof(sent)), -EPIPE);
-        check_eq_int((int)whole_read(ends[0], got, 1, 0), -ESPIPE);
-        check_eq_int((int)whole_read(-1, got, 1, 0), -EBADF);
+        check(pread(file, got, sizeof(got), 0) == (ssize_t)sizeof(got));
+        check(memcmp(sent, got, sizeof(sent)) == 0);
         close(file);
         check_eq_int((int)whole_write(-1, got, 1), -EBADF);
         close(ends[0]);
@@ -245,7 +242,7 @@ int main(void)
         run(test_special);
         run(test_scratch);
         run(test_too_many);
-        run(test_whole_reads_and_writes);
+        run(test_whole_writes);
         free(list);
         return 0;
 }

@@ -8,7 +8,7 @@
  * Both processes are forks of one template, so that program, libraries, stack and vdso have the same
  * addresses. A mapping that both have is kept. Its pages that are not in the dump are dropped, so that they have the bytes of
  * its file or zeros. Those that are in the dump are written only if they differ: the others remain the template's, and
- * cost nothing. All other mappings are unmapped and mapped as in the dump. Long runs of pages are mapped privately from the
+ * cost nothing. The whole dump is mapped behind the scratch memory meanwhile, to be compared without a copy: its file is sealed. All other mappings are unmapped and mapped as in the dump. Long runs of pages are mapped privately from the
  * memfd that the dump is in, if dump.c allows that: then all branches of a dump have the same pages until they write to them.
  * From the first change on this runs on its own stack, beside its data.
  */
@@ -29,7 +29,6 @@
 
 enum {
         STACK_SIZE = 256 * 1024,
-        AT_ONCE = 65536,
         SKIP_MAX = 65536, /* the largest page of a kernel */
 };
 
@@ -41,9 +40,9 @@ struct scratch {
         uint64_t clean
                 [MAPPINGS_MAX]; /* of a mapping of the list that is kept: own pages below this address are dropped or compared; else 0 */
         struct load_source from;
+        uint64_t file_size, size; /* size: of this struct and the mapped dump behind it */
         uint64_t page;
         int64_t argument;
-        uint64_t piece[AT_ONCE / sizeof(uint64_t)];
         uint8_t stack[STACK_SIZE];
 };
 
@@ -95,21 +94,54 @@ static bool has_files(struct scratch *s)
         return true;
 }
 
-/* The next bytes of the dump. */
-static long take(struct scratch *s, void *to, uint64_t n)
+/* Maps the dump. */
+static long map_file(struct scratch *s)
 {
-        long r = whole_read(s->from.fd, to, n, s->from.at);
+        struct stat st;
 
-        s->from.at += n;
-        return r;
+        long r = raw_call(SYS_fstat, s->from.fd, raw_pointer(&st), 0, 0, 0, 0);
+        if (r < 0 || st.st_size <= 0)
+                return r < 0 ? r : -EBADMSG;
+        r = raw_call(SYS_mmap, (long)(SCRATCH_START + scratch_size), st.st_size, PROT_READ,
+                     MAP_PRIVATE | MAP_FIXED_NOREPLACE | MAP_NORESERVE, s->from.fd, 0);
+        if (r != (long)(SCRATCH_START + scratch_size))
+                return r < 0 && r >= -4095 ? r : -EEXIST;
+        s->file_size = (uint64_t)st.st_size;
+        s->size = scratch_size + s->file_size;
+        return 0;
 }
+
+/* The next bytes of the dump, or NULL. All that it has are multiples of words. */
+static const uint64_t *take(struct scratch *s, uint64_t n)
+{
+        const uint64_t at = s->from.at;
+
+        if (at > s->file_size || n > s->file_size - at || at % sizeof(uint64_t) != 0)
+                return NULL;
+        s->from.at += n;
+        return (const uint64_t *)(uintptr_t)(SCRATCH_START + scratch_size + at);
+}
+
+static long take_into(struct scratch *s, void *to, uint64_t n)
+{
+        const uint64_t *from = take(s, n);
+
+        if (!from)
+                return -EPIPE;
+        for (uint64_t i = 0; i < n / sizeof(*from); i++)
+                ((volatile uint64_t *)to)[i] = from[i];
+        return 0;
+}
+_Static_assert(sizeof(struct dump_header) % sizeof(uint64_t) == 0 &&
+                       sizeof(struct dump_run) % sizeof(uint64_t) == 0,
+               "take_into() copies words");
 
 static long read_header(struct scratch *s, const uint8_t template_id[16], uint64_t channel)
 {
-        long r = take(s, &s->header, sizeof(s->header));
+        long r = take_into(s, &s->header, sizeof(s->header));
         if (r >= 0)
                 r = dump_check_header(&s->header, template_id, raw_thread_pointer(), channel);
-        return r < 0 ? r : take(s, s->list, s->header.n_mappings * sizeof(s->list[0]));
+        return r < 0 ? r : take_into(s, s->list, s->header.n_mappings * sizeof(s->list[0]));
 }
 
 /* ---- the change ---- */
@@ -216,18 +248,15 @@ static void put_page(struct mapping *m, uint64_t at, const uint64_t *from)
 
 static void put_pages(struct scratch *s, struct mapping *m, const struct dump_run *run)
 {
-        const uint64_t end = run->start + run->pages * MAPPING_PAGE;
+        const uint64_t *from = take(s, run->pages * MAPPING_PAGE);
 
+        if (!from)
+                fail();
         if (!(m->prot & PROT_READ))
                 open_mapping(m);
-        for (uint64_t at = run->start; at < end;) {
-                uint64_t n = end - at < AT_ONCE ? end - at : AT_ONCE;
-                if (take(s, s->piece, n) < 0)
-                        fail();
-                for (uint64_t k = 0; k < n; k += MAPPING_PAGE)
-                        put_page(m, at + k, s->piece + k / sizeof(s->piece[0]));
-                at += n;
-        }
+        for (uint64_t k = 0; k < run->pages; k++)
+                put_page(m, run->start + k * MAPPING_PAGE,
+                         from + k * (MAPPING_PAGE / sizeof(*from)));
 }
 
 /* Returns false if the run has to be read. */
@@ -243,7 +272,8 @@ static bool map_run(struct scratch *s, const struct mapping *m, const struct dum
                      MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, s->from.fd,
                      (long)s->from.at) != (long)run->start)
                 fail();
-        s->from.at += size;
+        if (!take(s, size))
+                fail();
         return true;
 }
 
@@ -253,7 +283,7 @@ static void read_pages(struct scratch *s)
         uint64_t from = 0;
 
         for (;;) {
-                if (take(s, &run, sizeof(run)) < 0)
+                if (take_into(s, &run, sizeof(run)) < 0)
                         fail();
                 if (run.pages == 0)
                         return;
@@ -280,13 +310,18 @@ static void drop_rest(struct scratch *s)
         }
 }
 
+static void unmap_file(const struct scratch *s)
+{
+        raw_call(SYS_munmap, (long)(SCRATCH_START + scratch_size), (long)s->file_size, 0, 0, 0, 0);
+}
+
 static void replace(void *data)
 {
         struct scratch *s = data;
         const struct dump_header *h = &s->header;
 
         raw_call(SYS_brk, (long)h->brk, 0, 0, 0, 0, 0);
-        s->n_own = mappings_read(s->own, scratch_size);
+        s->n_own = mappings_read(s->own, s->size);
         if (s->n_own < 0)
                 fail();
         unmap_others(s);
@@ -298,6 +333,7 @@ static void replace(void *data)
                         protect(&s->list[i], s->list[i].prot);
         }
         raw_call(SYS_close, s->from.fd, 0, 0, 0, 0, 0);
+        unmap_file(s);
         *(volatile int64_t *)(uintptr_t)h->number = s->argument;
         cloister_context_resume((const struct context *)(uintptr_t)h->context);
 }
@@ -314,16 +350,19 @@ long load_replace(const struct load_source *from, const uint8_t template_id[16],
         s->from = *from;
         s->page = mapping_page_size();
         s->argument = argument;
-        r = read_header(s, template_id, channel);
+        r = map_file(s);
         if (r >= 0)
-                r = s->n_own = mappings_read(s->own, scratch_size);
+                r = read_header(s, template_id, channel);
         if (r >= 0)
-                r = dump_check_mappings(s->list, s->header.n_mappings, s->own, s->n_own,
-                                        scratch_size) &&
+                r = s->n_own = mappings_read(s->own, s->size);
+        if (r >= 0)
+                r = dump_check_mappings(s->list, s->header.n_mappings, s->own, s->n_own, s->size) &&
                                     has_files(s)
                             ? 0
                             : -EBADMSG;
         if (r < 0) {
+                if (s->file_size > 0)
+                        unmap_file(s);
                 scratch_unmap(scratch_size);
                 return r;
         }

@@ -225,21 +225,7 @@ bool mapping_equals(const struct mapping *a, const struct mapping *b)
         return a->inode != 0 || (a->path[0] == '/') == (b->path[0] == '/');
 }
 
-/* ---- whole reads and writes ---- */
-
-long whole_read(long fd, void *to, uint64_t n, uint64_t at)
-{
-        for (uint64_t done = 0; done < n;) {
-                long r = raw_call(SYS_pread64, fd, (long)((uintptr_t)to + done), (long)(n - done),
-                                  (long)(at + done), 0, 0);
-                if (r == -EINTR)
-                        continue;
-                if (r <= 0)
-                        return r < 0 ? r : -EPIPE;
-                done += (uint64_t)r;
-        }
-        return 0;
-}
+/* ---- whole writes ---- */
 
 long whole_write(long fd, const void *from, uint64_t n)
 {

@@ -63,6 +63,5 @@ bool mapping_equals(const struct mapping *a, const struct mapping *b);
 bool mapping_starts_with(const struct mapping *mapping, const char *text);
 bool mapping_ends_with(const struct mapping *mapping, const char *text);
 
-/* Whole reads at an offset, and writes. Return 0 or negative errno; -EPIPE at the end of the file. */
-long whole_read(long fd, void *to, uint64_t n, uint64_t at);
+/* Writes all of it. Returns 0 or negative errno. */
 long whole_write(long fd, const void *from, uint64_t n);
