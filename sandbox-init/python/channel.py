@@ -40,7 +40,8 @@ class Waiter:
         if self.lock is not None:
             self.wake()
         elif aio.running_loop() is self.loop:
-            self._settle()
+            if self.future is not None and not self.future.done():
+                self.future.set_result(None)
         else:
             try:
                 self.loop.call_soon_threadsafe(self._settle)

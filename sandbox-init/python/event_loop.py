@@ -9,7 +9,7 @@ from cloister.aio import module as asyncio
 from cloister.interrupts import runs_loop
 from cloister.stdio import restore_descriptors
 
-all_tasks, current_task = asyncio.all_tasks, asyncio.current_task
+all_tasks, current_task, Handle = asyncio.all_tasks, asyncio.current_task, asyncio.Handle
 MAX_WAIT = 24 * 3600 * 1000  # ms
 RETRY = 0.1  # s
 
@@ -99,6 +99,7 @@ class Loop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         self.turns = self._ready  # the callbacks to run next
         self._kept = {}  # task -> number of its cell, or None
+        self._forget = self._kept.pop
         self._thread_context = thread_context
         self._on_open = on_open
         self._on_wakeup_fd = on_wakeup_fd
@@ -158,10 +159,25 @@ class Loop(asyncio.SelectorEventLoop):
         super().add_signal_handler(sig, callback, *args)
 
     def create_task(self, coro, **options):
-        task = super().create_task(coro, **options)
+        if self._task_factory is None and not self._closed and not self._debug:
+            task = asyncio.tasks.Task(coro, loop=self, **options)
+        else:
+            task = super().create_task(coro, **options)
         self._kept[task] = cell.get(None)
-        task.add_done_callback(self._kept.pop)
+        task.add_done_callback(self._forget)
         return task
+
+    def call_soon(self, callback, *args, context=None):
+        """The same as asyncio's, by one function instead of three. A task that has ended is forgotten at once, without a callback in the
+        next turn."""
+        if self._closed or self._debug:
+            return super().call_soon(callback, *args, context=context)
+        if callback is self._forget:
+            self._forget(*args)
+            return None
+        handle = Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_soon_threadsafe(self, callback, *args, context=None):
         return super().call_soon_threadsafe(callback, *args, context=context or self._thread_context())

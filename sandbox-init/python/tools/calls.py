@@ -175,14 +175,16 @@ class Tool:
         return None
 
     async def _call(self, args, kwargs, raw):
-        entry = self._entry() or await self._find()
+        entry = (self._found if self._seen == self._library.changes else self._entry()) or await self._find()
         payload = self._try_call(entry, args, kwargs)
         if payload is None:  # not in the handler: a second error would show the first one, too
             entry = self._resolved(await self._library.settled_async(True))
             payload = make_call(entry, args, kwargs)
         del args, kwargs  # they may be large
         answer = await self._channel.call_async(CALL, payload)
-        return _value(self._entry() or entry, answer, raw)
+        if self._seen != self._library.changes:
+            entry = self._entry() or entry
+        return _value(entry, answer, raw)
 
     def _call_blocking(self, args, kwargs, raw):
         entry = self._find_blocking()
@@ -195,7 +197,7 @@ class Tool:
 
     def _start(self, args, kwargs, raw):
         coroutine = self._call(args, kwargs, raw)
-        entry = self._entry()
+        entry = self._found if self._seen == self._library.changes else self._entry()
         # For the warning about a coroutine that was never awaited.
         coroutine.__name__ = coroutine.__qualname__ = entry.fast_call.label if entry else 'tools["%s"]' % self._text_key()
         return coroutine
@@ -379,15 +381,20 @@ class Tools(Mapping):
     def __init__(self, library, channel):
         self._library = library
         self._channel = channel
+        self._found = {}  # name -> its Tool, of names that the catalogue had
 
     def __getitem__(self, key):
         if isinstance(key, Tool):
             return key
+        tool = self._found.get(key) if type(key) is str else None
+        if tool is not None and tool._seen == self._library.changes:
+            return tool
         for get in (self._library.current, self._library.refreshed):
             catalogue = get()
             entry = catalogue.find(key)
             if entry is not None:
-                return Tool(self._library, self._channel, (entry.server, entry.name))
+                tool = self._found[key] = Tool(self._library, self._channel, (entry.server, entry.name))
+                return tool
         if not self._library.is_settled() or catalogue.of_failed(key) is not None:
             return Tool(self._library, self._channel, key)
         raise catalogue.not_found(key)
