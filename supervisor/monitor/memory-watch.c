@@ -17,6 +17,10 @@
  * stand still: they were read before the processes were listed and added up, so that nothing can have changed since. This holds
  * for at most IDLE_MS, because the kernel may also add pages by itself (khugepaged).
  *
+ * On a quiet machine one figure replaces the clocks of all: how long processors were not idle. While others than the monitor have used
+ * less than STILL_US since the clocks were read, no session has run for longer, and the clocks are not read again for STILL_MS. The next look
+ * comes sooner then, so that a session that wakes up is noticed no later.
+ *
  * Buffers of sockets belong to no process. A session with more than SOCKETS_FREE sockets has them added up by a child, and
  * they count as its memory. Files in its tmpfs do not, since their sizes are bounds of their own, but they count in the sum of
  * all sessions. A control group counts sockets too, but only after accept(2), and version 1 apart from memory:
@@ -51,7 +55,10 @@ enum {
         EXACT_TIMEOUT_MS = 2000, /* the session grows meanwhile */
         EXACT_AGAIN = 2,         /* a process about to exec may have been counted twice */
         EXACT_AGAIN_US = 10000,
-        EXACT_PAUSE = 4, /* times the duration of the last exact figure */
+        EXACT_PAUSE = 4,  /* times the duration of the last exact figure */
+        STILL_US = 10000, /* as exact as the figure is */
+        STILL_MS = 1000,
+        STILL_LOOKS = 3, /* sooner by more than STILL_US */
         REST_MS = 10000, /* between exact figures of processes that do not run */
         IDLE_MS = 30000, /* between other figures of them */
         SOCKETS_MAX = 1024,
@@ -100,6 +107,11 @@ struct memory_watch {
         uint32_t round;
         uint64_t sum;                        /* of all own_part() */
         bool is_any, is_active, is_changing; /* in this round */
+        bool is_still;
+        bool rests;             /* nothing changes, and none was looked at in this round */
+        uint64_t rest_until_ms; /* if rests: the first of them is looked at then */
+        int64_t others_us;      /* process_clocks_of_others() before the clocks were read last */
+        uint64_t read_ms;
         struct event *timer;
         struct watched *watched;
 };
@@ -390,14 +402,18 @@ static void note_idle(struct watched *s, const struct sandbox *sandbox)
 static bool is_idle(const struct watched *s, const struct sandbox_memory *memory, uint64_t now_ms)
 {
         return now_ms < s->idle_until_ms && s->sockets.n == 0 && !s->sockets.task && !s->task &&
-               s->bound <= memory->max && process_clocks_stand_still(&s->clocks);
+               s->bound <= memory->max &&
+               (s->watch->is_still ? s->clocks.n > 0 : process_clocks_stand_still(&s->clocks));
 }
 
 static void look_at(struct watched *s, struct sandbox *sandbox, const struct sandbox_memory *memory)
 {
         uint64_t before = s->bound;
+        /* Then only the kernel can have changed anything. */
+        bool rests = s->idle_until_ms != 0 && s->sockets.n == 0 &&
+                     process_clocks_stand_still(&s->clocks);
 
-        if (look_at_sockets(s, sandbox, memory))
+        if (!rests && look_at_sockets(s, sandbox, memory))
                 s->watch->is_active = true;
         if (memory->proc < 0 || s->is_killed)
                 return;
@@ -409,7 +425,8 @@ static void look_at(struct watched *s, struct sandbox *sandbox, const struct san
         s->bound = bound;
         note_idle(s, sandbox);
         tell_sum(s, sandbox);
-        look_at_files(s, sandbox, memory->proc);
+        if (!rests)
+                look_at_files(s, sandbox, memory->proc);
         if (bound > before + memory->max / GROWTH_PART || bound > memory->max / 2)
                 s->watch->is_active = true;
         if (found.least > most)
@@ -450,10 +467,43 @@ static bool look_at_slot(struct memory_watch *w, uint32_t i, uint64_t now_ms)
         /* It was restored. */
         s->is_killed &= sandbox_is_out_of_memory(sandbox);
         bool is_due = s->unchanged < IDLE_AFTER || w->round % IDLE_LOOKS == 0;
-        if (memory && is_due && !s->is_killed && !is_idle(s, memory, now_ms))
+        bool rests = memory && !s->is_killed && is_due && is_idle(s, memory, now_ms);
+        if (memory && is_due && !s->is_killed && !rests)
                 look_at(s, sandbox, memory);
+        w->rests &= rests;
+        if (s->idle_until_ms < w->rest_until_ms)
+                w->rest_until_ms = s->idle_until_ms;
         w->is_changing |= s->unchanged < IDLE_AFTER;
         return true;
+}
+
+/* Whether no session that rested when the clocks were read can have run since for longer than STILL_US. */
+static bool stands_still(struct memory_watch *w, uint64_t now_ms)
+{
+        int64_t now = process_clocks_of_others(), used = now - w->others_us;
+        bool is_still = now != INT64_MAX && now_ms < w->read_ms + STILL_MS && used < STILL_US &&
+                        used > -STILL_US;
+
+        if (!is_still) {
+                w->others_us = now == INT64_MAX ? 0 : now;
+                w->read_ms = now_ms;
+        }
+        return is_still;
+}
+
+/* Returns whether nothing has to be looked at. */
+static bool begin_round(struct memory_watch *w, uint64_t now_ms)
+{
+        if (w->is_still && !w->is_changing)
+                w->round += (IDLE_LOOKS - w->round % IDLE_LOOKS) % IDLE_LOOKS;
+        if (w->round % IDLE_LOOKS == 0)
+                w->is_still = stands_still(w, now_ms);
+        if (w->is_still && w->rests && !w->is_changing && now_ms < w->rest_until_ms)
+                return true;
+        w->rests = true;
+        w->rest_until_ms = UINT64_MAX;
+        w->is_any = w->is_active = w->is_changing = false;
+        return false;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *data)
@@ -461,8 +511,10 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         struct memory_watch *w = data;
         uint64_t start = clock_us();
 
-        if (w->at == 0)
-                w->is_any = w->is_active = w->is_changing = false;
+        if (w->at == 0 && begin_round(w, start / 1000)) {
+                arm(w, STILL_LOOKS);
+                return;
+        }
         for (; w->at < w->host.n && clock_us() - start < BUDGET_US; w->at++)
                 w->is_any |= look_at_slot(w, w->at, start / 1000);
         if (w->at < w->host.n) {
@@ -472,7 +524,9 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         }
         w->at = 0;
         /* Rounds for sessions that change are left out while there is none. */
-        uint32_t rounds = w->is_changing ? 1 : IDLE_LOOKS - w->round % IDLE_LOOKS;
+        uint32_t rounds = w->is_changing ? 1
+                          : w->is_still  ? STILL_LOOKS
+                                         : IDLE_LOOKS - w->round % IDLE_LOOKS;
         w->round += rounds;
         if (w->is_any)
                 arm(w, rounds);

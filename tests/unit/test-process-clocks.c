@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/test.h"
@@ -113,8 +114,35 @@ static void test_too_many(void)
                 end(pids[i]);
 }
 
+static int64_t spin_in(bool own, long ms)
+{
+        int64_t before = process_clocks_of_others();
+        pid_t pid = own ? 0 : fork();
+
+        if (pid == 0) {
+                struct timespec t;
+                do {
+                        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+                } while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < ms);
+                if (!own)
+                        _exit(0);
+        } else {
+                check_eq_int(waitpid(pid, NULL, 0), pid);
+        }
+        return process_clocks_of_others() - before;
+}
+
+/* Both can be higher: the machine does other work too. */
+static void test_what_others_use(void)
+{
+        check(process_clocks_of_others() != INT64_MAX);
+        check(spin_in(false, 200) > 180000);
+        check(spin_in(true, 50) > -20000);
+}
+
 int main(void)
 {
+        run(test_what_others_use);
         run(test_a_process_that_wakes_up);
         run(test_all_of_a_growth);
         run(test_too_many);

@@ -32,5 +32,11 @@ void process_clocks_read(struct process_clocks *clocks);
 bool process_clocks_are_of(const struct process_clocks *clocks,
                            const struct process_growth *growth);
 
+/*
+ * Microseconds for which processors were not idle since the machine started, less those of this process. Idle time is read in steps of
+ * 10 ms. INT64_MAX: unknown.
+ */
+int64_t process_clocks_of_others(void);
+
 /* Whether no process has run since process_clocks_read(). */
 bool process_clocks_stand_still(const struct process_clocks *clocks);
