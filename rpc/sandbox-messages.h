@@ -27,6 +27,8 @@ enum {
         TEMPLATE_FD_TEMPLATE_FILTER, /* sealed memfds: arrays of struct sock_filter */
         TEMPLATE_FD_WORKER_FILTER,
         TEMPLATE_FD_INIT_FILTER,
+        TEMPLATE_FD_DRAFT, /* empty memfds, for an image of its heap (worker/memory/image.h) */
+        TEMPLATE_FD_HEAP,
         TEMPLATE_FD_COUNT, /* then one per mount, in the order of the plan: the source, O_PATH */
 
         /* Descriptors of SESSION_CREATE, in this order. */

@@ -105,8 +105,17 @@ class Rest:
             self.steps[1] = *renewals(), self._session.warm_up_idle
         settle()
         placement.fill()
+        self._make_image()
         _cloister.inherit()
         return False
+
+    def _make_image(self):
+        """Workers inherit page tables of memory that a cell uses. The rest of the heap becomes a file, for which they need none."""
+        error = _cloister.begin_image()
+        run_repeatedly(self._session.warm_up)
+        error = _cloister.end_image() or error
+        if error:
+            print("cloister: sessions copy all page tables of their template:", os.strerror(error), file=sys.stderr, flush=True)
 
     def _next(self):
         while self._waiting:

@@ -16,8 +16,10 @@ enum {
         LAYOUT_PLAN_FD = 7, /* sealed memfd: struct template_plan */
         LAYOUT_SYNCS_FD =
                 8, /* memfd: the syncs of all sessions of the template (rpc/sandbox-messages.h) */
-        LAYOUT_FD_END = 9,
-        LAYOUT_MODULE_FD = 9, /* cloister-module, until it is loaded */
+        LAYOUT_DRAFT_FD = 9, /* empty memfds, until the template is warm (worker/memory/image.h) */
+        LAYOUT_HEAP_FD = 10,
+        LAYOUT_FD_END = 11,
+        LAYOUT_MODULE_FD = 11, /* cloister-module, until it is loaded */
 };
 
 /* The RPC socket is this far below the limit of open files: code that opens files gets the lowest

@@ -503,8 +503,8 @@ static int place(int fd, int at)
 /* Without an import statement: bootstrap.py decides what is imported first. */
 #define CREATE_MODULE                                                                              \
         "__import__('_imp').create_dynamic(__import__('_frozen_importlib').ModuleSpec("            \
-        "'_cloister', None, origin='/proc/self/fd/9')).boot()"
-static_assert(LAYOUT_MODULE_FD == 9, "CREATE_MODULE names it");
+        "'_cloister', None, origin='/proc/self/fd/11')).boot()"
+static_assert(LAYOUT_MODULE_FD == 11, "CREATE_MODULE names it");
 
 /* Code of the image may write it: each template has its own, and sessions of other templates do not use it. */
 static int share_syncs(struct error *err)
@@ -550,6 +550,10 @@ static int place_descriptors(struct template_root *t, int *worker, struct error 
                 r = place(moved[TEMPLATE_FD_WORKER_FILTER], LAYOUT_WORKER_FILTER_FD);
         if (r >= 0)
                 r = place(moved[TEMPLATE_FD_INIT_FILTER], LAYOUT_INIT_FILTER_FD);
+        if (r >= 0)
+                r = place(moved[TEMPLATE_FD_DRAFT], LAYOUT_DRAFT_FD);
+        if (r >= 0)
+                r = place(moved[TEMPLATE_FD_HEAP], LAYOUT_HEAP_FD);
         if (r < 0)
                 return error_errno(err, -r, "place descriptors");
         *worker = moved[TEMPLATE_FD_WORKER];

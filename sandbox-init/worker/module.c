@@ -33,6 +33,8 @@
  *     in_template()
  *     copy(threads, bytes, socket), rolled_back(): copy.h; copy() returns 0 in the copy
  *     dump(threads, fd), write(fd, mask), load(fd, offset, number): copy.h; dump() returns (number,) in the branch
+ *     begin_image(), end_image()
+ *                       in the template, after the warm-up: memory/image.h. 0 or an errno
  *     inherit()         in the template, after the warm-up: memory/inherit.h
  *     wrap(number, module, doc, original), flags(type, values): own-files.h
  *     forked()          in a child of Python's fork: the channel is not its own
@@ -55,9 +57,12 @@
 
 #include "base/fd.h"
 #include "sandbox-init/raw.h"
+#include "sandbox-init/setup/layout.h"
 #include "sandbox-init/setup/template.h"
+#include "sandbox-init/worker/arenas.h"
 #include "sandbox-init/worker/channel.h"
 #include "sandbox-init/worker/copy.h"
+#include "sandbox-init/worker/memory/image.h"
 #include "sandbox-init/worker/memory/inherit.h"
 #include "sandbox-init/worker/own-files.h"
 #include "sandbox-init/worker/sources.h"
@@ -191,6 +196,7 @@ static PyObject *cloister_boot(PyObject *self, PyObject *args)
 
         if (reported)
                 return py.PyErr_Format(*py.PyExc_RuntimeError, "the worker is booted");
+        arenas_watch();
         if (run_source("bootstrap"))
                 leave(EXIT_FAILURE, NULL);
         exception_text(text, sizeof(text));
@@ -734,6 +740,19 @@ static PyObject *cloister_dump(PyObject *self, PyObject *args)
         return py.Py_BuildValue("(L)", (long long)number);
 }
 
+static PyObject *cloister_begin_image(PyObject *self, PyObject *args)
+{
+        const struct image_range *ranges;
+        long n = arenas_found(&ranges);
+
+        return py.PyLong_FromLong(-image_begin(LAYOUT_DRAFT_FD, LAYOUT_HEAP_FD, ranges, n));
+}
+
+static PyObject *cloister_end_image(PyObject *self, PyObject *args)
+{
+        return py.PyLong_FromLong(-image_end());
+}
+
 static PyObject *cloister_inherit(PyObject *self, PyObject *args)
 {
         inherit_text((const void *)(uintptr_t)py.PyErr_CheckSignals);
@@ -777,6 +796,8 @@ static PyMethodDef methods[] = {
         {"write", branch_write, METH_VARARGS, NULL},
         {"load", branch_load, METH_VARARGS, NULL},
         {"inherit", cloister_inherit, METH_NOARGS, NULL},
+        {"begin_image", cloister_begin_image, METH_NOARGS, NULL},
+        {"end_image", cloister_end_image, METH_NOARGS, NULL},
         {"forked", cloister_forked, METH_NOARGS, NULL},
         {"hook_sqlite", sqlite_locks_hook, METH_O, NULL},
         {"wrap", own_files_wrap, METH_VARARGS, NULL},

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import glob
+import itertools
 import mmap
 import os
 import signal
@@ -400,6 +401,101 @@ class BranchFiles(rawmcp.ServerCase):
             self.assertIn("could not be set up", cell.get("error", {}).get("message", ""), cell)  # the loader has ended by itself
         self.ok("place = -(-ctypes.addressof(own) // 4096) * 4096; payload = b'\\xcc' * 4096")
         self.assertEqual(self.branch("bytes(own).count(b'\\xcc')", "data").get("value", {}).get("json"), 4096)
+
+
+# A module of `preload` that fills a block of the heap, and has the kernel clear a part of another one in each child.
+KEEPER = f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.malloc.restype = ctypes.c_void_p
+def block(byte):
+    at = libc.malloc(ctypes.c_size_t({MB}))
+    ctypes.memset(at, byte, {MB})
+    return (at + 65536) & ~65535
+place, wiped = block(0x69), block(0x6a)
+result = libc.madvise(ctypes.c_void_p(wiped), ctypes.c_size_t(65536), 18)  # MADV_WIPEONFORK
+"""
+READER = """
+import ctypes, keeper, os, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+def kind(at):
+    for line in open('/proc/self/maps'):
+        begin, end = (int(n, 16) for n in line.split()[0].split('-'))
+        if begin <= at < end: return line.split(None, 5)[5:][0].strip() if len(line.split(None, 5)) > 5 else ''
+def seen():
+    return [keeper.result, ctypes.string_at(keeper.wiped, 65536).count(0), ctypes.string_at(keeper.wiped - 9, 9).decode(),
+            ctypes.string_at(keeper.place, 65536).count(b'i')]
+def call(f, *args):
+    ctypes.set_errno(0)
+    return 0 if f(*(ctypes.c_long(a) for a in args)) != -1 else ctypes.get_errno()
+"""
+
+
+class HeapImage(harness.Case):
+    """The sealed memfd that has the heap of a warm template: 4. Sessions have the same pages until they write to them."""
+
+    SEEN = [0, 65536, "j" * 9, 65536]
+
+    def serve(self):
+        place = subprocess.run([harness.PYTHON, "-c", "import sysconfig; print(sysconfig.get_paths()['stdlib'])"],
+                               capture_output=True, text=True, check=True).stdout.strip()
+        package = self.path("keeper")
+        os.mkdir(package)
+        os.chmod(self.dir, 0o755)
+        with open(os.path.join(package, "__init__.py"), "w", encoding="ascii") as f:
+            f.write(KEEPER)
+        self.server = rawmcp.RawServer("--config", self.config(
+            pool=0, preload=["keeper"], limits={"memory": "256M"},
+            mounts=[{"source": package, "target": place + "/keeper"}]))
+        self.addCleanup(self.server.free)
+        self.server.initialize()
+        names = itertools.count()
+        self.assertTrue(harness.wait_until(
+            lambda: "/memfd:heap" in self.value(READER + "kind(keeper.place)", f"w{next(names)}"), step=0.3))
+
+    def value(self, code, session, **arguments):
+        cell = self.server.cell(code, session=session, **arguments)
+        self.assertEqual(cell["status"], "ok", cell)
+        return cell.get("value", {}).get("json")
+
+    def test_pages_of_the_template(self):
+        self.serve()
+        self.shares_nothing_that_is_written()
+        self.stays_cleared()
+
+    def shares_nothing_that_is_written(self):
+        self.value(READER + "None", "b")
+        self.value(READER + "None", "a")
+        self.assertEqual(self.value("seen()", "a"), self.SEEN)
+        self.assertNotIn("memfd", self.value("kind(keeper.wiped)", "a"))
+        size, remove = 65536, 9
+        self.assertEqual(self.value(
+            "links = [os.readlink('/proc/self/fd/%d' % fd) for fd in map(int, os.listdir('/proc/self/fd')) if os.path.lexists('/proc/self/fd/%d' % fd)]\n"
+            "[l for l in links if 'heap' in l or 'draft' in l]", "a"), [])
+        # Neither punches a hole into the file, nor makes a mapping that others have too, nor opens it.
+        found = self.value(
+            f"own = [call(libc.madvise, keeper.place, {size}, {remove}), call(libc.mremap, keeper.place, 0, {size}, 1)]\n"
+            "name = [l.split()[0] for l in open('/proc/self/maps') if '/memfd:heap' in l][0]\n"
+            "try: own.append(os.open('/proc/self/map_files/' + name, os.O_RDWR))\nexcept OSError as e: own.append(e.errno)\n"
+            "try: own.append(os.open('/proc/self/mem', os.O_RDWR))\nexcept OSError as e: own.append(e.errno)\nown", "a")
+        self.assertEqual(found[:2], [errno.EACCES, errno.EINVAL])
+        for number in found[2:]:
+            self.assertIn(number, (errno.EPERM, errno.ENOENT, errno.EACCES))
+        # The control: this writes.
+        self.assertEqual(self.value(
+            "ctypes.memset(keeper.place, 0x61, 8192); libc.msync(ctypes.c_void_p(keeper.place), ctypes.c_size_t(8192), 4)\n"
+            "ctypes.string_at(keeper.place, 65536).count(b'a')", "a"), 8192)
+        for name in ("b", "late"):
+            self.assertEqual(self.value(READER + "seen()", name), self.SEEN)
+        self.assertEqual(self.value("ctypes.string_at(keeper.place, 65536).count(b'a')", "a-b", **{"from": "a"}), 8192)
+
+    def stays_cleared(self):
+        """In two sessions, a branch and after a restore."""
+        self.assertEqual(self.value("x = 1\nseen()", "b", checkpoint="p"), self.SEEN)
+        self.assertEqual(self.value("seen()", "c", **{"from": "b"}), self.SEEN)
+        self.value("ctypes.memset(keeper.place, 0, 65536); ctypes.memset(keeper.wiped, 7, 65536); x = 2", "b")
+        self.assertEqual(self.value("[x, *seen()]", "b", restore="p"), [1, *self.SEEN])
+        self.assertEqual(self.value("seen()", "d", **{"from": "b@p"}), self.SEEN)
 
 
 if __name__ == "__main__":

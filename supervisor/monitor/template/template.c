@@ -43,6 +43,7 @@
 #include "rpc/monitor-messages.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/process/child.h"
+#include "supervisor/monitor/template/heap-files.h"
 #include "supervisor/monitor/template/stub.h"
 #include "supervisor/monitor/template/template-launch.h"
 
@@ -302,7 +303,8 @@ static int plan_profile(const struct template_parts *parts, struct template_plan
 
 /* control: the monitor's end of the socket. */
 static int template_plan_send(int control, enum sandbox_mode mode,
-                              const struct template_parts *parts, struct error *err)
+                              const struct template_parts *parts, const struct heap_files *files,
+                              struct error *err)
 {
         struct template_message message = {.kind = TEMPLATE_PLAN};
         int fds[TEMPLATE_FD_COUNT + TEMPLATE_MOUNTS_MAX] = {
@@ -312,6 +314,8 @@ static int template_plan_send(int control, enum sandbox_mode mode,
                 [TEMPLATE_FD_TEMPLATE_FILTER] = parts->template_filter_fd,
                 [TEMPLATE_FD_WORKER_FILTER] = parts->worker_filter_fd,
                 [TEMPLATE_FD_INIT_FILTER] = parts->init_filter_fd,
+                [TEMPLATE_FD_DRAFT] = files->draft,
+                [TEMPLATE_FD_HEAP] = files->heap,
         };
 
         message.plan.mode = mode;
@@ -375,6 +379,7 @@ struct template
         bool lends;       /* sessions are cloned into their groups: not refused so far */
         pid_t pid;
         struct family family;
+        struct heap_files files;
         int control;
         struct template_messages *messages;
         struct limits limits;
@@ -506,6 +511,7 @@ static void on_measure(evutil_socket_t fd, short what, void *data)
         struct family_usage usage;
         int r = 0;
         family_measure(stub_pid(t->stub), t->pid, t->limits.pids, &usage);
+        usage.memory += heap_files_size(&t->files);
         t->n_over = usage.memory > t->limits.memory ? t->n_over + 1 : 0;
         if (usage.processes > t->limits.pids)
                 r = refuse_processes(t);
@@ -805,7 +811,9 @@ static int launch(struct template *t, const struct template_parts *parts, struct
         if (r >= 0)
                 r = family_open(stub_pid(t->stub), t->pid, &t->family, err);
         if (r >= 0)
-                r = template_plan_send(t->control, t->host->ids->mode, parts, err);
+                r = heap_files_make(&t->files, err);
+        if (r >= 0)
+                r = template_plan_send(t->control, t->host->ids->mode, parts, &t->files, err);
         return r < 0 ? r : watch(t, measure, err);
 }
 
@@ -817,6 +825,7 @@ int template_start(const struct template_host *host, const struct template_parts
                 return error_errno(err, ENOMEM, "template");
         t->host = host;
         t->family = FAMILY_INIT;
+        t->files = HEAP_FILES_INIT;
         t->control = -1;
         t->start_seconds = host->start_seconds > 0 ? host->start_seconds : START_SECONDS;
         t->limits = template_limits_fit(parts->limits);
@@ -843,6 +852,7 @@ struct template *template_free(struct template *t)
         template_messages_free(t->messages);
         fd_close_many(&t->control, 1);
         family_close(&t->family);
+        heap_files_close(&t->files);
         if (t->pid > 0) {
                 child_kill(t->pid);
                 children_remove(t->host->children, t->pid);
