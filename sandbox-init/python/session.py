@@ -142,18 +142,22 @@ class Session:
 
         if stdio.is_prepared():
             self.start()
-        codes = placement.record(self.warm_up)
+        codes = placement.record(self._warm_up)
         codes[Session.warm_up_idle.__code__] = None
         gc.unfreeze()
         gc.collect()
         placement.fill()
         placement.gather(codes, "cloister.")
-        run_repeatedly(partial(self._core.warm_up, WARM_UP_CELL, self.warm_up_idle))
-        run_repeatedly(self.warm_up)
+        self.rehearse()
         self._is_new = self.has_started
-        run_repeatedly(self.warm_up)
+        self.rehearse()
 
-    def warm_up(self):
+    def rehearse(self):
+        """Does what a new worker does until its first answer, often enough that CPython specializes the code."""
+        run_repeatedly(partial(self._core.warm_up, WARM_UP_CELL, self.warm_up_idle))
+        run_repeatedly(self._warm_up)
+
+    def _warm_up(self):
         """Runs a dummy cell through the same code as any other; its result is dropped."""
         is_new = self._is_new
         try:
@@ -179,7 +183,7 @@ class Session:
         if self._core.wait(PAUSE_MS):
             return
         try:
-            self.warm_up()
+            self._warm_up()
         except BaseException:
             pass  # the first cell reports what is wrong
         # An interrupt that came meanwhile is for the first cell, if that is already in the channel.

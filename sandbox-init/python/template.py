@@ -112,7 +112,9 @@ class Rest:
     def _make_image(self):
         """Workers inherit page tables of memory that a cell uses. The rest of the heap becomes a file, for which they need none."""
         error = _cloister.begin_image()
-        run_repeatedly(self._session.warm_up)
+        for step in self.steps[1][:-1] if self._session.has_started else ():
+            step()
+        self._session.rehearse()
         error = _cloister.end_image() or error
         if error:
             print("cloister: sessions copy all page tables of their template:", os.strerror(error), file=sys.stderr, flush=True)

@@ -192,6 +192,30 @@ static bool is_plain(const struct mapping *m)
                m->prot == (PROT_READ | PROT_WRITE);
 }
 
+/* Of a mapping of a file: whether the process has no page of its own in it. */
+static bool is_clean(const struct image *i, const struct mapping *m)
+{
+        for (uint64_t at = m->start; at < m->end;) {
+                long n = read_entries(i, at, m->end);
+                if (n <= 0)
+                        return false;
+                for (long k = 0; k < n; k++, at += i->page) {
+                        uint64_t e = i->scratch->entries[k];
+                        if (e & (PAGE_PRESENT | PAGE_SWAPPED) && !(e & PAGE_OF_FILE))
+                                return false;
+                }
+        }
+        return true;
+}
+
+/* Imports have used nearly all code and constants of CPython. What inherit.c lets workers inherit is then that which a cell uses. */
+static void forget_file(const struct image *i, const struct mapping *m)
+{
+        if (m->kind == MAPPING_FILE && !m->is_shared && !(m->prot & PROT_WRITE) && is_clean(i, m))
+                raw_call(SYS_madvise, (long)m->start, (long)(m->end - m->start), MADV_DONTNEED, 0,
+                         0, 0);
+}
+
 static struct image_range find_heap(const struct mapping *list, long n)
 {
         for (long k = 0; k < n; k++) {
@@ -218,6 +242,7 @@ long image_begin(long draft, long file, const struct image_range *ranges, long n
         long n = r = mappings_read_flags(i->scratch->list, scratch_size);
         struct image_range heap = find_heap(list, n);
         for (long k = 0; k < n && r >= 0; k++) {
+                forget_file(i, &list[k]);
                 if (!is_plain(&list[k]))
                         continue;
                 r = draft_range(i, &list[k], &heap);
