@@ -17,6 +17,7 @@ import unittest
 import uuid
 
 import harness
+import outer_filter
 import rawmcp
 
 BITS = 200
@@ -90,6 +91,13 @@ STAYS = {
         "import mmap\nf = open(os.__file__, 'rb')\nkept = []",
         "[m.close() for m in kept]; kept.clear()\n    for _ in range(bit): kept.append(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)); kept[0][0]",
         "m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); m[0]; t = open('/proc/self/smaps').read().split(f.name)[-1].split('Pss:')[1].split()[0]; m.close(); return int(t)",
+    ),
+    "waiters at a page of the image (futex)": (
+        "import threading\ncall = lambda *a: libc.syscall(*map(ctypes.c_long, (%d, *a)))\n"
+        "at = [int(l.split('-')[0], 16) for l in open('/proc/self/maps') if ' r-xp ' in l and '/' in l][0]\n"
+        "time_out = (ctypes.c_long * 2)(0, 16000000)" % outer_filter.number("futex"),
+        "if bit: call(at, 0, ctypes.c_int.from_address(at).value, ctypes.addressof(time_out), 0, 0)",
+        "return call(at, 1, 1 << 20, 0, 0, 0)",
     ),
 }
 
