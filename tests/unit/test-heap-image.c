@@ -62,7 +62,7 @@ static long begin(const struct image_range *ranges)
         return image_begin(draft, file, ranges, 1);
 }
 
-/* Each case runs in a process of its own: the heap is that of the whole process. */
+/* Each case runs in its own process, because the heap is that of the whole process. */
 static void in_child(void (*act)(void))
 {
         pid_t child = fork();
@@ -95,7 +95,7 @@ static void divide(void)
         memset(heap, 'h', 4 * MIB);
         make(range, heap + 2 * MIB, range + MIB);
         check_eq_int(count_descriptors(), descriptors);
-        /* What was used is anonymous, and so is the memory of others. */
+        /* Memory that was used is anonymous, and so is memory outside of the ranges. */
         check(is_of_file(heap + MIB) && is_of_file(heap + 3 * MIB) && !is_of_file(heap + 2 * MIB));
         check(is_of_file(range + MIB / 2) && !is_of_file(range + MIB) &&
               !is_of_file(range + 3 * MIB));

@@ -20,9 +20,8 @@ enum {
         WINDOW = 16384, /* the parts into which memory is divided, unless a page is larger */
         WINDOW_MOST = 65536,
         WINDOWS_MAX = MAPPINGS_MAX / 2,
-        COLD_MIN =
-                65536, /* a mapping costs each fork as much as the page tables of so much memory */
-        HOLE_MAX = 131072,   /* memory that was never used, between parts of a run */
+        COLD_MIN = 65536,  /* a mapping costs each fork as much as the page tables of this memory */
+        HOLE_MAX = 131072, /* memory that was never used, between parts of a run */
         PIECE = 1024 * 1024, /* the memory that exists twice meanwhile */
         RUNS_MAX = 512,      /* each adds mappings, which each fork copies */
 };
@@ -208,7 +207,7 @@ static bool is_clean(const struct image *i, const struct mapping *m)
         return true;
 }
 
-/* Imports have used nearly all code and constants of CPython. What inherit.c lets workers inherit is then that which a cell uses. */
+/* Imports have used nearly all code and constants of CPython. Afterwards inherit.c passes on page tables of those only that a cell uses. */
 static void forget_file(const struct image *i, const struct mapping *m)
 {
         if (m->kind == MAPPING_FILE && !m->is_shared && !(m->prot & PROT_WRITE) && is_clean(i, m))
@@ -254,7 +253,7 @@ long image_begin(long draft, long file, const struct image_range *ranges, long n
 
 /* ---- the image ---- */
 
-/* A part of the heap may be gone, or changed by whoever has the draft: no session may be made. */
+/* A part of the heap may be gone: no session may be made. */
 static _Noreturn void lose(void)
 {
         for (;;)

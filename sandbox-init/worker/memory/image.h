@@ -3,8 +3,8 @@
  *
  * fork() copies the page tables of anonymous memory, but not those of a private mapping of a file to which the process has
  * not written. So a warm template writes the parts of its heap that a cell does not use into a memfd, seals that, and maps it at the same
- * addresses. A fork then costs the same with a large `preload` as without. Each process gets a page of its own when it writes to
- * one, as before.
+ * addresses. A fork then costs the same with a large `preload` as without. Each process gets its own copy of a page when it writes to
+ * it, as before.
  *
  * A private mapping of a file differs from anonymous memory: MADV_DONTNEED brings back the file's bytes instead of zeros. So only
  * memory is mapped whose owner does not rely on zeros there: the heap that brk() makes, which malloc() clears
