@@ -167,6 +167,9 @@ struct session_plan {
         uint32_t
                 network; /* 1: one more descriptor, the last: the network namespace to be cloned in */
         uint32_t cgroup; /* 1: one more descriptor, of the cgroup to be cloned into */
+        uint32_t
+                waits; /* 1: PID 1 waits for SESSION_GO in any case: the monitor reads its network namespace */
+        uint32_t reserved;
         struct limits limits;
 };
 

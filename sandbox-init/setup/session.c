@@ -12,8 +12,8 @@
  *      it the id as its effective uid. It MUST be dumpable here.
  *   2. Sends SESSION_HERE to the monitor; the kernel adds its pid. The monitor checks that this is
  *      the process that it asked for. If PID 1 was not cloned into its cgroup, the monitor moves it there and answers
- *      with SESSION_GO, for which it waits; otherwise it goes on at once. From here on all that PID 1 allocates is
- *      charged to that cgroup. The monitor gives the worker's channel to nobody before it has made this check.
+ *      with SESSION_GO, for which it waits; otherwise it continues at once. From here on all that PID 1 allocates is
+ *      charged to that cgroup. The monitor keeps the worker's channel until it has made this check.
  *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
  *      resource limits, and drops the capability bounding set.
  *   4. Makes mounts private. Mounts its own full proc without attaching it, for which the template's
@@ -236,10 +236,10 @@ static int map_ids(const struct session *s, struct error *err)
         return r;
 }
 
-/* It has no cgroup, or is in it. */
+/* It has no cgroup, or is in it, and the monitor needs nothing of it. */
 static bool goes_on(const struct session *s)
 {
-        return s->plan.rlimits || s->is_placed;
+        return !s->plan.waits && (s->plan.rlimits || s->is_placed);
 }
 
 static int announce(const struct session *s, struct error *err)

@@ -234,7 +234,7 @@ def foreign():
 
 
 def hasty():
-    """Says that children of others, an earlier one of its own and itself are the PID 1 that was asked for, does not wait for the monitor, and reports it as made."""
+    """Says that children of others, an earlier one of its own and itself are the requested PID 1, does not wait for the monitor, and reports it as made."""
     control().send(message(READY))
     s = control()
     s.recv(SIZE)

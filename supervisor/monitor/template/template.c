@@ -570,6 +570,7 @@ static void next(struct template *t)
                                                                   sandbox_principal(first->sandbox))
                                                   : -1;
         create.session.network = network >= 0;
+        create.session.waits = t->networks != NULL;
         if (network >= 0)
                 fds[n_fds++] = network;
         int r = fd_send(t->control, &create, sizeof(create), fds, n_fds, 0);

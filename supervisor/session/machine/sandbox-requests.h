@@ -36,7 +36,7 @@ static inline int sandbox_request_new(const struct sandbox_requests *requests,
         return requests->send(requests->data, &request, serial);
 }
 
-/* For a ready sandbox, with which there are so many of all and of its principal. */
+/* For a ready sandbox. all, own: the number of ready sandboxes, of all and of its principal, including this one. */
 static inline int sandbox_request_spare(const struct sandbox_requests *requests, size_t profile,
                                         const struct monitor_principal *principal, size_t all,
                                         size_t own, uint32_t *serial)
