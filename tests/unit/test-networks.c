@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -30,6 +31,7 @@ static pid_t start(int *socket, void (*enter)(void *), void *data)
         check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
         pid_t pid = fork();
         if (pid == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed check aborts this program */
                 enter(data);
                 int made = socket ? (int)syscall(SYS_socket, AF_UNIX, SOCK_STREAM, 0) : -1;
                 fd_send(pair[1], "", 1, &made, socket ? 1 : 0, 0);

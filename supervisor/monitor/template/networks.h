@@ -11,7 +11,7 @@
  *     /proc/PID/net/sockstat): of all families, without a name, closed with bytes on their way, and in flight in a message of
  *     a socket of any namespace.
  *   - Both sessions are of the same template, and so of one profile and config, and of the same principal.
- * No two living sessions have the same one, whatever the template does: the monitor reads its number before PID 1 continues.
+ * No two living sessions have the same one, whatever the template does: the monitor reads its number before the session can be used.
  */
 #pragma once
 
@@ -44,7 +44,7 @@ void networks_close(struct networks *n);
 /* For a new session of this principal: a descriptor, owned by the caller; -1: make a new one. */
 int networks_take(struct networks *n, uint32_t principal);
 
-/* pid: PID 1 of a new session, before it continues. Sets *ret to the number of its namespace, or to 0 if that cannot be read:
+/* pid: PID 1 of a new session, before that can be used. Sets *ret to the number of its namespace, or to 0 if that cannot be read:
  * such a namespace is not kept. -EPERM if a living session, or one that ended, has the same. */
 int networks_enter(struct networks *n, pid_t pid, uint64_t *ret, struct error *err);
 
