@@ -283,7 +283,7 @@ LEFT = {
     "sockets in flight": ("", "for _ in range(30): pass_on(socket.socket(socket.AF_UNIX).detach())", "return text('unix').count('\\n')", "inside"),
     "descriptors in flight": ("", "pass_on(os.open('/proc/self/ns/net', os.O_RDONLY)); pass_on(os.open('/proc/self/net/unix', os.O_RDONLY))",
                               "return text('sockstat')[:20]", "inside"),
-    "a socket that another process has": ("", "if os.fork() == 0: kept.append(socket.socketpair()); os.setsid(); time.sleep(60)\n    time.sleep(0.01)",
+    "a socket that another process has": ("", "pair = socket.socketpair()\n    if os.fork() == 0: os.setsid(); time.sleep(60)\n    [end.close() for end in pair]",
                                           "return text('sockstat')[:20]", "inside"),
     "counters": ("", "raise_counters()", "return [safely(lambda: text(n)) for n in counters]", "outside"),
     "sysctl": ("", "open('/proc/sys/net/ipv4/ip_default_ttl', 'w').write('99')", "return text('snmp').splitlines()[1].split()[2]", "outside"),
