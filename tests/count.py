@@ -80,7 +80,7 @@ def main():
                 if not count(entry)[1]:
                     print(f"failed beside other tests, and passed alone: {entry['name']}")
             elif unexpectedly_long(entry):
-                print(f"{entry['name']} took {entry['duration']:.0f} s: files that take so long are in the list of tests/meson.build")
+                print(f"{entry['name']} took {entry['duration']:.0f} s: a file above {LONG} s belongs to the list of tests/meson.build")
             counts = count(entry)
             total = [a + b for a, b in zip(total, counts)]
             if counts[1]:

@@ -419,7 +419,7 @@ static const struct filter_rule filter_template_only[] = {
         {"setresuid setresgid setgroups capset", ALLOW},
         {"clone clone3", ALLOW},
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWNET)}},    /* of the next session */
-        {"setns", ALLOW, {EQUAL(1, CLONE_NEWNET)}},      /* the same, and back to its own */
+        {"setns", ALLOW, {EQUAL(1, CLONE_NEWNET)}},      /* of an ended session, or its own */
         {"unshare", ALLOW, {EQUAL(0, CLONE_NEWCGROUP)}}, /* when PID 1 is in its cgroup */
         {"sched_setscheduler", ALLOW},
         /* mounts: can be added and copied; existing ones cannot be moved, changed or removed, so

@@ -236,7 +236,7 @@ static int map_ids(const struct session *s, struct error *err)
         return r;
 }
 
-/* It has no cgroup, or is in it, and the monitor needs nothing of it. */
+/* It has no cgroup, or is in it, and the monitor does not read its network namespace. */
 static bool goes_on(const struct session *s)
 {
         return !s->plan.waits && (s->plan.rlimits || s->is_placed);

@@ -127,7 +127,7 @@ def monitor_kib():
 # ---- what it does -------------------------------------------------------------------------------------------------
 
 
-# What was to be ended may have ended just before; a principal may have no session any more; the process is the only one.
+# These also succeed for a session, server or file that has just ended, for a principal without a session, and for the only process.
 ALWAYS = ("SESSION_KILL", "UPSTREAM_STOP", "BRANCH_DROP", "PRINCIPAL_REST", "PICTURES_START")
 
 

@@ -301,7 +301,7 @@ static void read_pages(struct scratch *s)
         }
 }
 
-/* What no run has reached. */
+/* Bytes that no run has reached. */
 static void drop_rest(struct scratch *s)
 {
         for (uint64_t i = 0; i < s->header.n_mappings; i++) {

@@ -1,4 +1,4 @@
-/* What commands that write a config say of the tools which it gives to code. */
+/* The line about tools at the end of commands that write a config. */
 #pragma once
 
 #include "supervisor/options/options.h"
