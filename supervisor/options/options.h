@@ -69,8 +69,8 @@ struct options {
         const char *tokens;
 
         const char *scope, *secrets, *rounds;
-        bool attack, attest, count, dry_run, help, json, no_browser, no_tools, out_hidden, prompt, quick,
-                quiet, recursive, remove, strict, version, watch, with_private, yes;
+        bool attack, attest, count, dry_run, help, json, no_browser, no_tools, out_hidden, prompt,
+                quick, quiet, recursive, remove, strict, version, watch, with_private, yes;
 
         int log_level, log_format; /* enum log_level, enum log_format */
         const char *log_file;

@@ -27,7 +27,7 @@ static struct cgroup *unlink_leaf(struct cgroups *cgroups, size_t i)
 
         cgroups->n_spares--;
         memmove(&cgroups->spares[i], &cgroups->spares[i + 1],
-                (cgroups->n_spares - i) * sizeof(*cgroups->spares));
+                (cgroups->n_spares - i) * sizeof(struct cgroup *));
         return found;
 }
 
@@ -55,7 +55,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *data)
 
 int cgroup_spares_init(struct cgroups *cgroups, struct event_base *base)
 {
-        cgroups->spares = calloc(SPARES_MAX, sizeof(*cgroups->spares));
+        cgroups->spares = calloc(SPARES_MAX, sizeof(struct cgroup *));
         cgroups->sweep = cgroups->spares ? evtimer_new(base, on_sweep, cgroups) : NULL;
         return cgroups->sweep ? 0 : -ENOMEM;
 }
