@@ -1,0 +1,48 @@
+"""Threads of libraries: those that only keep house are not started, and one that keeps a session from being copied is named."""
+
+import os
+
+import harness
+import rawmcp
+
+VENV = os.path.join(os.environ.get("CLOISTER_VENV", os.path.join(harness.SOURCE, "build", "venv")), "bin", "python")
+
+
+class Libraries(rawmcp.ServerCase):
+    CONFIG = {"python": VENV, "limits": {"memory": "1500M", "cpu": 4}}
+
+    def call(self, code, **arguments):
+        # The first call may wait for the image.
+        return super().call(code, wait=harness.patient(400), **{"timeout": harness.patient(60), **arguments})
+
+    def test_pandas(self):
+        """pandas with pyarrow starts no thread: the session has all that needs a copy."""
+        self.ok("import pandas as pd\nx = 1\ndf = pd.DataFrame({'a': pd.array(['a', 'b'] * 500, dtype='string[pyarrow]')})")
+        self.assertEqual(self.cell("x = 2; 1 / 0", on_error="rollback")["state"], "rolled_back")
+        look = "[x, len(df), int((df.a.str.upper() == 'A').sum())]"
+        self.assertEqual(self.value(look), [1, 1000, 500])
+        cell = self.cell("import itertools; x = 2; sum(itertools.repeat(1))", timeout=2)
+        self.assertEqual((cell["status"], cell["state"]), ("timeout", "restored"), cell)
+        self.assertEqual(self.value(look), [1, 1000, 500])
+        self.assertEqual(self.value(look, session="pandas-b", **{"from": self.session}), [1, 1000, 500])
+
+    def named(self, code, which):
+        """The pool of a library: the first result says which thread it is, and what needs a copy is refused with nothing lost."""
+        self.ok(f"{code}\nx, right = 1, query()")
+        cell = self.ok("x", checkpoint="refused")
+        self.assertNotIn("checkpoint", cell)
+        self.assertRegex(cell["notice"], f'no copy of the state can be made: thread "[^"]+" of {which}[^ ]* cannot be held')
+        self.assertEqual(self.cell("x = 2; 1 / 0", on_error="rollback")["status"], "error")
+        self.assertEqual(self.ok("x, query() == right")["value"]["repr"], "(1, True)")
+
+    def test_polars(self):
+        self.named("import polars as pl\ndf = pl.DataFrame({'a': range(30000), 'b': [i % 7 for i in range(30000)]})\n"
+                   "def query(): return df.lazy().group_by('b').agg(pl.col('a').sum()).sort('b').collect().rows()", "_polars_runtime")
+
+    def test_duckdb(self):
+        self.named("import duckdb\ndb = duckdb.connect()\n_ = db.execute('create table t as select i, i % 7 as k from range(300000) r(i)')\n"
+                   "def query(): return db.execute('select k, sum(i) from t group by k order by k').fetchall()", "_duckdb")
+
+
+if __name__ == "__main__":
+    harness.main()
