@@ -152,11 +152,12 @@ def own_path(controller):
 
 @contextlib.contextmanager
 def small_machine():
-    """Where groups are of version 1, this process is in one of 1 GiB meanwhile. Yields how much there is."""
+    """Where groups are of version 1, this process is in one of 1 GiB meanwhile. Yields how much there is, and the group or None: it
+    is for the caller to remove."""
     path = own_path("memory")
     above = OWN + (path or "")
     if path is None or not os.path.exists(above) or not harness.ROOT:
-        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
         return
     group = tempfile.mkdtemp(prefix="cloister-test-", dir=above)
 
@@ -167,7 +168,7 @@ def small_machine():
     write(f"{group}/memory.limit_in_bytes", str(HERE))
     write(f"{group}/cgroup.procs", "0")
     try:
-        yield HERE
+        yield HERE, group
     finally:
         write(f"{above}/cgroup.procs", "0")
 
@@ -181,8 +182,7 @@ class Servers(rawmcp.ServerCase):
     @classmethod
     def setUpClass(cls):
         cls.SERVERS = {name: {"command": sys.executable, "args": ["-c", SERVER]} for name in ("one", "two")}
-        with small_machine() as here:
-            cls.groups_before = set(glob.glob(f"{OWN}/**/cloister-test-*", recursive=True))
+        with small_machine() as (here, cls.group):
             cls.CONFIG = {"limits": {"memory": "128M"}, "memory_total": int(here * cls.PART)}
             super().setUpClass()
 
@@ -191,8 +191,8 @@ class Servers(rawmcp.ServerCase):
         try:
             super().tearDownClass()
         finally:
-            for group in glob.glob(f"{OWN}/**/cloister-test-*", recursive=True):
-                os.rmdir(group)
+            if cls.group:
+                os.rmdir(cls.group)
 
     def path(self):
         """The directory of Cloister's groups, with the memory controller."""
