@@ -167,16 +167,12 @@ struct session_plan {
         uint32_t
                 network; /* 1: one more descriptor, the last: the network namespace to be cloned in */
         uint32_t cgroup; /* 1: one more descriptor, of the cgroup to be cloned into */
-        uint32_t
-                waits; /* 1: PID 1 waits for SESSION_GO in any case: the monitor reads its network namespace */
-        uint32_t reserved;
         struct limits limits;
 };
 
 struct template_message {
         uint32_t kind;
-        uint32_t
-                goes_on; /* of SESSION_HERE: PID 1 has no cgroup to be moved into, and gets no SESSION_GO */
+        uint32_t reserved;
         union {
                 struct template_plan plan;
                 struct session_plan session;

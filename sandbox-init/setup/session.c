@@ -11,9 +11,8 @@
  *   1. Leaves the process group of the monitor, and writes its own single-id map. The template lent
  *      it the id as its effective uid. It MUST be dumpable here.
  *   2. Sends SESSION_HERE to the monitor; the kernel adds its pid. The monitor checks that this is
- *      the process that it asked for. If PID 1 was not cloned into its cgroup, the monitor moves it there and answers
- *      with SESSION_GO, for which it waits; otherwise it continues at once. From here on all that PID 1 allocates is
- *      charged to that cgroup. The monitor keeps the worker's channel until it has made this check.
+ *      the process that it asked for, moves it into its cgroup unless it was cloned into it, and answers with
+ *      SESSION_GO. From here on all that PID 1 allocates is charged to that cgroup.
  *   3. Unshares its cgroup namespace, whose root is the cgroup that it is in at that moment. Sets
  *      resource limits, and drops the capability bounding set.
  *   4. Makes mounts private. Mounts its own full proc without attaching it, for which the template's
@@ -236,15 +235,9 @@ static int map_ids(const struct session *s, struct error *err)
         return r;
 }
 
-/* It has no cgroup, or is in it, and the monitor does not read its network namespace. */
-static bool goes_on(const struct session *s)
-{
-        return !s->plan.waits && (s->plan.rlimits || s->is_placed);
-}
-
 static int announce(const struct session *s, struct error *err)
 {
-        struct template_message here = {.kind = SESSION_HERE, .goes_on = goes_on(s)};
+        struct template_message here = {.kind = SESSION_HERE};
 
         int r = map_ids(s, err);
         if (r < 0)
@@ -523,7 +516,7 @@ static int enter(struct session *s, struct error *err)
         if (setpgid(0, 0) < 0)
                 return error_errno(err, errno, "setpgid");
         int r = announce(s, err);
-        if (r >= 0 && !goes_on(s))
+        if (r >= 0)
                 r = await_go(err);
         if (r >= 0 && syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
                 r = error_errno(err, errno, "unshare its cgroup namespace");
@@ -597,12 +590,10 @@ static long clone_first_process(const struct clone_args *args, struct session *s
                 struct clone_args into = *args;
                 into.flags |= CLONE_INTO_CGROUP;
                 into.cgroup = (uint64_t)s->fds[SESSION_FD_CGROUP];
-                s->is_placed = true;
                 long pid = clone3_call(&into, s);
                 if (pid >= 0)
                         return pid;
         }
-        s->is_placed = false;
         return clone3_call(args, s);
 }
 

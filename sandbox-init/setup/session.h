@@ -23,7 +23,6 @@ struct session {
         int last_pid_fd;  /* for init: ns_last_pid; negative: this kernel has none */
         int workspace_fd; /* for init: the tmpfs of /workspace */
         bool has_network; /* the template is in a network namespace that no living session has */
-        bool is_placed;   /* cloned into its cgroup */
 };
 
 /*

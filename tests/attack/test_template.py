@@ -238,7 +238,7 @@ def hasty():
     control().send(message(READY))
     s = control()
     s.recv(SIZE)
-    here = (HERE + (1 << 32)).to_bytes(8, "little").ljust(SIZE, b"\\0")
+    here = message(HERE)
     for pid in [*range(2, 200), os.getpid()]:
         credentials = b"".join(n.to_bytes(4, "little") for n in (pid, 0, 0))
         with contextlib.suppress(OSError):  # no process of its namespace: the kernel refuses it

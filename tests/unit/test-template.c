@@ -313,32 +313,6 @@ static void test_unknown_process_gets_no_go(void)
         check_eq_int(f.failed.code, 0);
 }
 
-/* A PID 1 that did not wait and has failed: its error is not lost. Another process, or one that another sandbox has, is refused. */
-static void test_ended_process_is_adopted_once(void)
-{
-        struct sandbox *sandbox[2];
-        struct stub *stub;
-        struct error err = {};
-        int filter = filter_compile(FILTER_STUB, &err);
-
-        check_ok(stub_start(&f.ids, filter, f.children, &stub, &err));
-        close(filter);
-        pid_t ended = fork();
-        if (ended == 0)
-                _exit(1);
-        check_eq_int(waitid(P_PID, (id_t)ended, &(siginfo_t){}, WEXITED | WNOWAIT), 0);
-        for (size_t i = 0; i < ARRAY_SIZE(sandbox); i++)
-                check_ok(sandbox_new(&f.sandbox_host, 1000 + (uint32_t)i, 1, 1, 0, &f.limits,
-                                     &sandbox[i], &err));
-        check_eq_int(sandbox_adopt(sandbox[0], getpid(), stub, NULL, &err), -EPROTO);
-        check_ok(sandbox_adopt(sandbox[0], ended, stub, NULL, &err));
-        check_eq_int(sandbox_adopt(sandbox[1], ended, stub, NULL, &err), -EPROTO);
-        for (size_t i = 0; i < ARRAY_SIZE(sandbox); i++)
-                sandbox_free(sandbox[i]);
-        stub_unref(stub);
-        check(waitpid(ended, NULL, WNOHANG) < 0 && errno == ECHILD);
-}
-
 /* The request is answered when the deadline has passed, nothing is left, and the next start works. */
 static void test_template_that_is_never_ready(void)
 {
@@ -416,7 +390,6 @@ int main(void)
         run(test_unknown_children_are_killed);
         run(test_killed_template);
         run(test_unknown_process_gets_no_go);
-        run(test_ended_process_is_adopted_once);
         run(test_template_that_is_never_ready);
         run(test_template_that_fails_says_why);
 

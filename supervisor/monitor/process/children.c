@@ -174,8 +174,9 @@ int children_is_new(const struct children *c, pid_t pid)
 
         if (pid <= 0 || is_known(c, pid))
                 return 0;
-        /* Only a child of ours that was not reaped gives success here. */
-        return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+        /* Only a child of ours that lives gives success without a pid here. */
+        return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid == 0;
 }
 
 uint64_t children_request(struct children *c)

@@ -32,7 +32,7 @@ uint64_t children_request(struct children *children);
  * killed without a warning by children_kill_unknown(). For 0 it does nothing. */
 void children_request_close(struct children *children, uint64_t *request, bool has_come);
 
-/* Whether pid is a child of ours that is not known yet and was not reaped. It may have ended. */
+/* Whether pid is a living child of ours that is not known yet. */
 int children_is_new(const struct children *children, pid_t pid);
 
 /* Kills and reaps the children that are not known and that no open request can be for. Returns how

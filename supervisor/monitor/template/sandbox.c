@@ -372,15 +372,6 @@ bool sandbox_is_placed(const struct sandbox *s)
         return s->is_placed;
 }
 
-/* A PID 1 that did not wait may have failed by now. Its error follows. */
-static bool has_ended(const struct sandbox *s)
-{
-        siginfo_t info = {};
-
-        return waitid(P_PIDFD, (id_t)s->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-               info.si_pid == s->pid;
-}
-
 int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct networks *networks,
                   struct error *err)
 {
@@ -400,7 +391,7 @@ int sandbox_adopt(struct sandbox *s, pid_t pid, struct stub *stub, struct networ
                 if (r < 0)
                         return r;
         }
-        s->is_placed = s->cgroup && (cgroup_holds(s->cgroup, pid) || has_ended(s));
+        s->is_placed = s->cgroup && cgroup_holds(s->cgroup, pid);
         return s->cgroup && !s->is_placed ? cgroup_add(s->cgroup, pid, err) : 0;
 }
 

@@ -72,7 +72,7 @@ const int *sandbox_inner_fds(const struct sandbox *sandbox);
 /* Adds the descriptor of its control group, so that a template with these host ids can clone it into
  * it. False: there is none, and the process must be moved later. */
 bool sandbox_lend_cgroup(struct sandbox *sandbox, uid_t uid, gid_t gid);
-/* Whether its process was cloned into its control group, or has ended. */
+/* Whether its process was cloned into its control group. */
 bool sandbox_is_placed(const struct sandbox *sandbox);
 void sandbox_close_inner(struct sandbox *sandbox);
 

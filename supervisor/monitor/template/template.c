@@ -2,9 +2,8 @@
  * A template in the monitor.
  *
  * Theory of operation. The template makes one session at a time: it becomes idle with TEMPLATE_READY,
- * asked with SESSION_CREATE for the first in the queue, here with SESSION_HERE, whose sender is verified, and
- * moved into its control group before SESSION_GO unless it is there already or has none, and idle again with
- * SESSION_MADE or SESSION_FAILED. No one can send the worker code before: its channel is the monitor's until then.
+ * asked with SESSION_CREATE for the first in the queue, here with SESSION_HERE, whose sender is verified
+ * and moved into its control group before SESSION_GO, and idle again with SESSION_MADE or SESSION_FAILED.
  * In idle, before and after each session, it is verified that nothing else was left running. The legal
  * messages of each state are in rpc/sandbox-messages.def.
  *
@@ -570,7 +569,6 @@ static void next(struct template *t)
                                                                   sandbox_principal(first->sandbox))
                                                   : -1;
         create.session.network = network >= 0;
-        create.session.waits = t->networks != NULL;
         if (network >= 0)
                 fds[n_fds++] = network;
         int r = fd_send(t->control, &create, sizeof(create), fds, n_fds, 0);
@@ -585,7 +583,7 @@ static void next(struct template *t)
         set_deadline(t, SESSION_SECONDS);
 }
 
-static int handle_here(struct template *t, pid_t pid, bool goes_on)
+static int handle_here(struct template *t, pid_t pid)
 {
         struct template_message go = {.kind = SESSION_GO};
 
@@ -596,7 +594,7 @@ static int handle_here(struct template *t, pid_t pid, bool goes_on)
         let_processes(t, 1);
         /* A refused CLONE_INTO_CGROUP is not retried. */
         t->lends = t->lends && sandbox_is_placed(t->line[0].sandbox);
-        r = goes_on ? 0 : fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
+        r = fd_send(t->control, &go, sizeof(go), NULL, 0, 0);
         if (r < 0)
                 return error_errno(&t->error, -r, "let the session continue");
         t->state = TEMPLATE_HERE;
@@ -651,7 +649,7 @@ static int handle(struct template *t, struct template_message *message, pid_t pi
                 template_error_mark(error);
         }
         if (message->kind == SESSION_HERE)
-                return handle_here(t, pid, message->goes_on);
+                return handle_here(t, pid);
         if (message->kind == SESSION_MADE)
                 return handle_session_end(t, NULL);
         if (message->kind == SESSION_FAILED)
