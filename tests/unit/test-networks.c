@@ -1,6 +1,7 @@
 /* A network namespace is given to a later session only if it is empty, of the same principal, and no living session has it. */
 #include "supervisor/monitor/template/networks.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -113,6 +114,23 @@ static void set_up(void)
 static void tear_down(void)
 {
         networks = networks_unref(networks);
+}
+
+/* It could be that of another session. */
+static void test_a_hidden_namespace_is_refused(void)
+{
+        uint64_t number = 1;
+        struct error err = {};
+
+        set_up();
+        pid_t pid = start(NULL, enter_new, NULL);
+        check(kill(pid, SIGKILL) == 0);
+        check(waitid(P_PID, (id_t)pid, &(siginfo_t){}, WEXITED | WNOWAIT) == 0);
+        check_eq_int(networks_enter(networks, pid, &number, &err), -ENOENT);
+        check_eq_int(number, 0);
+        check(waitpid(pid, NULL, 0) == pid);
+        end(begin(false), 1);
+        tear_down();
 }
 
 static void test_given_once_to_the_same_principal(void)
@@ -239,6 +257,7 @@ static void test_one_that_was_not_its_own(void)
 
 int main(void)
 {
+        run(test_a_hidden_namespace_is_refused);
         run(test_given_once_to_the_same_principal);
         run(test_a_socket_that_is_left);
         run(test_a_socket_in_flight);

@@ -131,7 +131,7 @@ int networks_enter(struct networks *n, pid_t pid, uint64_t *ret, struct error *e
         *ret = 0;
         snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
         if (stat(path, &st) < 0)
-                return 0;
+                return error_errno(err, errno, "read the network namespace of a session");
         if (is_known(n, st.st_ino))
                 return error_set(
                         err, EPERM,

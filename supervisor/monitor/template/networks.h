@@ -44,8 +44,8 @@ void networks_close(struct networks *n);
 /* For a new session of this principal: a descriptor, owned by the caller; -1: make a new one. */
 int networks_take(struct networks *n, uint32_t principal);
 
-/* pid: PID 1 of a new session, before that can be used. Sets *ret to the number of its namespace, or to 0 if that cannot be read:
- * such a namespace is not kept. -EPERM if a living session, or one that ended, has the same. */
+/* pid: PID 1 of a new session, before that can be used. Sets *ret to the number of its namespace; after an error to 0.
+ * -EPERM if a living session, or one that ended, has the same. -ENOENT, -EACCES: the process has ended, or hides it. */
 int networks_enter(struct networks *n, pid_t pid, uint64_t *ret, struct error *err);
 
 /* Call before PID 1 is killed. Nothing is open after a failure. */
