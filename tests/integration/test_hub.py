@@ -156,6 +156,9 @@ class Hub(harness.Case):
         servers = {"a": harness.fixture("--pid-file", pids)}
         server = self.server(servers)
         self.assertEqual(self.value(server, "await mcp_a.add(a=1, b=1)"), {"sum": 2})
+        # A process writes the cache, after the list has come.
+        count = ("tools", "--count", "--config", self.config(servers))
+        self.assertTrue(harness.wait_until(lambda: b"not known" not in self.run_cloister(*count).stdout))
         server.close()
         os.unlink(pids)
         server = self.server(servers)

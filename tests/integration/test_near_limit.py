@@ -206,7 +206,8 @@ class SharedWithoutGroup(Shared):
         time.sleep(1)
         before = self.monitor_seconds()
         time.sleep(4)
-        self.assertLess(self.monitor_seconds() - before, 0.2)
+        # One exact figure may fall into this time: 0.06 to 0.3 s. Without the rest it is 1.3 s and more.
+        self.assertLess(self.monitor_seconds() - before, 0.6)
 
     def test_a_cell_has_no_more(self):
         """The limit of a cell is limits.memory plus the memory that the copies really hold, which they share."""

@@ -47,7 +47,7 @@ class Stdio(rawmcp.ServerCase):
         self.wait_running()
         self.assertEqual(self.about(task, "cancel")["status"], "cancelled")
         self.assertEqual(self.refused("tasks/cancel", {"taskId": task["taskId"]}), -32602)
-        self.assertEqual(self.value("x"), 2)  # the session continues
+        self.assertIn(self.value("x"), (1, 2))  # the session continues; the task may have been cancelled before its second line
         self.assertEqual(self.about(task)["status"], "cancelled")
 
     def test_ids_cannot_be_guessed(self):
