@@ -383,6 +383,23 @@ class Modern(harness.Case):
         self.assertEqual((result["structuredContent"]["result"], result["isError"]), (result["content"][0]["text"], False))
         self.assertTrue(client.call("usual", code=1)["isError"])
 
+    def test_a_server_asks_the_client(self):
+        """The code waits for the answer, and is not run again; a state of another call runs nothing."""
+        faulty = {"command": harness.PYTHON, "args": [os.path.join(harness.HERE, "servers", "faulty.py"), "--declares", '{"tools": {}}']}
+        client = Client(self, True, publish=PUBLISH, servers={"faulty": faulty})
+        form = {"message": "who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+        code = f"n = globals().get('n', 0) + 1\nx = await mcp_faulty.ask(method='elicitation/create', params={form})\nprint(n, x['result']['content'])"
+        for name in "run_code", "usual":
+            first = client.call(name, code=code)
+            self.assertEqual(first["resultType"], "input_required", first)
+            (key, asked), = first["inputRequests"].items()
+            self.assertEqual((asked["method"], asked["params"]["message"]), ("elicitation/create", "faulty: who?"))
+            answer = {"inputResponses": {key: {"action": "accept", "content": {"name": "Ada"}}}}
+            client.refused("tools/call", {"name": name, "arguments": {"code": code}, "requestState": "x" * 32, **answer}, -32602, "requestState")
+            client.refused("tools/call", {"name": name, "arguments": {"code": code + " "}, "requestState": first["requestState"], **answer}, -32602)
+            last = client.call(name, more={"requestState": first["requestState"], **answer}, code=code)
+            self.assertIn("1 {'name': 'Ada'}", last["content"][0]["text"])
+
 
 @harness.once
 class Reload(harness.Case):
