@@ -297,8 +297,11 @@ class Hostile(Calls, rawmcp.ServerCase):
         usual = self.told("usual", code="print('z' * (10 << 20))")
         self.assertLess(len(usual), 11000)
         result = self.result("large", code="print('z' * (9 << 20))")
-        self.assertEqual((result["content"], result["isError"]), ([{"type": "text", "text": "the result is larger than 32 MiB"}], True))
+        self.assertEqual((result["content"], result["isError"]), ([{"type": "text", "text": "the result is larger than 9 MiB"}], True))
         self.assertEqual(self.told("large", code="print(1, end='')"), "1\n1\n1\n1\n1")
+        # As JSON, control characters are six times as long.
+        self.assertEqual(self.told("large", True, code="print('\\1' * (1 << 19))"), "the result is larger than 9 MiB")
+        self.assertEqual(len(self.told("large", code="print('\\1' * (1 << 18), end='')")), 5 * (1 << 18) + 4)
 
     def test_the_interpreter_lies(self):
         """Code that breaks into our side of its own interpreter can choose its own result, and only that."""

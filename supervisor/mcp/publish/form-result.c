@@ -617,6 +617,18 @@ static int make_text(const struct filling *f, const struct result_case *of, stru
         return json.error;
 }
 
+/* The bytes of a text as a JSON string, at most. */
+static size_t string_bytes(const struct buffer *text)
+{
+        size_t n = text->length;
+
+        for (size_t i = 0; i < text->length; i++) {
+                unsigned char c = (unsigned char)buffer_bytes(text)[i];
+                n += c < 0x20 || c == 0x7f ? 5 : c == '"' || c == '\\';
+        }
+        return n;
+}
+
 static int render(struct filling *f, const struct result_case *of, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(FORM_TEXT_MAX);
@@ -624,7 +636,7 @@ static int render(struct filling *f, const struct result_case *of, struct buffer
         bool is_good = result_end_is_good(f->end);
 
         int r = make_text(f, of, &text);
-        bool is_too_large = r == -EMSGSIZE;
+        bool is_too_large = r == -EMSGSIZE || (r >= 0 && string_bytes(&text) > FORM_STRING_MAX);
         if (r < 0 && !is_too_large)
                 return r;
         if (is_too_large) {

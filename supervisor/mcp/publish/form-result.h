@@ -12,7 +12,11 @@
 #include "policy/result-form.h"
 #include "supervisor/session/cell/cell.h"
 
-enum { FORM_TEXT_MAX = 32 * 1024 * 1024 /* bytes of the text of a result */ };
+enum {
+        FORM_TEXT_MAX = 9 * 1024 * 1024, /* bytes of the text of a result */
+        FORM_STRING_MAX = 12 * 1024 *
+                          1024, /* of it as a JSON string: a control character is six bytes there */
+};
 
 /* What a form needs besides the outcome. Borrowed texts outlive the rendering. */
 struct form_facts {
