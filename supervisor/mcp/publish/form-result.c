@@ -258,6 +258,7 @@ static void print_number(const struct filling *f, const struct result_part *part
                          char to[NUMBER_MAX])
 {
         uint64_t us = f->call ? f->call->duration_us : f->outcome->duration_us;
+        uint64_t ms = us / 1000;
         double value = 0;
 
         switch (part->field) {
@@ -268,7 +269,7 @@ static void print_number(const struct filling *f, const struct result_part *part
                 value = (double)us / 1e6;
                 break;
         case RESULT_OF_MILLISECONDS:
-                value = part->digits > 0 ? (double)us / 1e3 : (double)(us / 1000);
+                value = part->digits > 0 ? (double)us / 1e3 : (double)ms;
                 break;
         case RESULT_OF_TIMEOUT_S:
                 value = f->facts->timeout_ms / 1e3;
