@@ -112,8 +112,9 @@ static void read_case(yyjson_val *object, struct result_case *ret)
                 ret->ends = (1u << RESULT_ENDS) - 1;
         if (yyjson_is_str(when))
                 ret->ends = 1u << find_word(when, ends, RESULT_ENDS);
-        yyjson_arr_foreach (when, i, n, one)
+        yyjson_arr_foreach (when, i, n, one) {
                 ret->ends |= 1u << find_word(one, ends, RESULT_ENDS);
+        }
         /* A word for a wider end stands for the narrower one too. */
         if (ret->ends & 1u << RESULT_OK)
                 ret->ends |= 1u << RESULT_NO_OUTPUT;

@@ -193,8 +193,9 @@ static int check_object(struct checker *c, yyjson_val *value, yyjson_val *schema
 
                 if (!own && is_closed)
                         return refuse(c, &inner, "is unknown");
-                yyjson_arr_foreach (required, j, m, name)
+                yyjson_arr_foreach (required, j, m, name) {
                         is_needed |= yyjson_equals(name, key);
+                }
                 if (yyjson_is_null(one) && !is_needed)
                         continue;
                 int r = own ? check(c, one, own, &inner, depth + 1) : 0;
@@ -228,8 +229,9 @@ static int check_any(struct checker *c, yyjson_val *value, yyjson_val *schema,
         bool fits = yyjson_arr_size(list) == 0;
         size_t i, n;
 
-        yyjson_arr_foreach (list, i, n, one)
+        yyjson_arr_foreach (list, i, n, one) {
                 fits = fits || check(&silent, value, one, place, depth + 1) >= 0;
+        }
         c->steps = silent.steps;
         return fits ? 0 : refuse(c, place, "fits none of its types");
 }

@@ -563,10 +563,12 @@ static void put_tree(struct json_out *out, const struct filling *f, yyjson_val *
                 put_string(out, &text);
         } else if (yyjson_is_ctn(tree)) {
                 json_out_begin(out, NULL, yyjson_is_obj(tree) ? '{' : '[');
-                yyjson_obj_foreach (tree, i, n, key, value)
+                yyjson_obj_foreach (tree, i, n, key, value) {
                         put_member(out, f, key, value);
-                yyjson_arr_foreach (tree, i, n, value)
+                }
+                yyjson_arr_foreach (tree, i, n, value) {
                         put_member(out, f, NULL, value);
+                }
                 json_out_end(out, yyjson_is_obj(tree) ? '}' : ']');
         } else {
                 json_out_value(out, NULL, tree);
@@ -630,9 +632,10 @@ static size_t string_bytes(const struct buffer *text)
         return n;
 }
 
-static int render(struct filling *f, const struct result_case *of, struct buffer *to)
+static int render(const struct filling *f, const struct result_case *of, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(FORM_TEXT_MAX);
+        struct filling whole = *f;
         struct json_out out = {.to = to};
         bool is_good = result_end_is_good(f->end);
 
@@ -645,7 +648,7 @@ static int render(struct filling *f, const struct result_case *of, struct buffer
                 buffer_init(&text, FORM_TEXT_MAX);
                 buffer_printf(&text, "the result is larger than %d MiB", FORM_TEXT_MAX >> 20);
         }
-        f->text = &text;
+        whole.text = &text;
         json_out_begin(&out, NULL, '{');
         json_out_begin(&out, "content", '[');
         put_images(&out, f, of->images);
@@ -653,7 +656,7 @@ static int render(struct filling *f, const struct result_case *of, struct buffer
         json_out_end(&out, ']');
         if (of->structured && !is_too_large) {
                 json_out_key(&out, "structuredContent", strlen("structuredContent"));
-                put_tree(&out, f, of->structured);
+                put_tree(&out, &whole, of->structured);
         }
         json_out_bool(&out, "isError",
                       is_too_large || (of->has_is_error ? of->is_error : !is_good));
@@ -675,7 +678,8 @@ static const char usual_of_script[] =
 int form_render(const struct cell_outcome *outcome, const struct form_facts *facts,
                 struct buffer *to)
 {
-        struct filling f = {.outcome = outcome, .facts = facts, .end = form_end(outcome, facts)};
+        const struct filling f = {
+                .outcome = outcome, .facts = facts, .end = form_end(outcome, facts)};
         const char *form = facts->form        ? facts->form
                            : facts->is_script ? usual_of_script
                                               : usual_of_cell;
