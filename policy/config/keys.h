@@ -31,7 +31,10 @@
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \
         PLACE(OAUTH, struct config_oauth)                                                          \
-        PLACE(PUBLISHED, struct config_published)
+        PLACE(PUBLISHED, struct config_published)                                                  \
+        PLACE(RUN, struct config_run)                                                              \
+        PLACE(RUN_LANGUAGE, struct config_run)                                                     \
+        PLACE(RUN_TIMEOUT, struct config_run_timeout)
 
 #define CONFIG_PLACE(place, type) CONFIG_##place,
 enum config_place { CONFIG_EACH_PLACE(CONFIG_PLACE) CONFIG_PLACES };

@@ -177,6 +177,23 @@ enum config_published_kind {
 /* Whether a call of a tool can be a task (supervisor/mcp/tasks.h), or must be one. */
 enum config_task_support { TASK_SUPPORT_OPTIONAL, TASK_SUPPORT_REQUIRED, TASK_SUPPORT_FORBIDDEN };
 
+/* The code of a published tool comes from its caller (docs/publish.md): the names of the arguments, and how it runs. */
+struct config_run {
+        char *code;     /* the argument that is the code; NULL: the tool has code of its own */
+        char *language; /* "python" or "javascript", if no argument gives one; NULL: "python" */
+        char *language_argument; /* or NULL */
+        bool is_script;          /* runs as `python3 FILE` runs it, and not as a cell */
+        char *session;           /* its name; NULL: a new one for each call */
+        char *name;              /* of the code, __name__; NULL: "__main__" */
+        struct config_run_timeout {
+                char *argument;             /* in seconds; or NULL */
+                uint32_t initial_ms;        /* without it; 0: the config's */
+                uint32_t least_ms, most_ms; /* to which the argument is clamped; 0: no bound */
+        } timeout;
+        char *packages; /* the argument that is a list of requirements, or NULL */
+        char *servers;  /* the argument that is a list of names of servers, or NULL */
+};
+
 /* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts
  * of JSON are in one line. */
 struct config_published {
@@ -194,7 +211,17 @@ struct config_published {
         uint32_t timeout_ms;                   /* 0: the config's */
         bool hidden;                           /* not offered until code shows it */
         enum config_task_support task_support; /* of a tool */
+        struct config_run
+                run;  /* of a tool whose code comes from the caller: code and file are NULL */
+        char *result; /* JSON: the form of its result (policy/result-form.h), or NULL */
+        bool result_structured; /* the form has structuredContent */
 };
+
+/* Whether an entry can be called: it has code, or its caller gives it. */
+static inline bool config_published_has_code(const struct config_published *entry)
+{
+        return entry->code || entry->run.code;
+}
 
 /* Errors and warnings, one line each: "FILE: line 3: …". */
 struct config_findings {
