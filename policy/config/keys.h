@@ -31,6 +31,9 @@
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \
         PLACE(OAUTH, struct config_oauth)                                                          \
+        PLACE(AS, struct config_as)                                                                \
+        PLACE(AS_SERVER, struct config_as)                                                         \
+        PLACE(SETTING, struct config_setting)                                                      \
         PLACE(PUBLISHED, struct config_published)
 
 #define CONFIG_PLACE(place, type) CONFIG_##place,

@@ -251,7 +251,7 @@ static int check_name(struct config_reading *r, enum config_published_kind kind,
 static bool is_taken(const struct config *config, enum config_published_kind kind, const char *name)
 {
         for (size_t i = 0; config && i < config->n_published; i++)
-                if (config->published[i].kind == kind &&
+                if (config->published[i].kind == kind && !config->published[i].below &&
                     strcmp(config->published[i].name, name) == 0)
                         return true;
         return false;
@@ -294,7 +294,9 @@ static int read_one(struct config_reading *r, enum config_published_kind kind, y
                 return config_no_memory(r->reader);
         into->published = grown;
         struct config_published *p = &grown[into->n_published];
-        *p = (struct config_published){.kind = kind, .name = strdup(yyjson_get_str(name))};
+        *p = (struct config_published){.kind = kind,
+                                       .name = strdup(yyjson_get_str(name)),
+                                       .below = r->reader->layer == CONFIG_LAYER_TABLE};
         struct config_reading inner = {.reader = r->reader,
                                        .codes = r->codes,
                                        .into = p,

@@ -30,6 +30,18 @@ struct dirent;
 int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                       const struct config_files *before, struct config *config,
                       struct config_files **ret, struct error *err);
+
+/* What `cloister` has made of --as and of options that the config bounds (docs/as.md). All is borrowed. */
+struct config_layers {
+        int table_fd, settings_fd; /* sealed memfds; -1: none */
+        const char *table;         /* the path of the table, for messages; or NULL */
+        const char *servers; /* a directory whose files count for their servers only; or NULL */
+};
+
+/* The same with the other layers (enum config_layer). layers may be NULL. */
+int config_files_open_layers(const char *const *paths, size_t n, const struct config_layers *layers,
+                             bool trusted_only, const struct config_files *before,
+                             struct config *config, struct config_files **ret, struct error *err);
 struct config_files *config_files_free(struct config_files *files);
 
 /* Whether both name the same files with the same bytes. */
@@ -47,4 +59,5 @@ size_t config_files_count(const struct config_files *files);
 const char *config_files_path(const struct config_files *files, size_t i); /* for messages */
 /* 0: it is a config file; else the code of the published entry with this number, from 1. */
 size_t config_files_code(const struct config_files *files, size_t i);
+enum config_layer config_files_layer(const struct config_files *files, size_t i);
 int config_files_fd(const struct config_files *files, size_t i); /* borrowed, at offset 0 */

@@ -23,7 +23,7 @@ static bool is_offered(const struct mcp_principal *principal, const struct confi
         size_t i = (size_t)(entry - principal->server->config->published);
         const struct published_choice *view = &principal->published;
 
-        if (!entry->code)
+        if (!entry->code || entry->replaced)
                 return false;
         if (view->generation == principal->server->published.generation && view->changed[i] != 0)
                 return view->changed[i] == SHOWN;
