@@ -20,6 +20,7 @@
 #include "policy/config/bound.h"
 #include "policy/config/keys.h"
 #include "policy/config/publish.h"
+#include "policy/config/run.h"
 #include "policy/config/server-keys.h"
 #include "policy/did-you-mean.h"
 #include "policy/image.h"

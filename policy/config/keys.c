@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "policy/did-you-mean.h"
 #include "policy/network-rules.h"
+#include "policy/result-form.h"
 
 #define KIB    (1024ull)
 #define MIB    (1024 * KIB)
@@ -31,6 +32,7 @@ static const char *const grants[] = {"authorization_code", "client_credentials",
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
 static const char *const unlimited[] = {"unlimited", NULL};
+static const char *const forms[] = {"cell", "script", NULL};
 /* In the order of enum config_setting_type. */
 static const char *const setting_types[] = {"text",    "integer", "number",    "boolean",
                                             "flag",    "names",   "variables", "bytes",
@@ -565,7 +567,13 @@ static bool begins_with(const char *text, const char *begin)
  * replaces what the columns give. */
 static void put_type(struct json_out *out, const struct config_key *key)
 {
-        bool either = key->code == CODE_NETWORK || key->code == CODE_POOL;
+        bool either = key->code == CODE_NETWORK || key->code == CODE_POOL ||
+                      key->code == CODE_RUN_LANGUAGE || key->code == CODE_RUN_TIMEOUT;
+
+        if (key->code == CODE_RESULT) {
+                result_form_schema(out);
+                return;
+        }
 
         if (either) {
                 json_out_begin(out, "anyOf", '[');
@@ -645,6 +653,8 @@ static void put_object(struct json_out *out, enum config_place place, unsigned p
         if (published & (1u << PUBLISHED_TOOL | 1u << PUBLISHED_PROMPT))
                 json_out_text(out, NULL, "description");
         json_out_end(out, ']');
+        if (place == CONFIG_RUN || place == CONFIG_RUN_LANGUAGE || place == CONFIG_RUN_TIMEOUT)
+                json_out_bool(out, "additionalProperties", false);
 }
 
 void config_schema(struct json_out *out)
@@ -671,7 +681,11 @@ void config_schema(struct json_out *out)
                 json_out_begin(out, config_published_kind_name((enum config_published_kind)kind),
                                '{');
                 put_object(out, CONFIG_PUBLISHED, 1u << kind);
-                put_json(out, "oneOf", "[{\"required\":[\"code\"]},{\"required\":[\"file\"]}]");
+                put_json(
+                        out, "oneOf",
+                        kind == PUBLISHED_TOOL
+                                ? "[{\"required\":[\"code\"]},{\"required\":[\"file\"]},{\"required\":[\"run\",\"inputSchema\"]}]"
+                                : "[{\"required\":[\"code\"]},{\"required\":[\"file\"]}]");
                 json_out_end(out, '}');
         }
         json_out_end(out, '}');

@@ -34,7 +34,10 @@
         PLACE(AS, struct config_as)                                                                \
         PLACE(AS_SERVER, struct config_as)                                                         \
         PLACE(SETTING, struct config_setting)                                                      \
-        PLACE(PUBLISHED, struct config_published)
+        PLACE(PUBLISHED, struct config_published)                                                  \
+        PLACE(RUN, struct config_run)                                                              \
+        PLACE(RUN_LANGUAGE, struct config_run)                                                     \
+        PLACE(RUN_TIMEOUT, struct config_run_timeout)
 
 #define CONFIG_PLACE(place, type) CONFIG_##place,
 enum config_place { CONFIG_EACH_PLACE(CONFIG_PLACE) CONFIG_PLACES };

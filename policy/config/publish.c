@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "policy/config/run.h"
 #include "policy/did-you-mean.h"
 #include "policy/published-name.h"
 
@@ -221,14 +222,17 @@ static int check_whole(struct config_reading *r, yyjson_val *object)
 {
         struct config_published *p = r->entry;
         bool described = yyjson_obj_get(object, "description");
+        int n = !!p->code + !!p->file + !!p->run.code;
 
-        if (!p->code == !p->file)
-                return config_mistake(r, object,
-                                      p->code ? "code and file exclude each other"
-                                              : "code or file is missing");
+        if (n != 1)
+                return config_mistake(
+                        r, object,
+                        n == 0        ? "code or file is missing"
+                        : p->run.code ? "run excludes code and file: the code comes with the call"
+                                      : "code and file exclude each other");
         if (!described && (p->kind == PUBLISHED_TOOL || p->kind == PUBLISHED_PROMPT))
                 return config_mistake(r, object, "description is missing");
-        return 0;
+        return config_check_run_of_tool(r, object);
 }
 
 /* Returns 1 for a valid name. */

@@ -13,7 +13,7 @@
 #include "policy/did-you-mean.h"
 #include "policy/quantity.h"
 
-enum { KEYS_MAX = 128, SHOWN_MAX = 80, FORM_MAX = 512, TEXT_MAX = 500, NOTES_MAX = 64 };
+enum { KEYS_MAX = 128, SHOWN_MAX = 80, TEXT_MAX = 500, NOTES_MAX = 64 };
 
 /* The state of settings_apply(). */
 struct applying {
@@ -397,26 +397,6 @@ static yyjson_mut_val *mapped(const struct applying *a, const struct reading *r,
         return other ? yyjson_val_mut_copy(a->out, other) : value;
 }
 
-/* Replaces {value} and {kib} in the form. */
-static yyjson_mut_val *formed(const struct applying *a, const char *form, yyjson_mut_val *value)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(FORM_MAX);
-        double number = yyjson_mut_get_num(value);
-
-        for (const char *p = form; *p;) {
-                if (strncmp(p, "{value}", 7) == 0) {
-                        buffer_printf(&text, "%.0f", number);
-                        p += 7;
-                } else if (strncmp(p, "{kib}", 5) == 0) {
-                        buffer_printf(&text, "%.0f", nearbyint(number / 1024));
-                        p += 5;
-                } else {
-                        buffer_append(&text, p++, 1);
-                }
-        }
-        return text.error < 0 ? NULL : yyjson_mut_strncpy(a->out, buffer_bytes(&text), text.length);
-}
-
 static int no_memory(struct error *err)
 {
         return error_errno(err, ENOMEM, "the settings");
@@ -459,11 +439,8 @@ static int set_keys(struct applying *a, const struct reading *r, yyjson_mut_val 
 
         if (!value)
                 return no_memory(r->err);
-        for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++) {
-                bool last = !r->s->keys[i + 1];
-                yyjson_mut_val *written = last && r->s->form ? formed(a, r->s->form, value) : value;
-                e = written ? set_key(a, r, r->s->keys[i], written) : no_memory(r->err);
-        }
+        for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++)
+                e = set_key(a, r, r->s->keys[i], value);
         return e;
 }
 

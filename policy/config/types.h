@@ -178,6 +178,23 @@ enum config_published_kind {
 /* Whether a call of a tool can be a task (supervisor/mcp/tasks.h), or must be one. */
 enum config_task_support { TASK_SUPPORT_OPTIONAL, TASK_SUPPORT_REQUIRED, TASK_SUPPORT_FORBIDDEN };
 
+/* The code of a published tool comes from its caller (docs/publish.md): the names of the arguments, and how it runs. */
+struct config_run {
+        char *code;     /* the argument that is the code; NULL: the tool has code of its own */
+        char *language; /* "python" or "javascript", if no argument gives one; NULL: "python" */
+        char *language_argument; /* or NULL */
+        bool is_script;          /* runs as `python3 FILE` runs it, and not as a cell */
+        char *session;           /* its name; NULL: a new one for each call */
+        char *name;              /* of the code, __name__; NULL: "__main__" */
+        struct config_run_timeout {
+                char *argument;             /* in seconds; or NULL */
+                uint32_t initial_ms;        /* without it; 0: the config's */
+                uint32_t least_ms, most_ms; /* to which the argument is clamped; 0: no bound */
+        } timeout;
+        char *packages; /* the argument that is a list of requirements, or NULL */
+        char *servers;  /* the argument that is a list of names of servers, or NULL */
+};
+
 /* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts
  * of JSON are in one line. */
 struct config_published {
@@ -197,6 +214,10 @@ struct config_published {
         enum config_task_support task_support; /* of a tool */
         bool below;    /* of a table: an entry of the same name in a later file takes its place */
         bool replaced; /* such an entry exists: this one is never offered */
+        struct config_run
+                run;  /* of a tool whose code comes from the caller: code and file are NULL */
+        char *result; /* JSON: the form of its result (policy/result-form.h), or NULL */
+        bool result_structured; /* the form has structuredContent */
 };
 
 /* How the text of a setting from outside is read. */
@@ -223,7 +244,6 @@ struct config_setting {
         char *at_most, *unless;                  /* names of other settings, or NULL */
         char **choices;                          /* NULL-terminated, or NULL */
         char *initial, *values, *notes, *refuse; /* JSON, or NULL */
-        char *form;                              /* or NULL */
         bool always, secret;
         uint8_t exit, exit_range;
 };
@@ -247,6 +267,12 @@ enum config_layer {
         CONFIG_LAYER_SETTINGS, /* options and variables; widen no limit and no network of the user's files */
         CONFIG_LAYERS
 };
+
+/* Whether an entry can be called: it has code, or its caller gives it. */
+static inline bool config_published_has_code(const struct config_published *entry)
+{
+        return entry->code || entry->run.code;
+}
 
 /* Errors and warnings, one line each: "FILE: line 3: …". */
 struct config_findings {

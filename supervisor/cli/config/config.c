@@ -699,8 +699,11 @@ static void put_entry(struct json_out *out, const struct config_published *p)
                         json_out_bool(out, key->name, true);
                 else if (key->code == CODE_COMPLETE && p->completions)
                         json_out_raw(out, key->name, p->completions, strlen(p->completions));
+                else if (key->code == CODE_RESULT && p->result)
+                        json_out_raw(out, key->name, p->result, strlen(p->result));
                 else if (!(key->flags & CONFIG_LISTED) && key->code != CODE_COMPLETE &&
-                         has_value(key, p) && !(key->code == CODE_OF_ENTRY && p->file))
+                         key->code != CODE_RESULT && has_value(key, p) &&
+                         !(key->code == CODE_OF_ENTRY && p->file))
                         put_key(out, key, p);
         }
         json_out_end(out, '}');
