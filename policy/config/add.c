@@ -638,6 +638,20 @@ static int refuse(struct config *config, const char *name, const struct error *w
                                                       : error_set(err, why->code, "%s", told.text);
 }
 
+/* What the settings mean here is told in the log. */
+static int add_notes(struct config *config)
+{
+        int r = 0;
+
+        for (char **note = config->as.notes; r >= 0 && note && *note; note++) {
+                char *text = NULL;
+                int n = asprintf(&text, "--as %s: %s", config->as.name ? config->as.name : "",
+                                 *note);
+                r = config_add_warning(config, n < 0 ? NULL : text);
+        }
+        return r;
+}
+
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err)
 {
@@ -676,6 +690,8 @@ int config_add_layer(struct config *config, enum config_layer layer, const char 
         if (r == -E2BIG)
                 return error_set(err, E2BIG, "%s: more than %d profiles in all", name,
                                  CONFIG_PROFILES_MAX);
+        if (r >= 0 && layer == CONFIG_LAYER_SETTINGS)
+                r = add_notes(config);
         return r < 0 ? error_errno(err, -r, "%s", name) : 0;
 }
 

@@ -115,6 +115,15 @@ static int read_file(const struct config_files *files, const char *path, bool *o
         return r < 0 ? error_context(err, "%s", path) : 0;
 }
 
+int config_files_read(const char *path, bool trusted_only, char **ret, size_t *length,
+                      struct error *err)
+{
+        const struct config_files files = {.trusted_only = trusted_only};
+        bool once;
+
+        return read_file(&files, path, &once, ret, length, err);
+}
+
 /* The path of a published entry's code: relative to the config file that names it. */
 static int code_path(const char *config_path, const char *file, char ret[PATH_MAX])
 {

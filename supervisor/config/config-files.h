@@ -44,6 +44,11 @@ int config_files_open_layers(const char *const *paths, size_t n, const struct co
                              struct config *config, struct config_files **ret, struct error *err);
 struct config_files *config_files_free(struct config_files *files);
 
+/* Reads one file as config_files_open() does, without parsing it. *ret is owned by the caller, NUL-terminated beyond
+ * its length. */
+int config_files_read(const char *path, bool trusted_only, char **ret, size_t *length,
+                      struct error *err);
+
 /* Whether both name the same files with the same bytes. */
 bool config_files_same(const struct config_files *a, const struct config_files *b);
 

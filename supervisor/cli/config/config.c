@@ -46,8 +46,12 @@ static int checked_config_open(struct checked_config *checked, const struct opti
         if (!checked->config)
                 return error_errno(err, ENOMEM, "config");
         checked->config->findings = &checked->findings;
-        if (config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, checked->config,
-                              &checked->files, &why) < 0)
+        const struct config_layers layers = {.table_fd = o->table_fd,
+                                             .settings_fd = o->settings_fd,
+                                             .table = o->as,
+                                             .servers = o->servers_from};
+        if (config_files_open_layers(o->configs, o->n_configs, &layers, geteuid() == 0, NULL,
+                                     checked->config, &checked->files, &why) < 0)
                 config_report(checked->config, true, why.text);
         if (config_finish(checked->config, &why) < 0)
                 config_report(checked->config, true, why.text);
