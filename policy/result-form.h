@@ -57,6 +57,7 @@ enum result_type { RESULT_TEXT, RESULT_NUMBER, RESULT_BOOL, RESULT_LIST };
         FIELD(VALUE, "value", TEXT, RESULT_IN_CASE)                                                \
         FIELD(ERROR_LINE, "error", TEXT, RESULT_IN_CASE)                                           \
         FIELD(TRACEBACK, "traceback", TEXT, RESULT_IN_CASE)                                        \
+        FIELD(NOTICE, "notice", TEXT, RESULT_IN_CASE)                                              \
         FIELD(STATUS, "status", TEXT, RESULT_IN_CASE)                                              \
         FIELD(EXIT_CODE, "exit_code", NUMBER, RESULT_IN_CASE)                                      \
         FIELD(SIGNAL, "signal", TEXT, RESULT_IN_CASE)                                              \

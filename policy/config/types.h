@@ -271,7 +271,7 @@ enum config_layer {
 /* Whether an entry can be called: it has code, or its caller gives it. */
 static inline bool config_published_has_code(const struct config_published *entry)
 {
-        return entry->code || entry->run.code;
+        return !entry->replaced && (entry->code || entry->run.code);
 }
 
 /* Errors and warnings, one line each: "FILE: line 3: …". */

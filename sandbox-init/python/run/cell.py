@@ -74,9 +74,8 @@ class Cells:
     def run(self, source, filename=None, prepare=None, needs=None):
         """prepare: called before the code runs, with the names that the code needs (namespace.py). needs: payload of NEED."""
         try:
-            if needs is not None:
-                installing.provide_for_call(self.installer, needs)
-            missing = packages.missing(source, filename) if packages.MARK in source else None
+            is_done = needs is not None and installing.provide_for_call(self.installer, needs, source, filename)
+            missing = packages.missing(source, filename) if packages.MARK in source and not is_done else None
             if missing is not None:
                 installing.provide_for_script(self.installer, source, filename, missing)
         except BaseException as error:

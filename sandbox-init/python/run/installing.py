@@ -182,14 +182,23 @@ class Installer:
         return done, list(_conflicts(place, before))
 
 
-def provide_for_call(installer, payload):
-    """What the argument `dependencies` names. Raises InstallError."""
+def provide_for_call(installer, payload, source, filename):
+    """What the argument `dependencies` names; if the broker says so, together with what the code declares. Returns whether that is
+    done too. Raises InstallError, and MissingPackages for another Python."""
     from cloister.json_codec import decode
     from cloister import packages
 
-    wanted = list(packages.lacking(decode(payload)["dependencies"]))
+    given = decode(payload)
+    needs, merges = given["dependencies"], given.get("merge", False)
+    if merges:
+        wrong, declared = packages.declared(source, filename)
+        if wrong is not None:
+            raise wrong
+        needs = packages.merged([*declared, *needs])
+    wanted = list(packages.lacking(needs))
     if wanted:
         installer.say(installer.provide(wanted)[1])
+    return merges
 
 
 def provide_for_script(installer, source, filename, missing):

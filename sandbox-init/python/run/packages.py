@@ -211,26 +211,56 @@ def lacking(needs):
             yield need
 
 
+def merged(needs):
+    """Of several requirements with the same name, only the last."""
+    by_name = {}
+    for need in needs:
+        match = re.match(_REQUIREMENT, need)
+        by_name[canonical(match[1]) if match is not None else need] = need
+    return list(by_name.values())
+
+
+def _label(filename):
+    return filename if filename and not filename.startswith("<") else None
+
+
+def _wrong_python(python):
+    version = "%d.%d.%d" % sys.version_info[:3]
+    return "needs Python %s, this image has %s" % (python, version) if python and not fits(version, python) else None
+
+
+def declared(source, filename):
+    """(MissingPackages if the metadata of the code cannot be read or its Python is another one, else None; its requirements)."""
+    label = _label(filename) or "the script"
+    try:
+        python, needs = metadata(source) if MARK in source else ("", [])
+    except ValueError as error:
+        return MissingPackages("%s: its inline metadata can't be read: %s" % (label, error)), []
+    wrong = _wrong_python(python)
+    return wrong and MissingPackages("%s %s: %s" % (label, wrong, _commands(_label(filename), python, needs, _is_mcp(filename)))), needs
+
+
 def missing(source, filename):
     """MissingPackages if a script declares requirements that are not met, else None."""
-    script = filename if filename and not filename.startswith("<") else None
+    script = _label(filename)
     label = script or "the script"
     try:
         python, needs = metadata(source)
     except ValueError as error:
         return MissingPackages("%s: its inline metadata can't be read: %s" % (label, error))
-    version = "%d.%d.%d" % sys.version_info[:3]
-    problems = []
-    if python and not fits(version, python):
-        problems.append("needs Python %s, this image has %s" % (python, version))
+    wrong = _wrong_python(python)
+    problems = [wrong] if wrong else []
     absent = list(lacking(needs))
     if absent:
         problems.append("needs %s, which this image lacks" % ", ".join(absent))
     if not problems:
         return None
-    python = python if problems[0].startswith("needs Py") else ""
-    is_mcp = filename is None or filename.startswith("<cell ")
-    return MissingPackages("%s %s: %s" % (label, "; it ".join(problems), _commands(script, python, needs, is_mcp)))
+    return MissingPackages("%s %s: %s" % (label, "; it ".join(problems), _commands(script, python if wrong else "", needs, _is_mcp(filename))))
+
+
+def _is_mcp(filename):
+    """Whether the code came over MCP: in a published tool's script it has the second name (supervisor/mcp/publish/run-tool.c)."""
+    return filename is None or filename.startswith("<cell ") or filename == "/workspace/script.py"
 
 
 def _commands(script, python, needs, is_mcp):

@@ -1,4 +1,5 @@
-"""What `cloister run` gives to code besides its text: arguments, variables of the environment, its file, standard input."""
+"""What code gets besides its text from `cloister run`, and from a published tool that runs it: arguments, variables of the
+environment, its file, the name of its module, standard input."""
 
 import os
 import sys
@@ -46,10 +47,31 @@ class Script:
 
         ENDS.append(end)
 
+    def _end_with_cell(self, name):
+        """The session's other cells do not have what this one gets. name: its __name__, or None."""
+        before = {key: self._namespace[key] for key in ("__name__", "__file__") if key in self._namespace}
+        path, arguments = sys.path[:1], self._arguments
+
+        def end(outcome):
+            self._arguments = arguments
+            for key in ("__name__", "__file__"):
+                self._namespace.pop(key, None)
+            self._namespace.update(before)
+            if sys.path[:1] == [ROOT]:
+                sys.path[:1] = path
+
+        if name is not None:
+            self._namespace["__name__"] = name
+        ENDS.append(end)
+
     def _apply(self, given, code):
         if given == {"input": "terminal"}:
             self._lend_input()
             return
+        if given.pop("once", False):
+            self._end_with_cell(given.pop("name", None))
+            if given == {"input": "none"}:
+                return
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
         if not isinstance(arguments, list) or not all(isinstance(text, str) for text in (*arguments, source, file or "")):
             raise TypeError("a list of strings and strings are needed")
@@ -62,7 +84,7 @@ class Script:
         os.environ.update(environment)
         if file is not None:
             # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.
-            sys.path[0] = os.path.dirname(file)
+            sys.path[:1] = [os.path.dirname(file)]
             self._namespace["__file__"] = file
         if source != "none":
             stdio.replace_input(piped(self._channel, source == "terminal"))

@@ -1,6 +1,8 @@
 /* The tables of other systems: files of the installation, or files of the user. */
 #pragma once
 
+#include <stddef.h>
+
 #include "base/error.h"
 
 /*

@@ -18,6 +18,7 @@
 struct mcp_answer;
 struct branch_calls;
 struct published_run;
+struct run_tool;
 
 enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
 
@@ -79,6 +80,7 @@ struct mcp_call {
         struct mcp_suspension suspension;
         struct mcp_wait wait;
         struct published_run *run;     /* of something published, or NULL */
+        struct run_tool *tool;         /* of a tool that runs the code it is given, or NULL */
         struct branch_calls *branches; /* branches.c, or NULL */
 };
 

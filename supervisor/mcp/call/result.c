@@ -599,6 +599,14 @@ int result_render(const struct cell_outcome *outcome, const struct result_option
         return render(outcome, options, &parts, to);
 }
 
+int result_append_notice(const struct cell_outcome *outcome, struct buffer *to)
+{
+        const struct result_options none = {};
+
+        collect_notice(outcome, &none, to);
+        return to->error;
+}
+
 int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
                        struct buffer *to)
 {

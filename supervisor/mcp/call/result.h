@@ -20,6 +20,10 @@ enum { RECEIPT_MAX = 2048 }; /* bytes of the receipt in it: the number of its me
 int result_render(const struct cell_outcome *outcome, const struct result_options *options,
                   struct buffer *to);
 
+/* Appends the notice: what is unusual about the end of the cell or the state of its session, one line each. Returns 0,
+ * -EMSGSIZE or -ENOMEM. */
+int result_append_notice(const struct cell_outcome *outcome, struct buffer *to);
+
 /* Appends the text of the result alone. */
 int result_render_text(const struct cell_outcome *outcome, const struct result_options *options,
                        struct buffer *to);

@@ -203,7 +203,7 @@ static struct mcp_call *find(struct mcp_server *server, const struct mcp_princip
         for (struct mcp_call *call = server->calls; call; call = call->next) {
                 bool runs = call->cell && (call->cell->number != 0 || call->wait.unattended);
 
-                if (call->principal == principal && !call->run && !call->cancelled &&
+                if (call->principal == principal && !call->run && !call->tool && !call->cancelled &&
                     !call->answer && (kept ? call->suspension.has_outcome : runs) &&
                     strcmp(call->session, session) == 0)
                         return call;

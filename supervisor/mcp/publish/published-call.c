@@ -13,6 +13,7 @@
 #include "supervisor/mcp/call/input.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/publish/published-run.h"
+#include "supervisor/mcp/publish/run-tool.h"
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/task.h"
 
@@ -426,8 +427,13 @@ static bool take_arguments(struct published_run *run, yyjson_val *arguments, str
 void published_call_tool(const struct mcp_request *request, const struct config_published *tool,
                          struct reply *reply)
 {
-        struct published_run *run = begin(request, tool, RESULT_OF_TOOL, reply);
+        struct published_run *run;
 
+        if (tool->run.code) {
+                run_tool_call(request, tool, reply);
+                return;
+        }
+        run = begin(request, tool, RESULT_OF_TOOL, reply);
         if (run && take_arguments(run, yyjson_obj_get(request->params, "arguments"), reply))
                 start(request, run, reply);
 }

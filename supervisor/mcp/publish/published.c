@@ -23,7 +23,7 @@ static bool is_offered(const struct mcp_principal *principal, const struct confi
         size_t i = (size_t)(entry - principal->server->config->published);
         const struct published_choice *view = &principal->published;
 
-        if (!entry->code || entry->replaced)
+        if (!config_published_has_code(entry))
                 return false;
         if (view->generation == principal->server->published.generation && view->changed[i] != 0)
                 return view->changed[i] == SHOWN;
@@ -98,7 +98,7 @@ void published_show(struct mcp_principal *principal, const char *name, bool show
         }
         for (size_t i = 0; i < principal->server->config->n_published; i++) {
                 const struct config_published *entry = &principal->server->config->published[i];
-                if (strcmp(entry->name, name) != 0 || !entry->code ||
+                if (strcmp(entry->name, name) != 0 || !config_published_has_code(entry) ||
                     is_offered(principal, entry) == shown)
                         continue;
                 view->changed[i] = shown ? SHOWN : HIDDEN;
@@ -120,7 +120,8 @@ static bool same(const struct config *a, const struct config *b, enum published_
                         return i == a->n_published && j == b->n_published;
                 if (strcmp(a->published[i].entry, b->published[j].entry) != 0 ||
                     a->published[i].hidden != b->published[j].hidden ||
-                    !a->published[i].code != !b->published[j].code)
+                    config_published_has_code(&a->published[i]) !=
+                            config_published_has_code(&b->published[j]))
                         return false;
         }
 }

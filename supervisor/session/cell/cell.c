@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json-out.h"
 #include "rpc/background.h"
 #include "rpc/frame.h"
 #include "supervisor/session/cell/branch.h"
@@ -58,13 +59,16 @@ static int encode(struct cell *cell, const struct cell_request *request)
 }
 
 /* The payload of NEED. */
-static int encode_needs(struct cell *cell, yyjson_val *needs)
+static int encode_needs(struct cell *cell, const struct cell_request *request)
 {
-        int r = buffer_append_text(&cell->needs, "{\"dependencies\":");
+        struct json_out out = {.to = &cell->needs};
 
-        if (r >= 0)
-                r = json_append(&cell->needs, needs);
-        return r < 0 ? r : buffer_append(&cell->needs, "}", 1);
+        json_out_begin(&out, NULL, '{');
+        json_out_value(&out, "dependencies", request->needs);
+        if (request->merges_needs)
+                json_out_bool(&out, "merge", true);
+        json_out_end(&out, '}');
+        return out.error;
 }
 
 static void take_excerpt(struct cell *cell, const char *code, size_t n)
@@ -126,7 +130,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         if (r >= 0 && request->script)
                 r = buffer_append(&cell->script, request->script, request->script_length);
         if (r >= 0 && request->needs)
-                r = encode_needs(cell, request->needs);
+                r = encode_needs(cell, request);
         if (r < 0) {
                 cell_free(cell);
                 return error_errno(err, -r, "code of %zu bytes", request->code_length);

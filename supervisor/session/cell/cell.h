@@ -241,8 +241,10 @@ struct cell_request {
         bool is_unnamed;    /* the server chose the session: the call named none */
         bool profile_asked; /* named by the call: a session with another one refuses the cell */
         bool is_owners; /* of `cloister exec`, no call of the client's: the client's next result mentions it */
-        bool is_bound; /* refused if the sandbox of the session ends before the cell begins */
-        bool is_probe; /* code is the PROBE of docs/rpc.md, which leaves no trace */
+        bool is_single;    /* the session is its own: the sandbox ends with it */
+        bool merges_needs; /* `needs` comes after what the code itself declares, by name */
+        bool is_bound;     /* refused if the sandbox of the session ends before the cell begins */
+        bool is_probe;     /* code is the PROBE of docs/rpc.md, which leaves no trace */
         /* Called exactly once, at the end; the cell is freed after it. */
         void (*done)(void *data, struct cell *cell);
         /* Gets the output instead of the capture, or NULL. */

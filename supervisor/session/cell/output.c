@@ -323,3 +323,17 @@ int output_cut(const char *text, size_t n, size_t most, struct buffer *to, bool 
         };
         return append_pieces(&pieces, most, to, cut);
 }
+
+int capture_begin(const struct capture *c, size_t most, struct buffer *to, bool *cut)
+{
+        const char *head = c->head.length > 0 ? buffer_bytes(&c->head) : "";
+        const char *tail = c->tail.length > 0 ? buffer_bytes(&c->tail) : "";
+        size_t from_head = utf8_cut(head, c->head.length, most), from_tail = 0;
+
+        /* The tail follows the head unless something between them was dropped. */
+        if (from_head == c->head.length && c->head.length + c->tail.length == c->text_bytes)
+                from_tail = utf8_cut(tail, c->tail.length, most - from_head);
+        *cut = from_head + from_tail < c->text_bytes;
+        int r = buffer_append(to, head, from_head);
+        return r < 0 ? r : buffer_append(to, tail, from_tail);
+}

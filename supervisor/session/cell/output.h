@@ -62,6 +62,10 @@ int capture_finish(struct capture *c);
  */
 int capture_render(const struct capture *c, size_t most, struct buffer *to, bool *cut);
 
+/* Appends the first `most` bytes of the text, without a part of a character. *cut: whether there are more. Returns 0,
+ * -EMSGSIZE or -ENOMEM. */
+int capture_begin(const struct capture *c, size_t most, struct buffer *to, bool *cut);
+
 struct capture_mark capture_end(const struct capture *c);
 /* As capture_render(), for the text after a mark of capture_end(), but lines with carriage returns are rendered as a terminal shows them at their end: the last
  * state of a progress bar. Takes longer where there are returns. */

@@ -49,7 +49,7 @@ void session_push(struct session *s, struct cell *cell)
         charge_open(&cell->outcome.kept, s->account);
         s->queue.n++;
         principal_count(s->principal, 1, 0);
-        s->single |= cell_is_published(cell);
+        s->single |= cell_is_published(cell) || cell->request.is_single;
         session_wake(s);
 }
 

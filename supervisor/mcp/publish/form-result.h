@@ -1,0 +1,34 @@
+/*
+ * The outcome of a call as the form of its tool says (policy/result-form.h).
+ *
+ * The text of the code is a value in the form and is written by json_out: it cannot become a part of it. The case is
+ * chosen by what the broker knows of the end of the cell.
+ */
+#pragma once
+
+#include "base/buffer.h"
+#include "policy/config/config.h"
+#include "policy/image.h"
+#include "policy/result-form.h"
+#include "supervisor/session/cell/cell.h"
+
+enum { FORM_TEXT_MAX = 32 * 1024 * 1024 /* bytes of the text of a result */ };
+
+/* What a form needs besides the outcome. Borrowed texts outlive the rendering. */
+struct form_facts {
+        const char *form; /* JSON, checked; NULL: the usual form */
+        bool is_script;
+        char session[SESSION_NAME_MAX + 1];
+        char server[CELL_NAME_MAX + 1]; /* that the call names and that does not exist; "": none */
+        uint32_t timeout_ms;
+        size_t most;    /* characters of a text without a limit of its own */
+        unsigned kinds; /* CONTENT_… that the client supports */
+};
+
+/* How a call ended. */
+enum result_end form_end(const struct cell_outcome *outcome, const struct form_facts *facts);
+
+/* Appends {"content": […], "isError": …}. A text that is too large becomes an error for the model. Returns 0, -EMSGSIZE or
+ * -ENOMEM. */
+int form_render(const struct cell_outcome *outcome, const struct form_facts *facts,
+                struct buffer *to);

@@ -1,0 +1,27 @@
+/* The arguments of a tool that runs the code it is given. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <yyjson.h>
+
+#include "base/error.h"
+#include "policy/config/config.h"
+
+/* Values of the parsed request. */
+struct run_tool_arguments {
+        const char *code;
+        size_t code_length;
+        uint32_t timeout_ms;
+        yyjson_val *needs;  /* requirements: an array of strings, or NULL */
+        const char *server; /* that is named and does not exist for the profile; or NULL */
+};
+
+/*
+ * arguments: of the call, or NULL. profile: of the sandbox, or NULL. Returns 0, or -EINVAL with an error text for the
+ * model. ret->timeout_ms is valid in both cases.
+ */
+int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
+                            const struct config_published *tool,
+                            const struct config_profile *profile, struct run_tool_arguments *ret,
+                            struct error *err);

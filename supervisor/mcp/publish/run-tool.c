@@ -1,0 +1,246 @@
+/* Calls of tools that run the code they are given. */
+#include "supervisor/mcp/publish/run-tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json-out.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "rpc/jsonrpc.h"
+#include "supervisor/mcp/call/call.h"
+#include "supervisor/mcp/call/input.h"
+#include "supervisor/mcp/profile.h"
+#include "supervisor/mcp/publish/form-result.h"
+#include "supervisor/mcp/publish/run-tool-arguments.h"
+#include "supervisor/mcp/tasks/task.h"
+
+/* The name that the code has in its sandbox (docs/publish.md). */
+#define SCRIPT_FILE "/workspace/script.py"
+
+enum { SCRIPT_FRAME_MAX = 1024 };
+
+/* Of a call, until its answer is made. */
+struct run_tool {
+        struct config *config; /* a reference: the form is in it */
+        struct form_facts facts;
+};
+
+static struct run_tool *run_tool_free(struct run_tool *tool)
+{
+        if (!tool)
+                return NULL;
+        config_free(tool->config);
+        free(tool);
+        return NULL;
+}
+
+static struct run_tool *run_tool_new(const struct mcp_request *request,
+                                     const struct config_published *entry)
+{
+        struct mcp_server *server = request->peer->server;
+        struct run_tool *tool = calloc(1, sizeof(*tool));
+
+        if (!tool)
+                return NULL;
+        tool->config = config_ref(server->config);
+        tool->facts = (struct form_facts){
+                .form = entry->result,
+                .is_script = entry->run.is_script,
+                .most = server->config->output_characters,
+        };
+        if (entry->run.session)
+                snprintf(tool->facts.session, sizeof(tool->facts.session), "%s",
+                         entry->run.session);
+        else
+                mcp_call_name_session(tool->facts.session);
+        return tool;
+}
+
+/* ---- the answer ---- */
+
+/* Answers that no code was run. */
+static void refuse(const struct form_facts *facts, struct reply *reply, const char *type,
+                   const char *why)
+{
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
+        struct cell_outcome outcome = {.status = CELL_ERROR, .error_type = type};
+
+        for (int i = 0; i < CELL_STREAMS; i++)
+                capture_init(&outcome.streams[i]);
+        snprintf(outcome.why, sizeof(outcome.why), "%s", why);
+        int r = form_render(&outcome, facts, &result);
+        reply_made(reply, r, &result);
+}
+
+/* An outcome that is rendered in the background; owns the facts. */
+struct tool_answer {
+        struct mcp_answer answer; /* first */
+        struct run_tool *tool;
+};
+
+static int make_answer(struct mcp_answer *answer, struct buffer *to)
+{
+        const struct tool_answer *a = (const void *)answer;
+
+        return form_render(&answer->outcome, &a->tool->facts, to);
+}
+
+static void free_tool(struct mcp_answer *answer)
+{
+        struct tool_answer *a = (void *)answer;
+
+        a->tool = run_tool_free(a->tool);
+}
+
+static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome *outcome)
+{
+        static const struct mcp_answer_kind kind = {.make = make_answer, .done = free_tool};
+        struct tool_answer *a = calloc(1, sizeof(*a));
+
+        mcp_call_finish(call);
+        if (!a) {
+                reply_error(&call->reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                mcp_call_free(call);
+                return;
+        }
+        a->tool = take_ptr(call->tool);
+        a->tool->facts.kinds = call->kinds;
+        mcp_answer_start(&a->answer, &kind, call, outcome);
+}
+
+static void on_done(struct mcp_call *call)
+{
+        call->tool = run_tool_free(call->tool);
+}
+
+static const struct mcp_call_kind tool_kind = {on_ended, on_done};
+
+/* ---- the cell ---- */
+
+/* The payload of SCRIPT. Empty: the code is a cell as that of run_python. */
+static int append_script(const struct config_run *run, struct buffer *to)
+{
+        struct json_out out = {.to = to};
+
+        if (!run->is_script && !run->name)
+                return 0;
+        json_out_begin(&out, NULL, '{');
+        json_out_bool(&out, "once", true);
+        if (run->name)
+                json_out_text(&out, "name", run->name);
+        if (run->is_script) {
+                json_out_begin(&out, "arguments", '[');
+                json_out_text(&out, NULL, SCRIPT_FILE);
+                json_out_end(&out, ']');
+                json_out_raw(&out, "environment", "{}", 2);
+                json_out_text(&out, "file", SCRIPT_FILE);
+                json_out_bool(&out, "write", true);
+        }
+        json_out_text(&out, "input", "none");
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+static int start_cell(struct mcp_call *call, const struct config_published *entry,
+                      const struct config_profile *profile,
+                      const struct run_tool_arguments *arguments, struct error *err)
+{
+        _cleanup_buffer_ struct buffer script = BUFFER_INIT(SCRIPT_FRAME_MAX);
+        char key[SESSION_KEY_MAX + 1];
+
+        if (append_script(&entry->run, &script) < 0)
+                return error_errno(err, ENOMEM, "the script");
+        session_key_make(call->principal->key, call->session, key);
+        const struct cell_request cell = {
+                .code = arguments->code,
+                .code_length = arguments->code_length,
+                .filename = entry->run.is_script ? SCRIPT_FILE : NULL,
+                .script = script.length > 0 ? buffer_bytes(&script) : NULL,
+                .script_length = script.length,
+                .needs = arguments->needs,
+                .merges_needs = true,
+                .timeout_ms = arguments->timeout_ms,
+                .profile = profile ? profile->name : NULL,
+                .is_single = !entry->run.session,
+                .request_id = reply_id(&call->reply),
+                .done = mcp_call_done,
+                .watch = mcp_call_output,
+                .client = &mcp_input_client,
+                .data = call,
+        };
+        return sessions_run(call->server->sessions, key, &cell, &call->cell, err);
+}
+
+/* The profile of the entry, or of the client; NULL: the config's default. */
+static const struct config_profile *profile_of(const struct mcp_request *request,
+                                               const struct config_published *entry)
+{
+        const struct config *config = request->peer->server->config;
+        size_t i = entry->profile ? config_profile_index(config, entry->profile) : SIZE_MAX;
+
+        return i != SIZE_MAX ? &config->profiles[i] : mcp_profile(request->peer, request->era);
+}
+
+/* By which a modern client's request is compared with the call that it continues. */
+static uint64_t digest_of(const struct config_published *entry, yyjson_val *arguments)
+{
+        _cleanup_buffer_ struct buffer name = BUFFER_INIT(RESULT_MAX);
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(RESULT_MAX);
+
+        buffer_append_text(&name, entry->name);
+        if (arguments)
+                json_append(&text, arguments);
+        return mcp_input_digest_published("tools/call", &name, &text);
+}
+
+void run_tool_call(const struct mcp_request *request, const struct config_published *entry,
+                   struct reply *reply)
+{
+        yyjson_val *given = yyjson_obj_get(request->params, "arguments");
+        const struct config_profile *profile = profile_of(request, entry);
+        bool asks = request->era == ERA_MODERN && request->can;
+        uint64_t digest = asks ? digest_of(entry, given) : 0;
+        struct run_tool *tool = run_tool_new(request, entry);
+        struct run_tool_arguments arguments;
+        struct error err = {};
+
+        if (!tool) {
+                reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                return;
+        }
+        if (asks && mcp_input_resume(request, digest, reply)) {
+                run_tool_free(tool);
+                return;
+        }
+        int r = run_tool_arguments_take(given, tool->config, entry, profile, &arguments, &err);
+        tool->facts.timeout_ms = arguments.timeout_ms;
+        if (arguments.server)
+                snprintf(tool->facts.server, sizeof(tool->facts.server), "%s", arguments.server);
+        utf8_trim(tool->facts.server);
+        const char *type = r < 0 ? "ArgumentError" : "SandboxError";
+        const char *why = r < 0 ? err.text : mcp_call_quota(request->peer, tool->facts.session);
+        if (why) {
+                refuse(&tool->facts, reply, type, why);
+                run_tool_free(tool);
+                return;
+        }
+        /* The size of an answer is estimated by it: a form may show more of a stream than `output`. */
+        struct mcp_call *call = mcp_call_new(request, &tool_kind, tool->facts.session,
+                                             OUTPUT_CHARACTERS_MAX, reply);
+        if (!call) {
+                reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
+                run_tool_free(tool);
+                return;
+        }
+        call->tool = tool;
+        call->suspension.digest = digest;
+        if (start_cell(call, entry, profile, &arguments, &err) < 0) {
+                refuse(&tool->facts, &call->reply, "SandboxError", err.text);
+                mcp_call_free(call);
+        } else if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0) {
+                log_warning("a call goes without progress: out of memory");
+        }
+}
