@@ -307,6 +307,7 @@ static int read_one(struct config_reading *r, enum config_published_kind kind, y
                                        .entry = p,
                                        .where = where,
                                        .path = ""};
+        p->listed = true;
         e = p->name ? read_entry(&inner, object) : config_no_memory(r->reader);
         if (e >= 0 && p->entry)
                 into->n_published++;

@@ -191,6 +191,7 @@ struct config_run {
                 uint32_t initial_ms;        /* without it; 0: the config's */
                 uint32_t least_ms, most_ms; /* to which the argument is clamped; 0: no bound */
         } timeout;
+        char **env;     /* NAME=value, NULL-terminated, or NULL */
         char *packages; /* the argument that is a list of requirements, or NULL */
         char *servers;  /* the argument that is a list of names of servers, or NULL */
 };
@@ -212,6 +213,7 @@ struct config_published {
         uint32_t timeout_ms;                   /* 0: the config's */
         bool hidden;                           /* not offered until code shows it */
         enum config_task_support task_support; /* of a tool */
+        bool listed;                           /* in the list of its kind */
         bool below;    /* of a table: an entry of the same name in a later file takes its place */
         bool replaced; /* such an entry exists: this one is never offered */
         struct config_run

@@ -36,7 +36,7 @@ static bool is_privileged(void)
 /* The directory of the installed tables: beside the executable in a build tree, else in share. */
 static int find_directory(char ret[PATH_MAX], struct error *err)
 {
-        static const char *const relative[] = {"as", CLOISTER_BIN_TO_SHARE "/as"};
+        static const char *const relative[] = {"policy/as", CLOISTER_BIN_TO_SHARE "/as"};
         char self[PATH_MAX];
         ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 

@@ -615,9 +615,10 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                 const char *text = *(char *const *)member;
                 _cleanup_free_ char *url = key->flags & CONFIG_URL ? masked_url(text) : NULL;
                 json_out_text(out, key->name, url ? url : key->flags & CONFIG_URL ? masked : text);
-        } else if (key->code == CODE_ENV || key->code == CODE_HEADERS) {
+        } else if (key->code == CODE_ENV || key->code == CODE_RUN_ENV ||
+                   key->code == CODE_HEADERS) {
                 put_pairs(out, key->name, *(char **const *)member,
-                          key->code == CODE_ENV ? '=' : ':');
+                          key->code == CODE_HEADERS ? ':' : '=');
         } else if (key->kind == CONFIG_LIST) {
                 put_list(out, key->name, *(char **const *)member,
                          key->place == CONFIG_SERVER || key->place == CONFIG_TOKEN);
