@@ -210,6 +210,11 @@ static yyjson_mut_val *read_bytes(const struct applying *a, struct reading *r)
                 wrong(r, "must be a size such as 512m or 1g");
                 return NULL;
         }
+        if (bytes < r->s->least) {
+                r->out_of_range = true;
+                wrong(r, "must be at least %u MiB", r->s->least >> 20);
+                return NULL;
+        }
         return yyjson_mut_uint(a->out, bytes);
 }
 
@@ -385,6 +390,14 @@ static const char *text_for(const char *json, const char *text, yyjson_doc **doc
         return json_string(root, text ? text : "true", NULL);
 }
 
+/* The text by which `notes`, `refuse` and `values` name a value. */
+static const char *word_of(const struct reading *r, yyjson_mut_val *value)
+{
+        if (yyjson_mut_is_bool(value))
+                return yyjson_mut_get_bool(value) ? "true" : "false";
+        return r->text;
+}
+
 /* The value that a row's `values` gives for a text, or the value itself. */
 static yyjson_mut_val *mapped(const struct applying *a, const struct reading *r,
                               yyjson_mut_val *value)
@@ -393,7 +406,7 @@ static yyjson_mut_val *mapped(const struct applying *a, const struct reading *r,
 
         if (!r->s->values || json_parse(r->s->values, strlen(r->s->values), &doc, NULL) < 0)
                 return value;
-        yyjson_val *other = yyjson_obj_get(yyjson_doc_get_root(doc), r->text ? r->text : "true");
+        yyjson_val *other = yyjson_obj_get(yyjson_doc_get_root(doc), word_of(r, value));
         return other ? yyjson_val_mut_copy(a->out, other) : value;
 }
 
@@ -461,6 +474,23 @@ static yyjson_mut_val *default_of(const struct applying *a, const struct config_
         return yyjson_val_mut_copy(a->out, root);
 }
 
+/* The first name of a list that is refused. */
+static const char *text_for_names(const struct config_setting *s, yyjson_mut_val *names,
+                                  yyjson_doc **doc)
+{
+        yyjson_mut_val *name;
+        size_t i, n;
+
+        yyjson_mut_arr_foreach (names, i, n, name) {
+                const char *text = *doc ? json_string(yyjson_doc_get_root(*doc),
+                                                      yyjson_mut_get_str(name), NULL)
+                                        : text_for(s->refuse, yyjson_mut_get_str(name), doc);
+                if (text)
+                        return text;
+        }
+        return NULL;
+}
+
 /* A setting that was given. */
 static int apply_given(struct applying *a, struct reading *r, yyjson_mut_val **value)
 {
@@ -469,10 +499,12 @@ static int apply_given(struct applying *a, struct reading *r, yyjson_mut_val **v
         *value = read_value(a, r);
         if (!*value)
                 return error_is_set(r->err) ? -EINVAL : no_memory(r->err);
-        const char *why = text_for(r->s->refuse, r->text, &refusals);
+        const char *word = word_of(r, *value);
+        const char *why = r->s->type == SETTING_NAMES ? text_for_names(r->s, *value, &refusals)
+                                                      : text_for(r->s->refuse, word, &refusals);
         if (why)
                 return wrong(r, "%s", why);
-        const char *note = text_for(r->s->notes, r->text, &notes);
+        const char *note = text_for(r->s->notes, word, &notes);
         if (note && r->text && !r->s->secret)
                 add_note(a, "%s %.*s: %s", r->from, SHOWN_MAX, r->text, note);
         else if (note)

@@ -191,9 +191,10 @@ struct config_run {
                 uint32_t initial_ms;        /* without it; 0: the config's */
                 uint32_t least_ms, most_ms; /* to which the argument is clamped; 0: no bound */
         } timeout;
-        char **env;     /* NAME=value, NULL-terminated, or NULL */
-        char *packages; /* the argument that is a list of requirements, or NULL */
-        char *servers;  /* the argument that is a list of names of servers, or NULL */
+        bool is_codemode; /* the names in the code are those of codemode-lite */
+        char **env;       /* NAME=value, NULL-terminated, or NULL */
+        char *packages;   /* the argument that is a list of requirements, or NULL */
+        char *servers;    /* the argument that is a list of names of servers, or NULL */
 };
 
 /* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts

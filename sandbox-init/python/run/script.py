@@ -6,6 +6,7 @@ import sys
 
 from cloister import stdio
 from cloister.cell import ENDS
+from cloister.codemode import adapt
 from cloister.files import ROOT
 from cloister.json_codec import decode
 from cloister.standard_input import piped
@@ -69,6 +70,8 @@ class Script:
             self._lend_input()
             return
         if given.pop("once", False):
+            if "guest" in given:
+                adapt(self._namespace, given.pop("guest"))
             self._end_with_cell(given.pop("name", None))
             if given == {"input": "none"}:
                 return

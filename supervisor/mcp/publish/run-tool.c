@@ -125,12 +125,14 @@ static int append_script(const struct config_run *run, struct buffer *to)
 {
         struct json_out out = {.to = to};
 
-        if (!run->is_script && !run->name)
+        if (!run->is_script && !run->name && !run->is_codemode)
                 return 0;
         json_out_begin(&out, NULL, '{');
         json_out_bool(&out, "once", true);
         if (run->name)
                 json_out_text(&out, "name", run->name);
+        if (run->is_codemode)
+                json_out_text(&out, "guest", "codemode-lite");
         if (run->is_script) {
                 json_out_begin(&out, "arguments", '[');
                 json_out_text(&out, NULL, SCRIPT_FILE);
