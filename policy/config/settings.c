@@ -32,7 +32,7 @@ struct applying {
 struct reading {
         const struct config_setting *s;
         const char *from, *text; /* the name that was given, and its value; NULL: not given */
-        bool out_of_range;
+        bool out_of_range, table_is_wrong;
         struct error *err;
 };
 
@@ -239,11 +239,22 @@ static void add_note(struct applying *a, const char *format, ...)
                 yyjson_mut_arr_add_strcpy(a->out, a->notes, text);
 }
 
+/* Adds a variable, and its name to the line for the log. */
+static void pass_variable(const struct applying *a, yyjson_mut_val *to, const char *name,
+                          const char *value, char passed[TEXT_MAX / 2])
+{
+        size_t n = strlen(passed);
+
+        yyjson_mut_obj_add(to, yyjson_mut_strcpy(a->out, name), yyjson_mut_strcpy(a->out, value));
+        snprintf(passed + n, TEXT_MAX / 2 - n, "%s%s", n > 0 ? ", " : "", name);
+}
+
 /* A list of names: an array, or for variables an object with their values. */
 static yyjson_mut_val *read_names(struct applying *a, struct reading *r)
 {
         bool variables = r->s->type == SETTING_VARIABLES;
         yyjson_mut_val *list = variables ? yyjson_mut_obj(a->out) : yyjson_mut_arr(a->out);
+        char passed[TEXT_MAX / 2] = "";
 
         for (const char *p = r->text; *p;) {
                 char name[CONFIG_CODE_PATH_MAX];
@@ -261,16 +272,14 @@ static yyjson_mut_val *read_names(struct applying *a, struct reading *r)
                 if (!variables && length > 0)
                         yyjson_mut_arr_add_strcpy(a->out, list, name);
                 else if (value && !yyjson_mut_obj_get(list, name))
-                        yyjson_mut_obj_add(list, yyjson_mut_strcpy(a->out, name),
-                                           yyjson_mut_strcpy(a->out, value));
+                        pass_variable(a, list, name, value, passed);
                 else if (variables && length > 0 && !value)
                         add_note(a, "%s: the variable %s is not set, and is not set inside",
                                  r->from, name);
                 p += n + (p[n] == ',');
         }
-        if (variables && yyjson_mut_obj_size(list) > 0)
-                add_note(a, "%s: code gets %zu variables of this environment: %.300s", r->from,
-                         yyjson_mut_obj_size(list), r->text);
+        if (variables && *passed)
+                add_note(a, "%s: code gets these variables: %s", r->from, passed);
         return list;
 }
 
@@ -416,8 +425,7 @@ static int no_memory(struct error *err)
 }
 
 /* Writes a value to a key. The first setting that sets a key counts. */
-static int set_key(struct applying *a, const struct reading *r, const char *key,
-                   yyjson_mut_val *value)
+static int set_key(struct applying *a, struct reading *r, const char *key, yyjson_mut_val *value)
 {
         struct settings_result *to = a->result;
 
@@ -446,7 +454,7 @@ static int set_key(struct applying *a, const struct reading *r, const char *key,
         return 0;
 }
 
-static int set_keys(struct applying *a, const struct reading *r, yyjson_mut_val *value)
+static int set_keys(struct applying *a, struct reading *r, yyjson_mut_val *value)
 {
         int e = 0;
 
@@ -454,6 +462,7 @@ static int set_keys(struct applying *a, const struct reading *r, yyjson_mut_val 
                 return no_memory(r->err);
         for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++)
                 e = set_key(a, r, r->s->keys[i], value);
+        r->table_is_wrong = e < 0;
         return e;
 }
 
@@ -550,7 +559,9 @@ static int apply_one(struct applying *a, const struct config_setting *s, struct 
                         e = set_keys(a, &r, value);
         }
         if (e < 0) {
-                a->status = r.out_of_range && s->exit_range ? s->exit_range : s->exit;
+                a->status = r.table_is_wrong                  ? SETTINGS_STATUS_TABLE
+                            : r.out_of_range && s->exit_range ? s->exit_range
+                                                              : s->exit;
                 if (a->status != 0 || why.code == ENOMEM)
                         return error_set(err, why.code ? why.code : -e, "%s", why.text);
                 if (!error_is_set(&a->refusal))

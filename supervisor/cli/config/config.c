@@ -601,6 +601,26 @@ static void put_array(struct json_out *out, const struct config_key *key, const 
         json_out_end(out, ']');
 }
 
+/* The options, or the variables, of a table. */
+static void put_settings(struct json_out *out, const struct config_as *as, bool options)
+{
+        json_out_begin(out, options ? "options" : "environment", '{');
+        for (size_t i = 0; i < as->n_settings; i++) {
+                const struct config_setting *s = &as->settings[i];
+                if ((s->name[0] == '-') != options)
+                        continue;
+                json_out_key(out, s->name, strlen(s->name));
+                if (s->same_as) {
+                        json_out_text(out, NULL, s->same_as);
+                        continue;
+                }
+                json_out_begin(out, NULL, '{');
+                put_members(out, CONFIG_SETTING, s);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+}
+
 static void put_key(struct json_out *out, const struct config_key *key, const void *in)
 {
         const void *member = config_member(key, in);
@@ -611,6 +631,12 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                               profile->network == CONFIG_NETWORK_LOOPBACK ? "loopback" : "none");
         } else if (config_is_number(key)) {
                 config_put_number(out, key->name, key, config_number(key, in));
+        } else if (key->code == CODE_SETTINGS) {
+                put_settings(out, in, true);
+                put_settings(out, in, false);
+        } else if (key->code == CODE_KEEP_JSON) {
+                const char *json = *(char *const *)member;
+                json_out_raw(out, key->name, json, strlen(json));
         } else if (config_is_text(key)) {
                 const char *text = *(char *const *)member;
                 _cleanup_free_ char *url = key->flags & CONFIG_URL ? masked_url(text) : NULL;
