@@ -203,6 +203,19 @@ class Forms(Calls, rawmcp.ServerCase):
         self.assertIn(self.told("status", failed=True, code="x = []\nwhile True: x.append(bytearray(1 << 24) + b'x')"), ("oom", "error"))
         self.assertEqual(self.told("status", code="1"), "no output")
 
+    def test_a_script_ends_as_a_program(self):
+        thread = "import threading, time\nthreading.Thread(target=lambda: (time.sleep(%s), print('late')), daemon=%s).start()\nprint('main')"
+        out = lambda code, **more: json.loads(self.told("execute_code", code=code, **more))
+        self.assertEqual(out(thread % (0.3, False))["stdout"], "main\nlate\n")
+        self.assertEqual(out(thread % (60, True))["stdout"], "main\n")
+        self.assertEqual(out(thread % (60, False), timeout=1)["stderr"], "the call reached its timeout of 1 s")
+        pool = "import concurrent.futures as c\ne = c.ThreadPoolExecutor(2)\nprint(list(e.map(abs, [-1, 2])))\nraise SystemExit(3)"
+        self.assertEqual(out(pool), {"exit_code": 3, "stderr": "", "stdout": "[1, 2]\n"})
+        got = out("import atexit\natexit.register(print, 'bye')\natexit.register(lambda: 1 / 0)\nprint('hi')")
+        self.assertEqual((got["exit_code"], got["stdout"]), (0, "hi\nbye\n"))
+        self.assertIn("ZeroDivisionError", got["stderr"])
+        self.assertIn("timeout of 1 s", out("import atexit\ndef f():\n    while True: pass\natexit.register(f)", timeout=1)["stderr"])
+
     def test_refusals(self):
         for arguments, case, why in (
             ({}, "refused", "code is required: a string with the code"),
@@ -312,6 +325,11 @@ class Sessions(Calls, rawmcp.ServerCase):
         self.assertEqual(self.value("import sys\n[w, __name__, sys.argv, '__file__' in globals()]", session=self.NAME), [6, "__main__", [""], False])
         self.assertEqual(self.output("print(w, __name__)"), "6 __sandbox__\n")
 
+    def test_code_that_spoils_its_session(self):
+        for code in ("import sys\nsys.path = None\ng = 1", "del __name__", "globals().clear()"):
+            self.output(code)
+            self.assertEqual(self.output("print(__name__)"), "__sandbox__\n")
+
     def test_cancel(self):
         self.output("done = False")
         call = self.server.request("tools/call", {"name": "run_code", "arguments": {"code": "import time\ntime.sleep(60)\ndone = True"}})
@@ -351,6 +369,21 @@ class Modern(harness.Case):
         result = client.call("execute_python", script="print(1)")
         self.assertEqual((result["structuredContent"]["result"], result["isError"]), (result["content"][0]["text"], False))
         self.assertTrue(client.call("usual", code=1)["isError"])
+
+
+@harness.once
+class Reload(harness.Case):
+    def test_a_call_keeps_its_form(self):
+        tool = lambda word: {"t": {**TOOLS["usual"], "description": word, "result": [{"text": [word + "{stdout}"]}]}}
+        client = Client(self, False, publish={"tools": tool("before")})
+        call = client.request("tools/call", {"name": "t", "arguments": {"code": "import time\ntime.sleep(2)\nprint(1)"}})
+        self.config(publish={"tools": tool("after")})
+        listed = lambda: client.ask("tools/list")["tools"][1]["description"]
+        self.assertTrue(harness.wait_until(lambda: listed() == "after"))
+        self.assertEqual(client.call("t", code="print(2)")["content"][0]["text"], "after2\n")
+        self.assertEqual(call.result()["content"][0]["text"], "before1\n")
+        self.config(publish={"tools": {}})
+        self.assertTrue(harness.wait_until(lambda: len(client.ask("tools/list")["tools"]) == 1))
 
 
 @harness.once

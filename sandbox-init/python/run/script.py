@@ -1,6 +1,7 @@
 """What code gets besides its text from `cloister run`, and from a published tool that runs it: arguments, variables of the
 environment, its file, the name of its module, standard input."""
 
+import atexit
 import os
 import sys
 
@@ -8,8 +9,32 @@ from cloister import stdio
 from cloister.cell import ENDS
 from cloister.codemode import adapt
 from cloister.files import ROOT
+from cloister.interrupts import calls_guest
 from cloister.json_codec import decode
 from cloister.standard_input import piped
+
+
+def _path():
+    """sys.path, which earlier code may have replaced by anything."""
+    if not isinstance(sys.path, list):
+        sys.path = []
+    return sys.path
+
+
+@calls_guest
+def _end_program(outcome):
+    """Does what Python does when a script has ended: waits for the threads that are not daemons, calls the functions of atexit."""
+    if isinstance(outcome.error, KeyboardInterrupt):
+        return
+    threading = sys.modules.get("threading")
+    while threading is not None:
+        for function in reversed(getattr(threading, "_threading_atexits", ())):
+            function()
+        others = [t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon]
+        if not others:
+            break
+        others[0].join()
+    atexit._run_exitfuncs()
 
 
 class Script:
@@ -48,22 +73,24 @@ class Script:
 
         ENDS.append(end)
 
-    def _end_with_cell(self, name):
-        """The session's other cells do not have what this one gets. name: its __name__, or None."""
+    def _end_with_cell(self, name, ends):
+        """The session's other cells do not have what this one gets. name: its __name__, or None; ends: there are no others."""
         before = {key: self._namespace[key] for key in ("__name__", "__file__") if key in self._namespace}
-        path, arguments = sys.path[:1], self._arguments
+        path, arguments = _path()[:1], self._arguments
 
         def end(outcome):
             self._arguments = arguments
             for key in ("__name__", "__file__"):
                 self._namespace.pop(key, None)
             self._namespace.update(before)
-            if sys.path[:1] == [ROOT]:
+            if _path()[:1] == [ROOT]:
                 sys.path[:1] = path
 
         if name is not None:
             self._namespace["__name__"] = name
         ENDS.append(end)
+        if ends:
+            ENDS.append(_end_program)
 
     def _apply(self, given, code):
         if given == {"input": "terminal"}:
@@ -72,7 +99,7 @@ class Script:
         if given.pop("once", False):
             if "guest" in given:
                 adapt(self._namespace, given.pop("guest"))
-            self._end_with_cell(given.pop("name", None))
+            self._end_with_cell(given.pop("name", None), given.pop("ends", False))
             if given == {"input": "none"}:
                 return
         arguments, environment, source, file = given["arguments"], given["environment"], given["input"], given.get("file")
@@ -87,7 +114,7 @@ class Script:
         os.environ.update(environment)
         if file is not None:
             # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.
-            sys.path[:1] = [os.path.dirname(file)]
+            _path()[:1] = [os.path.dirname(file)]
             self._namespace["__file__"] = file
         if source != "none":
             stdio.replace_input(piped(self._channel, source == "terminal"))

@@ -9,7 +9,7 @@
 #include "policy/schema-check.h"
 #include "supervisor/session/cell/cell.h"
 
-enum { NEEDS_MAX = 100, NEED_BYTES_MAX = 400, SERVERS_MAX = 100 };
+enum { NEEDS_MAX = 100, NEED_BYTES_MAX = 400, SERVERS_MAX = 100, TIMEOUT_LEAST_MS = 100 };
 
 /* An argument of a name that may be NULL; null counts as absent. */
 static yyjson_val *argument(yyjson_val *arguments, const char *name)
@@ -51,7 +51,7 @@ static int check_language(yyjson_val *value, const struct config_run *run, struc
 /* What the tool's bounds and the config's longest time leave of a timeout. */
 static uint32_t clamp(double seconds, const struct config_run_timeout *t, uint32_t most_ms)
 {
-        double ms = ceil(seconds * 1000), least = t->least_ms > 0 ? t->least_ms : 1;
+        double ms = ceil(seconds * 1000), least = t->least_ms > 0 ? t->least_ms : TIMEOUT_LEAST_MS;
 
         if (t->most_ms > 0 && t->most_ms < most_ms)
                 most_ms = t->most_ms;

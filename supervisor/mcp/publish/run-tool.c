@@ -146,6 +146,7 @@ static int append_script(const struct config_run *run, struct buffer *to)
                 json_out_end(&out, '}');
                 json_out_text(&out, "file", SCRIPT_FILE);
                 json_out_bool(&out, "write", true);
+                json_out_bool(&out, "ends", !run->session);
         }
         json_out_text(&out, "input", "none");
         json_out_end(&out, '}');
