@@ -515,7 +515,7 @@ static int read_file(struct config_reader *reader, yyjson_val *root)
                                                       : config_read_members(&r, CONFIG_TOP, root);
         if (e >= 0)
                 into->said = config_said(root);
-        if (e >= 0 && reader->layer == CONFIG_LAYER_USER && into->as.name)
+        if (e >= 0 && reader->layer == CONFIG_LAYER_USER && yyjson_obj_get(root, "as"))
                 e = config_wrong(reader, yyjson_obj_get(root, "as"),
                                  "\"as\" makes the file a table: start it with --as %s",
                                  reader->file);
