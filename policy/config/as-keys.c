@@ -24,7 +24,8 @@ int config_keep_json(struct config_reading *r, const struct config_key *key, yyj
 /* Each key is a JSON Pointer (RFC 6901) into the config, or the name of an option of Cloister. */
 int config_check_pointers(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
-        static const char *const options[] = {"--log-file", "--log-level", "--servers-from"};
+        static const char *const options[] = {"--log-file", "--log-format", "--log-level",
+                                              "--servers-from"};
         char *const *list = *(char ***)config_member(key, r->into);
         int e = 0;
 
@@ -35,7 +36,7 @@ int config_check_pointers(struct config_reading *r, const struct config_key *key
                 if (!good)
                         e = config_mistake(
                                 r, yyjson_arr_get(value, i),
-                                "keys: item %zu must be a path such as \"/limits/memory\", or --log-file, --log-level or --servers-from",
+                                "keys: item %zu must be a path such as \"/limits/memory\", or --log-file, --log-format, --log-level or --servers-from",
                                 i + 1);
         }
         return e;

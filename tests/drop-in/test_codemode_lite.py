@@ -72,10 +72,21 @@ print(json.dumps([seen, one == two, wrong, _schema('nope').get('error') is not N
     def test_variables(self):
         self.write("mcps/b.json", "{")
         env = {**self.directory, "CODEMODE_TIMEOUT": "1", "CODEMODE_LOG_FILE": self.path("log"), "CODEMODE_LOG_LEVEL": "INFO"}
-        server = self.start(env=env)
+        server = self.start("--log-format", "plain", env=env)  # rawmcp asks for text
+        self.run_code(server, "await tools['echo'](a=1)")
+        self.run_code(server, "1\n00:00:00 cloister ERROR forged")
+        self.run_code(server, "x = 'ghp_" + "a1B2" * 9 + "'")
         self.assertIn("timed out after 1s", self.run_code(server, "import time; time.sleep(60)")["error"])
         with open(self.path("log"), encoding="utf-8") as f:
-            self.assertRegex(f.read(), r"b\.json: line 1, column \d+: .*skipped")
+            log = f.read()
+        for line in log.splitlines():
+            self.assertRegex(line, r"\A\d\d:\d\d:\d\d cloister (ERROR|WARNING|INFO) ")
+        self.assertRegex(log, r"b\.json: line 1, column \d+: .*skipped")
+        self.assertRegex(log, r"INFO RUN_PYTHON import time; time\.sleep\(60\)\n")
+        self.assertRegex(log, r"INFO call succeeded in \d+ ms .*tool echo")
+        # Code cannot forge a line, and what looks like a secret is masked.
+        self.assertIn(r"RUN_PYTHON 1\x0a00:00:00 cloister ERROR forged", log)
+        self.assertNotIn("a1B2" * 9, log)
 
     def test_servers_of_a_variable_replace_the_directory(self):
         servers = [{"name": "one", **harness.fixture("--name", "one", env={"KEY": "sesame-7"})}]

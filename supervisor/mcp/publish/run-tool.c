@@ -163,6 +163,9 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
         if (append_script(&entry->run, &script) < 0)
                 return error_errno(err, ENOMEM, "the script");
         session_key_make(call->principal->key, call->session, key);
+        /* Its users read in the log what was run. */
+        if (entry->run.is_codemode)
+                log_info("RUN_PYTHON %.*s", (int)arguments->code_length, arguments->code);
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
