@@ -23,6 +23,8 @@ class ExecSandbox(systems.SystemCase):
         run = lambda script, **rest: self.told(server, "execute_python", script=script, **rest)
         ms = r"--- duration_ms: \d+ ---"
         self.form(run("print('hello')"), "--- stdout ---\nhello\n", "--- exit_code: 0 ---", ms)
+        whole = self.result(server, "execute_python", script="print(1)")
+        self.assertEqual(whole["structuredContent"], {"result": whole["content"][0]["text"]})
         self.form(run("7"), "--- exit_code: 0 ---", ms)
         self.form(run("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"),
                   "--- stdout ---\nout\n\n--- stderr ---\nerr\n", "--- exit_code: 3 ---", ms)
