@@ -77,8 +77,8 @@ TOOLS = {
             {"isError": False, "json": {"exit_code": 1, "stderr": "{error}", "stdout": ""}}],
     },
     "ends": {
-        "inputSchema": schema("code", False, names={"type": ["array", "null"]}),
-        "run": {"code": "code", "timeout": "1s", "servers": "names"},
+        "inputSchema": schema("code", False, names={"type": ["array", "null"]}, t={}),
+        "run": {"code": "code", "timeout": {"argument": "t", "default": "1s"}, "servers": "names"},
         "result": [{"when": when, "json": {"case": when, "status": "{status}", "code": {"field": "exit_code"}, "signal": "{signal}",
                                            "error": "{error}", "out": "{stdout}", "value": {"field": "value", "as": "json"},
                                            "limit": {"field": "timeout_ms"}}}
@@ -88,6 +88,8 @@ TOOLS = {
     "usual_script": {"inputSchema": schema("code"), "run": {"code": "code", "form": "script"}},
     "compact": {"inputSchema": schema("code"), "run": {"code": "code"}, "result": [
         {"json": {"a": {"field": "stdout", "before": "<", "after": ">"}, "b": {"field": "stderr"}, "{k}": ["{{", None, 1.5]}, "indent": False}]},
+    "bounded": {"inputSchema": schema("code", t={}), "run": {"code": "code", "timeout": {"argument": "t", "min": 2, "max": 3}},
+                "result": [{"text": ["{timeout_s}"], "isError": False}]},
     "status": {"inputSchema": schema("code"), "run": {"code": "code"}, "result": [{"text": ["{status}"]}]},
     "large": {"inputSchema": schema("code"), "run": {"code": "code"}, "result": [{"text": [{"field": "stdout", "limit": "8M"}] * 5}]},
     "typescript": {"inputSchema": schema("code"), "run": {"code": "code", "language": "javascript"}},
@@ -237,6 +239,14 @@ class Forms(Calls, rawmcp.ServerCase):
         for arguments in ([], "x", 7):
             self.assertIn("arguments must be an object", self.server.ask("tools/call", {"name": "usual", "arguments": arguments})["content"][0]["text"])
 
+    def test_timeouts(self):
+        for t, limit in ((None, 1000), (0.2504, 251), (-5, 100), (0, 100), (600, 600000), (1e300, 600000), (10**30, 600000)):
+            self.assertEqual(json.loads(self.told("ends", code="print(1)", t=t))["limit"], limit, t)
+        for t, limit in ((None, "3"), (1, "2"), (2.5, "2.5"), (9, "3")):
+            self.assertEqual(self.told("bounded", code="1", t=t), limit)
+        for t in ("20", [], True):
+            self.assertIn("t must be a number of seconds", json.loads(self.told("ends", failed=True, code="1", t=t))["error"])
+
     def test_the_usual_form(self):
         self.assertEqual(self.told("usual", code="import sys\nprint(1)\nprint(2, file=sys.stderr)\n3"), "1\n2\n3")
         self.assertRegex(self.told("usual", failed=True, code="print(1)\n1/0"), r"(?s)^1\nTraceback .*ZeroDivisionError: division by zero$")
@@ -310,6 +320,9 @@ class Sessions(Calls, rawmcp.ServerCase):
 
     def test_new_sandboxes(self):
         self.told("usual", code="x = 1\nopen('/workspace/f', 'w').write('1')")
+        listed = lambda: self.run_cloister("sessions", "--json", "--server", str(self.server.process.pid), cwd=self.class_dir).stdout
+        left = lambda: [s for s in json.loads(listed())[0]["sessions"] if s["name"].startswith("s-")]
+        self.assertTrue(harness.wait_until(lambda: not left()), left())
         self.assertIn("NameError", self.told("usual", failed=True, code="x"))
         self.assertEqual(self.told("usual", code="import os\nos.path.exists('/workspace/f')"), "False")
         two = [self.server.request("tools/call", {"name": "usual", "arguments": {"code": f"import time\ntime.sleep(0.5)\n{n}"}}) for n in (1, 2)]
@@ -369,6 +382,23 @@ class Modern(harness.Case):
         result = client.call("execute_python", script="print(1)")
         self.assertEqual((result["structuredContent"]["result"], result["isError"]), (result["content"][0]["text"], False))
         self.assertTrue(client.call("usual", code=1)["isError"])
+
+    def test_a_server_asks_the_client(self):
+        """The code waits for the answer, and is not run again; a state of another call runs nothing."""
+        faulty = {"command": harness.PYTHON, "args": [os.path.join(harness.HERE, "servers", "faulty.py"), "--declares", '{"tools": {}}']}
+        client = Client(self, True, publish=PUBLISH, servers={"faulty": faulty})
+        form = {"message": "who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+        code = f"n = globals().get('n', 0) + 1\nx = await mcp_faulty.ask(method='elicitation/create', params={form})\nprint(n, x['result']['content'])"
+        for name in "run_code", "usual":
+            first = client.call(name, code=code)
+            self.assertEqual(first["resultType"], "input_required", first)
+            (key, asked), = first["inputRequests"].items()
+            self.assertEqual((asked["method"], asked["params"]["message"]), ("elicitation/create", "faulty: who?"))
+            answer = {"inputResponses": {key: {"action": "accept", "content": {"name": "Ada"}}}}
+            client.refused("tools/call", {"name": name, "arguments": {"code": code}, "requestState": "x" * 32, **answer}, -32602, "requestState")
+            client.refused("tools/call", {"name": name, "arguments": {"code": code + " "}, "requestState": first["requestState"], **answer}, -32602)
+            last = client.call(name, more={"requestState": first["requestState"], **answer}, code=code)
+            self.assertIn("1 {'name': 'Ada'}", last["content"][0]["text"])
 
 
 @harness.once

@@ -106,6 +106,17 @@ class Scripts(unittest.TestCase):
         self.assertIn("report.py needs Python >=3.99, this image has %d.%d" % sys.version_info[:2], text)
         self.assertIn("cloister image build --python python3.99 --name report && cloister run --image report report.py", text)
 
+    def test_of_one_name_the_later_counts(self):
+        needs = ["A_b>=1", "c ; python_version > '3'", "not a requirement!", "a.B[x] ==2", "C @ https://h/c.whl"]
+        self.assertEqual(packages.merged(needs), ["a.B[x] ==2", "C @ https://h/c.whl", "not a requirement!"])
+        self.assertEqual(packages.declared(script('dependencies = ["a"]'), "/workspace/script.py"), (None, ["a"]))
+        self.assertEqual(packages.declared("print(1)", None), (None, []))
+        wrong, _ = packages.declared(script('requires-python = ">=3.99"', 'dependencies = ["a"]'), "/workspace/script.py")
+        self.assertIn("needs Python >=3.99", str(wrong))
+        self.assertNotIn("cloister run", str(wrong))  # the code came over MCP
+        wrong, _ = packages.declared(script("dependencies = 5"), None)
+        self.assertIn("its inline metadata can't be read", str(wrong))
+
     def test_without_a_toml_reader(self):
         with mock.patch.dict(sys.modules, tomllib=None):
             text = self.missing('dependencies = [', '  "nosuchdistribution[a]", # why', "]", 'requires-python = ">=3.98"')

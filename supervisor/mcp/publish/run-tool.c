@@ -208,13 +208,25 @@ static uint64_t digest_of(const struct config_published *entry, yyjson_val *argu
         return mcp_input_digest_published("tools/call", &name, &text);
 }
 
+/* A modern request may continue a call that waits for the client's answers; with another state nothing is run. Returns
+ * whether it was answered. */
+static bool resume(const struct mcp_request *request, uint64_t digest, struct reply *reply)
+{
+        if (request->era != ERA_MODERN ||
+            !yyjson_is_str(yyjson_obj_get(request->params, "requestState")))
+                return false;
+        if (!mcp_input_resume(request, digest, reply))
+                reply_error(reply, JSONRPC_INVALID_PARAMS,
+                            "requestState is not known: it may have expired");
+        return true;
+}
+
 void run_tool_call(const struct mcp_request *request, const struct config_published *entry,
                    struct reply *reply)
 {
         yyjson_val *given = yyjson_obj_get(request->params, "arguments");
         const struct config_profile *profile = profile_of(request, entry);
-        bool asks = request->era == ERA_MODERN && request->can;
-        uint64_t digest = asks ? digest_of(entry, given) : 0;
+        uint64_t digest = request->era == ERA_MODERN ? digest_of(entry, given) : 0;
         struct run_tool *tool = run_tool_new(request, entry);
         struct run_tool_arguments arguments;
         struct error err = {};
@@ -223,7 +235,7 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
                 reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return;
         }
-        if (asks && mcp_input_resume(request, digest, reply)) {
+        if (resume(request, digest, reply)) {
                 run_tool_free(tool);
                 return;
         }
