@@ -57,9 +57,11 @@ try:
 except RuntimeError as error:
     wrong = [type(error).__name__, isinstance(error, ToolError)]
 print(json.dumps([seen, one == two, wrong, _schema('nope').get('error') is not None, [t['name'] for t in _search('ECH')],
-                  sorted(_discover()[0])[:3]]))""", servers=["My-Server"])
+                  (await tools['_discover']())[0] == _discover()[0], await tools['_schema']('nope') == _schema('nope'),
+                  await tools['_search']('ech') == _search('ech'), three, 'echo' in tools]))""", servers=["My-Server"])
         self.assertEqual(found["error"], None)
         self.assertEqual(found["output"][0:5], [[], True, ["ToolError", True], True, ["echo"]])
+        self.assertEqual(found["output"][5:], [True, True, True, {"a": "x"}, True])
         self.assertLessEqual({"name", "description", "server"}, set(self.run_code(server, "print(json.dumps(_discover()[0]))")["output"]))
         self.assertEqual([call["name"] for call in found["tool_calls"]], ["echo", "echo", "echo", "fail"])
         self.assertEqual(found["tool_calls"][3], {"name": "fail", "success": False})

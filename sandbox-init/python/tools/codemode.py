@@ -1,9 +1,21 @@
 """What code for codemode-lite expects in place of what `run_python` gives: `"guest": "codemode-lite"` of a published tool."""
 
 import cloister
+from cloister.calls import Tools
 from cloister.errors import ToolError
 
 NAME = "codemode-lite"
+
+
+class GuestTools(Tools):
+    """tools["name"], with _discover, _search and _schema among the names."""
+
+    def __init__(self, tools, own):
+        super().__init__(tools._library, tools._channel)
+        self._own = own
+
+    def __getitem__(self, key):
+        return self._own[key] if type(key) is str and key in self._own else super().__getitem__(key)
 
 
 class Guest:
@@ -11,7 +23,9 @@ class Guest:
 
     def __init__(self, namespace):
         self._discover, self._known = namespace["_discover"], namespace["_schema"]
-        namespace.update(_search=self.search, _schema=self.schema)
+        own = {"_discover": self._discover, "_search": self.search, "_schema": self.schema}
+        cloister.tools = GuestTools(namespace["tools"], own)
+        namespace.update(own, tools=cloister.tools)
         ToolError.__bases__ = (RuntimeError,)
 
     def search(self, q, limit=1000):
