@@ -1,4 +1,4 @@
-/* What the user's files say is the bound of settings from outside. */
+/* Values of the user's files bound the settings from outside. */
 #include "policy/config/bound.h"
 
 #include <errno.h>

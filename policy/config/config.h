@@ -12,7 +12,7 @@
 
 /* An empty config with the defaults; NULL without memory. */
 struct config *config_new(void);
-/* What the monitor's message of a config file says it is: 0 for a file of the user, the number of a published entry
+/* The target of the monitor's message with a config file: 0 for a file of the user, the number of a published entry
  * for its code, CONFIG_TARGET_LAYER and a layer for other files. */
 enum { CONFIG_TARGET_LAYER = 1000 };
 /* Drops one reference. */

@@ -2,7 +2,7 @@
  * Settings from outside: the options and the variables of another system, as a table describes them (docs/as.md).
  *
  * The values become parts of the config: what a key below /publish names is written into the table, before it is
- * read; every other key goes into a file of its own, which is read last (CONFIG_LAYER_SETTINGS).
+ * read; every other key goes into a separate file, which is read last (CONFIG_LAYER_SETTINGS).
  */
 #pragma once
 
@@ -19,7 +19,7 @@ enum {
         SETTINGS_STATUS_TABLE = 125,     /* exit status: the table is at fault */
 };
 
-/* What was given. All is borrowed. */
+/* Options and variables as they were given. All is borrowed. */
 struct settings_given {
         const char *names[SETTINGS_GIVEN_MAX], *values[SETTINGS_GIVEN_MAX]; /* value NULL: a flag */
         size_t n;

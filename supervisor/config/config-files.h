@@ -31,14 +31,14 @@ int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                       const struct config_files *before, struct config *config,
                       struct config_files **ret, struct error *err);
 
-/* What `cloister` has made of --as and of options that the config bounds (docs/as.md). All is borrowed. */
+/* Config files that `cloister` has made of --as and --network (docs/as.md). All is borrowed. */
 struct config_layers {
         int table_fd, settings_fd; /* sealed memfds; -1: none */
         const char *table;         /* the path of the table, for messages; or NULL */
         const char *servers; /* a directory whose files count for their servers only; or NULL */
 };
 
-/* The same with the other layers (enum config_layer). layers may be NULL. */
+/* As config_files_open(), with the other layers (enum config_layer). layers may be NULL. */
 int config_files_open_layers(const char *const *paths, size_t n, const struct config_layers *layers,
                              bool trusted_only, const struct config_files *before,
                              struct config *config, struct config_files **ret, struct error *err);

@@ -11,7 +11,7 @@ from test_serve import LEGACY, Connection
 
 
 class Http:
-    """`cloister serve` at a socket of its own, with the methods of rawmcp.RawServer that the checks use."""
+    """`cloister serve` at its own unix socket, with the methods of rawmcp.RawServer that the checks use."""
 
     def __init__(self, folder, *args, env=None):
         self.stderr = harness.Log()

@@ -33,7 +33,7 @@ class CodeSandbox(systems.SystemCase):
                          dict.fromkeys(("python", "javascript"), ["image", "installed_libraries"]))
 
     def test_name_of_the_readme(self):
-        """It can be called and is not listed. A name that nobody has is an error."""
+        """It can be called and is not listed. An unknown name is an error."""
         server = self.start()
         self.assertNotIn("run_js_code", self.names(server))
         self.assertIn("stderr", self.value(server, "run_js_code", code=""))
@@ -67,7 +67,7 @@ class CodeSandbox(systems.SystemCase):
         tokens = self.write("tokens", f"alice {'a' * 40}\n")
         os.chmod(tokens, 0o600)
         for where in (["--listen", "127.0.0.1:0"], ["--listen", f"unix:{self.path('other')}", "--tokens", tokens], []):
-            self.refused(2, "only where nobody else can call it", *where, env={"PASSTHROUGH_ENV": "THE_SECRET"}, command="serve")
+            self.refused(2, "only where no other user can call it", *where, env={"PASSTHROUGH_ENV": "THE_SECRET"}, command="serve")
 
     def test_wrong_names(self):
         self.refused(2, "--pass-through-env A=b: must be names of variables, separated by commas", "--pass-through-env", "A=b")

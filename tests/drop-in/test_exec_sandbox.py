@@ -31,7 +31,7 @@ class ExecSandbox(systems.SystemCase):
         self.form(run("1/0"), r"--- stderr ---\nTraceback (.|\n)*ZeroDivisionError: division by zero\n", "--- exit_code: 1 ---", ms)
         self.form(run("print(__name__, __file__[-3:])", dependencies=None), "--- stdout ---\n__main__ .py\n", "--- exit_code: 0 ---", ms)
         self.form(run("print(1, flush=True)\nwhile True: pass", timeout_seconds=0), "--- stdout ---\n1\n", "--- exit_code: -9 ---", ms, "--- timed_out: true ---")
-        # Each call has a sandbox of its own.
+        # Each call has its own sandbox.
         self.assertIn("NameError", run("x = 1") + run("print(x)"))
         with self.assertRaises(Exception):
             self.result(server, "run_python", code="1")

@@ -14,7 +14,7 @@ static const char *lookup(const char *name)
         return strlen(name) % 2 ? value : NULL;
 }
 
-/* What a table makes of settings is a config, or is refused with a reason and a status. */
+/* Settings become a config, or are refused with a reason and a status. */
 static void apply(const struct config *config, const uint8_t *data, size_t n)
 {
         struct settings_given given = {.variable = lookup, .home = "/home/a"};

@@ -48,7 +48,8 @@ static char *apply(const char *const *words, int *status, char **directory, stru
         char *argv[8] = {};
         int argc = 0, i = 0;
 
-        check(config_add_layer(config, CONFIG_LAYER_TABLE, "t", table, sizeof(table) - 1, err) == 0);
+        check(config_add_layer(config, CONFIG_LAYER_TABLE, "t", table, sizeof(table) - 1, err) ==
+              0);
         for (; words && words[argc]; argc++)
                 argv[argc] = (char *)(uintptr_t)words[argc];
         while (i < argc) {

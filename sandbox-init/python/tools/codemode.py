@@ -1,4 +1,4 @@
-"""What code for codemode-lite expects in place of what `run_python` gives: `"guest": "codemode-lite"` of a published tool."""
+"""The names that code for codemode-lite expects, instead of those of `run_python`: `"guest": "codemode-lite"` of a published tool."""
 
 import cloister
 from cloister.calls import Tools

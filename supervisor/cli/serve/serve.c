@@ -421,7 +421,7 @@ static int check_names(const struct options *o, struct error *err)
         return 0;
 }
 
-/* Code gets variables of the owner's environment: nobody else may run code then. */
+/* Code gets variables of the owner's environment: no other user may run code then. */
 static int check_private(const struct options *o, const struct listeners *l, int *status,
                          struct error *err)
 {
@@ -434,7 +434,7 @@ static int check_private(const struct options *o, const struct listeners *l, int
         *status = 2;
         return error_set(
                 err, EPERM,
-                "variables of your environment are passed to code only where nobody else can call it: use 'cloister mcp', or --listen unix:PATH without --tokens");
+                "variables of your environment are passed to code only where no other user can call it: use 'cloister mcp', or --listen unix:PATH without --tokens");
 }
 
 static int open_all(const struct options *o, struct listeners *l, int fds[FDS], int *status,
