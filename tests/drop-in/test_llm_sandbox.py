@@ -55,6 +55,8 @@ class LlmSandbox(systems.SystemCase):
         server = self.start(env=env)
         code = "import socket\ntry:\n    socket.create_connection(('127.0.0.1', 1))\nexcept OSError:\n    print('none')"
         self.assertEqual(self.value(server, "execute_code", code=code)["stdout"], "none\n")
+        refused = self.value(server, "execute_code", code="import urllib.request\nurllib.request.urlopen('http://example.com')")
+        self.assertIn("allow hosts with --network HOST, or network in the config", refused["stderr"])
         self.assertRegex(server.log(), "SANDBOX_NETWORK_MODE bridge: code runs without a network")
         self.assertNotIn("sesame", server.log())
 
