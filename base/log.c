@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,7 +28,7 @@ static const char *const level_names[] = {
 };
 static_assert(sizeof(level_names) / sizeof(level_names[0]) == LOG_LEVEL_MAX, "a name a level");
 
-static const char *const format_names[] = {"text", "json"};
+static const char *const format_names[] = {"text", "json", "plain"};
 static_assert(sizeof(format_names) / sizeof(format_names[0]) == LOG_FORMAT_MAX, "a name a format");
 
 static enum log_level threshold = LOG_LEVEL_WARNING;
@@ -208,6 +209,26 @@ static void make_text(struct line *line, enum log_level level, const struct log_
         put_ids(line, false, ids);
 }
 
+/* As Python's logging writes lines: "12:00:00 cloister WARNING …", in local time. */
+static void make_plain(struct line *line, enum log_level level, const struct log_ids *ids,
+                       const char *message)
+{
+        time_t now = time(NULL);
+        struct tm tm;
+        char text[48];
+
+        localtime_r(&now, &tm);
+        strftime(text, sizeof(text), "%H:%M:%S ", &tm);
+        put_text(line, text);
+        put_text(line, program);
+        put_text(line, " ");
+        for (const char *c = level_names[level]; *c; c++)
+                put(line, (const char[]){(char)toupper((unsigned char)*c)}, 1);
+        put_text(line, " ");
+        put_text(line, message);
+        put_ids(line, false, ids);
+}
+
 static void make_json(struct line *line, enum log_level level, const struct log_ids *ids,
                       const char *message)
 {
@@ -300,6 +321,8 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
 
         if (look == LOG_FORMAT_JSON)
                 make_json(&line, level, ids, message);
+        else if (look == LOG_FORMAT_PLAIN)
+                make_plain(&line, level, ids, message);
         else
                 make_text(&line, level, ids, message);
         write_line(place, &line);

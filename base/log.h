@@ -5,6 +5,7 @@
  *     cloister: warning: server files: cannot start: … [session default, request 7]
  *     {"time":"2026-01-31T12:00:00.123Z","level":"warning","program":"cloister",
  *      "message":"server files: cannot start: …","session":"default","request":7}
+ *     12:00:00 cloister WARNING server files: cannot start: … [session default, request 7]
  *
  * Untrusted text is escaped here: control characters are written as \xNN, so that a peer can neither
  * forge a line nor control a terminal. Secrets are masked (base/mask.h).
@@ -25,7 +26,7 @@ enum log_level {
         LOG_LEVEL_MAX
 };
 
-enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_MAX };
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_PLAIN, LOG_FORMAT_MAX };
 
 /* Less important messages than level are not written. The default is LOG_LEVEL_WARNING. */
 void log_set_level(enum log_level level);
@@ -35,7 +36,7 @@ enum log_level log_get_level(void);
 int log_level_from_name(const char *name);
 const char *log_level_name(enum log_level level);
 
-/* text or json; negative when there is none. */
+/* text, json or plain; negative when there is none. */
 int log_format_from_name(const char *name);
 const char *log_format_name(enum log_format format);
 

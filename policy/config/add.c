@@ -16,6 +16,8 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/path.h"
+#include "policy/config/as-keys.h"
+#include "policy/config/bound.h"
 #include "policy/config/keys.h"
 #include "policy/config/publish.h"
 #include "policy/config/run.h"
@@ -474,6 +476,28 @@ static config_code_fn *const codes[CONFIG_CODES] = {
 
 /* ---- a file ---- */
 
+/* A file of a directory of the other system. */
+static int read_only_servers(struct config_reading *r, yyjson_val *root)
+{
+        yyjson_obj_iter iter = yyjson_obj_iter_with(root);
+        yyjson_val *name;
+        enum config_form form;
+        int e = 0;
+
+        while (e >= 0 && (name = yyjson_obj_iter_next(&iter))) {
+                const char *text = yyjson_get_str(name);
+                const struct config_key *key = config_find_key(CONFIG_TOP, text, &form);
+                r->name = text;
+                r->form = CONFIG_SAME;
+                if (key && strcmp(key->name, "mcpServers") == 0)
+                        e = config_read_value(r, key, yyjson_obj_iter_get_val(name));
+                else if (key && key->name[0] != '$')
+                        e = config_warn(r->reader, name,
+                                        "\"%s\" has no effect here: only mcpServers counts", text);
+        }
+        return e;
+}
+
 static int read_file(struct config_reader *reader, yyjson_val *root)
 {
         struct config *into = reader->into;
@@ -487,7 +511,14 @@ static int read_file(struct config_reader *reader, yyjson_val *root)
         if (!yyjson_is_obj(root))
                 return config_wrong(reader, NULL,
                                     "the config must be an object: {\"mcpServers\": …}");
-        int e = config_read_members(&r, CONFIG_TOP, root);
+        int e = reader->layer == CONFIG_LAYER_SERVERS ? read_only_servers(&r, root)
+                                                      : config_read_members(&r, CONFIG_TOP, root);
+        if (e >= 0)
+                into->said = config_said(root);
+        if (e >= 0 && reader->layer == CONFIG_LAYER_USER && yyjson_obj_get(root, "as"))
+                e = config_wrong(reader, yyjson_obj_get(root, "as"),
+                                 "\"as\" makes the file a table: start it with --as %s",
+                                 reader->file);
         if (e >= 0 && into->cell_timeout_ms > into->cell_timeout_max_ms)
                 return config_wrong(reader, yyjson_obj_get(root, "timeout"),
                                     "timeout is %g s, above timeout_max, which is %g s: set both",
@@ -552,10 +583,32 @@ static int merge_profiles(struct config *config, struct config *file)
         return 0;
 }
 
+/* The parts of "as" that a file has replace those of earlier ones. An entry takes the place of a table's. */
+static void merge_table(struct config *config, struct config *file)
+{
+        for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_AS, key));)
+                if (key->kind == CONFIG_BOOL)
+                        config->as.also |= file->as.also;
+                else if (key->kind != CONFIG_OBJECT && key->kind != CONFIG_NOTHING &&
+                         *(void **)config_member(key, &file->as))
+                        config_move(key, &file->as, &config->as);
+        for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_AS_SERVER, key));)
+                if (*(void **)config_member(key, &file->as))
+                        config_move(key, &file->as, &config->as);
+        for (size_t i = 0; i < config->n_published; i++)
+                for (size_t j = 0; config->published[i].below && j < file->n_published; j++)
+                        config->published[i].replaced |= config->published[i].kind ==
+                                                                 file->published[j].kind &&
+                                                         strcmp(config->published[i].name,
+                                                                file->published[j].name) == 0;
+}
+
 static int merge(struct config *config, struct config *file)
 {
         int r = merge_profiles(config, file);
 
+        if (r >= 0)
+                merge_table(config, file);
         if (r < 0)
                 return r;
         if (config_append_items(&config->servers, &config->n_servers, &file->servers,
@@ -585,12 +638,33 @@ static int refuse(struct config *config, const char *name, const struct error *w
                                                       : error_set(err, why->code, "%s", told.text);
 }
 
+/* What the settings mean here is told in the log. */
+static int add_notes(struct config *config)
+{
+        int r = 0;
+
+        for (char **note = config->as.notes; r >= 0 && note && *note; note++) {
+                char *text = NULL;
+                int n = asprintf(&text, "--as %s: %s", config->as.name ? config->as.name : "",
+                                 *note);
+                r = config_add_warning(config, n < 0 ? NULL : text);
+        }
+        return r;
+}
+
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err)
 {
+        return config_add_layer(config, CONFIG_LAYER_USER, name, data, n, err);
+}
+
+int config_add_layer(struct config *config, enum config_layer layer, const char *name,
+                     const char *data, size_t n, struct error *err)
+{
         _cleanup_json_ yyjson_doc *doc = NULL;
         _cleanup_(cleanup_config_free) struct config *file = new_from(config);
-        struct config_reader reader = {.before = config, .into = file, .file = name, .err = err};
+        struct config_reader reader = {
+                .layer = layer, .before = config, .into = file, .file = name, .err = err};
         struct error why = {};
 
         if (!file)
@@ -604,12 +678,20 @@ int config_add(struct config *config, const char *name, const char *data, size_t
         r = read_file(&reader, yyjson_doc_get_root(doc));
         if (r >= 0)
                 r = config_count_warnings(&reader);
+        if (r >= 0 && layer == CONFIG_LAYER_SETTINGS)
+                r = config_bound(config, file, name, err);
         if (r < 0)
                 return r;
+        if (layer == CONFIG_LAYER_USER) {
+                config->said |= file->said;
+                config->said_profile |= file->top.said;
+        }
         r = merge(config, file);
         if (r == -E2BIG)
                 return error_set(err, E2BIG, "%s: more than %d profiles in all", name,
                                  CONFIG_PROFILES_MAX);
+        if (r >= 0 && layer == CONFIG_LAYER_SETTINGS)
+                r = add_notes(config);
         return r < 0 ? error_errno(err, -r, "%s", name) : 0;
 }
 

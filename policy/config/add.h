@@ -12,6 +12,10 @@
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err);
 
+/* The same for a file of another layer than the user's. */
+int config_add_layer(struct config *config, enum config_layer layer, const char *name,
+                     const char *data, size_t n, struct error *err);
+
 /* The code of a published entry that has a file, read by the caller. Returns 0, -EINVAL, -EPROTO (the
  * entry has none) or -ENOMEM. */
 int config_set_code(struct config *config, size_t index, const char *code, size_t n,

@@ -12,6 +12,9 @@
 
 /* An empty config with the defaults; NULL without memory. */
 struct config *config_new(void);
+/* The target of the monitor's message with a config file: 0 for a file of the user, the number of a published entry
+ * for its code, CONFIG_TARGET_LAYER and a layer for other files. */
+enum { CONFIG_TARGET_LAYER = 1000 };
 /* Drops one reference. */
 struct config *config_free(struct config *config);
 /* Takes a reference: after a reload, living sessions keep the config that they were made with. */

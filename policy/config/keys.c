@@ -32,7 +32,12 @@ static const char *const grants[] = {"authorization_code", "client_credentials",
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
 static const char *const unlimited[] = {"unlimited", NULL};
+static const char *const guests[] = {"cloister", "codemode-lite", NULL};
 static const char *const forms[] = {"cell", "script", NULL};
+/* In the order of enum config_setting_type. */
+static const char *const setting_types[] = {"text",    "integer", "number",    "boolean",
+                                            "flag",    "names",   "variables", "bytes",
+                                            "servers", "path",    NULL};
 static const char *const supports[] = {"optional", "required", "forbidden", NULL};
 
 #define SCHEMA_NAME_PATTERN "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$"
@@ -46,6 +51,9 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"prompts\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/prompt\"}},"     \
         "\"resources\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/resource\"}}," \
         "\"templates\":{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#/$defs/template\"}}}"
+#define SCHEMA_SETTINGS                                                                            \
+        "\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{\"anyOf\":["           \
+        "{\"type\":\"string\"},{\"$ref\":\"#/$defs/setting\"}]}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"
@@ -666,6 +674,9 @@ void config_schema(struct json_out *out)
         json_out_end(out, '}');
         json_out_begin(out, "profile", '{');
         put_object(out, CONFIG_PROFILE, 0);
+        json_out_end(out, '}');
+        json_out_begin(out, "setting", '{');
+        put_object(out, CONFIG_SETTING, 0);
         json_out_end(out, '}');
         for (unsigned kind = 0; kind < PUBLISHED_KINDS; kind++) {
                 json_out_begin(out, config_published_kind_name((enum config_published_kind)kind),

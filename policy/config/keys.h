@@ -31,6 +31,9 @@
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \
         PLACE(OAUTH, struct config_oauth)                                                          \
+        PLACE(AS, struct config_as)                                                                \
+        PLACE(AS_SERVER, struct config_as)                                                         \
+        PLACE(SETTING, struct config_setting)                                                      \
         PLACE(PUBLISHED, struct config_published)                                                  \
         PLACE(RUN, struct config_run)                                                              \
         PLACE(RUN_LANGUAGE, struct config_run)                                                     \

@@ -235,6 +235,14 @@ static int check_whole(struct config_reading *r, yyjson_val *object)
         return config_check_run_of_tool(r, object);
 }
 
+/* As another system, Cloister's own tool makes room for one of its name. */
+static bool is_of_table(const struct config_reading *r, enum config_published_kind kind,
+                        const char *name)
+{
+        return r->reader->layer == CONFIG_LAYER_TABLE && kind == PUBLISHED_TOOL &&
+               strcmp(name, "run_python") == 0;
+}
+
 /* Returns 1 for a valid name. */
 static int check_name(struct config_reading *r, enum config_published_kind kind, yyjson_val *name)
 {
@@ -245,7 +253,7 @@ static int check_name(struct config_reading *r, enum config_published_kind kind,
         else if (text && kind == PUBLISHED_RESOURCE)
                 why = published_uri_problem(text);
         else if (text)
-                why = published_name_problem(text);
+                why = is_of_table(r, kind, text) ? NULL : published_name_problem(text);
         if (!why)
                 return 1;
         return config_mistake(r, name, "publish: %s \"%.80s\": %s",
@@ -255,7 +263,7 @@ static int check_name(struct config_reading *r, enum config_published_kind kind,
 static bool is_taken(const struct config *config, enum config_published_kind kind, const char *name)
 {
         for (size_t i = 0; config && i < config->n_published; i++)
-                if (config->published[i].kind == kind &&
+                if (config->published[i].kind == kind && !config->published[i].below &&
                     strcmp(config->published[i].name, name) == 0)
                         return true;
         return false;
@@ -298,13 +306,16 @@ static int read_one(struct config_reading *r, enum config_published_kind kind, y
                 return config_no_memory(r->reader);
         into->published = grown;
         struct config_published *p = &grown[into->n_published];
-        *p = (struct config_published){.kind = kind, .name = strdup(yyjson_get_str(name))};
+        *p = (struct config_published){.kind = kind,
+                                       .name = strdup(yyjson_get_str(name)),
+                                       .below = r->reader->layer == CONFIG_LAYER_TABLE};
         struct config_reading inner = {.reader = r->reader,
                                        .codes = r->codes,
                                        .into = p,
                                        .entry = p,
                                        .where = where,
                                        .path = ""};
+        p->listed = true;
         e = p->name ? read_entry(&inner, object) : config_no_memory(r->reader);
         if (e >= 0 && p->entry)
                 into->n_published++;

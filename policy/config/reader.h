@@ -29,6 +29,7 @@ size_t config_line_of(struct config_lines *lines, const yyjson_val *value);
 
 /* All of the file goes into `into`, and from there to the config once the whole file has proved good. */
 struct config_reader {
+        enum config_layer layer;
         const struct config *before; /* what earlier files gave */
         struct config *into;
         const char *file;

@@ -1,6 +1,7 @@
 /* "run" and "result" of a published tool. */
 #include "policy/config/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,4 +182,24 @@ int config_check_run_of_tool(struct config_reading *r, yyjson_val *object)
                         r, object,
                         "a tool with run and outputSchema needs a result with \"structured\" in each case, and a tool without outputSchema must not have it");
         return check_arguments(r, object);
+}
+
+/* "NAME=value" of a member of env. */
+static int make_variable(struct config_reading *r, yyjson_val *name, yyjson_val *value, size_t i,
+                         char **ret)
+{
+        const char *key = config_text(name), *text = config_text(value);
+
+        if (!key || !*key || strchr(key, '=') || !text)
+                return config_mistake(r, value,
+                                      "env must be an object of strings: {\"NAME\": \"value\"}");
+        return asprintf(ret, "%s=%s", key, text) < 0 ? (*ret = NULL, 0) : 0;
+}
+
+int config_read_run_env(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        if (!yyjson_is_obj(value) || yyjson_obj_size(value) > key->most)
+                return config_mistake(r, value, "env must be an object of at most %llu strings",
+                                      (unsigned long long)key->most);
+        return config_read_items(r, value, make_variable, config_member(key, r->into));
 }

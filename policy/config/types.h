@@ -25,7 +25,8 @@ enum {
         CONFIG_PUBLISHED_MAX = 256,
         CONFIG_CODE_MAX = 256 * 1024, /* bytes of the code of one published entry */
         CONFIG_CODE_PATH_MAX = 400,
-        CONFIG_CHECKPOINTS = 4, /* of a session, by default */
+        CONFIG_SETTINGS_MAX = 64, /* options, or variables, of a table */
+        CONFIG_CHECKPOINTS = 4,   /* of a session, by default */
         CONFIG_CHECKPOINTS_MAX = 16,
         CONFIG_SNAPSHOT_MAX = CONFIG_FILES_MAX + CONFIG_PUBLISHED_MAX, /* with files of code */
 };
@@ -190,8 +191,10 @@ struct config_run {
                 uint32_t initial_ms;        /* without it; 0: the config's */
                 uint32_t least_ms, most_ms; /* to which the argument is clamped; 0: no bound */
         } timeout;
-        char *packages; /* the argument that is a list of requirements, or NULL */
-        char *servers;  /* the argument that is a list of names of servers, or NULL */
+        bool is_codemode; /* the names in the code are those of codemode-lite */
+        char **env;       /* NAME=value, NULL-terminated, or NULL */
+        char *packages;   /* the argument that is a list of requirements, or NULL */
+        char *servers;    /* the argument that is a list of names of servers, or NULL */
 };
 
 /* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts
@@ -211,16 +214,67 @@ struct config_published {
         uint32_t timeout_ms;                   /* 0: the config's */
         bool hidden;                           /* not offered until code shows it */
         enum config_task_support task_support; /* of a tool */
+        bool listed;                           /* in the list of its kind */
+        bool below;    /* of a table: an entry of the same name in a later file takes its place */
+        bool replaced; /* such an entry exists: this one is never offered */
         struct config_run
                 run;  /* of a tool whose code comes from the caller: code and file are NULL */
         char *result; /* JSON: the form of its result (policy/result-form.h), or NULL */
         bool result_structured; /* the form has structuredContent */
 };
 
+/* How the text of a setting from outside is read. */
+enum config_setting_type {
+        SETTING_TEXT,
+        SETTING_INTEGER,
+        SETTING_NUMBER,
+        SETTING_BOOLEAN,
+        SETTING_FLAG,      /* an option without a value: true */
+        SETTING_NAMES,     /* separated by commas */
+        SETTING_VARIABLES, /* names of variables: an object with their values */
+        SETTING_BYTES,     /* 512m, 1g */
+        SETTING_SERVERS,   /* a JSON array of MCP servers with names: an object by name */
+        SETTING_PATH,      /* may begin with ~ */
+};
+
+/* An option or a variable of another system (docs/as.md). */
+struct config_setting {
+        char *name;    /* "--flag", or the name of a variable */
+        char *same_as; /* the name of the setting that it gives; the rest is unset then. Or NULL */
+        enum config_setting_type type;
+        char **keys; /* NULL-terminated, or NULL: JSON Pointers, or options of Cloister */
+        uint32_t least, most;
+        char *at_most, *unless;                  /* names of other settings, or NULL */
+        char **choices;                          /* NULL-terminated, or NULL */
+        char *initial, *values, *notes, *refuse; /* JSON, or NULL */
+        bool always, secret;
+        uint8_t exit, exit_range;
+};
+
+/* "as": of a table, and what became of its settings. */
+struct config_as {
+        char *name, *server_name, *instructions; /* or NULL */
+        struct config_setting *settings;         /* options first, then variables */
+        size_t n_settings;
+        char *values;  /* JSON object, or NULL */
+        char *refusal; /* why no tool runs code, or NULL */
+        char **notes;  /* NULL-terminated, or NULL */
+        bool also;     /* run_python is listed */
+};
+
+/* The layers of a config, which are read in this order. */
+enum config_layer {
+        CONFIG_LAYER_TABLE,   /* of another system: below the user's files */
+        CONFIG_LAYER_USER,    /* the user's files */
+        CONFIG_LAYER_SERVERS, /* a directory of the other system: only its servers count */
+        CONFIG_LAYER_SETTINGS, /* options and variables; widen no limit and no network of the user's files */
+        CONFIG_LAYERS
+};
+
 /* Whether an entry can be called: it has code, or its caller gives it. */
 static inline bool config_published_has_code(const struct config_published *entry)
 {
-        return entry->code || entry->run.code;
+        return !entry->replaced && (entry->code || entry->run.code);
 }
 
 /* Errors and warnings, one line each: "FILE: line 3: …". */
@@ -259,6 +313,9 @@ struct config {
         size_t n_servers;
         struct config_profile *profiles; /* at least one once config_finish() was called */
         size_t n_profiles;
+        struct config_as as; /* name: NULL without a table */
+        uint64_t said,
+                said_profile; /* what the user's files have: keys of the top level, and of its profile (policy/config/bound.h) */
         size_t profile;                     /* index of the default profile of sessions */
         struct config_published *published; /* in the order of files and of entries */
         size_t n_published;

@@ -261,6 +261,19 @@ static int read_config(const struct link_config_file *files, size_t n, struct co
 
 DEFINE_CLEANUP(struct config *, config_free)
 
+static int add_config(struct config *config, const struct link_config_file *file,
+                      const struct config_text *text, struct error *err)
+{
+        enum config_layer layer = file->code == 0 ? CONFIG_LAYER_USER
+                                                  : file->code - CONFIG_TARGET_LAYER;
+
+        if (file->code > 0 && file->code < CONFIG_TARGET_LAYER)
+                return config_set_code(config, file->code - 1, text->data, text->n, err);
+        if (layer >= CONFIG_LAYERS)
+                return error_set(err, EPROTO, "%s: no such layer of the config", file->path);
+        return config_add_layer(config, layer, file->path, text->data, text->n, err);
+}
+
 /* Parses them into one config; frees the texts in any case. */
 static int parse_config(const struct link_config_file *files, struct config_text *texts, size_t n,
                         struct config **ret, struct error *err)
@@ -269,10 +282,7 @@ static int parse_config(const struct link_config_file *files, struct config_text
         int r = config ? 0 : error_errno(err, ENOMEM, "config");
 
         for (size_t i = 0; i < n && r >= 0; i++)
-                r = files[i].code > 0
-                            ? config_set_code(config, files[i].code - 1, texts[i].data, texts[i].n,
-                                              err)
-                            : config_add(config, files[i].path, texts[i].data, texts[i].n, err);
+                r = add_config(config, &files[i], &texts[i], err);
         free_texts(texts, n);
         for (size_t i = 0; config && i < config->n_servers; i++)
                 config_server_mask(&config->servers[i]);
@@ -502,7 +512,7 @@ static int isolate(struct broker *broker, struct error *err)
         static_assert(ARRAY_SIZE(isolation.keep) == OPTION_FDS_MAX + 2 + 2 * EGRESS_PROCESSES_MAX,
                       "all of them have a place");
         memset(keep, -1, sizeof(isolation.keep));
-        keep += options_fds(o, keep);
+        keep += options_fds(o, PROGRAM_BROKER, keep);
         *keep++ = o->control_fd;
         *keep++ = o->log_fd;
         for (size_t i = 0; i < EGRESS_PROCESSES_MAX; i++) {

@@ -18,7 +18,8 @@ struct link;
 struct link_config_file {
         char path[512];
         int fd;
-        uint32_t code; /* 0, or of the published entry with this number, from 1 */
+        uint32_t
+                code; /* 0, the number of a published entry, or a layer: CONFIG_TARGET_LAYER (policy/config/config.h) */
 };
 
 /* The callee takes ownership of descriptors. */

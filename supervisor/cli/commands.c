@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "cloister-config.h"
+#include "supervisor/cli/as/as.h"
 #include "supervisor/cli/command/help.h"
 #include "supervisor/cli/commit.h"
 #include "supervisor/cli/completion.h"
@@ -81,7 +82,7 @@ static const struct cli_command rows[] = {
          "  echo 'print(_discover())' | cloister run -\n"
          "  cloister run -c 'print(await tools[\"list-events\"](calendarId=\"primary\"))'\n"},
         {"mcp", "", "serve the tool run_python to an MCP client, over standard input and output",
-         SERVING | CLI_ATTEST, 0, cli_mcp,
+         SERVING | CLI_ATTEST | CLI_AS | CLI_ALSO | CLI_NETWORK, 0, cli_mcp,
          "An MCP client starts this command. It ends at the end of standard input. It speaks the\n"
          "MCP versions 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md). The exit status is\n"
          "126 if no sandbox can be created on this machine ('cloister doctor' says why).\n"
@@ -90,11 +91,20 @@ static const struct cli_command rows[] = {
          "a second or two. If anything is open, it ends with status 1 and one line. Otherwise clients\n"
          "can read the report as the resource cloister://attestation.\n"
          "\n"
+         "--as SYSTEM has the tools, options and variables of another system: codemode-lite,\n"
+         "code-sandbox-mcp, llm-sandbox, mcp-python-exec-sandbox, or the path of a table (docs/as.md). The\n"
+         "options of that system follow. --also run_python lists Cloister's tool beside them.\n"
+         "\n"
+         "--network HOST[,HOST] lets code reach these hosts (docs/network.md). It opens nothing that a\n"
+         "\"network\" in the config does not allow.\n"
+         "\n"
          "Examples:\n"
          "  claude mcp add cloister -- cloister mcp\n"
          "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": [\"mcp\"]}}}\n"},
         {"serve", "", "serve the tool run_python to MCP clients over HTTP",
-         SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN | CLI_ATTEST, 0, cli_serve,
+         SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN | CLI_ATTEST | CLI_AS |
+                 CLI_ALSO | CLI_NETWORK,
+         0, cli_serve,
          "Streamable HTTP at /mcp, for the MCP versions 2025-03-26 to 2025-11-25 (with sessions) and\n"
          "2026-07-28, and the older transport at /sse. --listen may be given four times; without it,\n"
          "sockets that systemd passes are used, otherwise " LISTEN_DEFAULT ".\n"
@@ -104,7 +114,7 @@ static const struct cli_command rows[] = {
          "others, each user has sessions of its own. Any other address needs --tokens. Each line of\n"
          "that file, which only you may read, is NAME TOKEN [profile=NAME] [calls=N] [sessions=N]:\n"
          "clients with different names share neither sessions nor files. It is read again when it\n"
-         "changes. --attest is as for 'cloister mcp'.\n"
+         "changes. --attest, --as, --also and --network are as for 'cloister mcp'.\n"
          "\n"
          "Requests of web pages are refused unless their origin, and the host that they ask for, are\n"
          "those of this machine or allowed. TLS is a reverse proxy's: docs/http.md.\n"
@@ -258,10 +268,11 @@ static const struct cli_command rows[] = {
          "  cloister config check --config ./mcp.json --json\n"
          "  cloister config check --strict\n"},
         {"config show", "", "print the config as Cloister understands it, with secrets masked",
-         CLI_CONFIG | CLI_JSON, 0, cli_config_show,
+         CLI_CONFIG | CLI_JSON | CLI_AS | CLI_ALSO | CLI_NETWORK, 0, cli_config_show,
          "Prints one config made of all files; each profile includes what it takes from the top\n"
          "level. Values of variables are shown only if they are ${VAR}. With --json, each server\n"
-         "has its file and line, and its problem.\n"
+         "has its file and line, and its problem. --as SYSTEM shows the config of 'cloister mcp --as',\n"
+         "with the same options.\n"
          "\n"
          "Examples:\n"
          "  cloister config show\n"
@@ -460,9 +471,11 @@ int cli_main(int argc, char **argv)
         struct options options;
         struct error error = {};
 
-        if (cli_options_parse(argc - 1, argv + 1, &options, &error) < 0)
-                return cli_fail(2, &error);
-        int status = dispatch(&options);
+        int status = 2;
+
+        if (as_options_parse(argc - 1, argv + 1, &options, &status, &error) < 0)
+                return cli_fail(status, &error);
+        status = dispatch(&options);
         if (fflush(stdout) != 0 || ferror(stdout)) {
                 error_errno(&error, errno, "write to standard output");
                 return cli_fail(1, &error);

@@ -28,12 +28,14 @@ struct config_file {
         int fd;
         bool once;   /* a pipe, which cannot be read again */
         size_t code; /* 0: a config file; else of the published entry with this number, from 1 */
+        enum config_layer layer; /* of a config file */
 };
 
 struct config_files {
         struct config_file items[CONFIG_SNAPSHOT_MAX];
         size_t count, n_configs;
         bool trusted_only;
+        enum config_layer layer;           /* of the files that are read */
         const struct config_files *before; /* while reading again, or NULL */
 };
 
@@ -113,6 +115,15 @@ static int read_file(const struct config_files *files, const char *path, bool *o
         return r < 0 ? error_context(err, "%s", path) : 0;
 }
 
+int config_files_read(const char *path, bool trusted_only, char **ret, size_t *length,
+                      struct error *err)
+{
+        const struct config_files files = {.trusted_only = trusted_only};
+        bool once;
+
+        return read_file(&files, path, &once, ret, length, err);
+}
+
 /* The path of a published entry's code: relative to the config file that names it. */
 static int code_path(const char *config_path, const char *file, char ret[PATH_MAX])
 {
@@ -148,8 +159,8 @@ static int read_code(struct config_files *files, const char *path, size_t index,
         r = config_set_code(config, index, data, length, err);
         if (r < 0)
                 return r;
-        files->items[files->count++] = (struct config_file){take_ptr(name), take_fd(sealed), once,
-                                                            index + 1};
+        files->items[files->count++] = (struct config_file){
+                .path = take_ptr(name), .fd = take_fd(sealed), .once = once, .code = index + 1};
         return 0;
 }
 
@@ -181,32 +192,54 @@ static int add_code(struct config_files *files, const char *config_path, size_t 
         return 0;
 }
 
-/* Reads, parses and stores one file. On failure no part of it is stored. */
-static int add_file(struct config_files *files, const char *path, struct config *config,
-                    struct error *err)
+/* Parses and stores the bytes of one file. On failure no part of it is stored. */
+static int add_bytes(struct config_files *files, const char *path, const char *data, size_t length,
+                     bool once, struct config *config, struct error *err)
 {
-        _cleanup_free_ char *data = NULL, *name = strdup(path);
-        size_t length, before = config->n_published;
-        bool once;
+        _cleanup_free_ char *name = strdup(path);
+        size_t before = config->n_published;
+        int r;
 
         if (!name)
                 return error_errno(err, ENOMEM, "%s", path);
         if (files->n_configs == CONFIG_FILES_MAX)
                 return error_set(err, E2BIG, "%s: more than %d config files", path,
                                  CONFIG_FILES_MAX);
-        int r = read_file(files, path, &once, &data, &length, err);
-        if (r < 0)
-                return r;
         _cleanup_close_ int sealed = fd_sealed("cloister-config", data, length, err);
         if (sealed < 0)
                 return error_context(err, "%s", path);
-        r = config_add(config, path, data, length, err);
+        r = config_add_layer(config, files->layer, path, data, length, err);
         if (r < 0)
                 return r;
-        files->items[files->count++] = (struct config_file){take_ptr(name), take_fd(sealed), once,
-                                                            0};
+        files->items[files->count++] = (struct config_file){
+                .path = take_ptr(name), .fd = take_fd(sealed), .once = once, .layer = files->layer};
         files->n_configs++;
         return add_code(files, path, before, config, err);
+}
+
+static int add_file(struct config_files *files, const char *path, struct config *config,
+                    struct error *err)
+{
+        _cleanup_free_ char *data = NULL;
+        size_t length;
+        bool once;
+
+        int r = read_file(files, path, &once, &data, &length, err);
+        return r < 0 ? r : add_bytes(files, path, data, length, once, config, err);
+}
+
+/* A layer that `cloister` has made and sealed. It is the same at each reading. */
+static int add_sealed(struct config_files *files, int fd, const char *name, struct config *config,
+                      struct error *err)
+{
+        _cleanup_free_ char *data = NULL;
+        size_t length;
+
+        if (fd < 0)
+                return 0;
+        int r = read_copy(fd, &data, &length, err);
+        return r < 0 ? error_context(err, "%s", name)
+                     : add_bytes(files, name, data, length, false, config, err);
 }
 
 static int is_json_name(const struct dirent *entry)
@@ -296,9 +329,30 @@ static int add_default(struct config_files *files, struct config *config, struct
         return 0;
 }
 
+/* The directory of the other system: one that does not exist has no servers. */
+static int add_servers(struct config_files *files, const char *path, struct config *config,
+                       struct error *err)
+{
+        struct stat st;
+
+        files->layer = CONFIG_LAYER_SERVERS;
+        if (!path || (stat(path, &st) < 0 && errno == ENOENT))
+                return 0;
+        if (!S_ISDIR(st.st_mode))
+                return error_set(err, ENOTDIR, "%s is not a directory", path);
+        return add_directory(files, path, config, err);
+}
+
 int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                       const struct config_files *before, struct config *config,
                       struct config_files **ret, struct error *err)
+{
+        return config_files_open_layers(paths, n, NULL, trusted_only, before, config, ret, err);
+}
+
+int config_files_open_layers(const char *const *paths, size_t n, const struct config_layers *layers,
+                             bool trusted_only, const struct config_files *before,
+                             struct config *config, struct config_files **ret, struct error *err)
 {
         struct config_files *files = calloc(1, sizeof(*files));
         int r = 0;
@@ -307,10 +361,20 @@ int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                 return error_errno(err, ENOMEM, "config");
         files->trusted_only = trusted_only;
         files->before = before;
-        if (n == 0)
+        files->layer = CONFIG_LAYER_TABLE;
+        if (layers)
+                r = add_sealed(files, layers->table_fd, layers->table, config, err);
+        files->layer = CONFIG_LAYER_USER;
+        if (n == 0 && r >= 0)
                 r = add_default(files, config, err);
         for (size_t i = 0; i < n && r >= 0; i++)
                 r = add_named(files, paths[i], config, err);
+        if (layers && r >= 0)
+                r = add_servers(files, layers->servers, config, err);
+        files->layer = CONFIG_LAYER_SETTINGS;
+        if (layers && r >= 0)
+                r = add_sealed(files, layers->settings_fd, "the command line and the environment",
+                               config, err);
         if (r < 0) {
                 config_files_free(files);
                 return error_context(err, "config");
@@ -336,6 +400,7 @@ bool config_files_same(const struct config_files *a, const struct config_files *
         for (size_t i = 0; same && i < a->count; i++)
                 same = strcmp(a->items[i].path, b->items[i].path) == 0 &&
                        a->items[i].code == b->items[i].code &&
+                       a->items[i].layer == b->items[i].layer &&
                        same_bytes(a->items[i].fd, b->items[i].fd);
         return same;
 }
@@ -365,6 +430,11 @@ const char *config_files_path(const struct config_files *files, size_t i)
 size_t config_files_code(const struct config_files *files, size_t i)
 {
         return files->items[i].code;
+}
+
+enum config_layer config_files_layer(const struct config_files *files, size_t i)
+{
+        return files->items[i].layer;
 }
 
 int config_files_fd(const struct config_files *files, size_t i)

@@ -30,7 +30,24 @@ struct dirent;
 int config_files_open(const char *const *paths, size_t n, bool trusted_only,
                       const struct config_files *before, struct config *config,
                       struct config_files **ret, struct error *err);
+
+/* Config files that `cloister` has made of --as and --network (docs/as.md). All is borrowed. */
+struct config_layers {
+        int table_fd, settings_fd; /* sealed memfds; -1: none */
+        const char *table;         /* the path of the table, for messages; or NULL */
+        const char *servers; /* a directory whose files count for their servers only; or NULL */
+};
+
+/* As config_files_open(), with the other layers (enum config_layer). layers may be NULL. */
+int config_files_open_layers(const char *const *paths, size_t n, const struct config_layers *layers,
+                             bool trusted_only, const struct config_files *before,
+                             struct config *config, struct config_files **ret, struct error *err);
 struct config_files *config_files_free(struct config_files *files);
+
+/* Reads one file as config_files_open() does, without parsing it. *ret is owned by the caller, NUL-terminated beyond
+ * its length. */
+int config_files_read(const char *path, bool trusted_only, char **ret, size_t *length,
+                      struct error *err);
 
 /* Whether both name the same files with the same bytes. */
 bool config_files_same(const struct config_files *a, const struct config_files *b);
@@ -47,4 +64,5 @@ size_t config_files_count(const struct config_files *files);
 const char *config_files_path(const struct config_files *files, size_t i); /* for messages */
 /* 0: it is a config file; else the code of the published entry with this number, from 1. */
 size_t config_files_code(const struct config_files *files, size_t i);
+enum config_layer config_files_layer(const struct config_files *files, size_t i);
 int config_files_fd(const struct config_files *files, size_t i); /* borrowed, at offset 0 */

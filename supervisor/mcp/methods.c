@@ -43,7 +43,12 @@ static int put_instructions(struct json_out *out, struct mcp_peer *peer, enum mc
                             struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(SMALL_MAX);
+        const struct config_as *as = &peer->server->config->as;
 
+        if (as->instructions)
+                json_out_text(out, "instructions", as->instructions);
+        if (as->name)
+                return 0;
         int r = tool_append_instructions(peer->server->config, tool_list_catalogue(peer, era, NULL),
                                          &text, err);
         if (r >= 0)
@@ -128,7 +133,7 @@ static void on_initialize(const struct mcp_request *request, struct reply *reply
                                                    ",\"tasks\":{\"list\":{},\"cancel\":{},"
                                                    "\"requests\":{\"tools\":{\"call\":{}}}}}"
                                                  : "{" CAPABILITIES "}");
-        put_text(&out, "serverInfo", mcp_server_info);
+        put_text(&out, "serverInfo", mcp_server_info());
         int r = put_instructions(&out, peer, ERA_LEGACY, &err);
         json_out_end(&out, '}');
         answer_made(reply, r < 0 ? r : out.error, &result, &err);
@@ -175,16 +180,24 @@ void mcp_client_is_ready(struct mcp_peer *peer, enum mcp_era era)
 }
 
 /* run_python, then the tools of the config. */
+/* As another system, the server has run_python only if --also asks for it. */
+static bool has_run_python(const struct config *config)
+{
+        return !config->as.name || config->as.also;
+}
+
 static int append_tools(const struct mcp_request *request, struct buffer *to, struct error *err)
 {
-        const struct buffer *tool = tool_list_get(request->peer, request->era, err);
+        bool own = has_run_python(request->peer->server->config);
+        const struct buffer *tool = own ? tool_list_get(request->peer, request->era, err) : NULL;
         struct json_out out = {.to = to};
 
-        if (!tool)
+        if (!tool && own)
                 return -ENOMEM;
         json_out_begin(&out, NULL, '{');
         json_out_begin(&out, "tools", '[');
-        json_out_buffer(&out, NULL, tool);
+        if (tool)
+                json_out_buffer(&out, NULL, tool);
         published_put(request->peer->principal, PUBLISHED_TOOL, &out);
         json_out_end(&out, ']');
         json_out_end(&out, '}');
@@ -220,6 +233,11 @@ static void start_tool(const struct mcp_request *request, const struct config_pu
 
         if (tool) {
                 published_call_tool(request, tool, reply);
+        } else if (!has_run_python(request->peer->server->config)) {
+                snprintf(text, sizeof(text),
+                         name ? "unknown tool: %.60s" : "params.name must be a string%.0s",
+                         name ? name : "");
+                reply_error(reply, JSONRPC_INVALID_PARAMS, text);
         } else if (name && strcmp(name, TOOL_NAME) == 0) {
                 mcp_run_python(request, reply);
         } else {

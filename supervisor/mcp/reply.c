@@ -13,8 +13,36 @@
 
 enum { SMALL_MAX = 1024 * 1024 };
 
-const char mcp_server_info[] =
-        "{\"name\":\"cloister\",\"title\":\"Cloister\",\"version\":\"" CLOISTER_VERSION "\"}";
+enum { INFO_MAX = 2048 };
+
+/* A server has one name for all its clients. */
+static char server_info[INFO_MAX];
+
+const char *mcp_server_info(void)
+{
+        static const char own[] =
+                "{\"name\":\"cloister\",\"title\":\"Cloister\",\"version\":\"" CLOISTER_VERSION
+                "\"}";
+
+        return *server_info ? server_info : own;
+}
+
+void mcp_server_info_set(const char *name)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(INFO_MAX - 1);
+        struct json_out out = {.to = &text};
+
+        server_info[0] = '\0';
+        if (!name)
+                return;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "name", name);
+        json_out_text(&out, "version", CLOISTER_VERSION);
+        json_out_end(&out, '}');
+        if (out.error >= 0)
+                snprintf(server_info, sizeof(server_info), "%.*s", (int)text.length,
+                         buffer_bytes(&text));
+}
 
 /* The count begins at 1, so that the batch is not sent before its last element was read. */
 struct batch *batch_new(struct mcp_sink *sink)
@@ -93,7 +121,7 @@ static int append_modern(const struct reply *reply, const struct buffer *result,
                       : reply->input_required ? "input_required"
                                               : "complete");
         json_out_begin(&out, "_meta", '{');
-        json_out_raw(&out, META_SERVER, mcp_server_info, strlen(mcp_server_info));
+        json_out_raw(&out, META_SERVER, mcp_server_info(), strlen(mcp_server_info()));
         if (reply->subscription)
                 json_out_value(&out, META_SUBSCRIPTION, reply_id(reply));
         json_out_end(&out, '}');

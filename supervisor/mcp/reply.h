@@ -84,4 +84,6 @@ void reply_error_data(struct reply *reply, int code, const char *message,
 void reply_nothing(struct reply *reply);
 
 /* Name and version of the server, as a JSON object. */
-extern const char mcp_server_info[];
+const char *mcp_server_info(void);
+/* The name of the system that the server takes the place of; NULL: Cloister's own. */
+void mcp_server_info_set(const char *name);

@@ -97,6 +97,7 @@ void mcp_server_set_config(struct mcp_server *server, const struct config *confi
                          was ? was->name : "");
         }
         server->config = config;
+        mcp_server_info_set(config->as.server_name);
         mcp_server_restrict(server, &server->owner);
         tool_lists_outdated(server);
         published_reload(server, before);
@@ -121,6 +122,7 @@ int mcp_server_new(struct mcp_server **ret, struct event_base *base, const struc
                 .sessions = sessions,
                 .host = *host,
         };
+        mcp_server_info_set(config->as.server_name);
         server->owner.profile = host->profile;
         LIST_INIT(&server->peers);
         *ret = server;

@@ -254,7 +254,7 @@ static int place_descriptors(const struct broker_launch *how, const int placed[]
                 if (placed[i] >= 0 && high[i] < 0)
                         return -errno;
         }
-        size_t n = options_fds(how->options, passed);
+        size_t n = options_fds(how->options, PROGRAM_BROKER, passed);
         for (size_t i = 0; i < n; i++)
                 fd_set_cloexec(passed[i], 0);
         static_assert(ARRAY_SIZE(keep) <= CHILD_KEEP_MAX,

@@ -32,7 +32,7 @@ static int parse(char *const *argv, struct options *o, struct error *err)
 static void close_others(const struct options *o)
 {
         int keep[3 + OPTION_FDS_MAX] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
-        size_t n = options_fds(o, keep + 3);
+        size_t n = options_fds(o, PROGRAM_MONITOR, keep + 3);
 
         for (size_t i = 0; i < n; i++)
                 fd_set_cloexec(keep[3 + i], 1);

@@ -45,8 +45,13 @@ static int read_config(const struct monitor *m, struct config **ret_config,
 
         if (!config)
                 return error_errno(err, ENOMEM, "config");
-        int r = config_files_open(m->options->configs, m->options->n_configs,
-                                  geteuid() == 0 || has_setuid(), m->files, config, &files, err);
+        const struct config_layers layers = {.table_fd = m->options->table_fd,
+                                             .settings_fd = m->options->settings_fd,
+                                             .table = m->options->as,
+                                             .servers = m->options->servers_from};
+        int r = config_files_open_layers(m->options->configs, m->options->n_configs, &layers,
+                                         geteuid() == 0 || has_setuid(), m->files, config, &files,
+                                         err);
         if (r >= 0)
                 r = config_finish(config, err);
         if (r >= 0 && m->options->mounts_text)
@@ -113,10 +118,13 @@ void monitor_send_config(struct monitor *m)
 
         monitor_send(m, &hello, NULL, 0);
         for (size_t i = 0; i < n; i++) {
-                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE,
-                                              .target = (uint32_t)config_files_code(m->files, i)};
+                uint32_t code = (uint32_t)config_files_code(m->files, i);
+                enum config_layer layer = config_files_layer(m->files, i);
+                struct monitor_event event = {.kind = MONITOR_CONFIG_FILE, .target = code};
                 int fd = config_files_fd(m->files, i);
 
+                if (code == 0 && layer != CONFIG_LAYER_USER)
+                        event.target = CONFIG_TARGET_LAYER + (uint32_t)layer;
                 snprintf(event.path, sizeof(event.path), "%s", config_files_path(m->files, i));
                 monitor_send(m, &event, &fd, 1);
         }

@@ -199,7 +199,7 @@ static int start_broker(struct monitor *m, struct error *err)
                 return error_errno(err, errno, "pidfd_open");
         /* They are the broker's: while the monitor has a copy, their peers see no end of file. */
         int passed[OPTION_FDS_MAX];
-        fd_close_many(passed, options_fds(m->options, passed));
+        fd_close_many(passed, options_fds(m->options, PROGRAM_BROKER, passed));
         if (m->control.fd >= 0)
                 close(take_fd(m->control.fd));
         struct timeval timeout = {.tv_sec = SEND_SECONDS};

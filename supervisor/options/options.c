@@ -195,13 +195,14 @@ int options_parse(char *const *argv, enum option_program program, struct options
         return 0;
 }
 
-size_t options_fds(const struct options *o, int ret[OPTION_FDS_MAX])
+size_t options_fds(const struct options *o, enum option_program program, int ret[OPTION_FDS_MAX])
 {
         size_t n = 0;
 
         for (size_t i = 0; i < OPTION_IDS; i++) {
                 const void *member = (const char *)o + option_rows[i].offset;
-                if (option_rows[i].kind == OPTION_FD && *(const int *)member >= 0)
+                if (option_rows[i].kind == OPTION_FD && option_rows[i].programs & program &&
+                    *(const int *)member >= 0)
                         ret[n++] = *(const int *)member;
         }
         for (size_t i = 0; i < o->n_listen_fds; i++)

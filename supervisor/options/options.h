@@ -29,7 +29,7 @@ enum {
          * the broker's. */
         OPTION_FD_FIRST = 64,
         OPTION_FD_END = 1000,
-        OPTION_FDS_MAX = 12, /* as many as options.def has rows for */
+        OPTION_FDS_MAX = 14, /* as many as options.def has rows for */
 };
 
 /* All strings are borrowed. A text is NULL and a number -1 if the option was not given. */
@@ -46,6 +46,13 @@ struct options {
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
         const char *profile, *image, *python, *store;
+
+        /* Of `cloister mcp` and `serve`, as another system (docs/as.md). as: its name, for the monitor the path of
+         * the table. servers_from: the directory of its servers. */
+        const char *as, *also, *network, *servers_from;
+        bool private_variables; /* --as: code gets variables of this environment */
+        int table_fd;           /* the table; */
+        int settings_fd; /* and what options and variables make of it: config files (config-files.h) */
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
         const char *mounts_text; /* `mounts` as JSON (policy/config/config.h) */
@@ -172,8 +179,9 @@ int options_parse(char *const *argv, enum option_program program, struct options
 enum mode options_mode(const char *name);
 const char *options_mode_name(enum mode mode);
 
-/* The descriptors that `cloister` passes to the broker. Returns how many. */
-size_t options_fds(const struct options *options, int ret[OPTION_FDS_MAX]);
+/* The descriptors that `cloister` passes to a program. Returns how many. */
+size_t options_fds(const struct options *options, enum option_program program,
+                   int ret[OPTION_FDS_MAX]);
 
 enum { COMMAND_LINE_WORDS_MAX = 256, COMMAND_LINE_NUMBERS_MAX = 32 };
 

@@ -115,6 +115,7 @@ RULES = [
         ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
+    ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),
     ("supervisor/cli/sessions", ["base/", "policy/", "rpc/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/sessions/"]),
     ("supervisor/cli/images", ["base/", "policy/", "rootfs/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/images/"]),
     (

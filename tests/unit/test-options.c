@@ -153,7 +153,7 @@ static void test_command_line(void)
         check(read.set.offline && read.json && !read.attack);
         check_eq_int(read.timeout_ms, 2500);
         check_eq_int(read.log_level, LOG_LEVEL_INFO);
-        check_eq_int((int)options_fds(&read, fds), 4);
+        check_eq_int((int)options_fds(&read, PROGRAM_BROKER, fds), 4);
         check_eq_int(fds[0], 64);
         check_eq_int(fds[3], 67);
         check_eq_int(read.uid, -1);
@@ -195,7 +195,7 @@ static void test_longest(void)
         check(line.n > 100);
         command_line_init(&line, "cloister-broker", "serve", &o, PROGRAM_BROKER);
         int fds[OPTION_FDS_MAX];
-        check_eq_int((int)options_fds(&o, fds), OPTION_FDS_MAX);
+        check_eq_int((int)options_fds(&o, PROGRAM_MONITOR, fds), OPTION_FDS_MAX);
 }
 
 static void test_modes(void)

@@ -7,6 +7,7 @@ import sys
 
 from cloister import stdio
 from cloister.cell import ENDS
+from cloister.codemode import adapt
 from cloister.files import ROOT
 from cloister.interrupts import calls_guest
 from cloister.json_codec import decode
@@ -96,6 +97,8 @@ class Script:
             self._lend_input()
             return
         if given.pop("once", False):
+            if "guest" in given:
+                adapt(self._namespace, given.pop("guest"))
             self._end_with_cell(given.pop("name", None), given.pop("ends", False))
             if given == {"input": "none"}:
                 return

@@ -13,7 +13,7 @@ CHAIN_MAX = 16
 
 _NETWORK = (
     "this sandbox has no network: data from outside comes through tools, which _search(\"words\") finds, or as files that "
-    "the user gives"
+    "the user gives, who can also allow hosts with --network HOST, or network in the config"
 )
 # In a profile that allows a network. The supervisor reports refused host names.
 _BY_PROXY = (

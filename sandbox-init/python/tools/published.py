@@ -66,6 +66,7 @@ class Run:
         self.uri = value.get("uri")
         self.arguments = value.get("arguments") or {}
         self.capabilities = value.get("capabilities") or {}
+        self.settings = value.get("settings") or {}
         self.input_schema = value.get("input_schema")
         self.output_schema = value.get("output_schema")
         self.complete = value.get("complete")
@@ -75,7 +76,7 @@ class Run:
     def names(self):
         given = {
             name: getattr(self, name)
-            for name in "arguments capabilities uri emit progress log elicit roots sample show hide updated".split()
+            for name in "arguments capabilities settings uri emit progress log elicit roots sample show hide updated".split()
         }
         return {**given, "ClientLacks": ClientLacks, "__name__": MODULE}
 

@@ -46,8 +46,12 @@ static int checked_config_open(struct checked_config *checked, const struct opti
         if (!checked->config)
                 return error_errno(err, ENOMEM, "config");
         checked->config->findings = &checked->findings;
-        if (config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, checked->config,
-                              &checked->files, &why) < 0)
+        const struct config_layers layers = {.table_fd = o->table_fd,
+                                             .settings_fd = o->settings_fd,
+                                             .table = o->as,
+                                             .servers = o->servers_from};
+        if (config_files_open_layers(o->configs, o->n_configs, &layers, geteuid() == 0, NULL,
+                                     checked->config, &checked->files, &why) < 0)
                 config_report(checked->config, true, why.text);
         if (config_finish(checked->config, &why) < 0)
                 config_report(checked->config, true, why.text);
@@ -597,6 +601,26 @@ static void put_array(struct json_out *out, const struct config_key *key, const 
         json_out_end(out, ']');
 }
 
+/* The options, or the variables, of a table. */
+static void put_settings(struct json_out *out, const struct config_as *as, bool options)
+{
+        json_out_begin(out, options ? "options" : "environment", '{');
+        for (size_t i = 0; i < as->n_settings; i++) {
+                const struct config_setting *s = &as->settings[i];
+                if ((s->name[0] == '-') != options)
+                        continue;
+                json_out_key(out, s->name, strlen(s->name));
+                if (s->same_as) {
+                        json_out_text(out, NULL, s->same_as);
+                        continue;
+                }
+                json_out_begin(out, NULL, '{');
+                put_members(out, CONFIG_SETTING, s);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+}
+
 static void put_key(struct json_out *out, const struct config_key *key, const void *in)
 {
         const void *member = config_member(key, in);
@@ -607,13 +631,20 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                               profile->network == CONFIG_NETWORK_LOOPBACK ? "loopback" : "none");
         } else if (config_is_number(key)) {
                 config_put_number(out, key->name, key, config_number(key, in));
+        } else if (key->code == CODE_SETTINGS) {
+                put_settings(out, in, true);
+                put_settings(out, in, false);
+        } else if (key->code == CODE_KEEP_JSON) {
+                const char *json = *(char *const *)member;
+                json_out_raw(out, key->name, json, strlen(json));
         } else if (config_is_text(key)) {
                 const char *text = *(char *const *)member;
                 _cleanup_free_ char *url = key->flags & CONFIG_URL ? masked_url(text) : NULL;
                 json_out_text(out, key->name, url ? url : key->flags & CONFIG_URL ? masked : text);
-        } else if (key->code == CODE_ENV || key->code == CODE_HEADERS) {
+        } else if (key->code == CODE_ENV || key->code == CODE_RUN_ENV ||
+                   key->code == CODE_HEADERS) {
                 put_pairs(out, key->name, *(char **const *)member,
-                          key->code == CODE_ENV ? '=' : ':');
+                          key->code == CODE_HEADERS ? ':' : '=');
         } else if (key->kind == CONFIG_LIST) {
                 put_list(out, key->name, *(char **const *)member,
                          key->place == CONFIG_SERVER || key->place == CONFIG_TOKEN);

@@ -421,6 +421,22 @@ static int check_names(const struct options *o, struct error *err)
         return 0;
 }
 
+/* Code gets variables of the owner's environment: no other user may run code then. */
+static int check_private(const struct options *o, const struct listeners *l, int *status,
+                         struct error *err)
+{
+        bool shared = o->tokens || o->n_listen == 0;
+
+        for (size_t i = 0; i < l->n; i++)
+                shared |= !l->all[i].is_unix;
+        if (!o->private_variables || !shared)
+                return 0;
+        *status = 2;
+        return error_set(
+                err, EPERM,
+                "variables of your environment are passed to code only where no other user can call it: use 'cloister mcp', or --listen unix:PATH without --tokens");
+}
+
 static int open_all(const struct options *o, struct listeners *l, int fds[FDS], int *status,
                     struct error *err)
 {
@@ -434,6 +450,8 @@ static int open_all(const struct options *o, struct listeners *l, int fds[FDS], 
                 r = fds[ATTESTATION] = attest_run(o, status, err);
         if (r >= 0)
                 r = open_listeners(o, l, err);
+        if (r >= 0)
+                r = check_private(o, l, status, err);
         return r < 0 ? r : start_helper(o, l, fds, err);
 }
 

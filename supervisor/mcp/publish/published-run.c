@@ -138,6 +138,7 @@ static int append_input(const struct published_run *run, struct buffer *to)
         put_buffer(&out, "capabilities", &run->capabilities, "{}");
         put_json(&out, "input_schema", run->entry->input_schema);
         put_json(&out, "output_schema", run->entry->output_schema);
+        put_json(&out, "settings", run->config->as.values);
         put_buffer(&out, "complete", &run->complete, "null");
         if (*run->view.uri)
                 json_out_text(&out, "uri", run->view.uri);

@@ -78,7 +78,7 @@ void published_put(const struct mcp_principal *principal, enum config_published_
 {
         for (size_t i = 0; i < principal->server->config->n_published; i++) {
                 const struct config_published *entry = &principal->server->config->published[i];
-                if (entry->kind == kind && is_offered(principal, entry))
+                if (entry->kind == kind && entry->listed && is_offered(principal, entry))
                         json_out_raw(out, NULL, entry->entry, strlen(entry->entry));
         }
 }
@@ -120,6 +120,7 @@ static bool same(const struct config *a, const struct config *b, enum published_
                         return i == a->n_published && j == b->n_published;
                 if (strcmp(a->published[i].entry, b->published[j].entry) != 0 ||
                     a->published[i].hidden != b->published[j].hidden ||
+                    a->published[i].listed != b->published[j].listed ||
                     config_published_has_code(&a->published[i]) !=
                             config_published_has_code(&b->published[j]))
                         return false;

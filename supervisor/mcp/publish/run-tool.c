@@ -20,7 +20,7 @@
 /* The name that the code has in its sandbox (docs/publish.md). */
 #define SCRIPT_FILE "/workspace/script.py"
 
-enum { SCRIPT_FRAME_MAX = 1024 };
+enum { SCRIPT_FRAME_MAX = 4 * 1024 * 1024 };
 
 /* Of a call, until its answer is made. */
 struct run_tool {
@@ -125,17 +125,25 @@ static int append_script(const struct config_run *run, struct buffer *to)
 {
         struct json_out out = {.to = to};
 
-        if (!run->is_script && !run->name)
+        if (!run->is_script && !run->name && !run->is_codemode)
                 return 0;
         json_out_begin(&out, NULL, '{');
         json_out_bool(&out, "once", true);
         if (run->name)
                 json_out_text(&out, "name", run->name);
+        if (run->is_codemode)
+                json_out_text(&out, "guest", "codemode-lite");
         if (run->is_script) {
                 json_out_begin(&out, "arguments", '[');
                 json_out_text(&out, NULL, SCRIPT_FILE);
                 json_out_end(&out, ']');
-                json_out_raw(&out, "environment", "{}", 2);
+                json_out_begin(&out, "environment", '{');
+                for (char *const *v = run->env; v && *v; v++) {
+                        size_t n = strcspn(*v, "=");
+                        json_out_key(&out, *v, n);
+                        json_out_text(&out, NULL, *v + n + 1);
+                }
+                json_out_end(&out, '}');
                 json_out_text(&out, "file", SCRIPT_FILE);
                 json_out_bool(&out, "write", true);
                 json_out_bool(&out, "ends", !run->session);
@@ -155,6 +163,9 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
         if (append_script(&entry->run, &script) < 0)
                 return error_errno(err, ENOMEM, "the script");
         session_key_make(call->principal->key, call->session, key);
+        /* Its users read in the log what was run. */
+        if (entry->run.is_codemode)
+                log_info("RUN_PYTHON %.*s", (int)arguments->code_length, arguments->code);
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
@@ -233,8 +244,13 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
         if (arguments.server)
                 snprintf(tool->facts.server, sizeof(tool->facts.server), "%s", arguments.server);
         utf8_trim(tool->facts.server);
-        const char *type = r < 0 ? "ArgumentError" : "SandboxError";
-        const char *why = r < 0 ? err.text : mcp_call_quota(request->peer, tool->facts.session);
+        const char *type = r < 0 ? "ArgumentError" : "SandboxError", *why = err.text;
+        if (tool->config->as.refusal) {
+                type = "SettingError";
+                why = tool->config->as.refusal;
+        } else if (r >= 0) {
+                why = mcp_call_quota(request->peer, tool->facts.session);
+        }
         if (why) {
                 refuse(&tool->facts, reply, type, why);
                 run_tool_free(tool);

@@ -1,0 +1,77 @@
+"""code-sandbox-mcp: its tools, its resource, and variables that are passed to code."""
+
+import contextlib
+import json
+import os
+
+import harness
+import rawmcp
+import systems
+
+SECRET = "sesame-" + os.urandom(8).hex()
+
+
+class CodeSandbox(systems.SystemCase):
+    SYSTEM = "code-sandbox-mcp"
+
+    def test_results(self):
+        self.both(self.check_results)
+
+    def check_results(self, server):
+        self.assertEqual(self.initialized["serverInfo"]["name"], "code-sandbox")
+        self.assertIn("sandbox://environments", self.initialized["instructions"])
+        self.assertEqual(self.names(server), ["run_python_code", "run_javascript_code"])
+        run = lambda code: self.told(server, "run_python_code", code=code)
+        self.assertEqual(run("print('  a\\nb ')"), "a\nb")
+        wrong = lambda code: self.value(server, "run_python_code", code=code)
+        self.assertEqual(wrong("x = 1"), {"exit_code": 1, "stderr": "No output, forgot print()?", "stdout": ""})
+        failed = wrong("print('lost')\n1/0")
+        self.assertEqual((list(failed), failed["exit_code"], failed["stdout"]), (["exit_code", "stderr", "stdout"], 1, ""))
+        self.assertRegex(failed["stderr"], r"(?s)\ATraceback .*ZeroDivisionError: division by zero\Z")
+        read = server.ask("resources/read", {"uri": "sandbox://environments"})["contents"][0]["text"]
+        self.assertEqual({name: sorted(of) for name, of in json.loads(read).items()},
+                         dict.fromkeys(("python", "javascript"), ["image", "installed_libraries"]))
+
+    def test_name_of_the_readme(self):
+        """It can be called and is not listed. An unknown name is an error."""
+        server = self.start()
+        self.assertNotIn("run_js_code", self.names(server))
+        self.assertIn("stderr", self.value(server, "run_js_code", code=""))
+        with self.assertRaises(rawmcp.RpcError):
+            self.result(server, "run_ruby_code", code="")
+
+    def test_passed_variables(self):
+        env = {"THE_SECRET": SECRET, "OTHER": "kept out"}
+        server = self.start("--pass-through-env", "THE_SECRET, NOT_SET", "--log-level", "debug", env=env)
+        code = f"import os; print(os.environ['THE_SECRET'] == bytes.fromhex('{SECRET.encode().hex()}').decode(), os.environ.get('NOT_SET'), os.environ.get('OTHER'))"
+        self.assertEqual(self.told(server, "run_python_code", code=code), "True None None")
+        seen = 0
+        for pid in [server.process.pid, *harness.descendants()]:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/cmdline", "rb") as f:
+                self.assertNotIn(SECRET.encode(), f.read())
+                seen += 1
+        self.assertGreater(seen, 2)
+        log = server.log()
+        self.assertNotIn(SECRET, log)
+        self.assertRegex(log, "--pass-through-env: code gets these variables: THE_SECRET\n")
+        self.assertRegex(log, "the variable NOT_SET is not set, and is not set inside")
+        shown = self.run_cloister("config", "show", "--config", self.config(), "--as", self.SYSTEM, "--pass-through-env", "THE_SECRET",
+                                  env=harness.environment(**env))
+        self.assertIn(b'"THE_SECRET": "***"', shown.stdout)
+        self.assertNotIn(SECRET.encode(), shown.stdout + shown.stderr)
+
+    def test_passed_variables_over_http(self):
+        """Where others can call, the start is refused. Control: a socket that only the owner can open."""
+        server = self.start(http=True, env={"PASSTHROUGH_ENV": "THE_SECRET", "THE_SECRET": SECRET})
+        self.assertEqual(self.told(server, "run_python_code", code=f"import os; print(len(os.environ['THE_SECRET']))"), str(len(SECRET)))
+        tokens = self.write("tokens", f"alice {'a' * 40}\n")
+        os.chmod(tokens, 0o600)
+        for where in (["--listen", "127.0.0.1:0"], ["--listen", f"unix:{self.path('other')}", "--tokens", tokens], []):
+            self.refused(2, "only where no other user can call it", *where, env={"PASSTHROUGH_ENV": "THE_SECRET"}, command="serve")
+
+    def test_wrong_names(self):
+        self.refused(2, "--pass-through-env A=b: must be names of variables, separated by commas", "--pass-through-env", "A=b")
+
+
+if __name__ == "__main__":
+    harness.main()
