@@ -262,8 +262,8 @@ static int read_config(const struct link_config_file *files, size_t n, struct co
 DEFINE_CLEANUP(struct config *, config_free)
 
 /* Parses them into one config; frees the texts in any case. */
-static int parse_config(const struct link_config_file *files, struct config_text *texts, size_t n,
-                        struct config **ret, struct error *err)
+static int parse_config(const struct options *options, const struct link_config_file *files,
+                        struct config_text *texts, size_t n, struct config **ret, struct error *err)
 {
         _cleanup_(cleanup_config_free) struct config *config = config_new();
         int r = config ? 0 : error_errno(err, ENOMEM, "config");
@@ -278,6 +278,9 @@ static int parse_config(const struct link_config_file *files, struct config_text
                 config_server_mask(&config->servers[i]);
         if (r >= 0)
                 r = config_finish(config, err);
+        if (r >= 0 && options->language)
+                config_set_language(config, options->profile,
+                                    (enum language)language_parse(options->language));
         if (r >= 0)
                 *ret = take_ptr(config);
         return r;
@@ -400,7 +403,7 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
 
         int r = read_config(files, n, texts, &err);
         if (r >= 0)
-                r = parse_config(files, texts, n, &config, &err);
+                r = parse_config(&broker->options, files, texts, n, &config, &err);
         if (r >= 0)
                 r = hub_reload(broker->hub, config, &err);
         if (r < 0) {
@@ -548,7 +551,8 @@ static int prepare(struct broker *broker, struct error *err)
                 r = isolate(broker, err);
         if (r < 0)
                 broker->status = EXIT_NO_SANDBOX;
-        return r < 0 ? r : parse_config(files, texts, n, &broker->config, err);
+        return r < 0 ? r
+                     : parse_config(&broker->options, files, texts, n, &broker->config, err);
 }
 
 static void start_no_server(void *data, const struct config_profile *profile,

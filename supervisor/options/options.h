@@ -45,14 +45,14 @@ struct options {
 
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
-        const char *profile, *image, *python, *store;
+        const char *profile, *image, *python, *store, *language;
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
         const char *mounts_text; /* `mounts` as JSON (policy/config/config.h) */
 
         /* Of an image to build. */
         const char *name; /* or of the published tool, or of the server to log in to */
-        const char *rootfs, *link;
+        const char *rootfs, *link, *node;
         struct package_set set;
 
         /* Of the code to run. */

@@ -285,6 +285,9 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
                                 ? "--rootfs needs --name: what the image is to be called"
                                 : "--rootfs and packages do not go together: install them in the directory");
 
+        if (o->node && o->rootfs)
+                return cli_fail_text(
+                        2, "--rootfs and --node do not go together: install Node in the directory");
         if (o->with_private && !o->rootfs)
                 return cli_fail_text(2, "--private goes with --rootfs");
         if (monitor_command_init(&command, o, &error) < 0)
@@ -299,6 +302,7 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
         struct image_build_options options = {
                 .store = o->store,
                 .python = o->python,
+                .node = o->node,
                 .name = o->name,
                 .rootfs = o->rootfs,
                 .with_private = o->with_private,
