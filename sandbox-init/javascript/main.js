@@ -19,7 +19,7 @@ function run(id, code) {
   try {
     const value = new vm.Script(code).runInThisContext({ breakOnSigint: true });
     result = { status: 'ok' };
-    if (value !== undefined) result.value = util.inspect(value);
+    if (value !== undefined) result.value = { repr: util.inspect(value) };
   } catch (e) {
     result = { status: 'error', error: { type: String(e && e.name), message: String(e && e.message), traceback: String(e && e.stack) } };
   }
