@@ -3,6 +3,7 @@ const net = require('node:net');
 const vm = require('node:vm');
 const util = require('node:util');
 const fs = require('node:fs');
+globalThis.require = require;
 const settings = JSON.parse(process.argv[2]);
 const channel = new net.Socket({ fd: settings.channel, readable: true, writable: true });
 let buffered = Buffer.alloc(0);
