@@ -358,7 +358,7 @@ int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node,
                 return 0;
         int r = look(node, &stamp);
         if (r < 0)
-                return error_errno(err, -r, "%s", node);
+                return error_errno(err, -r, "Node: %s", node);
         uint64_t hash = image_hash(IMAGE_HASH_START, name, strlen(name) + 1);
         hash = mix_stamp(image_hash(hash, node, strlen(node) + 1), &stamp);
         snprintf(name, IMAGE_NAME_SIZE, "node-%012" PRIx64, hash >> 16);

@@ -22,14 +22,16 @@ static const char remedy[] =
 
 /* What Debian's package has outside of the program. */
 static const char *const shared[] = {
-        "/usr/share/nodejs/acorn",  "/usr/share/nodejs/acorn-walk", "/usr/share/nodejs/cjs-module-lexer",
-        "/usr/share/nodejs/undici", "/usr/share/nodejs/minimatch",
+        "/usr/share/nodejs/acorn",
+        "/usr/share/nodejs/acorn-walk",
+        "/usr/share/nodejs/cjs-module-lexer",
+        "/usr/share/nodejs/undici",
+        "/usr/share/nodejs/minimatch",
 };
 
 static int run(const char *node, struct buffer *answer, struct error *err)
 {
-        static const char script[] =
-                "console.log(process.version); console.log(process.execPath)";
+        static const char script[] = "console.log(process.version); console.log(process.execPath)";
         const char *const argv[] = {node, "-e", script, NULL};
         _cleanup_buffer_ struct buffer errors = BUFFER_INIT(ANSWER_MAX);
         struct process process;
@@ -58,9 +60,8 @@ static int check(const char *node, const struct node *n, struct error *err)
         if (fd < 0)
                 return error_errno(err, errno, "%s", n->real);
         if (link_read_loader(fd, loader) < 0)
-                return error_set(err, ENOEXEC,
-                                 "%s is not a dynamically linked 64-bit program: %s", n->real,
-                                 remedy);
+                return error_set(err, ENOEXEC, "%s is not a dynamically linked 64-bit program: %s",
+                                 n->real, remedy);
         return 0;
 }
 

@@ -9,8 +9,9 @@
 enum { NODE_MAJOR_MIN = 20 };
 
 struct node {
-        char real[PATH_MAX]; /* the program itself, as it names itself: node may be a script or a link */
-        char version[32];    /* "22.20.0" */
+        char real
+                [PATH_MAX]; /* the program itself, as it names itself: node may be a script or a link */
+        char version[32]; /* "22.20.0" */
 };
 
 /* Runs it. A program that cannot be used is refused with a line that says what to do. node: an absolute path. */

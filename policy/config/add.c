@@ -743,6 +743,15 @@ static int resolve(struct config *config, const struct config_reference *referen
                                ? 0
                                : error_set(err, EINVAL, "%s", why.text);
         }
+        if (reference->kind == CONFIG_PROFILE_OF_PUBLISHED &&
+            config->profiles[profile].language != LANGUAGE_PYTHON) {
+                error_set(&why, EINVAL,
+                          "%s: published code is Python, and profile \"%s\" is for JavaScript",
+                          reference->place, reference->to);
+                return config_report(config, true, why.text)
+                               ? 0
+                               : error_set(err, EINVAL, "%s", why.text);
+        }
         if (reference->kind == CONFIG_PROFILE_OF_CLIENT)
                 return config_set_client(config, reference->from, (size_t)profile);
         if (reference->kind == CONFIG_PROFILE_OF_ALL)

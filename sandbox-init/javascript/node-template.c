@@ -100,6 +100,9 @@ static void place_channel(const struct template_session *session)
                 leave(FRAME_EXIT_LOST, "the channel cannot be placed");
 }
 
+/* fetch() and http of Node 22.21 and 24.5 then use the proxy that the environment names. */
+static char use_proxy[] = "NODE_USE_ENV_PROXY=1";
+
 static _Noreturn void become_node(const struct template_session *session, const char *node)
 {
         const struct limits *limits = &session->limits;
@@ -119,6 +122,8 @@ static _Noreturn void become_node(const struct template_session *session, const 
                  session->rlimits ? LANGUAGE_ISOLATES_MAX : 0);
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
+        if (template_plan()->proxy)
+                putenv(use_proxy);
         execve(node, (char *const *)arguments, environ);
         dprintf(STDERR_FILENO, "cloister: exec %s: %s\n", node, strerror(errno));
         _exit(SANDBOX_EXIT_SETUP);

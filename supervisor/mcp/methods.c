@@ -212,21 +212,33 @@ static void on_tools_list(const struct mcp_request *request, struct reply *reply
 
 /* ---- tools/call ---- */
 
+/* The language of the connection's profile. */
+static enum language tool_of(const struct mcp_request *request)
+{
+        const struct config_profile *own = mcp_profile(request->peer, request->era);
+
+        return own ? own->language : LANGUAGE_PYTHON;
+}
+
 static void start_tool(const struct mcp_request *request, const struct config_published *tool,
                        struct reply *reply)
 {
         const char *name = json_string(request->params, "name", NULL);
+        int language = name ? tool_language(name) : -1;
+        const struct config_profile *used;
         char text[256];
 
         if (tool) {
                 published_call_tool(request, tool, reply);
-        } else if (name && strcmp(name, TOOL_NAME) == 0) {
-                mcp_run_python(request, reply);
+        } else if (language >= 0 && mcp_profile_for(request->peer->server->config,
+                                                    mcp_profile(request->peer, request->era),
+                                                    (enum language)language, &used)) {
+                mcp_run_code(request, (enum language)language, reply);
         } else {
                 snprintf(text, sizeof(text),
                          name ? "unknown tool: %.60s (there is %s)"
                               : "params.name must be a string%.0s (there is %s)",
-                         name ? name : "", TOOL_NAME);
+                         name ? name : "", tool_names[tool_of(request)]);
                 reply_error(reply, JSONRPC_INVALID_PARAMS, text);
         }
 }

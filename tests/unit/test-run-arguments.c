@@ -17,9 +17,12 @@ static const char *parse(const char *json, struct run_arguments *ret)
         doc = NULL;
         err = (struct error){};
         if (!json)
-                return run_arguments_parse(NULL, config, NULL, ret, &err) < 0 ? err.text : NULL;
+                return run_arguments_parse(NULL, config, NULL, LANGUAGE_PYTHON, ret, &err) < 0
+                               ? err.text
+                               : NULL;
         check_eq_int(json_parse(json, strlen(json), &doc, &why), 0);
-        int r = run_arguments_parse(yyjson_doc_get_root(doc), config, NULL, ret, &err);
+        int r = run_arguments_parse(yyjson_doc_get_root(doc), config, NULL, LANGUAGE_PYTHON, ret,
+                                    &err);
         const char *text = r < 0 ? err.text : NULL;
         if (r < 0) {
                 yyjson_doc_free(doc);

@@ -221,10 +221,11 @@ int cli_image_show(const struct options *o, const char *const *words, size_t n)
         if (o->json)
                 return show_json(store, path, &info, doc);
         used(store, info.name, when, sizeof(when));
-        printf("%s: Python %s of %s, %" PRIu64 " files, %" PRIu64 " MiB\n"
+        printf("%s: Python %s of %s%s%s, %" PRIu64 " files, %" PRIu64 " MiB\n"
                "created %s, used last %s%s\n%s/%s\n%" PRIu64 " package%s\n",
-               info.name, info.version, info.source, info.files, info.bytes / MIB, info.created,
-               when, housekeeping_is_stale(store, &info) ? ", stale" : "", path, info.name,
+               info.name, info.version, info.source, *info.node ? ", with Node of " : "", info.node,
+               info.files, info.bytes / MIB, info.created, when,
+               housekeeping_is_stale(store, &info) ? ", stale" : "", path, info.name,
                info.n_packages, info.n_packages == 1 ? "" : "s");
         print_packages(yyjson_obj_get(yyjson_doc_get_root(doc), "packages"));
         return 0;
