@@ -1,0 +1,104 @@
+'use strict';
+/*
+ * The interrupt of a cell, in the main thread; interrupt-thread.js is the other side.
+ *
+ * Both share an array of numbers. GUARD says who may act: FREE, OURS (Cloister's own code changes its state, and must not be ended in the
+ * middle) or ENDING (the thread has asked V8 to end what runs). A change to ENDING or OURS is made only from FREE.
+ */
+
+const { Worker } = require('worker_threads');
+const kept = require('./intrinsics.js');
+const { GUARD, CELL, SEEN, EXIT, NEVER, AGE, FREE, OURS, BYTES, READY, ASKED, INTERRUPT } = require('./interrupt-fields.js');
+
+const { load, store, compareExchange, monotonic, wait } = kept;
+const on = kept.uncurried(Worker.prototype.on);
+const unref = kept.uncurried(Worker.prototype.unref);
+const postMessage = kept.uncurried(Worker.prototype.postMessage);
+
+// V8 reserves 512 MiB of code for a thread that names no size.
+const LIMITS = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1, codeRangeSizeMb: 8, stackSizeMb: 1 };
+
+class Interrupts {
+  /** onInterrupt: called in the event loop, perhaps repeatedly: the cell that isFor() names must end. onEnded: called there when code that
+   * called endCaller() has ended. */
+  constructor(onInterrupt, onEnded) {
+    const memory = new SharedArrayBuffer(BYTES);
+    this._fields = new Int32Array(memory);
+    this._ages = new BigInt64Array(memory);
+    this._onInterrupt = onInterrupt;
+    this._onEnded = onEnded;
+    this._origin = monotonic() - BigInt(Math.round(process.uptime() * 1e9));
+    this._thread = null;
+    this._cell = 0;
+    // Until the thread handles signals. If code blocks this thread meanwhile, the broker's reminder reaches the other one.
+    process.on('SIGINT', () => {
+      if (load(this._fields, READY) === 0) {
+        store(this._fields, ASKED, this._cell);
+        this._onInterrupt();
+      }
+    });
+  }
+
+  /** Whether the interrupt is for the cell that runs; null: it came while none ran. */
+  isFor() {
+    const asked = load(this._fields, ASKED);
+    return asked === 0 ? null : asked === this._cell;
+  }
+
+  /** Starts the thread, once. It keeps neither the loop nor the process alive. */
+  start() {
+    if (this._thread !== null) {
+      return;
+    }
+    this._thread = new Worker(__dirname + '/interrupt-thread.js', {
+      workerData: this._fields,
+      execArgv: ['--expose-internals'],
+      resourceLimits: LIMITS,
+      env: {},
+    });
+    on(this._thread, 'message', (number) => this._onMessage(number));
+    on(this._thread, 'error', () => kept.exit(1));
+    unref(this._thread);
+  }
+
+  _onMessage(number) {
+    store(this._fields, SEEN, number);
+    if (number & INTERRUPT) {
+      this._onInterrupt();
+    } else {
+      this._onEnded();
+    }
+  }
+
+  /** Whether Cloister's own code may act now. Otherwise the thread ends what runs, and onStop() is called after that. */
+  enter() {
+    return compareExchange(this._fields, GUARD, FREE, OURS) === FREE;
+  }
+
+  leave() {
+    compareExchange(this._fields, GUARD, OURS, FREE);
+  }
+
+  begin(number) {
+    this._ages[AGE] = monotonic() - this._origin;
+    this._cell = number % 0x7fffffff || 1;
+    store(this._fields, CELL, this._cell);
+  }
+
+  end() {
+    this._cell = 0;
+    store(this._fields, CELL, 0);
+  }
+
+  /** Ends the code that calls this, which does not continue, whatever it catches. */
+  endCaller() {
+    this.start();
+    store(this._fields, EXIT, 1);
+    postMessage(this._thread, 0);
+    for (;;) {
+      wait(this._fields, NEVER, 0, 1);
+    }
+  }
+}
+
+module.exports = { Interrupts };

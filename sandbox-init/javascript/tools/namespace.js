@@ -1,0 +1,174 @@
+'use strict';
+/*
+ * The names that Cloister adds to the global object: tools, mcp_<server>, _discover(), _search(), _schema(), display() and the errors.
+ *
+ * The catalogue is decoded only for code that uses it. A name that the code has set is never changed.
+ */
+
+const { inspect } = require('util');
+const kept = require('./intrinsics.js');
+const KINDS = require('./tool-errors.js');
+const { Library } = require('./catalogue.js');
+const { Caller } = require('./calls.js');
+const signature = require('./signature.js');
+const { shorten } = require('./text.js');
+
+const DESCRIPTION = 120; // characters
+// Names that JavaScript itself looks for in an object.
+const NOT_TOOLS = new Set(['then', 'toJSON', 'constructor', 'valueOf', 'toString', 'prototype', '__proto__', 'inspect', 'asymmetricMatch']);
+
+function short(text) {
+  return shorten(String(text ?? '').split(/\s+/).join(' ').trim(), DESCRIPTION);
+}
+
+function brief(entry) {
+  const { name, server, description, inputSchema, outputSchema } = entry;
+  return { name, server, description: short(description), signature: signature.line(name, inputSchema, outputSchema) };
+}
+
+/** An object whose members are looked up by a function. names(): those that it lists. */
+function lookUp(get, names, describe) {
+  const handler = {
+    __proto__: null,
+    get: (target, key) => {
+      if (key === inspect.custom) return describe;
+      if (key === Symbol.iterator) return () => names()[Symbol.iterator]();
+      return typeof key === 'string' ? get(key) : undefined;
+    },
+    has: (target, key) => typeof key === 'string' && names().includes(key),
+    ownKeys: () => names(),
+    getOwnPropertyDescriptor: (target, key) =>
+      typeof key === 'string' && names().includes(key) ? { value: get(key), enumerable: true, configurable: true, writable: false } : undefined,
+    set: () => false,
+    defineProperty: () => false,
+    deleteProperty: () => false,
+  };
+  return new Proxy(Object.create(null), handler);
+}
+
+class Namespace {
+  constructor(channel, ours) {
+    this._library = new Library(channel, ours);
+    this._caller = new Caller(channel, this._library, ours);
+    this._servers = new Map(); // global name -> object
+    this._isLastOurs = true;
+  }
+
+  onCatalogue(version, payload) {
+    this._library.onFrame(version, payload);
+  }
+
+  start(displays) {
+    const values = {
+      tools: this._tools(),
+      _discover: () => this._discover(),
+      _search: (q, limit = 10) => this._search(q, limit),
+      _schema: (name) => this._schema(name),
+      display: displays.display,
+      ...KINDS,
+    };
+    for (const [name, value] of Object.entries(values)) {
+      Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+    }
+  }
+
+  /** Before a cell with this code: adds the servers that it names. One that may be starting is looked up when a tool is called. */
+  prepare(source) {
+    if (!kept.includes(source, 'mcp_')) return;
+    const isSettled = this._library.isSettled();
+    for (const name of new Set(source.match(/\bmcp_[\p{ID_Continue}$]+/gu) ?? [])) {
+      const server = this._library.current().serverOf(name);
+      if (name in globalThis || (isSettled && server === undefined)) continue;
+      if (!this._servers.has(name)) this._servers.set(name, this._server(server, name));
+      const value = this._servers.get(name);
+      Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
+    }
+  }
+
+  /** `_` is the value of the last cell, as in the REPL of Node, until the code declares it. */
+  setLast(value) {
+    if (value === undefined || !this._isLastOurs) return;
+    const before = kept.getOwnPropertyDescriptor(globalThis, '_');
+    if (before !== undefined && (before.enumerable || !before.configurable)) {
+      this._isLastOurs = false;
+      return;
+    }
+    kept.defineProperty(globalThis, '_', { __proto__: null, value, writable: true, enumerable: false, configurable: true });
+  }
+
+  /* ---- tools ---- */
+
+  _tools() {
+    const made = new Map();
+    const get = (key) => {
+      if (NOT_TOOLS.has(key)) return undefined;
+      if (!made.has(key)) {
+        const server = key.includes('.') ? undefined : this._serverNamed(key);
+        made.set(key, server ?? this._caller.tool(key));
+      }
+      return made.get(key);
+    };
+    const names = () => {
+      const { entries, byName } = this._library.current();
+      return [...new Set(entries.map((entry) => (byName.get(entry.name).length === 1 ? entry.name : entry.qualified)))];
+    };
+    return lookUp(get, names, () => `<tools: ${names().join(', ') || 'none'}>`);
+  }
+
+  /** tools.calendar, unless a tool has that name. */
+  _serverNamed(key) {
+    const catalogue = this._library.current();
+    if (catalogue.byName.has(key) || !catalogue.servers.has(key)) return undefined;
+    return this._server(key, undefined);
+  }
+
+  _server(server, identifier) {
+    const made = new Map();
+    const name = () => server ?? this._library.current().serverOf(identifier) ?? identifier;
+    const offers = this._caller.offers(name);
+    const get = (key) => {
+      if (NOT_TOOLS.has(key)) return undefined;
+      const target = server === undefined ? { identifier, name: key } : { server, name: key };
+      if (key in offers && this._library.current().find(target) === undefined) return offers[key];
+      if (!made.has(key)) made.set(key, this._caller.tool(target));
+      return made.get(key);
+    };
+    const names = () => [...(this._library.current().servers.get(name())?.tools.keys() ?? [])];
+    return lookUp(get, names, () => `<server ${name()}: ${names().join(', ') || 'no tools'}>`);
+  }
+
+  /* ---- listings ---- */
+
+  async _discover() {
+    const catalogue = await this._library.settled();
+    const failed = catalogue.failed().map(({ name, error }) => ({
+      name: '',
+      server: name,
+      description: short(`not available: ${error}`),
+      signature: '',
+      error,
+    }));
+    return [...catalogue.entries.map(brief), ...failed];
+  }
+
+  async _search(q, limit) {
+    return (await this._library.search(String(q), Math.max(0, Math.trunc(Number(limit)) || 0))).map(brief);
+  }
+
+  async _schema(name) {
+    const key = typeof name === 'function' ? (name.server ? { server: name.server, name: name.name } : name.name) : String(name);
+    let entry = this._library.current().find(key);
+    if (entry === undefined) {
+      const catalogue = await this._library.settled();
+      entry = catalogue.find(key);
+      if (entry === undefined) throw catalogue.notFound(key);
+    }
+    const { server, description, inputSchema, outputSchema, annotations } = entry;
+    const whole = { name: entry.name, server, description, signature: signature.line(entry.name, inputSchema, outputSchema), inputSchema };
+    if (outputSchema !== undefined) whole.outputSchema = outputSchema;
+    if (annotations) whole.annotations = annotations;
+    return whole;
+  }
+}
+
+module.exports = { Namespace };
