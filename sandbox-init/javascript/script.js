@@ -3,7 +3,6 @@
 
 const path = require('path');
 const kept = require('./intrinsics.js');
-const { Input } = require('./standard-input.js');
 
 class Scripts {
   constructor(channel, files, ours) {
@@ -47,6 +46,7 @@ class Scripts {
 
   _readFrom(input) {
     if (input !== 'none') {
+      const { Input } = require('./standard-input.js');
       const stream = new Input(this._channel, this._ours, input === 'terminal');
       Object.defineProperty(process, 'stdin', { value: stream, writable: true, enumerable: true, configurable: true });
     }

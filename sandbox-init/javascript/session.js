@@ -20,6 +20,7 @@ const { Channel } = require('./channel.js');
 const { Interrupts } = require('./interrupts.js');
 const { Modules } = require('./modules.js');
 const { Cells, ENDED } = require('./cells.js');
+const compiler = require('./compiler.js');
 const machine = require('./machine.js');
 const streams = require('./streams.js');
 const timers = require('./timers.js');
@@ -29,7 +30,6 @@ const { Scripts } = require('./script.js');
 const { Namespace } = require('./namespace.js');
 const { describeValue, describeShortly } = require('./values.js');
 const { addSource, describe } = require('./tracebacks.js');
-const prompt = require('./prompt.js');
 
 const { utf8, lastIndexOf, slice, startsWith, stringify, push, shift, then } = kept;
 const PREPARE_MS = 5;
@@ -58,12 +58,11 @@ class Session {
     this._channel = new Channel(settings.channel, this._handlers(), this._interrupts, () => this._turn());
     this._displays = new Displays(this._channel, this._files);
     this._scripts = new Scripts(this._channel, this._files, this._cells.ours);
-    this._namespace = new Namespace(this._channel, this._cells.ours);
+    this._namespace = new Namespace(this._channel, this._cells.ours, this._displays);
     streams.install();
     timers.install();
     machine.install(settings, () => this._cells.ours.run);
     this._modules.addNames(globalThis);
-    this._namespace.start(this._displays);
     this._exit = (code) => this._onExit(code);
     process.on('uncaughtException', (error) => this._onUncaught(error, 'uncaughtException'));
     process.on('unhandledRejection', (reason) => this._onUncaught(reason, 'unhandledRejection'));
@@ -89,7 +88,12 @@ class Session {
 
   /** Does what takes long at its first use, unless a cell comes before. */
   prepareLater() {
-    kept.setTimeout(() => this._interrupts.start(), PREPARE_MS).unref();
+    const prepare = () => {
+      this._interrupts.start();
+      this._namespace.loadTools();
+      compiler.prepare();
+    };
+    kept.setTimeout(prepare, PREPARE_MS).unref();
   }
 
   /* ---- the run of a cell ---- */
@@ -101,12 +105,11 @@ class Session {
   }
 
   _begin({ number, payload, kind }) {
-    this._interrupts.start();
     const text = utf8(payload, 0, payload.length);
     const end = lastIndexOf(text, '\0');
     const source = slice(text, 0, end);
     if (kind !== frames.EXEC) {
-      this._reply(number, kind === frames.PROBE ? prompt.answer(source) : errorOf('only Python code can be checked before it runs'));
+      this._reply(number, kind === frames.PROBE ? require('./prompt.js').answer(source) : errorOf('only Python code can be checked before it runs'));
       return;
     }
     const name = slice(text, end + 1) || `<cell ${number}>`;
@@ -141,6 +144,9 @@ class Session {
     } catch (error) {
       this._fail(cell, error);
     }
+    // If this is the first cell of a session that did not wait for it, the code has run this far without the thread: there is nothing
+    // yet that an interrupt would have to keep.
+    this._interrupts.start();
   }
 
   _fail(cell, error) {

@@ -1,12 +1,7 @@
 'use strict';
-/*
- * The names that Cloister adds to the global object: tools, mcp_<server>, _discover(), _search(), _schema(), display() and the errors.
- *
- * The catalogue is decoded only for code that uses it. A name that the code has set is never changed.
- */
+/* Tools as objects of the code: tools, mcp_<server>, _discover(), _search(), _schema(). The catalogue is decoded when they are used. */
 
 const { inspect } = require('util');
-const kept = require('./intrinsics.js');
 const KINDS = require('./tool-errors.js');
 const { Library } = require('./catalogue.js');
 const { Caller } = require('./calls.js');
@@ -46,54 +41,33 @@ function lookUp(get, names, describe) {
   return new Proxy(Object.create(null), handler);
 }
 
-class Namespace {
+class ToolNames {
   constructor(channel, ours) {
     this._library = new Library(channel, ours);
     this._caller = new Caller(channel, this._library, ours);
     this._servers = new Map(); // global name -> object
-    this._isLastOurs = true;
+    /** The names that code has in any case. */
+    this.values = {
+      __proto__: null,
+      tools: this._tools(),
+      _discover: () => this._discover(),
+      _search: (q, limit = 10) => this._search(q, limit),
+      _schema: (name) => this._schema(name),
+      ...KINDS,
+    };
   }
 
   onCatalogue(version, payload) {
     this._library.onFrame(version, payload);
   }
 
-  start(displays) {
-    const values = {
-      tools: this._tools(),
-      _discover: () => this._discover(),
-      _search: (q, limit = 10) => this._search(q, limit),
-      _schema: (name) => this._schema(name),
-      display: displays.display,
-      ...KINDS,
-    };
-    for (const [name, value] of Object.entries(values)) {
-      Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
-    }
-  }
-
-  /** Before a cell with this code: adds the servers that it names. One that may be starting is looked up when a tool is called. */
-  prepare(source) {
-    if (!kept.includes(source, 'mcp_')) return;
-    const isSettled = this._library.isSettled();
-    for (const name of new Set(source.match(/\bmcp_[\p{ID_Continue}$]+/gu) ?? [])) {
-      const server = this._library.current().serverOf(name);
-      if (name in globalThis || (isSettled && server === undefined)) continue;
-      if (!this._servers.has(name)) this._servers.set(name, this._server(server, name));
-      const value = this._servers.get(name);
-      Object.defineProperty(globalThis, name, { value, writable: true, enumerable: false, configurable: true });
-    }
-  }
-
-  /** `_` is the value of the last cell, as in the REPL of Node, until the code declares it. */
-  setLast(value) {
-    if (value === undefined || !this._isLastOurs) return;
-    const before = kept.getOwnPropertyDescriptor(globalThis, '_');
-    if (before !== undefined && (before.enumerable || !before.configurable)) {
-      this._isLastOurs = false;
-      return;
-    }
-    kept.defineProperty(globalThis, '_', { __proto__: null, value, writable: true, enumerable: false, configurable: true });
+  /** What the global name of a server, such as mcp_calendar, stands for; undefined if there is none. A server that may be starting is
+   * looked up when a tool is called. */
+  serverOf(name) {
+    const server = this._library.current().serverOf(name);
+    if (server === undefined && this._library.isSettled()) return undefined;
+    if (!this._servers.has(name)) this._servers.set(name, this._server(server, name));
+    return this._servers.get(name);
   }
 
   /* ---- tools ---- */
@@ -171,4 +145,4 @@ class Namespace {
   }
 }
 
-module.exports = { Namespace };
+module.exports = { ToolNames };
