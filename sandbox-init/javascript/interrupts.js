@@ -12,6 +12,7 @@ const { GUARD, CELL, SEEN, EXIT, NEVER, AGE, FREE, OURS, BYTES, READY, ASKED, IN
 
 const { load, store, compareExchange, monotonic, wait } = kept;
 const on = kept.uncurried(Worker.prototype.on);
+const ref = kept.uncurried(Worker.prototype.ref);
 const unref = kept.uncurried(Worker.prototype.unref);
 const postMessage = kept.uncurried(Worker.prototype.postMessage);
 
@@ -29,6 +30,7 @@ class Interrupts {
     this._onEnded = onEnded;
     this._origin = monotonic() - BigInt(Math.round(process.uptime() * 1e9));
     this._thread = null;
+    this._held = 0; // resources that keep the loop alive since hold()
     this._cell = 0;
     // Until the thread handles signals. If code blocks this thread meanwhile, the broker's reminder reaches the other one.
     process.on('SIGINT', () => {
@@ -59,6 +61,26 @@ class Interrupts {
     on(this._thread, 'message', (number) => this._onMessage(number));
     on(this._thread, 'error', () => kept.exit(1));
     unref(this._thread);
+  }
+
+  /** Keeps the loop alive until release(), whatever code V8 ends: only handles of Node itself do that. */
+  hold() {
+    this.start();
+    const before = kept.activeResources().length;
+    ref(this._thread);
+    this._held = kept.activeResources().length - before;
+  }
+
+  release() {
+    if (this._thread !== null) {
+      unref(this._thread);
+    }
+    this._held = 0;
+  }
+
+  /** Whether nothing else keeps the loop alive. */
+  holdsAlone() {
+    return this._held > 0 && kept.activeResources().length === this._held;
   }
 
   _onMessage(number) {

@@ -9,7 +9,7 @@
  *     an exception that nothing caught              onUncaught()
  *     SIGINT                                        onInterrupt(): nothing of the code continues
  *     process.exit()                                onEnded(): the same
- *     nothing can settle the promise it awaits      onEmpty()
+ *     nothing can settle the promise it awaits      watch()
  *
  * Between cells timers and servers of earlier cells go on, because the event loop turns.
  */
@@ -33,6 +33,7 @@ const { addSource, describe } = require('./tracebacks.js');
 
 const { utf8, lastIndexOf, slice, startsWith, stringify, push, shift, then } = kept;
 const PREPARE_MS = 5;
+const WATCH_MS = 20; // between two looks at what keeps the loop alive
 const WORKSPACE = '/workspace';
 const NEVER_SETTLES = 'the code awaits a promise that nothing can settle any more: no timer, call or input is left';
 const INTERRUPTED = '{"type":"Interrupted","message":"","traceback":"Interrupted\\n"}';
@@ -137,8 +138,11 @@ class Session {
         this._settle(cell, { __proto__: null, value, error: null, failed: false });
         return;
       }
-      // Without anything else that could wake it, the code would wait for ever.
       this._channel.holdLoop(false);
+      if (!cell.isScript) {
+        this._interrupts.hold();
+        this._watch(cell);
+      }
       const ok = (result) => this._settle(cell, { __proto__: null, value: result, error: null, failed: false });
       then(promise, ok, (error) => this._fail(cell, error));
     } catch (error) {
@@ -147,6 +151,22 @@ class Session {
     // If this is the first cell of a session that did not wait for it, the code has run this far without the thread: there is nothing
     // yet that an interrupt would have to keep.
     this._interrupts.start();
+  }
+
+  /** Without anything that could wake it, the code would wait for ever. The event beforeExit would tell, but V8 may end what handles it, and
+   * the process with it. */
+  _watch(cell) {
+    const look = () => {
+      if (cell !== this._current || cell.outcome !== null) {
+        return;
+      }
+      if (this._interrupts.holdsAlone() && !this._interrupts.isFor() && cell.exit === null) {
+        this._fail(cell, new Error(NEVER_SETTLES));
+      } else {
+        kept.setTimeout(look, WATCH_MS).unref();
+      }
+    };
+    kept.setTimeout(look, WATCH_MS).unref();
   }
 
   _fail(cell, error) {
@@ -242,6 +262,7 @@ class Session {
     timers.forget();
     this._current = null;
     this._channel.holdLoop(true);
+    this._interrupts.release();
     this._reply(cell.number, described);
   }
 
