@@ -55,6 +55,8 @@ static void test_javascript(void)
                   "has no copies");
         check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"dependencies\":[\"a\"]}", &a),
                   "no argument \"dependencies\"");
+        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"check_only\":true}", &a),
+                  "no argument \"check_only\"");
         check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"nothing\":1}", &a),
                   "run_javascript takes code, session, timeout");
         check_has(parse_for(LANGUAGE_JAVASCRIPT, "{}", &a), "a string of JavaScript source");
