@@ -52,7 +52,7 @@ class Tool(rawmcp.ServerCase):
         self.assertEqual((other["session"], other["stdout"]), ("default", "b\n"))
 
     def test_the_end_of_node_loses_the_state(self):
-        for code, status in (("process.exit(3)", "exit"), ("process.kill(process.pid, 'SIGKILL')", "killed"), ("process.abort()", "killed")):
+        for code, status in (("process.reallyExit(3)", "exit"), ("process.kill(process.pid, 'SIGKILL')", "killed"), ("process.abort()", "killed")):
             with self.subTest(code):
                 self.ok("var kept = 1")
                 cell = self.cell(code)
