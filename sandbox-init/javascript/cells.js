@@ -12,12 +12,12 @@ const runScript = kept.uncurried(require('vm').Script.prototype.runInThisContext
 const QUIET = { __proto__: null, displayErrors: false };
 const { getOwnPropertyDescriptor, defineProperty } = kept;
 
-/** Makes the names of a cell global variables, also those that Node has defined as accessors or constants. */
+/** Makes the names of a cell global variables, also those that Node or Cloister have defined as accessors, constants or hidden. */
 function declare(names) {
   for (let i = 0; i < names.length; i++) {
     const before = getOwnPropertyDescriptor(globalThis, names[i]);
-    if (before === undefined || ((before.get || before.set || !before.writable) && before.configurable)) {
-      const value = undefined;
+    if (before === undefined || (before.configurable && !(before.writable && before.enumerable))) {
+      const value = before?.writable ? before.value : undefined;
       defineProperty(globalThis, names[i], { __proto__: null, value, writable: true, enumerable: true, configurable: true });
     }
   }
@@ -70,11 +70,11 @@ class Cells {
     return { __proto__: null, promise: kept.isPromise(value) ? value : null, value };
   }
 
-  /** The same for a script, which has no value. */
-  runScript(number, source, name) {
+  /** The same for a script, which has no value. name: that of addSource(). given: that of its file. */
+  runScript(number, source, name, given) {
     const script = compileScript(source, name);
     this.ours.run = number;
-    const file = path.resolve(this._modules.directory, name);
+    const file = path.resolve(this._modules.directory, given);
     const module = new Module(file, null);
     module.filename = file;
     module.id = '.';

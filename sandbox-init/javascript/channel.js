@@ -53,7 +53,7 @@ function encode(type, id, payload) {
   frame[4] = type;
   frame[5] = frame[6] = frame[7] = 0;
   writeNumber(frame, 8, id >>> 0);
-  writeNumber(frame, 12, Math.floor(id / TWO_32));
+  writeNumber(frame, 12, (id - (id >>> 0)) / TWO_32);
   if (isText) {
     writeUtf8(frame, payload, HEADER, length);
   } else {
@@ -129,7 +129,8 @@ class Channel {
       if (this._frame === null) {
         at = this._takeHead(bytes, at, n);
       } else {
-        const some = Math.min(n - at, this._frame.length - this._filled);
+        const missing = this._frame.length - this._filled;
+        const some = missing < n - at ? missing : n - at;
         setBytes(this._frame, new Bytes(bytes.buffer, bytes.byteOffset + at, some), this._filled);
         this._filled += some;
         at += some;

@@ -66,7 +66,7 @@ function compileAsItIs(source, name, wrong) {
   try {
     return new Script(source, { filename: name, ...IMPORTS });
   } catch (error) {
-    throw ABOUT_SCRIPTS.test(error.message) || error.message === wrong.message ? wrong : withPlace(error, name, wrong);
+    throw ABOUT_SCRIPTS.test(error.message) || wrong.message.includes(NO_TYPESCRIPT) ? wrong : withPlace(error, name, wrong);
   }
 }
 

@@ -31,6 +31,7 @@ class Interrupts {
     this._origin = monotonic() - BigInt(Math.round(process.uptime() * 1e9));
     this._thread = null;
     this._held = 0; // resources that keep the loop alive since hold()
+    this._isStarted = false;
     this._cell = 0;
     // Until the thread handles signals. If code blocks this thread meanwhile, the broker's reminder reaches the other one.
     process.on('SIGINT', () => {
@@ -47,25 +48,35 @@ class Interrupts {
     return asked === 0 ? null : asked === this._cell;
   }
 
-  /** Starts the thread, once. It keeps neither the loop nor the process alive. */
+  /** Starts the thread, once. It keeps neither the loop nor the process alive. If code has changed what Node needs for it, the session has
+   * none: the broker ends what does not end by itself, and the state is lost. */
   start() {
-    if (this._thread !== null) {
+    if (this._isStarted) {
       return;
     }
-    this._thread = new Worker(__dirname + '/interrupt-thread.js', {
-      workerData: this._fields,
-      execArgv: ['--expose-internals'],
-      resourceLimits: LIMITS,
-      env: {},
-    });
-    on(this._thread, 'message', (number) => this._onMessage(number));
-    on(this._thread, 'error', () => kept.exit(1));
-    unref(this._thread);
+    this._isStarted = true;
+    try {
+      const thread = new Worker(__dirname + '/interrupt-thread.js', {
+        workerData: this._fields,
+        execArgv: ['--expose-internals'],
+        resourceLimits: LIMITS,
+        env: {},
+      });
+      on(thread, 'message', (number) => this._onMessage(number));
+      on(thread, 'error', () => kept.exit(1));
+      unref(thread);
+      this._thread = thread;
+    } catch {
+      // see above
+    }
   }
 
   /** Keeps the loop alive until release(), whatever code V8 ends: only handles of Node itself do that. */
   hold() {
     this.start();
+    if (this._thread === null) {
+      return;
+    }
     const before = kept.activeResources().length;
     ref(this._thread);
     this._held = kept.activeResources().length - before;
@@ -116,6 +127,9 @@ class Interrupts {
   endCaller() {
     this.start();
     store(this._fields, EXIT, 1);
+    if (this._thread === null) {
+      kept.exit(1);
+    }
     postMessage(this._thread, 0);
     for (;;) {
       wait(this._fields, NEVER, 0, 1);

@@ -68,6 +68,7 @@ module.exports = Object.freeze({
   shift: uncurried(Array.prototype.shift),
   join: uncurried(Array.prototype.join),
   test: uncurried(RegExp.prototype.test),
+  floor: Math.floor,
   isFinite: Number.isFinite,
   isInteger: Number.isInteger,
   String,

@@ -34,6 +34,7 @@ const { addSource, describe } = require('./tracebacks.js');
 const { utf8, lastIndexOf, slice, startsWith, stringify, push, shift, then } = kept;
 const PREPARE_MS = 5;
 const WATCH_MS = 20; // between two looks at what keeps the loop alive
+const COMPLAINTS_MAX = 100; // about code in the background, between two cells
 const WORKSPACE = '/workspace';
 const NEVER_SETTLES = 'the code awaits a promise that nothing can settle any more: no timer, call or input is left';
 const INTERRUPTED = '{"type":"Interrupted","message":"","traceback":"Interrupted\\n"}';
@@ -47,6 +48,8 @@ class Session {
   constructor(settings) {
     this._waiting = []; // {number, payload, kind}
     this._current = null;
+    this._complaints = 0;
+    this._answered = 0; // the last cell that has a result
     this._isEarly = false; // an interrupt came before the cell that it is for
     this._backgroundExit = false;
     this._interrupts = new Interrupts(
@@ -67,7 +70,14 @@ class Session {
     this._exit = (code) => this._onExit(code);
     process.on('uncaughtException', (error) => this._onUncaught(error, 'uncaughtException'));
     process.on('unhandledRejection', (reason) => this._onUncaught(reason, 'unhandledRejection'));
-    process.on('beforeExit', () => this._onEmpty());
+    process.on('beforeExit', () => {
+      const { number } = this._current ?? {};
+      try {
+        this._onEmpty();
+      } catch {
+        this._giveUp(number);
+      }
+    });
   }
 
   _handlers() {
@@ -101,7 +111,22 @@ class Session {
 
   _turn() {
     while (this._current === null && this._waiting.length > 0) {
-      this._begin(shift(this._waiting));
+      const next = shift(this._waiting);
+      try {
+        this._begin(next);
+      } catch {
+        this._giveUp(next.number); // the code has changed what Node itself uses
+      }
+    }
+  }
+
+  /** There is a result in any case. */
+  _giveUp(number) {
+    this._interrupts.end();
+    this._current = null;
+    if (this._answered !== number) {
+      this._answered = number;
+      this._channel.send(frames.RESULT, number, LAST_WORDS);
     }
   }
 
@@ -123,6 +148,7 @@ class Session {
       return;
     }
     process.exit = this._exit;
+    this._complaints = 0;
     this._interrupts.begin(number);
     this._displays.begin(number);
     this._run(cell, source, name);
@@ -133,7 +159,7 @@ class Session {
       this._scripts.begin(source, name, cell);
       this._namespace.prepare(source);
       const unique = addSource(name, source);
-      const { promise, value } = this._cells[cell.isScript ? 'runScript' : 'run'](cell.number, source, unique);
+      const { promise, value } = this._cells[cell.isScript ? 'runScript' : 'run'](cell.number, source, unique, name);
       if (promise === null) {
         this._settle(cell, { __proto__: null, value, error: null, failed: false });
         return;
@@ -205,6 +231,9 @@ class Session {
     }
     const cell = this._current;
     if (cell === null) {
+      if (++this._complaints > COMPLAINTS_MAX) {
+        return;
+      }
       streams.complain(`cloister: an error in the background: ${describeShortly(error?.stack ?? error)}\n`);
     } else if (cell.outcome === null || cell.isScript) {
       cell.outcome = null;
@@ -273,6 +302,7 @@ class Session {
     } catch {
       // the guest uses all descriptors or all memory
     }
+    this._answered = number;
     this._channel.send(frames.RESULT, number, files === '' ? described : `${slice(described, 0, described.length - 1)},${files}}`);
   }
 

@@ -15,8 +15,8 @@ function cut(text, limit) {
   if (text.length <= limit) {
     return text;
   }
-  const head = Math.floor((limit * 2) / 3);
-  const tail = Math.floor(limit / 3);
+  const head = kept.floor((limit * 2) / 3);
+  const tail = kept.floor(limit / 3);
   return `${kept.slice(text, 0, head)}\n[… ${text.length - head - tail} characters cut …]\n${kept.slice(text, text.length - tail)}`;
 }
 

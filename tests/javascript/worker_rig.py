@@ -51,11 +51,11 @@ class Modules:
 class Worker:
     """A session. Reads its pipes and its channel in one loop; tool calls are answered by self.on_call."""
 
-    def __init__(self, modules, **settings):
+    def __init__(self, modules, options=(), **settings):
         self.modules = modules
         self.channel, theirs = socket.socketpair()
         settings = {"channel": theirs.fileno(), "directory": str(modules.workspace), "memory": 1 << 30, "cpus": 2, **settings}
-        command = [NODE, "--no-force-async-hooks-checks", modules.place / "main.js", json.dumps(settings)]
+        command = [NODE, "--no-force-async-hooks-checks", *options, modules.place / "main.js", json.dumps(settings)]
         environment = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(modules.workspace)}
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
                                         cwd=modules.workspace, pass_fds=[theirs.fileno()])

@@ -1,6 +1,10 @@
 'use strict';
 /* Identifiers for the names of tools and servers, and the names that a wrong one may mean. */
 
+const CLOSE = 0.7; // similarity of a name that is offered
+const KNOWN_MAX = 5000;
+const LENGTH_MAX = 60; // characters that are compared
+
 /** Characters other than letters, digits and _ become _. A leading digit gets the prefix _. */
 function identifier(name) {
   const text = name.normalize('NFKC').replace(/[^\p{ID_Continue}$]/gu, '_');
@@ -31,29 +35,24 @@ function fold(name) {
   return identifier(name).toLowerCase().replaceAll('_', '');
 }
 
-function pairs(text) {
-  return Array.from({ length: Math.max(1, text.length - 1) }, (_, i) => text.slice(i, i + 2));
-}
-
-/** How similar two texts are, 0 to 1: by the pairs of characters that they share. */
+/** How similar two texts are, 0 to 1: by the longest sequence of characters that both contain. */
 function similarity(a, b) {
-  const rest = pairs(b);
-  let common = 0;
-  for (const pair of pairs(a)) {
-    const at = rest.indexOf(pair);
-    if (at >= 0) {
-      common++;
-      rest.splice(at, 1);
+  let row = new Uint16Array(b.length + 1);
+  for (const character of a) {
+    const next = new Uint16Array(b.length + 1);
+    for (let i = 0; i < b.length; i++) {
+      next[i + 1] = character === b[i] ? row[i] + 1 : Math.max(row[i + 1], next[i]);
     }
+    row = next;
   }
-  return (2 * common) / (Math.max(1, a.length - 1) + Math.max(1, b.length - 1));
+  return (2 * row[b.length]) / (a.length + b.length);
 }
 
 /** '; did you mean "a" or "b"?', or nothing. */
 function didYouMean(name, known, limit = 3) {
-  const wanted = fold(String(name)).slice(0, 100);
-  const scored = [...known].slice(0, 5000).map((other) => ({ other, score: similarity(wanted, fold(other).slice(0, 100)) }));
-  let close = scored.filter(({ score }) => score >= 0.5).sort((a, b) => b.score - a.score);
+  const wanted = fold(String(name)).slice(0, LENGTH_MAX);
+  const scored = [...known].slice(0, KNOWN_MAX).map((other) => ({ other, score: similarity(wanted, fold(other).slice(0, LENGTH_MAX)) }));
+  let close = scored.filter(({ score }) => score >= CLOSE).sort((a, b) => b.score - a.score);
   if (close.length === 0 && wanted.length > 3) close = scored.filter(({ other }) => fold(other).includes(wanted));
   const shown = [...new Set(close.map(({ other }) => `"${other}"`))].slice(0, limit);
   return shown.length > 0 ? `; did you mean ${shown.join(' or ')}?` : '';
