@@ -19,14 +19,13 @@ const postMessage = kept.uncurried(Worker.prototype.postMessage);
 const LIMITS = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1, codeRangeSizeMb: 8, stackSizeMb: 1 };
 
 class Interrupts {
-  /** onInterrupt: called in the event loop, perhaps repeatedly: the cell that isFor() names must end. onEnded: called there when code that
-   * called endCaller() has ended. */
-  constructor(onInterrupt, onEnded) {
+  /** onMessage: called in the event loop, perhaps repeatedly, with whether the cell that isFor() names must end. Otherwise code that called
+   * endCaller() has ended. */
+  constructor(onMessage) {
     const memory = new SharedArrayBuffer(BYTES);
     this._fields = new Int32Array(memory);
     this._ages = new BigInt64Array(memory);
-    this._onInterrupt = onInterrupt;
-    this._onEnded = onEnded;
+    this._onMessage = onMessage;
     this._origin = monotonic() - BigInt(Math.round(process.uptime() * 1e9));
     this._thread = null;
     this._isStarted = false;
@@ -35,7 +34,7 @@ class Interrupts {
     process.on('SIGINT', () => {
       if (load(this._fields, READY) === 0) {
         store(this._fields, ASKED, this._cell);
-        this._onInterrupt();
+        onMessage(true);
       }
     });
   }
@@ -60,7 +59,7 @@ class Interrupts {
         resourceLimits: LIMITS,
         env: {},
       });
-      on(thread, 'message', (number) => this._onMessage(number));
+      on(thread, 'message', (number) => this._receive(number));
       on(thread, 'error', () => kept.exit(1));
       unref(thread);
       this._thread = thread;
@@ -69,13 +68,9 @@ class Interrupts {
     }
   }
 
-  _onMessage(number) {
+  _receive(number) {
     store(this._fields, SEEN, number);
-    if (number & INTERRUPT) {
-      this._onInterrupt();
-    } else {
-      this._onEnded();
-    }
+    this._onMessage((number & INTERRUPT) !== 0);
   }
 
   /** Whether Cloister's own code may act now. Otherwise the thread ends what runs, and onStop() is called after that. */
