@@ -64,6 +64,7 @@ function end() {
   if (isEnding) {
     return;
   }
+  clearTimeout(timer);
   if (Atomics.compareExchange(fields, GUARD, FREE, ENDING) !== FREE) {
     timer = setTimeout(insist, 1);
     return;
@@ -142,6 +143,8 @@ for (const signal of [SIGINT, SIGURG]) {
 /** The code has called process.exit(): it waits, and does not continue. */
 function onExit() {
   if (Atomics.exchange(fields, EXIT, 0) === 1) {
+    isAsked = isAsked && Atomics.load(fields, SEEN) !== number;
+    since = Date.now();
     end();
   }
 }

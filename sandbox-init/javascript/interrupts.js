@@ -20,14 +20,13 @@ const postMessage = kept.uncurried(Worker.prototype.postMessage);
 const LIMITS = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1, codeRangeSizeMb: 8, stackSizeMb: 1 };
 
 class Interrupts {
-  /** onInterrupt: called in the event loop, perhaps repeatedly: the cell that isFor() names must end. onEnded: called there when code that
-   * called endCaller() has ended. */
-  constructor(onInterrupt, onEnded) {
+  /** onMessage: called in the event loop, perhaps repeatedly, with whether the cell that isFor() names must end. Otherwise code that called
+   * endCaller() has ended. */
+  constructor(onMessage) {
     const memory = new SharedArrayBuffer(BYTES);
     this._fields = new Int32Array(memory);
     this._ages = new BigInt64Array(memory);
-    this._onInterrupt = onInterrupt;
-    this._onEnded = onEnded;
+    this._onMessage = onMessage;
     this._origin = monotonic() - BigInt(Math.round(process.uptime() * 1e9));
     this._thread = null;
     this._held = 0; // resources that keep the loop alive since hold()
@@ -37,7 +36,7 @@ class Interrupts {
     process.on('SIGINT', () => {
       if (load(this._fields, READY) === 0) {
         store(this._fields, ASKED, this._cell);
-        this._onInterrupt();
+        onMessage(true);
       }
     });
   }
@@ -62,7 +61,7 @@ class Interrupts {
         resourceLimits: LIMITS,
         env: {},
       });
-      on(thread, 'message', (number) => this._onMessage(number));
+      on(thread, 'message', (number) => this._receive(number));
       on(thread, 'error', () => kept.exit(1));
       unref(thread);
       this._thread = thread;
@@ -94,13 +93,9 @@ class Interrupts {
     return this._held > 0 && kept.activeResources().length === this._held;
   }
 
-  _onMessage(number) {
+  _receive(number) {
     store(this._fields, SEEN, number);
-    if (number & INTERRUPT) {
-      this._onInterrupt();
-    } else {
-      this._onEnded();
-    }
+    this._onMessage((number & INTERRUPT) !== 0);
   }
 
   /** Whether Cloister's own code may act now. Otherwise the thread ends what runs, and onStop() is called after that. */

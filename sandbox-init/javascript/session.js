@@ -7,8 +7,7 @@
  *     its code ran to the end, or threw             settle()
  *     a script: and the event loop is empty         onEmpty()
  *     an exception that nothing caught              onUncaught()
- *     SIGINT                                        onInterrupt(): nothing of the code continues
- *     process.exit()                                onEnded(): the same
+ *     SIGINT, or process.exit()                     onMessage(): nothing of the code continues
  *     nothing can settle the promise it awaits      watch()
  *
  * Between cells timers and servers of earlier cells go on, because the event loop turns.
@@ -52,10 +51,7 @@ class Session {
     this._answered = 0; // the last cell that has a result
     this._isEarly = false; // an interrupt came before the cell that it is for
     this._backgroundExit = false;
-    this._interrupts = new Interrupts(
-      () => this._onInterrupt(),
-      () => this._onEnded(),
-    );
+    this._interrupts = new Interrupts((isInterrupt) => this._onMessage(isInterrupt));
     this._modules = new Modules(settings.directory ?? WORKSPACE);
     this._cells = new Cells(this._modules);
     this._files = new Files(settings.directory ?? WORKSPACE);
@@ -306,31 +302,21 @@ class Session {
     this._channel.send(frames.RESULT, number, files === '' ? described : `${slice(described, 0, described.length - 1)},${files}}`);
   }
 
-  /** Called in the event loop. */
-  _onInterrupt() {
+  /** Called in the event loop, when the other thread has ended code, or when the running cell must end. */
+  _onMessage(isInterrupt) {
     if (!this._pump()) {
       return;
     }
-    const isFor = this._interrupts.isFor();
-    if (isFor !== false && this._current !== null) {
-      this._stop(this._current);
+    const cell = this._current;
+    const isFor = isInterrupt ? this._interrupts.isFor() : false;
+    if (cell !== null && (isFor !== false || cell.exit !== null)) {
+      this._stop(cell);
     } else if (isFor === null) {
       // The cell may be in the socket. It is read before the event loop has turned twice.
       this._isEarly = true;
       kept.setImmediate(() => kept.setImmediate(() => {
         this._isEarly = false;
       }));
-    }
-    this._turn();
-  }
-
-  _onEnded() {
-    if (!this._pump()) {
-      return;
-    }
-    const cell = this._current;
-    if (cell !== null && cell.exit !== null) {
-      this._stop(cell);
     }
     if (this._backgroundExit) {
       this._backgroundExit = false;
