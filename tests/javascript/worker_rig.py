@@ -36,7 +36,7 @@ class Modules:
     """The modules in one directory, as in a sandbox; and a directory that stands for /workspace."""
 
     def __init__(self):
-        self.root = Path(tempfile.mkdtemp(prefix="cloister-javascript-"))
+        self.root = Path(tempfile.mkdtemp(prefix="cloister-test-javascript-"))
         self.place, self.workspace = self.root / "modules", self.root / "workspace"
         self.place.mkdir()
         (self.workspace / "out").mkdir(parents=True)
