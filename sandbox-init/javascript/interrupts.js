@@ -12,6 +12,7 @@ const { GUARD, CELL, SEEN, EXIT, NEVER, AGE, FREE, OURS, BYTES, READY, ASKED, IN
 
 const { load, store, compareExchange, monotonic, wait } = kept;
 const on = kept.uncurried(Worker.prototype.on);
+const ref = kept.uncurried(Worker.prototype.ref);
 const unref = kept.uncurried(Worker.prototype.unref);
 const postMessage = kept.uncurried(Worker.prototype.postMessage);
 
@@ -65,6 +66,27 @@ class Interrupts {
       this._thread = thread;
     } catch {
       // see above
+    }
+  }
+
+  /** Keeps the loop alive until release(), whatever code V8 ends: only a handle of Node itself does that. */
+  hold() {
+    if (this._thread !== null) {
+      ref(this._thread);
+    }
+  }
+
+  release() {
+    if (this._thread !== null) {
+      unref(this._thread);
+    }
+  }
+
+  /** The same, unless Node says that something else keeps the loop alive. */
+  releaseIfAlone() {
+    this.release();
+    if (kept.activeResources().length > 0) {
+      this.hold();
     }
   }
 

@@ -77,6 +77,7 @@ module.exports = Object.freeze({
   setImmediate,
   setTimeout,
   clearTimeout,
+  activeResources: process.getActiveResourcesInfo.bind(process),
   wait: Atomics.wait,
   load: Atomics.load,
   store: Atomics.store,

@@ -23,6 +23,7 @@
 enum {
         CHANNEL_FD = 3, /* README.md says why it is this one */
         MIB = 1024 * 1024,
+        POOL_MAX = 4, /* threads of V8 for its own work: the usual number of Node */
         HEAP_PART_OF_4 =
                 3, /* quarters of the memory that the heap may have: a collection comes before the end */
 };
@@ -106,20 +107,21 @@ static char use_proxy[] = "NODE_USE_ENV_PROXY=1";
 static _Noreturn void become_node(const struct template_session *session, const char *node)
 {
         const struct limits *limits = &session->limits;
-        char heap[48], settings[160];
-        const char *const arguments[] = {node,     "--no-force-async-hooks-checks",
-                                         heap,     "/dev/" LAYOUT_MODULES "/main.js",
-                                         settings, NULL};
+        unsigned int cpus = count_processors(limits);
+        char heap[48], threads[32], settings[160];
+        const char *const arguments[] = {node,    "--no-force-async-hooks-checks",   heap,
+                                         threads, "/dev/" LAYOUT_MODULES "/main.js", settings,
+                                         NULL};
         sigset_t none;
 
         await_release(session);
         place_channel(session);
         snprintf(heap, sizeof(heap), "--max-old-space-size=%" PRIu64,
                  limits->memory / MIB * HEAP_PART_OF_4 / 4);
+        snprintf(threads, sizeof(threads), "--v8-pool-size=%u", cpus < POOL_MAX ? cpus : POOL_MAX);
         snprintf(settings, sizeof(settings),
                  "{\"channel\":%d,\"memory\":%" PRIu64 ",\"cpus\":%u,\"isolates\":%d}", CHANNEL_FD,
-                 limits->memory, count_processors(limits),
-                 session->rlimits ? LANGUAGE_ISOLATES_MAX : 0);
+                 limits->memory, cpus, session->rlimits ? LANGUAGE_ISOLATES_MAX : 0);
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
         if (template_plan()->proxy)

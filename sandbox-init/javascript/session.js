@@ -32,6 +32,7 @@ const { addSource, describe } = require('./tracebacks.js');
 
 const { utf8, lastIndexOf, slice, startsWith, stringify, push, shift, then } = kept;
 const PREPARE_MS = 5;
+const WATCH_MS = 20; // between two looks at what keeps the loop alive
 const COMPLAINTS_MAX = 100; // about code in the background, between two cells
 const WORKSPACE = '/workspace';
 const NEVER_SETTLES = 'the code awaits a promise that nothing can settle any more: no timer, call or input is left';
@@ -118,6 +119,8 @@ class Session {
   /** There is a result in any case. */
   _giveUp(number) {
     this._interrupts.end();
+    this._interrupts.release();
+    this._channel.holdLoop(true);
     this._current = null;
     if (this._answered !== number) {
       this._answered = number;
@@ -135,7 +138,7 @@ class Session {
     }
     const name = slice(text, end + 1) || `<cell ${number}>`;
     const isScript = !startsWith(name, '<cell ');
-    const cell = { __proto__: null, number, isScript, ran: false, outcome: null, exit: null };
+    const cell = { __proto__: null, number, isScript, outcome: null, exit: null, watch: null };
     this._current = cell;
     if (this._isEarly) {
       this._isEarly = false;
@@ -159,8 +162,12 @@ class Session {
         this._settle(cell, { __proto__: null, value, error: null, failed: false });
         return;
       }
-      // Without anything else that could wake it, the code would wait for ever.
       this._channel.holdLoop(false);
+      if (!cell.isScript) {
+        this._interrupts.start();
+        this._interrupts.hold();
+        this._watch(cell);
+      }
       const ok = (result) => this._settle(cell, { __proto__: null, value: result, error: null, failed: false });
       then(promise, ok, (error) => this._fail(cell, error));
     } catch (error) {
@@ -169,6 +176,17 @@ class Session {
     // If this is the first cell of a session that did not wait for it, the code has run this far without the thread: there is nothing
     // yet that an interrupt would have to keep.
     this._interrupts.start();
+  }
+
+  /**
+   * Without anything that could wake it, the code would wait for ever. libuv knows, and tells by beforeExit. But V8 may end what handles
+   * that, and the process with it: so the loop is kept alive while Node lists something else that does the same.
+   */
+  _watch(cell) {
+    cell.watch = kept.setTimeout(() => {
+      this._interrupts.releaseIfAlone();
+      this._watch(cell);
+    }, WATCH_MS).unref();
   }
 
   _fail(cell, error) {
@@ -267,6 +285,10 @@ class Session {
     timers.forget();
     this._current = null;
     this._channel.holdLoop(true);
+    if (cell.watch !== null) {
+      kept.clearTimeout(cell.watch);
+      this._interrupts.release();
+    }
     this._reply(cell.number, described);
   }
 

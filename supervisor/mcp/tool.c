@@ -354,7 +354,10 @@ static const char arguments_of_copies[] =
         "\"branches\":{\"type\":\"integer\",\"description\":\"With from: run the code "
         "in this many copies, named session-1, session-2 and so on. The variable branch "
         "is the number of the copy\"},";
-static const char more_arguments_of_copies[] =
+/* And what is checked before it runs. */
+static const char more_arguments_of_python[] =
+        "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the tool calls in "
+        "the code, and run nothing\"},"
         "\"checkpoint\":{\"type\":\"string\",\"description\":\"Keep the variables under "
         "this name after the call\"},"
         "\"restore\":{\"type\":\"string\",\"description\":\"Checkpoint whose variables "
@@ -389,14 +392,12 @@ static void append_arguments(const struct config *config, enum language language
                 "is running in the session first. Its variables are kept\"},"
                 "\"reset\":{\"type\":\"boolean\",\"description\":\"Start with a new "
                 "interpreter\"},"
-                "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the tool calls in "
-                "the code, and run nothing\"},"
                 "%s"
                 "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of stdout "
                 "and of stderr, at most %d. Default: %u\"}",
                 sources[language], sessions[language], has_copies ? arguments_of_copies : "",
                 (double)config->cell_timeout_max_ms / 1000, (double)config->cell_timeout_ms / 1000,
-                has_copies ? more_arguments_of_copies : "", OUTPUT_CHARACTERS_MAX,
+                has_copies ? more_arguments_of_python : "", OUTPUT_CHARACTERS_MAX,
                 config->output_characters);
 }
 

@@ -11,6 +11,13 @@ NODES = os.environ.get("CLOISTER_NODES", os.path.join(harness.SOURCE, "build", "
 MB = 1 << 20
 # Each thread fills memory as fast as it can.
 FILL = "const all = []; for (;;) all.push(Buffer.alloc(8 << 20, 1));"
+BOMBS = {
+    "WebAssembly": "const m = []; for (;;) { const x = new WebAssembly.Memory({initial: 512}); new Uint8Array(x.buffer).fill(1); m.push(x) }",
+    "shared buffers": "const m = []; for (;;) { const x = new SharedArrayBuffer(32 << 20); new Uint8Array(x).fill(1); m.push(x) }",
+}
+CHILDREN = (
+    "await Promise.all([1, 2, 3].map(() => new Promise(r => require('child_process').spawn(process.execPath, ['-e', %r], {stdio: 'ignore'}).on('exit', r))))" % FILL
+)
 THREADS = (
     "var {Worker} = require('worker_threads'), ended = [];"
     "for (let i = 0; i < %d; i++) { try { const w = new Worker(%r, {eval: true});"
@@ -38,6 +45,8 @@ class Versions(harness.Case):
                 self.assertEqual(cell["status"], "ok", cell)
                 if node:
                     self.assertEqual(cell["stdout"].strip(), version)
+                # Time for the worker's second thread to start, also on a loaded machine.
+                server.cell("await new Promise(r => setTimeout(r, 1500))", tool="run_javascript")
                 cell = server.cell("for (;;);", tool="run_javascript", timeout=1)
                 self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
                 work = "new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0])); require('child_process').execFileSync('/bin/true'); console.log(kept)"
@@ -57,6 +66,27 @@ class Memory(Versions):
             # RLIMIT_DATA of one process, which only counts without a control group.
             self.assertLess(cell["peak_memory_bytes"], (256 + 4 * 640) * MB)
             self.assertEqual(server.cell("console.log(1)", tool="run_javascript")["stdout"], "1\n")
+
+    def test_other_ways_to_fill_memory(self):
+        with self.server(list(nodes().values())[-1]) as server:
+            server.initialize()
+            for name, code in BOMBS.items():
+                with self.subTest(name):
+                    cell = server.cell(code, tool="run_javascript", timeout=60, session=name.replace(" ", "-"))
+                    self.assertEqual((cell["status"], cell["state"]), ("oom", "lost"), cell)
+            # The kernel ends the children of a control group first; the monitor ends the session.
+            cell = server.cell(CHILDREN, tool="run_javascript", timeout=60, session="children")
+            self.assertIn((cell["status"], cell["state"]), (("oom", "lost"), ("ok", "new")), cell)
+            self.assertLess(cell["peak_memory_bytes"], (256 + 4 * 640) * MB)
+
+    @unittest.skipIf(harness.BOUNDED, "a control group counts the memory: threads are not limited")
+    def test_threads_are_counted_without_a_control_group(self):
+        with self.server(list(nodes().values())[-1]) as server:
+            server.initialize()
+            code = THREADS % (6, "setInterval(() => {}, 1000)") + "; await new Promise(r => setTimeout(r, 1500))"
+            cell = server.cell(code, tool="run_javascript", timeout=30)
+            self.assertEqual(cell["status"], "ok", cell)
+            self.assertEqual(cell["stdout"].count("worker threads at a time"), 4, cell)
 
 
 if __name__ == "__main__":

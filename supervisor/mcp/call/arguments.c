@@ -361,7 +361,7 @@ static int refuse_unknown(const char *name, const struct config *config, enum la
                 err, EINVAL, "unknown argument \"%.*s\": %s takes %s", NAME_MAX_SHOWN, name,
                 is_javascript ? "run_javascript" : "run_python",
                 is_javascript
-                        ? "code, session, timeout, wait, interrupt, reset, check_only and max_output"
+                        ? "code, session, timeout, wait, interrupt, reset and max_output"
                         : "code, session, from, branches, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output");
 }
 
@@ -419,6 +419,10 @@ static int check_language(yyjson_val *arguments, const struct run_arguments *a, 
                                 "run_javascript has no argument \"%s\": a JavaScript session has no copies, so no from, branches, checkpoint, restore and on_error; nothing was run",
                                 arguments_known[i].name);
         }
+        if (a->check_only)
+                return error_set(
+                        err, EINVAL,
+                        "run_javascript has no argument \"check_only\": only Python code can be checked before it runs; nothing was run");
         if (a->dependencies)
                 return error_set(
                         err, EINVAL,
