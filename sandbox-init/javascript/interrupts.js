@@ -29,7 +29,6 @@ class Interrupts {
     this._onMessage = onMessage;
     this._origin = monotonic() - BigInt(Math.round(process.uptime() * 1e9));
     this._thread = null;
-    this._held = 0; // resources that keep the loop alive since hold()
     this._isStarted = false;
     this._cell = 0;
     // Until the thread handles signals. If code blocks this thread meanwhile, the broker's reminder reaches the other one.
@@ -70,27 +69,25 @@ class Interrupts {
     }
   }
 
-  /** Keeps the loop alive until release(), whatever code V8 ends: only handles of Node itself do that. */
+  /** Keeps the loop alive until release(), whatever code V8 ends: only a handle of Node itself does that. */
   hold() {
-    this.start();
-    if (this._thread === null) {
-      return;
+    if (this._thread !== null) {
+      ref(this._thread);
     }
-    const before = kept.activeResources().length;
-    ref(this._thread);
-    this._held = kept.activeResources().length - before;
   }
 
   release() {
     if (this._thread !== null) {
       unref(this._thread);
     }
-    this._held = 0;
   }
 
-  /** Whether nothing else keeps the loop alive. */
-  holdsAlone() {
-    return this._held > 0 && kept.activeResources().length === this._held;
+  /** The same, unless Node says that something else keeps the loop alive. */
+  releaseIfAlone() {
+    this.release();
+    if (kept.activeResources().length > 0) {
+      this.hold();
+    }
   }
 
   _receive(number) {

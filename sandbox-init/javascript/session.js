@@ -8,7 +8,7 @@
  *     a script: and the event loop is empty         onEmpty()
  *     an exception that nothing caught              onUncaught()
  *     SIGINT, or process.exit()                     onMessage(): nothing of the code continues
- *     nothing can settle the promise it awaits      watch()
+ *     nothing can settle the promise it awaits      onEmpty()
  *
  * Between cells timers and servers of earlier cells go on, because the event loop turns.
  */
@@ -119,6 +119,8 @@ class Session {
   /** There is a result in any case. */
   _giveUp(number) {
     this._interrupts.end();
+    this._interrupts.release();
+    this._channel.holdLoop(true);
     this._current = null;
     if (this._answered !== number) {
       this._answered = number;
@@ -136,7 +138,7 @@ class Session {
     }
     const name = slice(text, end + 1) || `<cell ${number}>`;
     const isScript = !startsWith(name, '<cell ');
-    const cell = { __proto__: null, number, isScript, ran: false, outcome: null, exit: null };
+    const cell = { __proto__: null, number, isScript, outcome: null, exit: null, watch: null };
     this._current = cell;
     if (this._isEarly) {
       this._isEarly = false;
@@ -162,6 +164,7 @@ class Session {
       }
       this._channel.holdLoop(false);
       if (!cell.isScript) {
+        this._interrupts.start();
         this._interrupts.hold();
         this._watch(cell);
       }
@@ -175,20 +178,15 @@ class Session {
     this._interrupts.start();
   }
 
-  /** Without anything that could wake it, the code would wait for ever. The event beforeExit would tell, but V8 may end what handles it, and
-   * the process with it. */
+  /**
+   * Without anything that could wake it, the code would wait for ever. libuv knows, and tells by beforeExit. But V8 may end what handles
+   * that, and the process with it: so the loop is kept alive while Node lists something else that does the same.
+   */
   _watch(cell) {
-    const look = () => {
-      if (cell !== this._current || cell.outcome !== null) {
-        return;
-      }
-      if (this._interrupts.holdsAlone() && !this._interrupts.isFor() && cell.exit === null) {
-        this._fail(cell, new Error(NEVER_SETTLES));
-      } else {
-        kept.setTimeout(look, WATCH_MS).unref();
-      }
-    };
-    kept.setTimeout(look, WATCH_MS).unref();
+    cell.watch = kept.setTimeout(() => {
+      this._interrupts.releaseIfAlone();
+      this._watch(cell);
+    }, WATCH_MS).unref();
   }
 
   _fail(cell, error) {
@@ -287,7 +285,10 @@ class Session {
     timers.forget();
     this._current = null;
     this._channel.holdLoop(true);
-    this._interrupts.release();
+    if (cell.watch !== null) {
+      kept.clearTimeout(cell.watch);
+      this._interrupts.release();
+    }
     this._reply(cell.number, described);
   }
 
