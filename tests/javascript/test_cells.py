@@ -204,3 +204,10 @@ class Machine(WorkerTest):
         self.run_cell("const { Worker } = require('worker_threads'); const w = new Worker('setInterval(() => {}, 1e6)', {eval: true})")
         self.assertIn("memory for 1 worker thread", self.error("new Worker('1', {eval: true})")["message"])
         self.run_cell("await w.terminate(); new Worker('1', {eval: true}); 0")
+
+
+class Waits(WorkerTest):
+    def test_work_that_node_does_not_list(self):
+        """Of a thread pool: it does not count as a promise that nothing can settle."""
+        code = "const {promisify} = require('util'); (await promisify(require('crypto').pbkdf2)('a', 'b', 400000, 64, 'sha512')).length"
+        self.assertEqual(self.value(code), 64)
