@@ -122,9 +122,9 @@ class Choice(harness.Case):
             with self.assertRaises(rawmcp.RpcError):
                 server.cell("1", tool="run_javascript")
 
-    def failed(self, text, env=None, **config):
+    def failed(self, text, env=None, status=125, **config):
         ran = self.run_cloister("run", "--config", self.config(language="javascript", **config), "-c", "1", env=env)
-        self.assertEqual(ran.returncode, 125, (ran.stdout, ran.stderr))
+        self.assertEqual(ran.returncode, status, (ran.stdout, ran.stderr))
         self.assertIn(text, ran.stderr.decode().splitlines()[-1])
 
     def test_a_node_that_cannot_be_used(self):
@@ -141,6 +141,22 @@ class Choice(harness.Case):
         for name in ("python3",):
             os.symlink(shutil.which(name), self.path("bin") + "/" + name)
         self.failed('no program "node"', env=harness.environment(PATH=self.path("bin")))
+
+    def test_an_image_by_name(self):
+        names = [f"test-{os.getpid()}-{kind}" for kind in ("node", "none")]
+        for name, arguments in zip(names, (("--node", "node"), ())):
+            done = self.run_cloister("image", "build", "--quiet", "--name", name, *arguments)
+            self.addCleanup(self.run_cloister, "image", "remove", name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b", with Node of /", self.run_cloister("image", "show", names[0]).stdout)
+        # The name belongs to another image then.
+        done = self.run_cloister("image", "build", "--name", names[1], "--node", "node")
+        self.assertEqual((done.returncode, b"without Node" in done.stderr), (1, True), done.stderr)
+        ran = self.run_cloister("run", "--config", self.config(language="javascript", image=names[0]), "-c", "console.log(process.execPath)")
+        self.assertEqual((ran.returncode, ran.stdout[:1]), (0, b"/"), ran.stderr)
+        self.failed("the image has no Node", image=names[1], status=126)
+        done = self.run_cloister("image", "build", "--name", "x", "--rootfs", "/", "--node", "node")
+        self.assertEqual((done.returncode, b"do not go together" in done.stderr), (2, True), done.stderr)
 
     def test_python_goes_on_without_node(self):
         config = self.config(profiles={"js": {"language": "javascript", "agent": True, "nodejs": self.path("missing")}})
