@@ -82,8 +82,11 @@ class Interrupts {
     }
   }
 
-  /** The same, unless Node says that something else keeps the loop alive. */
+  /** The same, unless Node says that something else keeps the loop alive, or the other thread is about to end code. */
   releaseIfAlone() {
+    if (this.isFor()) {
+      return;
+    }
     this.release();
     if (kept.activeResources().length > 0) {
       this.hold();

@@ -184,7 +184,9 @@ class Session {
    */
   _watch(cell) {
     cell.watch = kept.setTimeout(() => {
-      this._interrupts.releaseIfAlone();
+      if (cell.exit === null) {
+        this._interrupts.releaseIfAlone();
+      }
       this._watch(cell);
     }, WATCH_MS).unref();
   }

@@ -30,6 +30,7 @@ RULES = [
     ("sandbox-init", ["base/", "rpc/sandbox-messages.h", "sandbox-init/"]),
     ("sandbox-init/setup", ["base/", "rpc/sandbox-messages.h", "sandbox-init/raw.h", "sandbox-init/setup/"]),
     ("sandbox-init/init", ["base/", "rpc/file-changes.h", "rpc/sandbox-messages.", "sandbox-init/raw.h", "sandbox-init/lock-table.h", "sandbox-init/setup/template-root.h", "sandbox-init/setup/layout.h", "sandbox-init/javascript/node-template.h", "sandbox-init/init/"]),
+    ("sandbox-init/javascript/tools", []),
     ("sandbox-init/javascript", ["base/", "policy/language.h", "rpc/frame.h", "rpc/sandbox-messages.h", "sandbox-init/setup/", "sandbox-init/javascript/"]),
     (
         "sandbox-init/worker",
