@@ -99,8 +99,25 @@ class Session {
       this._interrupts.start();
       this._namespace.loadTools();
       compiler.prepare();
+      this._rehearse();
     };
     kept.setTimeout(prepare, PREPARE_MS).unref();
+  }
+
+  /** Runs the functions of a first cell once, so that V8 has compiled them when it comes. Nothing is sent. */
+  _rehearse() {
+    if (this._current !== null || this._waiting.length > 0) {
+      return;
+    }
+    try {
+      this._namespace.prepare('');
+      const { value } = this._cells.run(0, '1 + 1', '<cell 0>');
+      this._displays.value(value);
+      describeValue(value);
+      this._files.changed();
+    } catch {
+      // code of an earlier cell has changed what these use
+    }
   }
 
   /* ---- the run of a cell ---- */
