@@ -11,6 +11,7 @@ module.exports = {
   AGE: 4, // among numbers of 64 bits: when the cell began, in nanoseconds since the start of the process
   BYTES: 64,
   INTERRUPT: 1, // set in the number of a message that asks for the end of the cell
+  STOP: 'stop', // the message that ends the thread
   FREE: 0,
   OURS: 1,
   ENDING: 2,

@@ -10,7 +10,7 @@
 const { parentPort, workerData } = require('worker_threads');
 const { Session } = require('inspector');
 const { readdirSync, readFileSync } = require('fs');
-const { GUARD, CELL, SEEN, EXIT, AGE, READY, ASKED, FREE, ENDING, INTERRUPT } = require('./interrupt-fields.js');
+const { GUARD, CELL, SEEN, EXIT, AGE, READY, ASKED, STOP, FREE, ENDING, INTERRUPT } = require('./interrupt-fields.js');
 
 process.emitWarning = () => {}; // internals are used on purpose: Node gives threads no other access to signals
 const { Signal } = require('internal/test/binding').internalBinding('signal_wrap');
@@ -150,5 +150,11 @@ function onExit() {
 }
 
 Atomics.store(fields, READY, 1);
-parentPort.on('message', onExit);
+parentPort.on('message', (message) => {
+  if (message === STOP) {
+    session.disconnect();
+    process.exit(); // of this thread
+  }
+  onExit();
+});
 onExit();

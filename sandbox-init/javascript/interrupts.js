@@ -8,7 +8,7 @@
 
 const { Worker } = require('worker_threads');
 const kept = require('./intrinsics.js');
-const { GUARD, CELL, SEEN, EXIT, NEVER, AGE, FREE, OURS, BYTES, READY, ASKED, INTERRUPT } = require('./interrupt-fields.js');
+const { GUARD, CELL, SEEN, EXIT, NEVER, AGE, STOP, FREE, OURS, BYTES, READY, ASKED, INTERRUPT } = require('./interrupt-fields.js');
 
 const { load, store, compareExchange, monotonic, wait } = kept;
 const on = kept.uncurried(Worker.prototype.on);
@@ -46,13 +46,14 @@ class Interrupts {
     return asked === 0 ? null : asked === this._cell;
   }
 
-  /** Starts the thread, once. It keeps neither the loop nor the process alive. If code has changed what Node needs for it, the session has
-   * none: the broker ends what does not end by itself, and the state is lost. */
+  /** Starts the thread if there is none. It keeps neither the loop nor the process alive. If code has changed what Node needs for it, the
+   * session has none: the broker ends what does not end by itself, and the state is lost. */
   start() {
     if (this._isStarted) {
       return;
     }
     this._isStarted = true;
+    store(this._fields, SEEN, 0);
     try {
       const thread = new Worker(__dirname + '/interrupt-thread.js', {
         workerData: this._fields,
@@ -60,12 +61,22 @@ class Interrupts {
         resourceLimits: LIMITS,
         env: {},
       });
-      on(thread, 'message', (number) => this._receive(number));
-      on(thread, 'error', () => kept.exit(1));
+      on(thread, 'message', (number) => thread === this._thread && this._receive(number));
+      on(thread, 'error', () => thread === this._thread && kept.exit(1));
       unref(thread);
       this._thread = thread;
     } catch {
       // see above
+    }
+  }
+
+  /** Ends the thread, which takes half of the memory of an idle session. Only while no cell runs. */
+  stop() {
+    if (this._thread !== null) {
+      store(this._fields, READY, 0);
+      postMessage(this._thread, STOP);
+      this._thread = null;
+      this._isStarted = false;
     }
   }
 

@@ -76,6 +76,7 @@ module.exports = Object.freeze({
   process,
   setImmediate,
   setTimeout,
+  setInterval,
   clearTimeout,
   activeResources: process.getActiveResourcesInfo.bind(process),
   wait: Atomics.wait,

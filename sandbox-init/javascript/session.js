@@ -32,6 +32,7 @@ const { addSource, describe } = require('./tracebacks.js');
 
 const { utf8, lastIndexOf, slice, startsWith, stringify, push, shift, then } = kept;
 const PREPARE_MS = 5;
+const REST_MS = 30000;
 const WATCH_MS = 20; // between two looks at what keeps the loop alive
 const COMPLAINTS_MAX = 100; // about code in the background, between two cells
 const WORKSPACE = '/workspace';
@@ -47,6 +48,7 @@ class Session {
   constructor(settings) {
     this._waiting = []; // {number, payload, kind}
     this._current = null;
+    this._rested = 0; // what _answered was at the last _rest()
     this._complaints = 0;
     this._answered = 0; // the last cell that has a result
     this._isEarly = false; // an interrupt came before the cell that it is for
@@ -96,12 +98,20 @@ class Session {
   /** Does what takes long at its first use, unless a cell comes before. */
   prepareLater() {
     const prepare = () => {
-      this._interrupts.start();
       this._namespace.loadTools();
       compiler.prepare();
       this._rehearse();
     };
     kept.setTimeout(prepare, PREPARE_MS).unref();
+    kept.setInterval(() => this._rest(), REST_MS).unref();
+  }
+
+  /** Called now and then: gives memory back if no cell has run since the last time. */
+  _rest() {
+    if (this._current === null && this._rested === this._answered) {
+      this._interrupts.stop();
+    }
+    this._rested = this._answered;
   }
 
   /** Runs the functions of a first cell once, so that V8 has compiled them when it comes. Nothing is sent. */
@@ -166,7 +176,12 @@ class Session {
     this._complaints = 0;
     this._interrupts.begin(number);
     this._displays.begin(number);
+    if (this._answered !== 0) {
+      this._interrupts.start();
+    }
     this._run(cell, source, name);
+    // The first cell has run this far without the thread: there was nothing yet that an interrupt would have to keep.
+    this._interrupts.start();
   }
 
   _run(cell, source, name) {
@@ -190,9 +205,6 @@ class Session {
     } catch (error) {
       this._fail(cell, error);
     }
-    // If this is the first cell of a session that did not wait for it, the code has run this far without the thread: there is nothing
-    // yet that an interrupt would have to keep.
-    this._interrupts.start();
   }
 
   /**

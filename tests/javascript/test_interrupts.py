@@ -91,6 +91,26 @@ class Interrupts(WorkerTest):
         self.assertEqual(self.value("kept"), 1)
 
 
+class Rest(WorkerTest):
+    def test_a_session_that_rests_has_no_second_thread(self):
+        """And gets another one for the next cell."""
+        threads = "fs.readdirSync('/proc/self/task').length"
+        file = self.modules.place / "session.js"
+        text = file.read_text()
+        self.assertIn("REST_MS = 30000", text)
+        file.write_text(text.replace("REST_MS = 30000", "REST_MS = 500"))
+        self.fresh()
+        self.run_cell("var kept = 1")
+        for _ in range(2):
+            before = self.value(threads)
+            deadline = time.monotonic() + 20
+            while len(os.listdir(f"/proc/{self.worker.pid}/task")) >= before and time.monotonic() < deadline:
+                time.sleep(0.1)
+            self.assertEqual(len(os.listdir(f"/proc/{self.worker.pid}/task")), before - 1)
+            self.run_cell("while (true) {}", "interrupted", interrupt_after=0.5)
+            self.assertEqual(self.value("kept"), 1)
+
+
 class Scripts(WorkerTest):
     def script(self, code, status="ok", filename="script.js", **given):
         if given:
