@@ -273,13 +273,15 @@ static int describe(struct build *b, struct error *err)
         b->info.bytes = b->plan->bytes + b->layer_bytes;
         b->info.files = b->plan->files + b->layer_files;
         snprintf(b->info.base, sizeof(b->info.base), "%s", b->before);
-        snprintf(b->info.node, sizeof(b->info.node), "%s", b->options->node ? b->options->node : "");
+        snprintf(b->info.node, sizeof(b->info.node), "%s",
+                 b->options->node ? b->options->node : "");
         int r = list_packages(b);
         if (r < 0)
                 return error_errno(err, -r, "list of packages");
         b->info.packages = buffer_bytes(&b->list);
         if (!is_storable(&b->info, b->python, &again, err) ||
-            strcmp(again.source, b->python) != 0 || strcmp(again.node, b->info.node) != 0 || strcmp(again.python, in->executable) != 0 ||
+            strcmp(again.source, b->python) != 0 || strcmp(again.node, b->info.node) != 0 ||
+            strcmp(again.python, in->executable) != 0 ||
             strcmp(again.libpython, in->libpython) != 0)
                 return error_set(
                         err, EINVAL,
@@ -462,7 +464,8 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
                 return r;
         if (b->packages && (r = plan_asked_for(b, err)) < 0)
                 return r;
-        if (!b->packages && !b->options->node && (r = store_write_parts(b->store, b->python, b->plan, err)) < 0)
+        if (!b->packages && !b->options->node &&
+            (r = store_write_parts(b->store, b->python, b->plan, err)) < 0)
                 return r;
         if ((r = default_name(b, b->before, err)) < 0)
                 return r;
@@ -548,7 +551,8 @@ static void report(struct build *b)
         if (b->options->quiet)
                 return;
         fprintf(stderr,
-                "cloister: image %s: Python %s, %s%s%s%" PRIu64 " files, %" PRIu64 " MiB, in %.1f s\n",
+                "cloister: image %s: Python %s, %s%s%s%" PRIu64 " files, %" PRIu64
+                " MiB, in %.1f s\n",
                 b->info.name, b->info.version, *b->info.node ? "Node " : "", b->node.version,
                 *b->info.node ? ", " : "", b->info.files, b->info.bytes / MIB,
                 progress_seconds(&b->progress));

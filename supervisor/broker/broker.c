@@ -551,8 +551,7 @@ static int prepare(struct broker *broker, struct error *err)
                 r = isolate(broker, err);
         if (r < 0)
                 broker->status = EXIT_NO_SANDBOX;
-        return r < 0 ? r
-                     : parse_config(&broker->options, files, texts, n, &broker->config, err);
+        return r < 0 ? r : parse_config(&broker->options, files, texts, n, &broker->config, err);
 }
 
 static void start_no_server(void *data, const struct config_profile *profile,
