@@ -66,7 +66,7 @@ function locate(name, line, column) {
   return { text: lines[line - 1], column: column - shift };
 }
 
-const PLACE = /(<[^<>\n]*>(?: \(\d+\))?|\/[^\n]*?):(\d+):(\d+)(\)?(?: \{)?)$/;
+const PLACE = /(<[^<>\n]*>(?: \(\d+\))?|[^\s()]+(?: \(\d+\))?):(\d+):(\d+)(\)?(?: \{)?)$/;
 
 /** {line, place} of a frame of the stack that is kept, or null. first: gets the place of the first one in a cell. */
 function readFrame(text, first) {

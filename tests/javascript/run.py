@@ -6,6 +6,7 @@ usage: run.py [FILE.py | FILE.Class.test ...]
 import glob
 import os
 import shutil
+import subprocess
 import sys
 import unittest
 
@@ -16,9 +17,13 @@ import worker_rig  # noqa: E402
 
 
 def nodes():
+    """One path for each version."""
     top = os.environ.get("CLOISTER_NODES", os.path.join(worker_rig.TOP, "build", "nodes"))
-    found = [shutil.which("node"), *sorted(glob.glob(f"{top}/*/node_modules/node/bin/node"))]
-    return [path for path in found if path]
+    found = [*sorted(glob.glob(f"{top}/*/node_modules/node/bin/node")), shutil.which("node")]
+    versions = {}
+    for path in filter(None, found):
+        versions.setdefault(subprocess.check_output([path, "--version"]), path)
+    return list(versions.values())
 
 
 def main(names):

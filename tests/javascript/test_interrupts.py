@@ -127,6 +127,11 @@ class Scripts(WorkerTest):
         self.assertEqual(self.script("process.on('exit', (c) => console.log('bye', c)); process.exit(4); console.log('not')", "exit")["stdout"], "bye 4\n")
         self.assertEqual(self.script("setTimeout(() => { throw new Error('e') }, 5)", "error")["error"]["message"], "e")
 
+    def test_lines_of_an_error(self):
+        error = self.script("let a = 1\n\n  null.x", "error", filename="dir/own.js")["error"]
+        self.assertEqual(error["line"], 3)
+        self.assertIn("dir/own.js:3\n  null.x\n", error["traceback"])
+
     def test_modules(self):
         code = "import fs from 'node:fs'\nconst x = await 5\nexport const y = x\nconsole.log(x, typeof fs.readFileSync)"
         self.assertEqual(self.script(code, filename="s.mjs")["stdout"], "5 function\n")
