@@ -163,7 +163,9 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
             (r = take_count(o, "files", &info.files, err)) < 0 ||
             (r = check_packages(yyjson_obj_get(o, "packages"), &info.n_packages, err)) < 0)
                 return r;
-        if ((yyjson_obj_get(o, "base") &&
+        if ((yyjson_obj_get(o, "node") &&
+             (r = take_path(o, "node", info.node, sizeof(info.node), err)) < 0) ||
+            (yyjson_obj_get(o, "base") &&
              (r = take_text(o, "base", info.base, sizeof(info.base), err)) < 0) ||
             (yyjson_obj_get(o, "set") &&
              (r = take_text(o, "set", info.set, sizeof(info.set), err)) < 0))
@@ -194,6 +196,7 @@ bool image_info_valid(const struct image_info *info)
                 {info->libpython, sizeof(info->libpython)}, {info->version, sizeof(info->version)},
                 {info->created, sizeof(info->created)},     {info->source, sizeof(info->source)},
                 {info->base, sizeof(info->base)},           {info->set, sizeof(info->set)},
+                {info->node, sizeof(info->node)},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -219,11 +222,14 @@ int image_info_append(struct buffer *b, const struct image_info *info)
                 {"version", info->version},
                 {"created", info->created},
                 {"source", info->source},
+                {"node", info->node},
         };
 
         int r = buffer_printf(b, "{\"format\": %d", IMAGE_FORMAT);
         for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++) {
                 if (texts[i].value == info->libpython && info->link == TEMPLATE_LINK_MODULE)
+                        continue;
+                if (texts[i].value == info->node && !*info->node)
                         continue;
                 r = buffer_printf(b, ", \"%s\": ", texts[i].key);
                 if (r >= 0)
@@ -341,6 +347,27 @@ int image_default_name(const char *python, const char *parts,
                 hash = mix_parts(hash, parts, look);
         snprintf(ret, IMAGE_NAME_SIZE, "default-%012" PRIx64, hash >> 16);
         return 0;
+}
+
+int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node,
+                        int (*look)(const char *path, struct image_stamp *ret), struct error *err)
+{
+        struct image_stamp stamp = {};
+
+        if (!node || !*node)
+                return 0;
+        int r = look(node, &stamp);
+        if (r < 0)
+                return error_errno(err, -r, "Node: %s", node);
+        uint64_t hash = image_hash(IMAGE_HASH_START, name, strlen(name) + 1);
+        hash = mix_stamp(image_hash(hash, node, strlen(node) + 1), &stamp);
+        snprintf(name, IMAGE_NAME_SIZE, "node-%012" PRIx64, hash >> 16);
+        return 0;
+}
+
+bool image_name_is_default(const char *name)
+{
+        return strncmp(name, "default-", 8) == 0 || strncmp(name, "node-", 5) == 0;
 }
 
 void image_parts_key(const char *python, char ret[IMAGE_KEY_SIZE])

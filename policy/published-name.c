@@ -16,8 +16,8 @@ const char *published_name_problem(const char *name)
 
         if (n == 0 || n > PUBLISHED_NAME_MAX || strspn(name, LETTERS DIGITS "_.-") != n)
                 return "a name is 1 to 64 letters, digits, _ . -";
-        if (strcmp(name, "run_python") == 0)
-                return "run_python is Cloister's own tool";
+        if (strcmp(name, "run_python") == 0 || strcmp(name, "run_javascript") == 0)
+                return "run_python and run_javascript are Cloister's own tools";
         return NULL;
 }
 

@@ -434,6 +434,7 @@ int contents_plan(struct plan *plan, const struct interpreter *in,
         if ((r = libraries_loader(in->real, &loader, err)) < 0 || (r = plan_base(plan, err)) < 0 ||
             (r = plan_interpreter(plan, in, err)) < 0 ||
             (r = plan_modules(plan, in, layer, err)) < 0 || (r = plan_programs(plan, err)) < 0 ||
+            (layer->node && (r = node_plan(plan, layer->node, err)) < 0) ||
             (r = plan_etc(plan, err)) < 0 || (r = plan_data(plan, err)) < 0)
                 return r;
         r = add_libraries(plan, loader, in->real, err);

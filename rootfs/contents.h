@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "rootfs/interpreter.h"
+#include "rootfs/node.h"
 #include "rootfs/plan.h"
 
 /* Additional packages, already unpacked. */
@@ -10,6 +11,7 @@ struct contents_layer {
         const char *directory;       /* where they are unpacked; NULL: none */
         const char *const *replaced; /* what they replace (packages.h) */
         yyjson_val *libraries;       /* what they need of the host (packages.h) */
+        const struct node *node;     /* NULL: none */
 };
 
 int contents_plan(struct plan *plan, const struct interpreter *interpreter,

@@ -53,6 +53,7 @@ struct build {
         struct packages *packages; /* NULL: only the interpreter's own */
         char *loader;              /* the interpreter's dynamic loader, if there are packages */
         struct contents_layer layer;
+        struct node node; /* if it is asked for */
         uint64_t layer_bytes, layer_files;
         struct buffer list; /* list of packages, for image.json */
         struct plan *plan;
@@ -63,6 +64,14 @@ struct build {
         char begun[IMAGE_NAME_SIZE];  /* the default image's name before the build */
         char before[IMAGE_NAME_SIZE]; /* name of the default image */
 };
+
+/* The name that the default image has now. */
+static int default_name(const struct build *b, char ret[IMAGE_NAME_SIZE], struct error *err)
+{
+        int r = store_default_name(b->store, b->python, ret, err);
+
+        return r < 0 ? r : image_name_add_node(ret, b->options->node, store_stamp, err);
+}
 
 static bool is_default(const struct build *b)
 {
@@ -264,12 +273,15 @@ static int describe(struct build *b, struct error *err)
         b->info.bytes = b->plan->bytes + b->layer_bytes;
         b->info.files = b->plan->files + b->layer_files;
         snprintf(b->info.base, sizeof(b->info.base), "%s", b->before);
+        snprintf(b->info.node, sizeof(b->info.node), "%s",
+                 b->options->node ? b->options->node : "");
         int r = list_packages(b);
         if (r < 0)
                 return error_errno(err, -r, "list of packages");
         b->info.packages = buffer_bytes(&b->list);
         if (!is_storable(&b->info, b->python, &again, err) ||
-            strcmp(again.source, b->python) != 0 || strcmp(again.python, in->executable) != 0 ||
+            strcmp(again.source, b->python) != 0 || strcmp(again.node, b->info.node) != 0 ||
+            strcmp(again.python, in->executable) != 0 ||
             strcmp(again.libpython, in->libpython) != 0)
                 return error_set(
                         err, EINVAL,
@@ -285,7 +297,7 @@ static int check_unchanged(const struct build *b, struct error *err)
 
         int r = image_default_name(b->python, NULL, store_stamp, after, err);
         bool same = r >= 0 && strcmp(b->begun, after) == 0;
-        if (same && (r = store_default_name(b->store, b->python, after, err)) >= 0)
+        if (same && (r = default_name(b, after, err)) >= 0)
                 same = strcmp(b->before, after) == 0;
         if (r >= 0 && !same)
                 return error_set(err, EAGAIN, "%s changed while it was copied: try again",
@@ -312,6 +324,9 @@ static int find(struct build *b, struct error *err)
                 return r;
         if (strcmp(info.source, b->python) != 0)
                 return taken(b->info.name, err, ", made from ", info.source);
+        if (strcmp(info.node, b->options->node ? b->options->node : "") != 0)
+                return taken(b->info.name, err, *info.node ? ", with Node " : ", without Node",
+                             info.node);
         if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
                 return taken(b->info.name, err, ", made with --link ", image_link_name(info.link));
         if (b->packages && strcmp(info.set, b->info.set) != 0)
@@ -449,9 +464,10 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
                 return r;
         if (b->packages && (r = plan_asked_for(b, err)) < 0)
                 return r;
-        if (!b->packages && (r = store_write_parts(b->store, b->python, b->plan, err)) < 0)
+        if (!b->packages && !b->options->node &&
+            (r = store_write_parts(b->store, b->python, b->plan, err)) < 0)
                 return r;
-        if ((r = store_default_name(b->store, b->python, b->before, err)) < 0)
+        if ((r = default_name(b, b->before, err)) < 0)
                 return r;
         if (is_default(b)) {
                 memcpy(b->info.name, b->before, sizeof(b->before));
@@ -463,13 +479,40 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
         return fill(b, directory, err);
 }
 
+/* The name of an image with packages includes that of the default image, for which the parts must
+ * be known. */
+static int know_parts(struct build *b, struct error *err)
+{
+        static const struct contents_layer none = {};
+        _cleanup_plan_ struct plan *plan = NULL;
+
+        if (store_knows_parts(b->store, b->python))
+                return 0;
+        plan = plan_new();
+        if (!plan)
+                return error_errno(err, ENOMEM, "image");
+        int r = contents_plan(plan, &b->interpreter, &none, err);
+        return r < 0 ? r : store_write_parts(b->store, b->python, plan, err);
+}
+
+/* The image's name includes that of the one without Node, for which the parts must be known. */
+static int ask_node(struct build *b, struct error *err)
+{
+        progress_stage(&b->progress, "inspecting %s", b->options->node);
+        int r = node_ask(b->options->node, &b->node, err);
+        b->layer.node = &b->node;
+        return r < 0 ? r : know_parts(b, err);
+}
+
 static int ask_interpreter(struct build *b, struct error *err)
 {
         if (b->interpreter.answer)
                 return 0;
         progress_stage(&b->progress, "inspecting %s", b->python);
         int r = image_default_name(b->python, NULL, store_stamp, b->begun, err);
-        return r < 0 ? r : interpreter_ask(b->python, b->options->link, &b->interpreter, err);
+        if (r >= 0)
+                r = interpreter_ask(b->python, b->options->link, &b->interpreter, err);
+        return r < 0 || !b->options->node ? r : ask_node(b, err);
 }
 
 static int make_whole(struct build *b, struct error *err)
@@ -508,8 +551,10 @@ static void report(struct build *b)
         if (b->options->quiet)
                 return;
         fprintf(stderr,
-                "cloister: image %s: Python %s, %" PRIu64 " files, %" PRIu64 " MiB, in %.1f s\n",
-                b->info.name, b->info.version, b->info.files, b->info.bytes / MIB,
+                "cloister: image %s: Python %s, %s%s%s%" PRIu64 " files, %" PRIu64
+                " MiB, in %.1f s\n",
+                b->info.name, b->info.version, *b->info.node ? "Node " : "", b->node.version,
+                *b->info.node ? ", " : "", b->info.files, b->info.bytes / MIB,
                 progress_seconds(&b->progress));
         if (b->plan->left_out > 0)
                 fprintf(stderr,
@@ -538,7 +583,7 @@ static int build_locked(struct build *b, struct error *err)
                 return lock;
         /* Another builder may have finished it meanwhile. */
         if (is_default(b))
-                r = store_default_name(b->store, b->python, b->info.name, err);
+                r = default_name(b, b->info.name, err);
         if (r < 0 || (r = find(b, err)) != 0)
                 return r < 0 ? r : 0;
         store_sweep(b->store);
@@ -547,22 +592,6 @@ static int build_locked(struct build *b, struct error *err)
                 return r < 0 ? r : 0;
         report(b);
         return 1;
-}
-
-/* The name of an image with packages includes that of the default image, for which the parts must
- * be known. */
-static int know_parts(struct build *b, struct error *err)
-{
-        static const struct contents_layer none = {};
-        _cleanup_plan_ struct plan *plan = NULL;
-
-        if (store_knows_parts(b->store, b->python))
-                return 0;
-        plan = plan_new();
-        if (!plan)
-                return error_errno(err, ENOMEM, "image");
-        int r = contents_plan(plan, &b->interpreter, &none, err);
-        return r < 0 ? r : store_write_parts(b->store, b->python, plan, err);
 }
 
 /* Resolves the packages. The image's name is a hash of them and of the default image's name. */
@@ -579,7 +608,7 @@ static int resolve(struct build *b, struct error *err)
                                          .loader = b->loader};
         r = packages_resolve(b->options->set, &target, b->options->store, &b->progress,
                              &b->packages, err);
-        if (r < 0 || (r = store_default_name(b->store, b->python, b->before, err)) < 0)
+        if (r < 0 || (r = default_name(b, b->before, err)) < 0)
                 return r;
         uint64_t key = packages_key(b->packages);
         snprintf(b->info.set, sizeof(b->info.set), "%016" PRIx64, key);
@@ -607,9 +636,10 @@ static int choose_name(struct build *b, struct error *err)
                 if (r < 0)
                         return r;
         } else if (!b->options->name) {
-                int r = store_default_name(b->store, b->python, b->info.name, err);
-                image_parts_key(b->python, key);
-                snprintf(b->slot, sizeof(b->slot), "default-%s", key);
+                int r = default_name(b, b->info.name, err);
+                image_parts_key(b->options->node ? b->options->node : b->python, key);
+                snprintf(b->slot, sizeof(b->slot), "%s-%s", b->options->node ? "node" : "default",
+                         key);
                 return r;
         }
         memcpy(b->slot, b->info.name, sizeof(b->slot));

@@ -18,6 +18,7 @@
 struct image_build_options {
         const char *store;             /* absolute; created if missing */
         const char *python;            /* absolute; NULL: IMAGE_PYTHON_DEFAULT */
+        const char *node;              /* absolute: this Node is added; NULL: none */
         const char *rootfs;            /* for image_import() */
         const char *name;              /* NULL: image_default_name(), or a hash of the packages */
         const struct package_set *set; /* NULL or empty: none */

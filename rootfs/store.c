@@ -454,12 +454,15 @@ bool housekeeping_is_stale(int store, const struct image_info *info)
 {
         char now[IMAGE_NAME_SIZE];
 
-        if (!has_prefix(info->name, "default-") && !has_prefix(info->name, "packages-"))
+        bool is_default = image_name_is_default(info->name);
+
+        if (!is_default && !has_prefix(info->name, "packages-"))
                 return false;
         if (info->source[0] != '/')
                 return false;
-        const char *made_on = has_prefix(info->name, "default-") ? info->name : info->base;
-        return store_default_name(store, info->source, now, NULL) < 0 || strcmp(now, made_on) != 0;
+        return store_default_name(store, info->source, now, NULL) < 0 ||
+               image_name_add_node(now, info->node, store_stamp, NULL) < 0 ||
+               strcmp(now, is_default ? info->name : info->base) != 0;
 }
 
 void housekeeping_remove_older(int store, const struct image_info *made)
@@ -468,8 +471,9 @@ void housekeeping_remove_older(int store, const struct image_info *made)
         int n = store_list(store, &images, NULL);
 
         for (int i = 0; i < n; i++) {
-                if (has_prefix(images[i].name, "default-") &&
+                if (image_name_is_default(images[i].name) &&
                     strcmp(images[i].source, made->source) == 0 &&
+                    strcmp(images[i].node, made->node) == 0 &&
                     strcmp(images[i].name, made->name) != 0)
                         store_remove(store, images[i].name, NULL);
         }

@@ -1,6 +1,6 @@
-"""Reads frames.def: prints the constants of the guest's Python, or the table in docs/rpc.md.
+"""Reads frames.def: prints the constants of the guest's Python or JavaScript, or the table in docs/rpc.md.
 
-usage: frame-rows.py python|table FRAMES_DEF
+usage: frame-rows.py python|javascript|table FRAMES_DEF
 """
 
 import re
@@ -21,6 +21,12 @@ def python(path):
     return "".join("%s = %s\n" % (row[0], row[1]) for row in rows(path))
 
 
+def javascript(path):
+    """The source of the module frames.js."""
+    members = "".join("  %s: %s,\n" % (row[0], row[1]) for row in rows(path))
+    return "'use strict';\nmodule.exports = {\n%s};\n" % members
+
+
 def shape(members):
     """`{"a", "b"?}` of "a:type b?:type"."""
     names = [member.partition(":")[0] for member in members.split()]
@@ -37,4 +43,4 @@ def table(path):
 
 
 if __name__ == "__main__":
-    sys.stdout.write({"python": python, "table": table}[sys.argv[1]](sys.argv[2]))
+    sys.stdout.write({"python": python, "javascript": javascript, "table": table}[sys.argv[1]](sys.argv[2]))

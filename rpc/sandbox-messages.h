@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "policy/language.h"
 #include "policy/limits.h"
 #include "policy/template-link.h"
 
@@ -151,6 +152,7 @@ struct template_plan {
         char preload[TEMPLATE_PRELOAD_SIZE]; /* names of modules, one per line */
         uint32_t mode;                       /* enum sandbox_mode */
         uint32_t link;                       /* enum template_link */
+        uint32_t language;                   /* enum language */
         uint32_t loopback;                   /* 1: lo is brought up in each session */
         uint32_t proxy;                      /* 1: and has a proxy, which the environment names */
         uint32_t rlimits;                    /* 1: no control group counts memory */

@@ -549,12 +549,14 @@ static struct config *new_from(const struct config *before)
 /* Moves the keys that one of them sets to the other. */
 static void overlay(struct config_profile *to, struct config_profile *from)
 {
-        /* A profile that sets an interpreter uses that interpreter's default image. */
+        static const char *const interpreters[] = {"python", "language", "nodejs"};
         enum config_form form;
         uint64_t said = from->said;
 
-        if (said & config_key_bit(config_find_key(CONFIG_PROFILE, "python", &form)))
-                said |= config_key_bit(config_find_key(CONFIG_PROFILE, "image", &form));
+        /* A profile that sets an interpreter uses that interpreter's default image. */
+        for (size_t i = 0; i < ARRAY_SIZE(interpreters); i++)
+                if (said & config_key_bit(config_find_key(CONFIG_PROFILE, interpreters[i], &form)))
+                        said |= config_key_bit(config_find_key(CONFIG_PROFILE, "image", &form));
         for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_PROFILE, key));) {
                 if (!key->name || !(said & config_key_bit(key)))
                         continue;
@@ -727,6 +729,28 @@ static int put_default_first(struct config *config)
         return 0;
 }
 
+/* What only an interpreter of Python has. */
+static void limit_to_language(struct config_profile *profile)
+{
+        if (profile->language != LANGUAGE_JAVASCRIPT)
+                return;
+        profile->survives = false;
+        profile->checkpoints = 0;
+        profile->packages.install = false;
+}
+
+void config_set_language(struct config *config, const char *profile, enum language language)
+{
+        size_t i = profile ? config_profile_index(config, profile) : config->profile;
+
+        /* Who uses a profile that is missing reports it. */
+        if (i >= config->n_profiles || config->profiles[i].language == language)
+                return;
+        config->profiles[i].language = language;
+        free(take_ptr(config->profiles[i].image));
+        limit_to_language(&config->profiles[i]);
+}
+
 static int complete(struct config_profile *profile, const struct config_profile *top)
 {
         struct config_profile whole = {};
@@ -738,6 +762,7 @@ static int complete(struct config_profile *profile, const struct config_profile 
         overlay(&whole, profile);
         free(whole.name);
         whole.name = take_ptr(profile->name);
+        limit_to_language(&whole);
         config_done(CONFIG_PROFILE, profile);
         *profile = whole;
         return 0;
@@ -797,6 +822,15 @@ static int resolve(struct config *config, const struct config_reference *referen
         int profile = config_find_profile(config, reference->to, &why);
         if (profile < 0) {
                 error_context(&why, "%s", reference->place);
+                return config_report(config, true, why.text)
+                               ? 0
+                               : error_set(err, EINVAL, "%s", why.text);
+        }
+        if (reference->kind == CONFIG_PROFILE_OF_PUBLISHED &&
+            config->profiles[profile].language != LANGUAGE_PYTHON) {
+                error_set(&why, EINVAL,
+                          "%s: published code is Python, and profile \"%s\" is for JavaScript",
+                          reference->place, reference->to);
                 return config_report(config, true, why.text)
                                ? 0
                                : error_set(err, EINVAL, "%s", why.text);

@@ -25,6 +25,10 @@ int config_set_code(struct config *config, size_t index, const char *code, size_
  * referred to; the message has file and line) or -ENOMEM. May add warnings. */
 int config_finish(struct config *config, struct error *err);
 
+/* After config_finish(): the language of a profile; NULL: the usual one. With another language than the config says, it has the
+ * default image. */
+void config_set_language(struct config *config, const char *profile, enum language language);
+
 /* After config_finish(): adds the mounts of an object with the key "mounts" (JSON) to a profile; NULL: the
  * usual one. They are checked as those of a file. name is for messages. */
 int config_add_mounts(struct config *config, const char *profile, const char *name,

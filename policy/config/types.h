@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "policy/language.h"
 #include "policy/limits.h"
 
 enum {
@@ -87,6 +88,8 @@ struct config_profile {
         char *name;   /* image_name_valid() */
         char *image;  /* name, or NULL: the default image of python */
         char *python; /* for the default image, or NULL */
+        enum language language;
+        char *nodejs; /* for the default image of JavaScript; NULL: the first in PATH */
         struct limits limits;
         enum config_network network;
         struct config_egress egress;

@@ -49,6 +49,12 @@ static inline bool layout_is_late(const char *target)
                 "LOGNAME=agent", "SHELL=/bin/sh", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TMPDIR=/tmp", \
                 "TZ=UTC", "TERM=dumb"
 
+/* Where a session finds the modules of the JavaScript worker: a read-only tmpfs in /dev, because every image has that. */
+#define LAYOUT_MODULES "cloister"
+
+/* argv[0] of cloister-init as the template of a profile with JavaScript. */
+#define LAYOUT_JAVASCRIPT_TEMPLATE "cloister-javascript"
+
 /* Where images made of a CPython have CA certificates (rootfs/contents.c). */
 #define LAYOUT_CERTIFICATES          "/etc/ssl/certs/ca-certificates.crt"
 #define LAYOUT_CERTIFICATES_VARIABLE ("SSL_CERT_FILE=" LAYOUT_CERTIFICATES)

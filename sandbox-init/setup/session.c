@@ -78,7 +78,7 @@ static int set_limit(int resource, rlim_t most, struct error *err)
 }
 
 /* For the process and its descendants. Hard limits are only lowered. */
-static int bounds_set_limits(const struct session_plan *plan, struct error *err)
+static int bounds_set_limits(const struct session_plan *plan, uint32_t language, struct error *err)
 {
         const struct limits *l = &plan->limits;
         struct {
@@ -92,7 +92,8 @@ static int bounds_set_limits(const struct session_plan *plan, struct error *err)
                 {RLIMIT_NICE, 0},
                 {RLIMIT_RTPRIO, 0},
                 {RLIMIT_NPROC, plan->rlimits ? l->pids : RLIM_INFINITY},
-                {RLIMIT_DATA, plan->rlimits ? l->memory : RLIM_INFINITY},
+                {RLIMIT_DATA,
+                 plan->rlimits ? language_data_limit(language, l->memory) : RLIM_INFINITY},
         };
         int r = 0;
 
@@ -521,7 +522,7 @@ static int enter(struct session *s, struct error *err)
         if (r >= 0 && syscall(SYS_unshare, CLONE_NEWCGROUP) < 0)
                 r = error_errno(err, errno, "unshare its cgroup namespace");
         if (r >= 0)
-                r = bounds_set_limits(&s->plan, err);
+                r = bounds_set_limits(&s->plan, s->template->language, err);
         if (r >= 0)
                 r = bounds_drop_capabilities(err);
         return r;

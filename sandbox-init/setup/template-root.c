@@ -16,7 +16,7 @@
  *      /proc is visible: the kernel refuses a new proc if all visible ones are masked.
  *   5. Attaches the tree and makes it the root. The old root is detached BEFORE a byte of the image runs.
  *   6. Sets no_new_privs, loads the template's filter, and execs cloister-worker, whose loader and
- *      libc are the image's.
+ *      libc are the image's; for JavaScript itself, so that no byte of the image runs in the template.
  *
  * Sessions copy what is mounted here: a read-only image, /dev, and a whole /proc, which each session
  * needs to forbid nested namespaces before it covers /proc with its own.
@@ -79,6 +79,8 @@ enum {
         ROOM_SIZE = 256 * 1024,
         LATE_SIZE = 16 * 1024 * 1024,
         LATE_INODES = 4096,
+        MODULES_SIZE = 4 * 1024 * 1024,
+        MODULES_INODES = 64,
         ENTRIES_MAX = 512, /* of a directory that gets another one beside what it has */
 };
 
@@ -360,7 +362,8 @@ struct template_root {
         struct template_mounts mounts;
         int devices[ARRAY_SIZE(devices)]; /* detached mounts */
         int image;                        /* a mount: detached, then the root */
-        int proc;                         /* detached mount */
+        int (*write_modules)(int directory, struct error *err);
+        int proc; /* detached mount */
 };
 
 static int receive_plan(struct template_root *t, struct error *err)
@@ -447,6 +450,32 @@ static int make_detached(struct template_root *t, struct error *err)
         return 0;
 }
 
+static int make_read_only(int mount, const char *what, struct error *err)
+{
+        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+
+        if (mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+                return error_errno(err, errno, "%s read-only", what);
+        return 0;
+}
+
+/* The modules of the JavaScript worker. Its code has the rights of their owner where a template and its sessions have one
+ * id, so that only the mount protects them. */
+static int add_modules(struct template_root *t, int dev, struct error *err)
+{
+        if (t->plan.language != LANGUAGE_JAVASCRIPT)
+                return 0;
+        if (mkdirat(dev, LAYOUT_MODULES, 0755) < 0)
+                return error_errno(err, errno, "/dev/" LAYOUT_MODULES);
+        _cleanup_close_ int modules = mount_tmpfs_new(
+                MODULES_SIZE, MODULES_INODES, 0755,
+                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        int r = modules < 0 ? modules : t->write_modules(modules, err);
+        if (r >= 0)
+                r = mount_attach(modules, dev, LAYOUT_MODULES, err);
+        return r < 0 ? r : make_read_only(modules, "/dev/" LAYOUT_MODULES, err);
+}
+
 /* /dev: a tmpfs with the host's device nodes bound over files, then made read-only. The nodes' own mounts
  * allow devices; a node that was made in the tmpfs itself would not work. */
 static int fill_dev(struct template_root *t, struct error *err)
@@ -472,13 +501,9 @@ static int fill_dev(struct template_root *t, struct error *err)
         int r = mount_attach(dev, t->image, "dev", err);
         for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(devices); i++)
                 r = mount_attach(t->devices[i], dev, devices[i], err);
-        if (r < 0)
-                return r;
-
-        struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
-        if (mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-                return error_errno(err, errno, "/dev read-only");
-        return 0;
+        if (r >= 0)
+                r = add_modules(t, dev, err);
+        return r < 0 ? r : make_read_only(dev, "/dev", err);
 }
 
 static int become_root(struct template_root *t, struct error *err)
@@ -602,6 +627,15 @@ static int exec_interpreter(const struct template_root *t, int module, struct er
         return error_errno(err, errno, "exec the image's %s", t->plan.python);
 }
 
+/* cloister-init once more (sandbox-init/javascript/node-template.h). */
+static int exec_javascript(const struct template_root *t, struct error *err)
+{
+        const char *const arguments[] = {LAYOUT_JAVASCRIPT_TEMPLATE, NULL};
+
+        execveat(LAYOUT_INIT_FD, "", (char *const *)arguments, environment_of(t), AT_EMPTY_PATH);
+        return error_errno(err, errno, "exec cloister-init");
+}
+
 /* Of this process and of all that it forks, also across exec. Fails where the processor or the kernel has no such setting,
  * which `cloister doctor --attack` shows. */
 static void disable_speculation(void)
@@ -628,6 +662,8 @@ static int become_worker(struct template_root *t, struct error *err)
         r = filter_load(t->fds[TEMPLATE_FD_TEMPLATE_FILTER], err);
         if (r < 0)
                 return r;
+        if (t->plan.language == LANGUAGE_JAVASCRIPT)
+                return exec_javascript(t, err);
         return t->plan.link == TEMPLATE_LINK_MODULE ? exec_interpreter(t, worker, err)
                                                     : exec_worker(t, worker, err);
 }
@@ -645,7 +681,7 @@ static bool can_ask(int proc)
                (major > 5 || (major == 5 && minor >= 14));
 }
 
-int template_root_main(void)
+int template_root_main(int (*write_modules)(int directory, struct error *err))
 {
         static struct template_root t;
         struct template_message failed = {.kind = TEMPLATE_FAILED};
@@ -657,6 +693,7 @@ int template_root_main(void)
          * leave. */
         syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        t.write_modules = write_modules;
         int r = receive_plan(&t, &failed.error);
         if (r >= 0)
                 r = mounts_clone(&t.plan, t.fds + TEMPLATE_FD_COUNT, &t.mounts, &failed.error);

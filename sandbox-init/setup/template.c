@@ -263,6 +263,8 @@ int template_serve(const struct template_hooks *hooks, struct template_session *
                         ret->rpc_fd = session.rpc_fd;
                         ret->release_fd = session.release_fd;
                         ret->listener_fd = session.listener_fd;
+                        ret->limits = session.plan.limits;
+                        ret->rlimits = session.plan.rlimits;
                         return 1;
                 }
                 fd_close_many(session.fds, count);

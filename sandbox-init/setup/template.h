@@ -27,7 +27,9 @@ struct template_session {
         int rpc_fd;     /* at a high number, O_CLOEXEC */
         int release_fd; /* init writes a byte once it is non-dumpable and filtered. The channel must
                          * not be read before. -1: there is nothing to wait for */
-        int listener_fd; /* of the filter, until init has taken it; -1: none */
+        int listener_fd;      /* of the filter, until init has taken it; -1: none */
+        struct limits limits; /* of the session */
+        bool rlimits;         /* no control group counts its memory */
 };
 
 /* The plan of the monitor. Call before serving: workers do not have its descriptor. */

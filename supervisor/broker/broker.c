@@ -275,8 +275,8 @@ static int add_config(struct config *config, const struct link_config_file *file
 }
 
 /* Parses them into one config; frees the texts in any case. */
-static int parse_config(const struct link_config_file *files, struct config_text *texts, size_t n,
-                        struct config **ret, struct error *err)
+static int parse_config(const struct options *options, const struct link_config_file *files,
+                        struct config_text *texts, size_t n, struct config **ret, struct error *err)
 {
         _cleanup_(cleanup_config_free) struct config *config = config_new();
         int r = config ? 0 : error_errno(err, ENOMEM, "config");
@@ -288,6 +288,9 @@ static int parse_config(const struct link_config_file *files, struct config_text
                 config_server_mask(&config->servers[i]);
         if (r >= 0)
                 r = config_finish(config, err);
+        if (r >= 0 && options->language)
+                config_set_language(config, options->profile,
+                                    (enum language)language_parse(options->language));
         if (r >= 0)
                 *ret = take_ptr(config);
         return r;
@@ -410,7 +413,7 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
 
         int r = read_config(files, n, texts, &err);
         if (r >= 0)
-                r = parse_config(files, texts, n, &config, &err);
+                r = parse_config(&broker->options, files, texts, n, &config, &err);
         if (r >= 0)
                 r = hub_reload(broker->hub, config, &err);
         if (r < 0) {
@@ -558,7 +561,7 @@ static int prepare(struct broker *broker, struct error *err)
                 r = isolate(broker, err);
         if (r < 0)
                 broker->status = EXIT_NO_SANDBOX;
-        return r < 0 ? r : parse_config(files, texts, n, &broker->config, err);
+        return r < 0 ? r : parse_config(&broker->options, files, texts, n, &broker->config, err);
 }
 
 static void start_no_server(void *data, const struct config_profile *profile,

@@ -590,6 +590,7 @@ int control_exec(struct control_client *client, struct control *control,
         struct cell_request cell = {
                 .code = p.code,
                 .code_length = p.n_code,
+                .language = LANGUAGE_MAX,
                 .filename = p.filename,
                 .script = with_input ? of_person : p.script,
                 .script_length = with_input ? sizeof(of_person) - 1 : p.n_script,
@@ -656,6 +657,7 @@ int control_probe(struct control_client *client, struct control *control,
         snprintf(exec->key, sizeof(exec->key), "%s", key);
         struct cell_request cell = {.code = buffer_bytes(&ask),
                                     .code_length = ask.length,
+                                    .language = LANGUAGE_MAX,
                                     .filename = "<probe>",
                                     .is_probe = true,
                                     .timeout_ms = PROBE_TIMEOUT_MS};

@@ -47,9 +47,9 @@ static int run_help(const struct options *o, const char *const *words, size_t n)
 
 static const struct cli_command rows[] = {
         {"run", "{FILE | -c CODE | -} [ARGUMENT]...",
-         "run Python in a sandbox that can call your MCP servers' tools",
+         "run Python or JavaScript in a sandbox that can call your MCP servers' tools",
          SERVING | CLI_CODE | CLI_TIMEOUT | PACKAGES | CLI_IN | CLI_OUT | CLI_OUT_HIDDEN | CLI_ENV |
-                 CLI_MOUNT | CLI_JSON | CLI_PROMPT,
+                 CLI_MOUNT | CLI_JSON | CLI_PROMPT | CLI_LANGUAGE,
          1, cli_run,
          "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
          "of your files, limited memory, processes and time. The arguments after the file\n"
@@ -59,6 +59,9 @@ static const struct cli_command rows[] = {
          "timeout, 125 when Cloister itself failed (its config, its image, files that it could not\n"
          "copy), 126 if no sandbox can be created on this machine ('cloister doctor'\n"
          "says why), 130 after Ctrl-C, 137 when the code ran out of memory.\n"
+         "\n"
+         "A file *.js, *.mjs, *.cjs, *.ts, *.mts or *.cts, and --language javascript, run in Node\n"
+         "(docs/javascript.md).\n"
          "\n"
          "-i begins a prompt, after the script if there is one ('cloister exec --help').\n"
          "\n"
@@ -79,6 +82,7 @@ static const struct cli_command rows[] = {
          "  cloister run --in sales.csv --out plots plot.py\n"
          "  cat log | cloister run --env LEVEL=warn -c 'import sys; print(len(sys.stdin.read()))'\n"
          "  cloister run --mount ~/data:/data --json count.py\n"
+         "  cloister run --language javascript -c '[1, 2].map(x => x * 2)'\n"
          "  echo 'print(_discover())' | cloister run -\n"
          "  cloister run -c 'print(await tools[\"list-events\"](calendarId=\"primary\"))'\n"},
         {"mcp", "", "serve the tool run_python to an MCP client, over standard input and output",
@@ -300,7 +304,7 @@ static const struct cli_command rows[] = {
          "  cloister config import claude-code cursor\n"
          "  cloister config import ./team/mcp.json --config ~/mcp.json\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
-         COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK |
+         COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK | CLI_NODE |
                  CLI_ROOTFS | CLI_PRIVATE | PACKAGES,
          0, cli_image_build,
          "Copies a CPython (3.9 or later), its standard library, its packages and the shared\n"
@@ -426,7 +430,7 @@ static const struct cli_command rows[] = {
          "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,
-         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_ROOTFS |
+         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_NODE | CLI_ROOTFS |
                  CLI_PRIVATE | CLI_FILES_KEY | PACKAGES,
          0, cli_image_builder,
          "Builds one image. 'cloister image build' is the command for users.\n"},

@@ -635,6 +635,7 @@ static void put_profile(struct json_out *out, const struct config_profile *p)
         json_out_end(out, '}');
         limits_fit(&limits);
         json_out_int(out, "processes", limits.pids);
+        json_out_int(out, "below_node", p->language == LANGUAGE_JAVASCRIPT);
         json_out_begin(out, "bytes", '{');
         json_out_int(out, "/tmp", (int64_t)limits.tmp);
         json_out_int(out, "/workspace", (int64_t)limits.workspace);
@@ -666,15 +667,27 @@ static int append_expected(struct buffer *b, const struct battery *battery)
         return out.error < 0 ? out.error : buffer_append(b, "\n", 1);
 }
 
+/* From JavaScript, the image's Python is a child of Node, and runs the probe. */
+static int wrap(struct buffer *b)
+{
+        _cleanup_buffer_ struct buffer python = *b;
+        struct json_out out = {.to = b};
+
+        *b = (struct buffer)BUFFER_INIT(2 * SCRIPT_MAX);
+        buffer_append_text(b, "require('child_process').spawnSync('python3', ['-Ic', ");
+        json_out_string(&out, NULL, buffer_bytes(&python), python.length);
+        return buffer_append_text(b, "], {stdio: [0, 1, 2]});\n");
+}
+
 static int make_script(const struct battery *battery, struct error *err)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(SCRIPT_MAX);
 
         int r = append_expected(&b, battery);
-        if (r >= 0)
-                r = buffer_append(&b, probe_network, sizeof(probe_network) - 1);
-        if (r >= 0)
+        if (r >= 0 && (r = buffer_append(&b, probe_network, sizeof(probe_network) - 1)) >= 0)
                 r = buffer_append(&b, probe, sizeof(probe) - 1);
+        if (r >= 0 && battery->profile->language == LANGUAGE_JAVASCRIPT)
+                r = wrap(&b);
         if (r < 0)
                 return error_errno(err, -r, "make the probe");
         return fd_sealed("probe", buffer_bytes(&b), b.length, err);

@@ -48,7 +48,8 @@ enum {
 
 /* ---- a real sandbox, made as `cloister run` makes one ---- */
 
-static const char code[] = "print(1+1)";
+/* Prints 2 in Python and in JavaScript, where "%" is a remainder: the config that names the language is not read yet. */
+static const char code[] = "eval([\"console.log(1+1)\", \"print(1+1)\"][+(\"%d\" % 1 == \"1\")])";
 static const char expected[] = "2\n";
 
 struct output {
@@ -494,7 +495,10 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
         struct upstream_user user = {};
         struct error error = {0};
 
+        bool needs_node = config->top.language == LANGUAGE_JAVASCRIPT && !config->top.image;
+
         if (image_choose(config->top.image, config->top.python, &choice, &error) < 0 ||
+            (needs_node && image_choose_node(&choice, config->top.nodejs, &error) < 0) ||
             image_choice_check(&choice, &error) < 0) {
                 doctor_add(d, "image", DOCTOR_MISSING, true,
                            "apt install python3, or \"python\" in the config", "%s", error.text);
@@ -601,6 +605,52 @@ static void check_recycling(struct doctor *d, const struct config *config)
                         names);
 }
 
+/* ---- JavaScript ---- */
+
+/* The image that the profile has without "image". */
+static int choose_image(const struct config_profile *profile, struct image_choice *ret,
+                        struct error *err)
+{
+        int r = image_choose(NULL, profile->python, ret, err);
+
+        if (r >= 0 && profile->language == LANGUAGE_JAVASCRIPT)
+                r = image_choose_node(ret, profile->nodejs, err);
+        return r < 0 ? r : image_choice_check(ret, err);
+}
+
+/* Rows for the profiles with JavaScript. */
+static void check_javascript(struct doctor *d, const struct config *config)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                struct image_choice choice;
+                struct error error = {};
+                if (p->language != LANGUAGE_JAVASCRIPT)
+                        continue;
+                n++;
+                if (p->image)
+                        doctor_add(d, "javascript", DOCTOR_EFFECTIVE, false, NULL,
+                                   "profile \"%s\": the Node of image %s", p->name, p->image);
+                else if (choose_image(p, &choice, &error) < 0)
+                        doctor_add(d, "javascript", DOCTOR_DEGRADED, false,
+                                   "install Node 20 or later, or \"nodejs\" in the config",
+                                   "profile \"%s\": %s", p->name, error.text);
+                else
+                        doctor_add(d, "javascript", DOCTOR_EFFECTIVE, false, NULL,
+                                   "profile \"%s\": %s", p->name, choice.node);
+        }
+        bool is_counted = d->system->limits != DOCTOR_LIMITS_UNDELEGATED &&
+                          d->system->limits != DOCTOR_LIMITS_NONE;
+        if (n > 0 && !is_counted)
+                doctor_add(
+                        d, "javascript", DOCTOR_DEGRADED, false, "as for the limits",
+                        "without a cgroup only the monitor's scans bound the memory of a process below limits.memory + %lu MiB, and a session has at most %d isolates (threads with JavaScript)",
+                        LANGUAGE_ISOLATES_MAX * (LANGUAGE_ISOLATE_BYTES >> 20),
+                        LANGUAGE_ISOLATES_MAX);
+}
+
 static enum sandbox_mode current_mode(void)
 {
         struct ids ids;
@@ -623,6 +673,7 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_user(d, mode, config);
         check_image(d, mode, config);
         check_packages(d, config);
+        check_javascript(d, config);
         check_recycling(d, config);
         config_free(config);
 }
@@ -640,10 +691,9 @@ static bool image_is_there(const struct config *config, const struct config_prof
         struct image_choice choice;
 
         *there = true;
-        if (!profile->python || profile->image)
+        if (profile->image || (!profile->python && profile->language == LANGUAGE_PYTHON))
                 return true;
-        if (image_choose(NULL, profile->python, &choice, err) < 0 ||
-            image_choice_check(&choice, err) < 0)
+        if (choose_image(profile, &choice, err) < 0)
                 return false;
         upstream_user_choose(mode, config->user, getenv("SUDO_UID"), &user, NULL);
         *there = image_read(&choice, &user, &found, NULL) >= 0;
@@ -662,8 +712,8 @@ static void try_profile(struct doctor *d, const char *const *configs, size_t n,
 
         if (!image_is_there(config, profile, &there, &error)) {
                 doctor_add(d, "profile", DOCTOR_DEGRADED, false,
-                           "correct \"python\" of the profile", "\"%s\" fails: %s", profile->name,
-                           error.text);
+                           "correct \"python\" or \"nodejs\" of the profile", "\"%s\" fails: %s",
+                           profile->name, error.text);
                 return;
         }
         if (!there) {

@@ -260,7 +260,11 @@ def other_processes():
 
 def signals_and_notices():
     """What reaches other processes, and other sandboxes through the files that they share."""
-    row(6, "signals", "processes that kill(-1, 0) reaches", "none", *(("some", False) if attempt(os.kill, -1, 0) == 0 else ("none", True)))
+    if EXPECTED.get("below_node"):
+        others = {int(p) for p in os.listdir("/proc") if p.isdigit()} - {1, os.getpid(), os.getppid()}
+        row(6, "signals", "processes beside Node and the probe", "none", len(others) or "none", not others)
+    else:
+        row(6, "signals", "processes that kill(-1, 0) reaches", "none", *(("some", False) if attempt(os.kill, -1, 0) == 0 else ("none", True)))
     for name, function in (("kill of the caller", lambda: os.kill(EXPECTED["pid"], 0)), ("a group of the caller", lambda: os.killpg(EXPECTED["pid"], 0))):
         error = attempt(function)
         row(6, "signals", name, "no such process", name_of(error), error != 0)
@@ -375,6 +379,10 @@ def image():
         os.unlink("/tmp/.probe-node")
     row(31, "image", "mknod of a device", "refused", name_of(error), error != 0)
     allowed = {"null", "zero", "full", "random", "urandom", "fd", "stdin", "stdout", "stderr", "shm"}
+    if EXPECTED.get("below_node"):
+        allowed.add("cloister")  # the modules of the worker
+        error = attempt(os.chmod, "/dev/cloister/main.js", 0o666)
+        row(31, "image", "chmod of a module of the worker", "refused", name_of(error), error != 0)
     more = sorted(set(os.listdir("/dev")) - allowed)
     row(31, "image", "other names in /dev", "none", " ".join(more) or "none", not more)
 
@@ -494,7 +502,7 @@ def inside():
 def main():
     """EXPECTED: kernel (its release), namespaces (of the host: kind to link), hostname, pid (of the caller, in its namespace), marker
     (the value of a variable that the caller has), families (numbers that the profile allows), mounts (target to ro or rw),
-    processes, bytes (of the writable folders), hold (seconds to stay, so that the caller can look at the processes)."""
+    processes, below_node (whether Node has started this), bytes (of the writable folders), hold (seconds to stay, so that the caller can look at the processes)."""
     if not inside():
         print("refused: this is not a sandbox, or EXPECTED does not describe the host")
         raise SystemExit(3)

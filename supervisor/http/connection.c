@@ -108,6 +108,11 @@ static int check_name(const struct http_reader *reader, const struct jsonrpc_mes
         return 0;
 }
 
+static bool runs_code(yyjson_val *tool)
+{
+        return yyjson_equals_str(tool, "run_python") || yyjson_equals_str(tool, "run_javascript");
+}
+
 int standard_headers_check(const struct http_reader *reader, const struct jsonrpc_message *message,
                            struct error *err)
 {
@@ -125,7 +130,7 @@ int standard_headers_check(const struct http_reader *reader, const struct jsonrp
         if (r >= 0)
                 r = check_name(reader, message, err);
         /* Anything but a string is an error of the argument. */
-        if (r >= 0 && yyjson_equals_str(yyjson_obj_get(message->params, "name"), "run_python") &&
+        if (r >= 0 && runs_code(yyjson_obj_get(message->params, "name")) &&
             (!session || yyjson_is_null(session) || yyjson_is_str(session)))
                 r = check(reader, "mcp-param-session", yyjson_get_str(session),
                           yyjson_get_len(session), err);

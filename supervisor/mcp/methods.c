@@ -179,16 +179,16 @@ void mcp_client_is_ready(struct mcp_peer *peer, enum mcp_era era)
         sessions_expect(server->sessions, mcp_profile(peer, era));
 }
 
-/* run_python, then the tools of the config. */
-/* As another system, the server has run_python only if --also asks for it. */
-static bool has_run_python(const struct config *config)
+/* As another system, the server has run_python and run_javascript only if --also asks for them. */
+static bool has_own_tools(const struct config *config)
 {
         return !config->as.name || config->as.also;
 }
 
+/* Its own tools, then those of the config. */
 static int append_tools(const struct mcp_request *request, struct buffer *to, struct error *err)
 {
-        bool own = has_run_python(request->peer->server->config);
+        bool own = has_own_tools(request->peer->server->config);
         const struct buffer *tool = own ? tool_list_get(request->peer, request->era, err) : NULL;
         struct json_out out = {.to = to};
 
@@ -225,26 +225,38 @@ static void on_tools_list(const struct mcp_request *request, struct reply *reply
 
 /* ---- tools/call ---- */
 
+/* The language of the connection's profile. */
+static enum language tool_of(const struct mcp_request *request)
+{
+        const struct config_profile *own = mcp_profile(request->peer, request->era);
+
+        return own ? own->language : LANGUAGE_PYTHON;
+}
+
 static void start_tool(const struct mcp_request *request, const struct config_published *tool,
                        struct reply *reply)
 {
         const char *name = json_string(request->params, "name", NULL);
+        int language = name ? tool_language(name) : -1;
+        const struct config_profile *used;
         char text[256];
 
         if (tool) {
                 published_call_tool(request, tool, reply);
-        } else if (!has_run_python(request->peer->server->config)) {
+        } else if (!has_own_tools(request->peer->server->config)) {
                 snprintf(text, sizeof(text),
                          name ? "unknown tool: %.60s" : "params.name must be a string%.0s",
                          name ? name : "");
                 reply_error(reply, JSONRPC_INVALID_PARAMS, text);
-        } else if (name && strcmp(name, TOOL_NAME) == 0) {
-                mcp_run_python(request, reply);
+        } else if (language >= 0 && mcp_profile_for(request->peer->server->config,
+                                                    mcp_profile(request->peer, request->era),
+                                                    (enum language)language, &used)) {
+                mcp_run_code(request, (enum language)language, reply);
         } else {
                 snprintf(text, sizeof(text),
                          name ? "unknown tool: %.60s (there is %s)"
                               : "params.name must be a string%.0s (there is %s)",
-                         name ? name : "", TOOL_NAME);
+                         name ? name : "", tool_names[tool_of(request)]);
                 reply_error(reply, JSONRPC_INVALID_PARAMS, text);
         }
 }

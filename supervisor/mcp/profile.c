@@ -22,11 +22,26 @@ bool mcp_profile_exists(const struct mcp_server *server, const char *name)
         return !name || config_find_profile(server->config, name, NULL) >= 0;
 }
 
-bool mcp_profiles_to_choose(const struct config *config)
+bool mcp_profiles_to_choose(const struct config *config, enum language language)
 {
         for (size_t i = 0; i < config->n_profiles; i++) {
-                if (config->profiles[i].agent)
+                if (mcp_profile_is_choice(&config->profiles[i], NULL, language))
                         return true;
         }
+        return false;
+}
+
+bool mcp_profile_for(const struct config *config, const struct config_profile *own,
+                     enum language language, const struct config_profile **ret)
+{
+        *ret = own;
+        if (own ? own->language == language : language == LANGUAGE_PYTHON)
+                return true;
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                *ret = &config->profiles[i];
+                if (mcp_profile_is_choice(*ret, own, language))
+                        return true;
+        }
+        *ret = NULL;
         return false;
 }

@@ -18,12 +18,17 @@ const struct config_profile *mcp_profile(const struct mcp_peer *peer, enum mcp_e
 /* Whether the config has this profile. NULL: none is named, which is always so. */
 bool mcp_profile_exists(const struct mcp_server *server, const char *name);
 
-/* Whether run_python's argument may name this profile on a connection with the profile own. */
+/* Whether the argument `profile` of the tool for this language may name this profile on a connection with the profile own. */
 static inline bool mcp_profile_is_choice(const struct config_profile *profile,
-                                         const struct config_profile *own)
+                                         const struct config_profile *own, enum language language)
 {
-        return profile->agent || profile == own;
+        return profile->language == language && (profile->agent || profile == own);
 }
 
-/* Whether an agent may choose any profile. */
-bool mcp_profiles_to_choose(const struct config *config);
+/* Whether an agent may choose any profile of this language. */
+bool mcp_profiles_to_choose(const struct config *config, enum language language);
+
+/* Whether the tool for this language exists on a connection with the profile own: a profile may be used. *ret: the one of a call
+ * that names none; NULL: the config has no profiles (own is NULL). */
+bool mcp_profile_for(const struct config *config, const struct config_profile *own,
+                     enum language language, const struct config_profile **ret);

@@ -1,4 +1,4 @@
-/* Description, schemas and annotations of run_python, and its lists. */
+/* Description, schemas and annotations of run_python and run_javascript, and their lists. */
 #include "supervisor/mcp/tool.h"
 
 #include <errno.h>
@@ -41,6 +41,38 @@ static const char contract[] =
         "code runs, this code did not. Call with `session` and no `code` for the rest.\n"
         "- If the text begins with \"status:\", Cloister wrote that line. The code printed "
         "everything else.\n";
+
+static const char contract_javascript[] =
+        "Run JavaScript (Node.js; TypeScript types are removed) that computes or calls the user's "
+        "MCP tools, in a private sandbox that keeps its variables. Use it to loop over, filter and "
+        "join tool results. The answer contains only what the code prints and the value of its "
+        "last expression.\n"
+        "- Variables, functions, classes and files in /workspace are kept between calls of a "
+        "session. No `session`: \"javascript\" (HTTP in MCP 2026-07-28: a new one, named in the "
+        "result). Top-level await works. %s\n"
+        "- stdout and stderr are each shortened to %u characters (`max_output`).\n"
+        "- display(value) shows an image or HTML; the user gets files in /workspace/out.\n"
+        "- Tools: await tools[\"server.tool\"]({arg: 1}), or mcp_NAME.tool({arg: 1}) of server "
+        "NAME; many with Promise.all. Failures throw ToolError.\n"
+        "- await _search(\"words\") finds tools, _schema(\"server.tool\") returns arguments; "
+        "_discover() and the resource " RESOURCE_TOOLS_URI " list all.\n"
+        "- After its timeout (%g s) a call is interrupted, and variables are kept. If Node ends, "
+        "they are lost: there are no checkpoints.\n"
+        "- Long code: set `timeout` and `wait`. Status \"running\": it continues; \"busy\": other "
+        "code runs, this code did not. Call with `session` and no `code` for the rest.\n"
+        "- If the text begins with \"status:\", Cloister wrote that line. The code printed "
+        "everything else.\n";
+
+const char *const tool_names[LANGUAGE_MAX] = {"run_python", "run_javascript"};
+static const char *const titles[LANGUAGE_MAX] = {"Run Python", "Run JavaScript"};
+
+int tool_language(const char *name)
+{
+        for (int i = 0; i < LANGUAGE_MAX; i++)
+                if (strcmp(tool_names[i], name) == 0)
+                        return i;
+        return -1;
+}
 
 static const char purpose[] =
         "Use run_python to compute, to process data, and to call the user's tools from "
@@ -208,7 +240,7 @@ static void append_reach(const struct config_profile *profile, struct buffer *to
 }
 
 static void append_description(const struct config *config, const struct config_profile *profile,
-                               yyjson_val *servers, struct buffer *to)
+                               enum language language, yyjson_val *servers, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer reach = BUFFER_INIT(LIST_MAX);
 
@@ -216,7 +248,8 @@ static void append_description(const struct config *config, const struct config_
         if (buffer_append(&reach, "", 1) < 0 || reach.error < 0)
                 to->error = reach.error;
         else
-                buffer_printf(to, contract, buffer_bytes(&reach), config->output_characters,
+                buffer_printf(to, language == LANGUAGE_JAVASCRIPT ? contract_javascript : contract,
+                              buffer_bytes(&reach), config->output_characters,
                               (double)config->cell_timeout_ms / 1000);
         if (yyjson_arr_size(servers) > 0)
                 buffer_append_text(to, "Tools by server:\n");
@@ -241,13 +274,14 @@ struct abilities {
         bool writes, installs; /* a directory of the host; packages */
 };
 
-static struct abilities abilities_of(const struct config *config, const struct config_profile *own)
+static struct abilities abilities_of(const struct config *config, const struct config_profile *own,
+                                     enum language language)
 {
         struct abilities may = {};
 
         for (size_t i = 0; i < config->n_profiles; i++) {
                 const struct config_profile *profile = &config->profiles[i];
-                if (!mcp_profile_is_choice(profile, own))
+                if (!mcp_profile_is_choice(profile, own, language))
                         continue;
                 may.installs |= profile->packages.install;
                 for (size_t k = 0; k < profile->n_mounts; k++)
@@ -284,19 +318,21 @@ static struct hints collect_hints(yyjson_val *servers)
 
 /* Only where an agent has a choice. */
 static void put_profile_argument(struct json_out *out, const struct config *config,
-                                 const struct config_profile *own)
+                                 const struct config_profile *own, enum language language)
 {
+        const struct config_profile *usual;
         char text[128];
 
-        if (!mcp_profiles_to_choose(config))
+        if (!mcp_profiles_to_choose(config, language))
                 return;
+        mcp_profile_for(config, own, language, &usual);
         snprintf(text, sizeof(text), "Kind of sandbox for a new session. Default: %s",
-                 own ? own->name : "default");
+                 usual ? usual->name : "default");
         json_out_begin(out, "profile", '{');
         json_out_text(out, "type", "string");
         json_out_begin(out, "enum", '[');
         for (size_t i = 0; i < config->n_profiles; i++) {
-                if (mcp_profile_is_choice(&config->profiles[i], own))
+                if (mcp_profile_is_choice(&config->profiles[i], own, language))
                         json_out_text(out, NULL, config->profiles[i].name);
         }
         json_out_end(out, ']');
@@ -309,23 +345,44 @@ static void put_text(struct json_out *out, const char *key, const char *json)
         json_out_raw(out, key, json, strlen(json));
 }
 
-static void append_arguments(const struct config *config, struct buffer *to)
+/* What needs a copy of the interpreter, which Node cannot make. */
+static const char arguments_of_copies[] =
+        "\"from\":{\"type\":\"string\",\"description\":\"Start the new session as a "
+        "copy of this session's variables and files. Both sessions continue. "
+        "session@checkpoint: with the variables of the checkpoint and the files of "
+        "now\"},"
+        "\"branches\":{\"type\":\"integer\",\"description\":\"With from: run the code "
+        "in this many copies, named session-1, session-2 and so on. The variable branch "
+        "is the number of the copy\"},";
+/* And what is checked before it runs. */
+static const char more_arguments_of_python[] =
+        "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the tool calls in "
+        "the code, and run nothing\"},"
+        "\"checkpoint\":{\"type\":\"string\",\"description\":\"Keep the variables under "
+        "this name after the call\"},"
+        "\"restore\":{\"type\":\"string\",\"description\":\"Checkpoint whose variables "
+        "are restored before the code runs. Files are kept\"},"
+        "\"on_error\":{\"type\":\"string\",\"enum\":[\"keep\",\"rollback\"],"
+        "\"description\":\"rollback: "
+        "if the code fails, variables and /workspace are restored to the state before "
+        "the call; tool calls that were sent are listed. Default: keep. For a part of "
+        "the code: with transaction():\"},";
+
+static void append_arguments(const struct config *config, enum language language, struct buffer *to)
 {
+        static const char *const sources[LANGUAGE_MAX] = {"Python", "JavaScript or TypeScript"};
+        static const char *const sessions[LANGUAGE_MAX] = {"default", "javascript"};
+        bool has_copies = language == LANGUAGE_PYTHON;
+
         buffer_printf(
                 to,
-                "\"code\":{\"type\":\"string\",\"description\":\"Python source. "
+                "\"code\":{\"type\":\"string\",\"description\":\"%s source. "
                 "Top-level await works.\"},"
                 "\"session\":{\"type\":\"string\",\"description\":\"Name of a session. Each "
                 "session has its own variables. A new name starts a new session. Default: "
-                "\\\"default\\\"; over HTTP in MCP 2026-07-28, a new session, which the result "
+                "\\\"%s\\\"; over HTTP in MCP 2026-07-28, a new session, which the result "
                 "names\",\"x-mcp-header\":\"Session\"},"
-                "\"from\":{\"type\":\"string\",\"description\":\"Start the new session as a "
-                "copy of this session's variables and files. Both sessions continue. "
-                "session@checkpoint: with the variables of the checkpoint and the files of "
-                "now\"},"
-                "\"branches\":{\"type\":\"integer\",\"description\":\"With from: run the code "
-                "in this many copies, named session-1, session-2 and so on. The variable branch "
-                "is the number of the copy\"},"
+                "%s"
                 "\"timeout\":{\"type\":\"number\",\"description\":\"Seconds, at most %g. "
                 "Default: %g\"},"
                 "\"wait\":{\"type\":\"number\",\"description\":\"Seconds until the call returns "
@@ -335,25 +392,17 @@ static void append_arguments(const struct config *config, struct buffer *to)
                 "is running in the session first. Its variables are kept\"},"
                 "\"reset\":{\"type\":\"boolean\",\"description\":\"Start with a new "
                 "interpreter\"},"
-                "\"check_only\":{\"type\":\"boolean\",\"description\":\"Check the tool calls in "
-                "the code, and run nothing\"},"
-                "\"checkpoint\":{\"type\":\"string\",\"description\":\"Keep the variables under "
-                "this name after the call\"},"
-                "\"restore\":{\"type\":\"string\",\"description\":\"Checkpoint whose variables "
-                "are restored before the code runs. Files are kept\"},"
-                "\"on_error\":{\"type\":\"string\",\"enum\":[\"keep\",\"rollback\"],"
-                "\"description\":\"rollback: "
-                "if the code fails, variables and /workspace are restored to the state before "
-                "the call; tool calls that were sent are listed. Default: keep. For a part of "
-                "the code: with transaction():\"},"
+                "%s"
                 "\"max_output\":{\"type\":\"integer\",\"description\":\"Characters of stdout "
                 "and of stderr, at most %d. Default: %u\"}",
+                sources[language], sessions[language], has_copies ? arguments_of_copies : "",
                 (double)config->cell_timeout_max_ms / 1000, (double)config->cell_timeout_ms / 1000,
-                OUTPUT_CHARACTERS_MAX, config->output_characters);
+                has_copies ? more_arguments_of_python : "", OUTPUT_CHARACTERS_MAX,
+                config->output_characters);
 }
 
 static void put_input_schema(struct json_out *out, const struct config *config,
-                             const struct config_profile *own)
+                             const struct config_profile *own, enum language language)
 {
         static const char dependencies[] =
                 "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"Packages to "
@@ -362,25 +411,26 @@ static void put_input_schema(struct json_out *out, const struct config *config,
         json_out_begin(out, "inputSchema", '{');
         json_out_text(out, "type", "object");
         json_out_begin(out, "properties", '{');
-        append_arguments(config, out->to);
+        append_arguments(config, language, out->to);
         out->more = true;
-        if (abilities_of(config, own).installs)
+        if (abilities_of(config, own, language).installs)
                 put_text(out, "dependencies", dependencies);
-        put_profile_argument(out, config, own);
+        put_profile_argument(out, config, own, language);
         json_out_end(out, '}');
         json_out_bool(out, "additionalProperties", false);
         json_out_end(out, '}');
 }
 
 static void put_annotations(struct json_out *out, const struct config *config,
-                            const struct config_profile *own, yyjson_val *servers)
+                            const struct config_profile *own, enum language language,
+                            yyjson_val *servers)
 {
         struct hints hints = collect_hints(servers);
 
-        if (abilities_of(config, own).writes)
+        if (abilities_of(config, own, language).writes)
                 hints = (struct hints){true, true};
         json_out_begin(out, "annotations", '{');
-        json_out_text(out, "title", "Run Python");
+        json_out_text(out, "title", titles[language]);
         json_out_bool(out, "readOnlyHint", false);
         json_out_bool(out, "destructiveHint", hints.destructive);
         json_out_bool(out, "idempotentHint", false);
@@ -401,30 +451,45 @@ static int parse_catalogue(const struct buffer *catalogue, yyjson_doc **ret, yyj
         return 0;
 }
 
-static int append_tool(const struct config *config, const struct config_profile *profile,
-                       const struct buffer *catalogue, struct buffer *to, struct error *err)
+/* own: the connection's profile; used: the one that calls get which name none. */
+static void append_tool(const struct config *config, const struct config_profile *own,
+                        const struct config_profile *used, enum language language,
+                        yyjson_val *servers, struct json_out *out)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
+
+        append_description(config, used, language, servers, &text);
+        if (text.error < 0)
+                out->to->error = text.error;
+        json_out_begin(out, NULL, '{');
+        json_out_text(out, "name", tool_names[language]);
+        json_out_text(out, "title", titles[language]);
+        json_out_string(out, "description", buffer_bytes(&text), text.length);
+        put_input_schema(out, config, own, language);
+        put_text(out, "outputSchema", result_schema);
+        put_annotations(out, config, own, language, servers);
+        put_text(out, "execution", "{\"taskSupport\":\"optional\"}");
+        put_text(out, "_meta", "{\"anthropic/alwaysLoad\":true}");
+        json_out_end(out, '}');
+}
+
+/* Appends the tools, as items of a list. */
+static int append_tools_of(const struct config *config, const struct config_profile *own,
+                           const struct buffer *catalogue, struct buffer *to, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
+        const struct config_profile *used;
         struct json_out out = {.to = to};
         yyjson_val *servers;
 
         int r = parse_catalogue(catalogue, &doc, &servers, err);
         if (r < 0)
                 return r;
-        append_description(config, profile, servers, &text);
-        if (text.error < 0)
-                to->error = text.error;
-        json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "name", TOOL_NAME);
-        json_out_text(&out, "title", "Run Python");
-        json_out_string(&out, "description", buffer_bytes(&text), text.length);
-        put_input_schema(&out, config, profile);
-        put_text(&out, "outputSchema", result_schema);
-        put_annotations(&out, config, profile, servers);
-        put_text(&out, "execution", "{\"taskSupport\":\"optional\"}");
-        put_text(&out, "_meta", "{\"anthropic/alwaysLoad\":true}");
-        json_out_end(&out, '}');
+        for (int i = 0; i < LANGUAGE_MAX; i++) {
+                enum language language = (enum language)i;
+                if (mcp_profile_for(config, own, language, &used))
+                        append_tool(config, own, used, language, servers, &out);
+        }
         return to->error < 0 ? error_errno(err, -to->error, "tools/list") : 0;
 }
 
@@ -511,7 +576,7 @@ static int refresh(struct mcp_server *server, const struct config_profile *profi
 
         if (version > 0 && list->made_of == version)
                 return 0;
-        int r = append_tool(server->config, profile, catalogue, &text, err);
+        int r = append_tools_of(server->config, profile, catalogue, &text, err);
         if (r < 0)
                 return r;
         list->made_of = version;

@@ -1,5 +1,5 @@
 /*
- * run_python as the client sees it: the answers to tools/list, one for each profile, and the server's instructions.
+ * run_python and run_javascript as the client sees them: the answers to tools/list, one for each profile, and the server's instructions.
  *
  * Both depend on the config, the connection's profile and the catalogue of tools only: they are the
  * same, byte for byte, for every connection with that profile until the catalogue changes. Limits:
@@ -22,7 +22,11 @@ enum {
         TOOL_INSTRUCTIONS_MAX = 3900,
 };
 
-#define TOOL_NAME "run_python"
+/* The name of the tool for each language. */
+extern const char *const tool_names[LANGUAGE_MAX];
+
+/* The language of a tool's name, or -1: it is another tool. */
+int tool_language(const char *name);
 
 /* Appends the instructions. catalogue: the payload of a CATALOG frame (rpc/frame.h). */
 int tool_append_instructions(const struct config *config, const struct buffer *catalogue,

@@ -54,6 +54,9 @@ static int read_config(const struct monitor *m, struct config **ret_config,
                                          err);
         if (r >= 0)
                 r = config_finish(config, err);
+        if (r >= 0 && m->options->language)
+                config_set_language(config, m->options->profile,
+                                    (enum language)language_parse(m->options->language));
         if (r >= 0 && m->options->mounts_text)
                 r = config_add_mounts(config, m->options->profile, "--mount",
                                       m->options->mounts_text, err);

@@ -87,6 +87,8 @@ static int choose_image(struct monitor *m, struct error *err)
         m->image.rootfs = m->options->rootfs;
         m->image.with_private = m->options->with_private;
         m->image.set = set;
+        if (m->options->node && (r = image_choose_node(&m->image, m->options->node, err)) < 0)
+                return r;
         return image_choice_check(&m->image, err);
 }
 

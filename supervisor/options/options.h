@@ -45,7 +45,7 @@ struct options {
 
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
-        const char *profile, *image, *python, *store;
+        const char *profile, *image, *python, *store, *language;
 
         /* Of `cloister mcp` and `serve`, as another system (docs/as.md). as: its name, for the monitor the path of
          * the table. servers_from: the directory of its servers. */
@@ -59,7 +59,7 @@ struct options {
 
         /* Of an image to build. */
         const char *name; /* or of the published tool, or of the server to log in to */
-        const char *rootfs, *link;
+        const char *rootfs, *link, *node;
         struct package_set set;
 
         /* Of the code to run. */

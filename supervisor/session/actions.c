@@ -102,7 +102,13 @@ static void leave_profile(struct session *s)
         s->config = config_free(s->config);
 }
 
-/* The profile that the call names, else that of the session's last sandbox, else that of the call's
+static bool has_language(const struct config_profile *profile, const struct cell *cell)
+{
+        return cell->request.language == LANGUAGE_MAX ||
+               cell->request.language == (profile ? profile->language : LANGUAGE_PYTHON);
+}
+
+/* The profile that the call names, else that of the session's last sandbox if it has the language, else that of the call's
  * client, else the config's default. Only the first one must still exist. */
 static int choose_profile(const struct session *s, struct error *err)
 {
@@ -112,6 +118,8 @@ static int choose_profile(const struct session *s, struct error *err)
         if (cell && cell->request.profile_asked)
                 return config_find_profile(config, cell->profile, err);
         int i = s->last_profile[0] ? config_find_profile(config, s->last_profile, NULL) : -ENOENT;
+        if (i >= 0 && cell && !has_language(&config->profiles[i], cell))
+                i = -ENOENT;
         if (i < 0 && cell && cell->profile[0])
                 i = config_find_profile(config, cell->profile, NULL);
         return i < 0 ? (int)config->profile : i;
@@ -125,6 +133,12 @@ static int enter_profile(struct session *s, struct error *err)
 
         if (i < 0)
                 return i;
+        if (s->queue.first && config->n_profiles > 0 &&
+            !has_language(&config->profiles[i], s->queue.first))
+                return error_set(err, EINVAL, "the code is %s, and profile \"%s\" is for %s",
+                                 language_names[s->queue.first->request.language],
+                                 config->profiles[i].name,
+                                 language_names[config->profiles[i].language]);
         s->config = config_ref(config);
         s->profile = s->rights = config->n_profiles > 0 ? &config->profiles[i] : NULL;
         snprintf(s->last_profile, sizeof(s->last_profile), "%s",
@@ -161,7 +175,8 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
                                             .session = s->name,
                                             .frame = frame_dispatch,
                                             .may_take = may_take,
-                                            .closed = on_closed};
+                                            .closed = on_closed,
+                                            .takes_no_descriptors = session_is_javascript(s)};
         const struct log_ids ids = session_log_ids(s, NULL);
 
         log_event(LOG_LEVEL_INFO, &ids, "sandbox %u is up", target);
@@ -382,15 +397,31 @@ static void refuse_other_profile(struct session *s)
         session_refuse_first(s, "ProfileError", why);
 }
 
+static void refuse_other_language(struct session *s)
+{
+        bool is_python = s->queue.first->request.language == LANGUAGE_PYTHON;
+        char why[CELL_WHY_MAX];
+
+        snprintf(
+                why, sizeof(why),
+                "session \"%s\" runs %s: use %s for it, or another session; reset: true begins it anew",
+                session_key_name(s->name), is_python ? "JavaScript" : "Python",
+                is_python ? "run_javascript" : "run_python");
+        session_refuse_first(s, "LanguageError", why);
+}
+
 static void run_next(struct session *s, const struct session_details *details)
 {
         if (!s->queue.first && s->single)
                 session_kill_sandbox(s, END_IDLE, "its call has ended");
         if (!s->queue.first)
                 return;
-        bool other = is_other_profile(s);
+        bool is_other = !has_language(s->profile, s->queue.first),
+             other = is_other || is_other_profile(s);
         if (s->queue.first->request.reset && (!session_is_fresh(s) || other))
                 session_kill_sandbox(s, END_RESET, "");
+        else if (is_other)
+                refuse_other_language(s);
         else if (other)
                 refuse_other_profile(s);
         else if (checkpoint_prepare(s) && transaction_begin(s) && copies_prepare(s))

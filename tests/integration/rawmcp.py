@@ -117,12 +117,12 @@ class RawServer:
         self.notify("notifications/initialized")
         return result
 
-    def start_call(self, code, meta=None, **arguments):
+    def start_call(self, code, meta=None, tool="run_python", **arguments):
         # A timeout of this size lets the code finish instead of ending it.
         timeout = arguments.get("timeout")
         if isinstance(timeout, (int, float)) and timeout >= 30:
             arguments["timeout"] = max(timeout, min(int(timeout * harness.SLOW), 600))
-        params = {"name": "run_python", "arguments": {"code": code, **arguments}}
+        params = {"name": tool, "arguments": {"code": code, **arguments}}
         if meta:
             params["_meta"] = meta
         return self.request("tools/call", params)
@@ -175,6 +175,7 @@ class ServerCase(harness.Case):
 
     SERVERS = {}
     CONFIG = {}
+    TOOL = "run_python"
     ARGUMENTS = ()  # further arguments of the command line
 
     @classmethod
@@ -211,6 +212,7 @@ class ServerCase(harness.Case):
 
     def call(self, code, **arguments):
         arguments.setdefault("session", self.session)
+        arguments.setdefault("tool", self.TOOL)
         return self.server.call(code, **arguments)
 
     def cell(self, code, **arguments):

@@ -35,7 +35,7 @@ def tracked(root):
         ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True
     )
     for path in sorted(set(done.stdout.splitlines())):
-        if path.endswith((".c", ".h", ".py")) and not path.startswith(FREE) and os.path.exists(os.path.join(root, path)):
+        if path.endswith((".c", ".h", ".py", ".js")) and not path.startswith(FREE) and os.path.exists(os.path.join(root, path)):
             yield path
 
 
@@ -76,7 +76,7 @@ def check(root):
 
     folders = defaultdict(int)
     for path in texts:
-        folders[os.path.dirname(path)] += path.endswith((".c", ".py"))
+        folders[os.path.dirname(path)] += path.endswith((".c", ".py", ".js"))
     faults.extend(f"{folder}/: {count} source files, at most {FOLDER_SOURCES}" for folder, count in sorted(folders.items()) if count > FOLDER_SOURCES)
     faults.extend(f"{folder}/: has no README.md" for folder in sorted(folders) if folder and folders[folder] and not os.path.exists(os.path.join(root, folder, "README.md")))
 

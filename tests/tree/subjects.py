@@ -19,7 +19,7 @@ AREA = re.compile(r"(?:[\w./+-]+(?:, ?[\w./+-]+)*: )+")
 VERBS = set(
     """accept account add adapt adjust allow answer append apply ask assert attach avoid begin bind bound break bring build bump call cap catch change
     charge check choose clarify clean clear close collect combine compare compile compute confine connect convert copy correct count cover create
-    cut decide declare decode delay delete deny derive describe detach detect disable divide document drop embed enable encode end ensure evaluate
+    cut decide declare decode delay delete deny derive describe detach detect disable divide document drive drop embed enable encode end ensure evaluate
     exclude expand expect explain export extend extract fail fetch fill find fix fold follow forget format forward free freeze fuzz generate give
     group guard handle harden hide hold ignore implement improve include increase initialize inline install interrupt introduce isolate join keep
     kill let limit link list load lock log lower make map mark match measure merge move name narrow note offer omit open order pack parse pass

@@ -444,6 +444,36 @@ static void test_unknown_keys(void)
         check_has(config->warnings[5], "a.json: line 7: unknown key \"servers\"");
 }
 
+static void test_language(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"image\": \"x\", \"packages\": {\"install\": \"allow\"}, \"profiles\": {"
+                "\"js\": {\"language\": \"javascript\", \"nodejs\": \"/n/node\", \"state\": {\"survives\": true, \"checkpoints\": 3}},"
+                "\"own\": {\"language\": \"javascript\", \"image\": \"y\"}}}");
+        const struct config_profile *js = profile(config, "js");
+
+        check_eq_int(config->profiles[0].language, LANGUAGE_PYTHON);
+        check(config->profiles[0].survives && config->profiles[0].packages.install);
+        /* It has no copies, no packages of Python, and not the image of the other language. */
+        check_eq_int(js->language, LANGUAGE_JAVASCRIPT);
+        check_eq_str(js->nodejs, "/n/node");
+        check_eq_str(js->image, NULL);
+        check(!js->survives && js->checkpoints == 0 && !js->packages.install);
+        check_eq_str(profile(config, "own")->image, "y");
+        /* That of an option. */
+        config_set_language(config, "js", LANGUAGE_JAVASCRIPT);
+        config_set_language(config, "none", LANGUAGE_JAVASCRIPT);
+        config_set_language(config, NULL, LANGUAGE_JAVASCRIPT);
+        check_eq_int(config->profiles[0].language, LANGUAGE_JAVASCRIPT);
+        check_eq_str(config->profiles[0].image, NULL);
+        check(!config->profiles[0].survives);
+
+        refused("{\"language\": \"ruby\"}", "language must be");
+        refused("{\"nodejs\": \"node\"}", "absolute path");
+        refused("{\"profiles\": {\"js\": {\"language\": \"javascript\"}}, \"publish\": {\"tools\": {\"t\": {\"description\": \"d\", \"code\": \"1\", \"profile\": \"js\"}}}}",
+                "published code is Python");
+}
+
 static void test_too_many_profiles(void)
 {
         struct error err = {};
@@ -548,6 +578,7 @@ int main(void)
         run(test_wrong_values);
         run(test_wrong_mounts);
         run(test_unknown_keys);
+        run(test_language);
         run(test_too_many_profiles);
         run(test_server_keys);
         run(test_all_problems_are_collected);

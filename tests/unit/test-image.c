@@ -38,6 +38,24 @@ static void test_round_trip(void)
         check_eq_int(info.n_packages, 1);
 }
 
+static void test_node(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
+        struct image_info info = example, again = {};
+        struct error err = {};
+
+        check_eq_int(image_info_append(&b, &info), 0);
+        check(!memmem(buffer_bytes(&b), b.length, "\"node\"", 6));
+        buffer_consume(&b, b.length);
+        snprintf(info.node, sizeof(info.node), "/usr/bin/node");
+        check_eq_int(image_info_append(&b, &info), 0);
+        check_ok(image_info_parse(buffer_bytes(&b), b.length, &again, &err));
+        check_eq_str(again.node, "/usr/bin/node");
+        check(image_info_valid(&again));
+        memset(again.node, 'x', sizeof(again.node));
+        check(!image_info_valid(&again));
+}
+
 static void test_link(void)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(IMAGE_JSON_MAX);
@@ -222,6 +240,28 @@ static void test_parts(void)
         check_eq_str(none, b);
 }
 
+static void test_name_with_node(void)
+{
+        char none[IMAGE_NAME_SIZE], a[IMAGE_NAME_SIZE], b[IMAGE_NAME_SIZE];
+        struct error err = {};
+
+        check_ok(image_default_name(NULL, NULL, look, none, &err));
+        memcpy(a, none, sizeof(a));
+        check_ok(image_name_add_node(a, NULL, look, &err));
+        check_ok(image_name_add_node(a, "", look, &err));
+        check_eq_str(a, none);
+        /* Any file that exists is a program to it. */
+        check_ok(image_name_add_node(a, "/home/u/venv/bin/python", look, &err));
+        check_eq_int(strlen(a), strlen("node-0123456789ab"));
+        check(image_name_valid(a) && image_name_is_default(a) && image_name_is_default(none));
+        check(!image_name_is_default("numbers"));
+        memcpy(b, none, sizeof(b));
+        check_ok(image_name_add_node(b, "/usr/bin/python3", look, &err));
+        check(strcmp(a, b) != 0);
+        check_eq_int(image_name_add_node(b, "/no/node", look, &err), -ENOENT);
+        check_has(err.text, "/no/node");
+}
+
 static void check_store(uid_t uid, struct image_store_env env, const char *expected)
 {
         char path[64];
@@ -257,6 +297,7 @@ static void test_store(void)
 int main(void)
 {
         run(test_round_trip);
+        run(test_node);
         run(test_link);
         run(test_refused_members);
         run(test_refused_packages);
@@ -264,6 +305,7 @@ int main(void)
         run(test_names);
         run(test_default_name);
         run(test_parts);
+        run(test_name_with_node);
         run(test_store);
         return 0;
 }

@@ -7,7 +7,7 @@
 static struct config *config;
 
 /* Parses JSON arguments. Returns the error's text, or NULL. */
-static const char *parse(const char *json, struct run_arguments *ret)
+static const char *parse_for(enum language language, const char *json, struct run_arguments *ret)
 {
         static struct error err;
         static yyjson_doc *doc; /* the result points into it */
@@ -17,15 +17,49 @@ static const char *parse(const char *json, struct run_arguments *ret)
         doc = NULL;
         err = (struct error){};
         if (!json)
-                return run_arguments_parse(NULL, config, NULL, ret, &err) < 0 ? err.text : NULL;
+                return run_arguments_parse(NULL, config, NULL, language, ret, &err) < 0 ? err.text
+                                                                                        : NULL;
         check_eq_int(json_parse(json, strlen(json), &doc, &why), 0);
-        int r = run_arguments_parse(yyjson_doc_get_root(doc), config, NULL, ret, &err);
+        int r = run_arguments_parse(yyjson_doc_get_root(doc), config, NULL, language, ret, &err);
         const char *text = r < 0 ? err.text : NULL;
         if (r < 0) {
                 yyjson_doc_free(doc);
                 doc = NULL;
         }
         return text;
+}
+
+static const char *parse(const char *json, struct run_arguments *ret)
+{
+        return parse_for(LANGUAGE_PYTHON, json, ret);
+}
+
+static void test_javascript(void)
+{
+        static const char *const copies[] = {"\"from\":\"a\"", "\"branches\":2",
+                                             "\"checkpoint\":\"a\"", "\"restore\":\"a\"",
+                                             "\"on_error\":\"keep\""};
+        struct run_arguments a;
+        char text[128];
+
+        check_eq_str(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"from\":null}", &a), NULL);
+        check_eq_str(a.session, "javascript");
+        check_eq_int(a.language, LANGUAGE_JAVASCRIPT);
+        for (size_t i = 0; i < ARRAY_SIZE(copies); i++) {
+                snprintf(text, sizeof(text), "{\"code\":\"1\",\"session\":\"s\",%s}", copies[i]);
+                check_has(parse_for(LANGUAGE_JAVASCRIPT, text, &a), "has no copies");
+                check_eq_str(a.session, "s");
+        }
+        /* An argument that is wrong besides does not hide it. */
+        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"from\":7}", &a),
+                  "has no copies");
+        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"dependencies\":[\"a\"]}", &a),
+                  "no argument \"dependencies\"");
+        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"check_only\":true}", &a),
+                  "no argument \"check_only\"");
+        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"nothing\":1}", &a),
+                  "run_javascript takes code, session, timeout");
+        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{}", &a), "a string of JavaScript source");
 }
 
 static void test_defaults(void)
@@ -190,6 +224,7 @@ int main(void)
 {
         config = config_new();
         run(test_defaults);
+        run(test_javascript);
         run(test_profile);
         run(test_all);
         run(test_strings_for_numbers);

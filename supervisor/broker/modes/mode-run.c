@@ -443,6 +443,7 @@ static int run_cell(struct broker *broker, const char *code, size_t n,
                 .timeout_ms = options->timeout_ms > 0 ? options->timeout_ms
                                                       : broker->config->cell_timeout_ms,
                 .profile = options->profile,
+                .language = LANGUAGE_MAX,
                 .script = n > 0 ? mode->script : NULL,
                 .script_length = mode->script_length,
                 .standard_input = n > 0 && mode->standard_input.readable ? &cell_input : NULL,

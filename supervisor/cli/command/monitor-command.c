@@ -32,7 +32,7 @@ int monitor_command_absolute(const char *path, char **ret, struct error *err)
         return 0;
 }
 
-static int find_in_path(const char *name, char **ret, struct error *err)
+static int find_in_path(const char *option, const char *name, char **ret, struct error *err)
 {
         const char *search = getenv("PATH");
 
@@ -44,7 +44,7 @@ static int find_in_path(const char *name, char **ret, struct error *err)
                         return monitor_command_absolute(path, ret, err);
                 p += n + (p[n] == ':');
         }
-        return error_set(err, ENOENT, "--python %s: not found in PATH", name);
+        return error_set(err, ENOENT, "%s %s: not found in PATH", option, name);
 }
 
 int monitor_command_python(const char *given, char **ret, struct error *err)
@@ -53,12 +53,12 @@ int monitor_command_python(const char *given, char **ret, struct error *err)
         struct stat st;
 
         if (!strchr(given, '/') && stat(given, &st) < 0)
-                return find_in_path(given, ret, err);
+                return find_in_path("--python", given, ret, err);
         if (stat(given, &st) < 0)
                 return error_errno(err, errno, "--python %s", given);
         if (!S_ISDIR(st.st_mode))
                 return strchr(given, '/') ? monitor_command_absolute(given, ret, err)
-                                          : find_in_path(given, ret, err);
+                                          : find_in_path("--python", given, ret, err);
         if (snprintf(inside, sizeof(inside), "%s/bin/python3", given) >= (int)sizeof(inside))
                 return error_errno(err, ENAMETOOLONG, "--python");
         if (access(inside, X_OK) < 0)
@@ -94,7 +94,7 @@ static int make_absolute(struct monitor_command *h, const char *option, const ch
 static int make_all_absolute(struct monitor_command *h, struct error *err)
 {
         struct options *o = &h->options;
-        char *python = NULL;
+        char *python = NULL, *node = NULL;
         int r = 0;
 
         for (size_t i = 0; i < o->n_configs && r >= 0; i++)
@@ -104,6 +104,12 @@ static int make_all_absolute(struct monitor_command *h, struct error *err)
                 r = monitor_command_python(o->python, &python, err);
                 if (r >= 0)
                         o->python = h->owned[h->n_owned++] = python;
+        }
+        if (r >= 0 && o->node) {
+                r = strchr(o->node, '/') ? monitor_command_absolute(o->node, &node, err)
+                                         : find_in_path("--node", o->node, &node, err);
+                if (r >= 0)
+                        o->node = h->owned[h->n_owned++] = node;
         }
         if (r >= 0)
                 r = make_absolute(h, "--find-links", &o->set.find_links, err);

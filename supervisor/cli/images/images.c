@@ -221,10 +221,11 @@ int cli_image_show(const struct options *o, const char *const *words, size_t n)
         if (o->json)
                 return show_json(store, path, &info, doc);
         used(store, info.name, when, sizeof(when));
-        printf("%s: Python %s of %s, %" PRIu64 " files, %" PRIu64 " MiB\n"
+        printf("%s: Python %s of %s%s%s, %" PRIu64 " files, %" PRIu64 " MiB\n"
                "created %s, used last %s%s\n%s/%s\n%" PRIu64 " package%s\n",
-               info.name, info.version, info.source, info.files, info.bytes / MIB, info.created,
-               when, housekeeping_is_stale(store, &info) ? ", stale" : "", path, info.name,
+               info.name, info.version, info.source, *info.node ? ", with Node of " : "", info.node,
+               info.files, info.bytes / MIB, info.created, when,
+               housekeeping_is_stale(store, &info) ? ", stale" : "", path, info.name,
                info.n_packages, info.n_packages == 1 ? "" : "s");
         print_packages(yyjson_obj_get(yyjson_doc_get_root(doc), "packages"));
         return 0;
@@ -285,6 +286,9 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
                                 ? "--rootfs needs --name: what the image is to be called"
                                 : "--rootfs and packages do not go together: install them in the directory");
 
+        if (o->node && o->rootfs)
+                return cli_fail_text(
+                        2, "--rootfs and --node do not go together: install Node in the directory");
         if (o->with_private && !o->rootfs)
                 return cli_fail_text(2, "--private goes with --rootfs");
         if (monitor_command_init(&command, o, &error) < 0)
@@ -299,6 +303,7 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
         struct image_build_options options = {
                 .store = o->store,
                 .python = o->python,
+                .node = o->node,
                 .name = o->name,
                 .rootfs = o->rootfs,
                 .with_private = o->with_private,

@@ -20,6 +20,7 @@
 #include "base/file-path.h"
 #include "base/json-out.h"
 #include "base/utf8.h"
+#include "policy/language.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/command/script.h"
 #include "supervisor/cli/run/feeder.h"
@@ -422,6 +423,31 @@ static void run_done(struct run *run)
         free(run->text);
 }
 
+static bool is_javascript(const struct options *o)
+{
+        return o->language && language_parse(o->language) == LANGUAGE_JAVASCRIPT;
+}
+
+/* The language by the name of a file; NULL: that of the profile. */
+static const char *language_of(const char *path)
+{
+        static const struct {
+                const char *suffix;
+                enum language language;
+        } known[] = {
+                {".py", LANGUAGE_PYTHON},      {".js", LANGUAGE_JAVASCRIPT},
+                {".mjs", LANGUAGE_JAVASCRIPT}, {".cjs", LANGUAGE_JAVASCRIPT},
+                {".ts", LANGUAGE_JAVASCRIPT},  {".mts", LANGUAGE_JAVASCRIPT},
+                {".cts", LANGUAGE_JAVASCRIPT},
+        };
+        const char *suffix = path ? strrchr(path, '.') : NULL;
+
+        for (size_t i = 0; suffix && i < ARRAY_SIZE(known); i++)
+                if (strcmp(suffix, known[i].suffix) == 0)
+                        return language_names[known[i].language];
+        return NULL;
+}
+
 /* Puts the code into a sealed memfd that survives the exec. */
 static int prepare_code(struct run *run, struct error *err)
 {
@@ -445,9 +471,10 @@ static int prepare_code(struct run *run, struct error *err)
         if (fd < 0)
                 run->status = EXIT_NO_SANDBOX;
         run->code = monitor_command_fd(fd, err);
-        return run->code < 0 ? run->code
-                             : script_needs_add(run->name, run->text, run->length, run->code,
-                                                run->options, &run->needs, err);
+        return run->code < 0 || is_javascript(run->options)
+                       ? run->code
+                       : script_needs_add(run->name, run->text, run->length, run->code,
+                                          run->options, &run->needs, err);
 }
 
 /* The script and its modules are in /workspace, so that files of --in are beside it. A small script that is
@@ -458,7 +485,9 @@ static int add_script(struct run *run, struct inputs *inputs, struct error *err)
 
         if (!file_path_valid(name, strlen(name)) || strcmp(name, "out") == 0)
                 return 0;
-        int r = inputs_add_modules(inputs, run->path, run->text, run->length, err);
+        int r = is_javascript(run->options)
+                        ? 0
+                        : inputs_add_modules(inputs, run->path, run->text, run->length, err);
         if (r < 0)
                 return r;
         run->is_alone = r == 0 && run->options->n_ins == 0 && run->length <= ALONE_MAX &&
@@ -569,6 +598,12 @@ static int check(const struct options *o, const char *path, struct error *err)
                         "--image and %s do not go together: 'cloister image build %s …' makes an image",
                         cli_option_name(packages & -packages),
                         cli_option_name(packages & -packages));
+        if (o->language && language_parse(o->language) < 0)
+                return error_set(err, EINVAL, "--language %.60s: python or javascript",
+                                 o->language);
+        if (is_javascript(o) && packages)
+                return error_set(err, EINVAL, "%s adds packages of Python: not with JavaScript",
+                                 cli_option_name(packages & -packages));
         if (o->out_hidden && !o->out)
                 return error_set(err, EINVAL, "--out-hidden needs --out DIRECTORY");
         return check_environment(o, err);
@@ -609,7 +644,9 @@ int cli_run(const struct options *o, const char *const *words, size_t n)
         };
         struct error error = {};
 
-        if (check(o, run.path, &error) < 0)
+        if (!own.language)
+                own.language = language_of(run.path);
+        if (check(&own, run.path, &error) < 0)
                 return cli_fail(2, &error);
         int status = prepare(&run, &error);
         if (status >= 0)

@@ -1,4 +1,4 @@
-/* Parsing the arguments of run_python. */
+/* Parsing the arguments of run_python and run_javascript. */
 #include "supervisor/mcp/call/arguments.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ struct argument {
         const char *name;
         int (*take)(const struct taking *t);
         size_t offset; /* in struct run_arguments: of what a take function for several arguments sets */
-        bool is_text;
+        bool is_text, needs_copy; /* needs_copy: of the interpreter */
 };
 
 static int take_code(const struct taking *t)
@@ -234,11 +234,11 @@ static const struct argument arguments_known[] = {
         {"wait", take_wait},
         {"interrupt", take_bool, AT(interrupt)},
         {"check_only", take_bool, AT(check_only)},
-        {"restore", take_name, AT(restore), true},
-        {"checkpoint", take_name, AT(checkpoint), true},
-        {"from", take_from, .is_text = true},
-        {"branches", take_branches},
-        {"on_error", take_on_error},
+        {"restore", take_name, AT(restore), true, true},
+        {"checkpoint", take_name, AT(checkpoint), true, true},
+        {"from", take_from, .is_text = true, .needs_copy = true},
+        {"branches", take_branches, .needs_copy = true},
+        {"on_error", take_on_error, .needs_copy = true},
         {"dependencies", take_dependencies},
 };
 
@@ -328,7 +328,7 @@ static const char *find_meant(const char *name)
 }
 
 static int check_profile(const struct config *config, const struct config_profile *own,
-                         const char *name, struct error *err)
+                         enum language language, const char *name, struct error *err)
 {
         char names[256];
         size_t n = 0;
@@ -336,7 +336,7 @@ static int check_profile(const struct config *config, const struct config_profil
         names[0] = '\0';
         for (size_t i = 0; i < config->n_profiles; i++) {
                 const struct config_profile *profile = &config->profiles[i];
-                if (!mcp_profile_is_choice(profile, own))
+                if (!mcp_profile_is_choice(profile, own, language))
                         continue;
                 if (strcmp(profile->name, name) == 0)
                         return 0;
@@ -347,24 +347,28 @@ static int check_profile(const struct config *config, const struct config_profil
         return error_set(err, EINVAL, "profile must be one of: %s", names);
 }
 
-static int refuse_unknown(const char *name, const struct config *config, struct error *err)
+static int refuse_unknown(const char *name, const struct config *config, enum language language,
+                          struct error *err)
 {
         const char *meant = find_meant(name);
+        bool is_javascript = language == LANGUAGE_JAVASCRIPT;
 
         /* "profile" is unknown where no profile is the agent's to choose. */
-        if (meant && (strcmp(meant, "profile") != 0 || mcp_profiles_to_choose(config)))
+        if (meant && (strcmp(meant, "profile") != 0 || mcp_profiles_to_choose(config, language)))
                 return error_set(err, EINVAL, "unknown argument \"%.*s\": did you mean \"%s\"?",
                                  NAME_MAX_SHOWN, name, meant);
         return error_set(
-                err, EINVAL,
-                "unknown argument \"%.*s\": run_python takes code, session, from, branches, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output",
-                NAME_MAX_SHOWN, name);
+                err, EINVAL, "unknown argument \"%.*s\": %s takes %s", NAME_MAX_SHOWN, name,
+                is_javascript ? "run_javascript" : "run_python",
+                is_javascript
+                        ? "code, session, timeout, wait, interrupt, reset and max_output"
+                        : "code, session, from, branches, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output");
 }
 
-static bool is_known(const char *name, const struct config *config)
+static bool is_known(const char *name, const struct config *config, enum language language)
 {
         if (strcmp(name, "profile") == 0)
-                return mcp_profiles_to_choose(config);
+                return mcp_profiles_to_choose(config, language);
         for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
                 if (strcmp(arguments_known[i].name, name) == 0)
                         return true;
@@ -376,7 +380,8 @@ static bool is_known(const char *name, const struct config *config)
 static int check_no_code(const struct run_arguments *a, struct error *err)
 {
         if (!a->session_given && !a->wait_given && !a->interrupt)
-                return error_set(err, EINVAL, "code is required: a string of Python source");
+                return error_set(err, EINVAL, "code is required: a string of %s source",
+                                 a->language == LANGUAGE_JAVASCRIPT ? "JavaScript" : "Python");
         if (a->reset || a->check_only)
                 return error_set(err, EINVAL, "%s needs code", a->reset ? "reset" : "check_only");
         if (a->rolls_back || a->dependencies)
@@ -401,19 +406,47 @@ static int check_branches(const struct run_arguments *a, struct error *err)
         return 0;
 }
 
-int run_arguments_parse(yyjson_val *arguments, const struct config *config,
-                        const struct config_profile *own, struct run_arguments *ret,
-                        struct error *err)
+/* Node cannot be forked, and packages of a session are those of Python. */
+static int check_language(yyjson_val *arguments, const struct run_arguments *a, struct error *err)
 {
+        if (a->language != LANGUAGE_JAVASCRIPT)
+                return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(arguments_known); i++) {
+                yyjson_val *value = yyjson_obj_get(arguments, arguments_known[i].name);
+                if (arguments_known[i].needs_copy && value && !yyjson_is_null(value))
+                        return error_set(
+                                err, EINVAL,
+                                "run_javascript has no argument \"%s\": a JavaScript session has no copies, so no from, branches, checkpoint, restore and on_error; nothing was run",
+                                arguments_known[i].name);
+        }
+        if (a->check_only)
+                return error_set(
+                        err, EINVAL,
+                        "run_javascript has no argument \"check_only\": only Python code can be checked before it runs; nothing was run");
+        if (a->dependencies)
+                return error_set(
+                        err, EINVAL,
+                        "run_javascript has no argument \"dependencies\": a session can use the packages of its image and of mounted directories; nothing was run");
+        return 0;
+}
+
+int run_arguments_parse(yyjson_val *arguments, const struct config *config,
+                        const struct config_profile *own, enum language language,
+                        struct run_arguments *ret, struct error *err)
+{
+        static const char javascript_session[] = "javascript";
         yyjson_val *key, *value;
         size_t i, n;
         struct error first = {};
 
         *ret = (struct run_arguments){
                 .session = "default",
+                .language = language,
                 .timeout_ms = config->cell_timeout_ms,
                 .max_output = config->output_characters,
         };
+        if (language == LANGUAGE_JAVASCRIPT)
+                memcpy(ret->session, javascript_session, sizeof(javascript_session));
         if (arguments && !yyjson_is_null(arguments) && !yyjson_is_obj(arguments))
                 return error_set(err, EINVAL, "arguments must be an object, not %s",
                                  type_name(arguments));
@@ -428,12 +461,14 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
                         first = why;
         }
         yyjson_obj_foreach (arguments, i, n, key, value) {
-                if (!is_known(yyjson_get_str(key), config))
-                        return refuse_unknown(yyjson_get_str(key), config, err);
+                if (!is_known(yyjson_get_str(key), config, language))
+                        return refuse_unknown(yyjson_get_str(key), config, language, err);
         }
+        if (check_language(arguments, ret, err) < 0)
+                return -EINVAL;
         if (error_is_set(&first))
                 return error_set(err, EINVAL, "%s", first.text);
-        if (ret->profile && check_profile(config, own, ret->profile, err) < 0)
+        if (ret->profile && check_profile(config, own, language, ret->profile, err) < 0)
                 return -EINVAL;
         if (ret->reset && ret->restore)
                 return error_set(

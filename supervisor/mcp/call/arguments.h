@@ -1,4 +1,4 @@
-/* The arguments of run_python. Models write "20" for 20, null for an absent argument, or a
+/* The arguments of run_python and run_javascript. Models write "20" for 20, null for an absent argument, or a
  * misspelled name. */
 #pragma once
 
@@ -28,13 +28,14 @@ struct run_arguments {
         const char *profile;              /* in the parsed document; NULL: none was named */
         yyjson_val *dependencies; /* in the parsed document: an array of strings; NULL: none */
         size_t max_output;        /* characters of a stream */
+        enum language language;
 };
 
 /*
  * arguments: an object, or NULL. Returns 0, or -EINVAL with an error text for the model. own: the
- * connection's profile, or NULL. ret->session is valid in both cases ("default" if it could not be
+ * connection's profile, or NULL. ret->session is valid in both cases ("default" or "javascript" if it could not be
  * read).
  */
 int run_arguments_parse(yyjson_val *arguments, const struct config *config,
-                        const struct config_profile *own, struct run_arguments *ret,
-                        struct error *err);
+                        const struct config_profile *own, enum language language,
+                        struct run_arguments *ret, struct error *err);

@@ -554,7 +554,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                      struct reply *reply)
 {
         struct mcp_server *server = request->peer->server;
-        const struct config_profile *own = mcp_profile(request->peer, request->era);
+        const struct config_profile *own = mcp_profile(request->peer, request->era), *used = NULL;
         char key[SESSION_KEY_MAX + 1], from[SESSION_KEY_MAX + 1];
         struct error err = {};
         struct mcp_call *call = mcp_call_new(request, &run_kind, arguments->session,
@@ -564,9 +564,11 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 reply_error(reply, JSONRPC_INTERNAL_ERROR, strerror(ENOMEM));
                 return;
         }
+        mcp_profile_for(server->config, own, arguments->language, &used);
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
+                .language = arguments->language,
                 .needs = arguments->dependencies,
                 .timeout_ms = arguments->timeout_ms,
                 .reset = arguments->reset,
@@ -575,7 +577,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .checkpoint = arguments->checkpoint,
                 .rolls_back = arguments->rolls_back && !arguments->check_only,
                 .profile = arguments->profile ? arguments->profile
-                           : own              ? own->name
+                           : used             ? used->name
                                               : NULL,
                 .is_unnamed = request->peer->fresh_sessions && !arguments->session_given,
                 .profile_asked = arguments->profile != NULL,
@@ -593,7 +595,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
         if (call->modern && call->can)
                 call->suspension.digest = mcp_input_digest(arguments);
         session_key_make(call->principal->key, arguments->session, key);
-        sessions_expect(server->sessions, own); /* who did not ask for the tools, too */
+        sessions_expect(server->sessions, used); /* who did not ask for the tools, too */
         int r = arguments->branches > 0
                         ? branch_calls_start(call, &cell, arguments->session, arguments->branches,
                                              &err)
@@ -611,14 +613,15 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
         wait_begin(call, arguments);
 }
 
-void mcp_run_python(const struct mcp_request *request, struct reply *reply)
+void mcp_run_code(const struct mcp_request *request, enum language language, struct reply *reply)
 {
         yyjson_val *params = request->params;
         struct run_arguments arguments;
         struct error err = {};
 
         if (run_arguments_parse(yyjson_obj_get(params, "arguments"), request->peer->server->config,
-                                mcp_profile(request->peer, request->era), &arguments, &err) < 0) {
+                                mcp_profile(request->peer, request->era), language, &arguments,
+                                &err) < 0) {
                 answer_refusal(reply, "ArgumentError", err.text, arguments.session);
                 return;
         }

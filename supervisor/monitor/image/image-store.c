@@ -52,7 +52,8 @@ static int stamp(const char *path, struct image_stamp *ret)
 int image_choice_default_name(const struct image_choice *choice, const char *parts,
                               char ret[IMAGE_NAME_SIZE], struct error *err)
 {
-        return image_default_name(choice->python, parts, stamp, ret, err);
+        int r = image_default_name(choice->python, parts, stamp, ret, err);
+        return r < 0 ? r : image_name_add_node(ret, choice->node, stamp, err);
 }
 
 int image_choice_check(const struct image_choice *choice, struct error *err)
@@ -92,6 +93,42 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
                                  name);
         snprintf(ret->name, sizeof(ret->name), "%s", name);
         return 0;
+}
+
+/* Returns false if no directory of PATH has it, or its path is too long. */
+static bool find_in_path(const char *name, char *ret, size_t size)
+{
+        const char *path = getenv("PATH");
+        struct stat st;
+
+        while (path && *path) {
+                size_t n = strcspn(path, ":");
+                if (path[0] == '/' &&
+                    (size_t)snprintf(ret, size, "%.*s/%s", (int)n, path, name) < size &&
+                    stat(ret, &st) == 0 && S_ISREG(st.st_mode) && access(ret, X_OK) == 0)
+                        return true;
+                path += n + (path[n] == ':');
+        }
+        return false;
+}
+
+int image_choose_node(struct image_choice *choice, const char *nodejs, struct error *err)
+{
+        const char *path = getenv("PATH");
+
+        if (nodejs) {
+                if ((size_t)snprintf(choice->node, sizeof(choice->node), "%s", nodejs) >=
+                    sizeof(choice->node))
+                        return error_set(err, ENAMETOOLONG, "the path of Node is too long");
+                return 0;
+        }
+        if (find_in_path("node", choice->node, sizeof(choice->node)))
+                return 0;
+        *choice->node = '\0';
+        return error_set(
+                err, ENOENT,
+                "JavaScript needs Node 20 or later, and PATH (%.200s) has no program \"node\": install it, or name one with \"nodejs\" in the config",
+                path ? path : "");
 }
 
 int image_choose_set(const struct package_set *set, const char *python, struct image_choice *ret,

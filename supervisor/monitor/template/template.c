@@ -231,7 +231,8 @@ static struct template_rlimits template_rlimits_choose(const struct limits *limi
 
         if (has_group)
                 return ret;
-        ret.data = limits->memory;
+        ret.data = language_data_limit(profile ? profile->language : LANGUAGE_PYTHON,
+                                       limits->memory);
         ret.processes = (uint64_t)limits->pids * (shares_id ? SHARED_ID_FACTOR : 1);
         if (!writes_to_host(profile))
                 ret.file_size = limits->memory;
@@ -294,6 +295,7 @@ static int plan_profile(const struct template_parts *parts, struct template_plan
                 if (n >= sizeof(plan->preload))
                         return error_errno(err, E2BIG, "the names in preload");
         }
+        plan->language = profile->language;
         plan->no_speculation = profile->speculation_disabled;
         plan->loopback = profile->network != CONFIG_NETWORK_NONE;
         plan->proxy = profile->network == CONFIG_NETWORK_ALLOW;

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "policy/config/config.h"
 #include "policy/image.h"
+#include "policy/language.h"
 #include "rpc/client-request.h"
 #include "rpc/egress-messages.h"
 #include "rpc/memory-account.h"
@@ -233,8 +234,9 @@ struct cell_request {
         yyjson_val *request_id; /* the client's, or NULL */
 
         const struct cell_input *standard_input; /* or NULL: the code has none (calls.h) */
-        uint32_t branch;     /* its number, for the variable `branch`; 0: none */
-        uint32_t timeout_ms; /* 0: none */
+        enum language language; /* of the code; LANGUAGE_MAX: that of the session */
+        uint32_t branch;        /* its number, for the variable `branch`; 0: none */
+        uint32_t timeout_ms;    /* 0: none */
         bool reset;
         bool rolls_back;    /* if it fails, variables and files are as before (transaction.h) */
         bool check_only;    /* checks the calls of tools in the code, runs nothing */

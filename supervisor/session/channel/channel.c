@@ -332,13 +332,19 @@ static int append_memfd(struct channel *c, uint8_t type, uint64_t id, const stru
 /* Copies the payload into the stream. */
 static int append_content(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
 {
-        _cleanup_free_ char *bytes = length <= STREAMED_MAX ? malloc(length) : NULL;
+        bool may = length <= STREAMED_MAX || c->owner.takes_no_descriptors;
+        _cleanup_free_ char *bytes = may ? malloc(length) : NULL;
 
         if (!bytes)
                 return -EMSGSIZE;
         if (pread(fd, bytes, length, 0) != (ssize_t)length)
                 return -EIO;
         return frame_append(&c->out, type, id, bytes, length);
+}
+
+static bool may_send_memfd(const struct channel *c)
+{
+        return c->memfds.n < MEMFD_QUEUE_MAX && !c->owner.takes_no_descriptors;
 }
 
 int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, size_t length)
@@ -348,8 +354,8 @@ int channel_send_memfd(struct channel *c, uint8_t type, uint64_t id, int fd, siz
         int r = check_room(c, type, length);
         if (r < 0)
                 return r;
-        r = c->memfds.n < MEMFD_QUEUE_MAX ? queue_memfd(c, type, id, take_fd(memfd), length)
-                                          : append_content(c, type, id, memfd, length);
+        r = may_send_memfd(c) ? queue_memfd(c, type, id, take_fd(memfd), length)
+                              : append_content(c, type, id, memfd, length);
         return queued(c, type, r);
 }
 
@@ -383,8 +389,7 @@ int channel_send_parts(struct channel *c, uint8_t type, uint64_t id, const struc
         int r = check_room(c, type, length);
         if (r < 0)
                 return r;
-        bool may = type == FRAME_RETURN && length >= MEMFD_FRAME_MIN &&
-                   c->memfds.n < MEMFD_QUEUE_MAX;
+        bool may = type == FRAME_RETURN && length >= MEMFD_FRAME_MIN && may_send_memfd(c);
         if (!may || append_memfd(c, type, id, parts, n, length) < 0)
                 r = frame_append_parts(&c->out, type, id, parts, n);
         return queued(c, type, r);

@@ -96,6 +96,7 @@ struct channel_owner {
         /* The other end is closed (error not set) or broke the protocol (error says how). Called
          * once. */
         void (*closed)(void *data, const struct error *error);
+        bool takes_no_descriptors; /* of the worker: every payload goes in the stream */
 };
 
 /* A token bucket. It limits the frames of a session, so that no session keeps the event loop busy. A

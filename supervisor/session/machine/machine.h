@@ -251,6 +251,12 @@ static inline bool session_is_usable(const struct session *session)
         return session->state >= SESSION_IDLE && session->state <= SESSION_INTERRUPTING;
 }
 
+/* Its worker is Node, which has no copies and receives no descriptors. */
+static inline bool session_is_javascript(const struct session *session)
+{
+        return session->profile && session->profile->language == LANGUAGE_JAVASCRIPT;
+}
+
 /* The sandbox has not run a cell. */
 static inline bool session_is_fresh(const struct session *session)
 {

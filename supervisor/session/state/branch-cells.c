@@ -34,6 +34,9 @@ static int check(const struct session *to, const struct session *from, const str
 {
         if (!from || from->state == SESSION_NONE)
                 return error_set(err, ENOENT, "from: no live session is called \"%s\"", name);
+        if (session_is_javascript(from))
+                return error_set(err, EINVAL,
+                                 "session \"%s\" runs JavaScript, and cannot be copied", name);
         if (from == to)
                 return error_set(err, EINVAL,
                                  "a session cannot be a branch of itself: name a new session");

@@ -25,6 +25,11 @@ static bool is_refused(struct session *s, const char *name, char why[CELL_WHY_MA
         uint32_t most = s->profile ? s->profile->checkpoints : 0;
         char names[CELL_WHY_MAX / 2];
 
+        if (session_is_javascript(s)) {
+                snprintf(why, CELL_WHY_MAX,
+                         "a JavaScript session has no copies, so no checkpoints; nothing was run");
+                return true;
+        }
         if (!s->profile || !s->profile->survives || most == 0) {
                 snprintf(
                         why, CELL_WHY_MAX,

@@ -63,6 +63,8 @@ bool transaction_begin(struct session *s)
                 return true;
         if (s->transaction->state == TRANSACTION_REFUSED)
                 refuse(s, s->transaction->why);
+        else if (session_is_javascript(s))
+                refuse(s, "a JavaScript session has no copies");
         else if (!s->profile || !s->profile->survives)
                 refuse(s, "the profile keeps no copies of the state (state.survives)");
         else if (s->copies->is_awaited || s->copies->is_offered)

@@ -1,0 +1,75 @@
+'use strict';
+/* require() and import() of code: packages of the image and of /workspace. */
+
+const { createRequire, Module, builtinModules } = require('module');
+const path = require('path');
+const vm = require('vm');
+
+// Where images have packages, beside node_modules of the working directory and of the directories above it.
+const PLACES = ['/usr/local/lib/node_modules', '/usr/lib/node_modules', '/usr/share/nodejs'];
+const IMPORTS = { importModuleDynamically: vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER };
+
+function importerOf(directory) {
+  const script = new vm.Script('(name, options) => import(name, options)', { filename: `${directory}/cell.js`, ...IMPORTS });
+  return script.runInThisContext();
+}
+
+/** Node warns that the loader of scripts is experimental. */
+function quietly(action) {
+  const warn = process.emitWarning;
+  process.emitWarning = () => {};
+  try {
+    return action();
+  } finally {
+    process.emitWarning = warn;
+  }
+}
+
+class Modules {
+  constructor(directory) {
+    this.directory = directory;
+    process.env.NODE_PATH = [process.env.NODE_PATH, ...PLACES].filter(Boolean).join(':');
+    Module._initPaths();
+    this.require = createRequire(`${directory}/cell.js`);
+    this._importers = null;
+    // Kept, because code may replace it.
+    this.load = (name, options) => this._load(name, options);
+  }
+
+  async _load(name, options) {
+    // An ES module has no NODE_PATH: the same places are tried one after the other.
+    this._importers ??= [this.directory, ...PLACES.map(path.dirname)].map(importerOf);
+    let first;
+    for (const load of this._importers) {
+      try {
+        return await quietly(() => load(name, options));
+      } catch (error) {
+        if (error?.code !== 'ERR_MODULE_NOT_FOUND' || typeof name !== 'string' || /^[./]|:/.test(name)) throw error;
+        first ??= error;
+      }
+    }
+    throw first;
+  }
+
+  /** Puts the modules of Node under their names, as its REPL does. A name that the code declares replaces it. */
+  addNames(target) {
+    for (const name of builtinModules) {
+      if (/^[a-z]\w*$/.test(name) && name !== 'module' && !(name in target)) {
+        const define = (value) =>
+          Object.defineProperty(target, name, { value, writable: true, enumerable: true, configurable: true });
+        Object.defineProperty(target, name, {
+          get: () => {
+            const value = this.require(name);
+            define(value);
+            return value;
+          },
+          set: define,
+          enumerable: false,
+          configurable: true,
+        });
+      }
+    }
+  }
+}
+
+module.exports = { Modules, IMPORTS, quietly };

@@ -1,0 +1,78 @@
+'use strict';
+/* What `cloister run` gives to code besides its text: arguments, variables of the environment, its file, standard input. */
+
+const path = require('path');
+const kept = require('./intrinsics.js');
+
+class Scripts {
+  constructor(channel, files, ours) {
+    this._channel = channel;
+    this._files = files;
+    this._ours = ours;
+    this._payload = null;
+    this._arguments = null;
+  }
+
+  onFrame(payload) {
+    this._payload = kept.utf8(payload, 0, payload.length);
+  }
+
+  /** Before a cell with this code. A cell of `cloister run` is a script from then on. */
+  begin(source, name, cell) {
+    process.exitCode = undefined;
+    if (this._payload === null) {
+      if (this._arguments === null) {
+        process.argv = cell.isScript ? [process.execPath, path.resolve(this._files.root, name)] : [process.execPath];
+      }
+      cell.isScript ||= this._arguments !== null;
+      return;
+    }
+    const given = kept.parse(this._payload);
+    this._payload = null;
+    const { arguments: list, environment, file, write, input } = given;
+    if (list === undefined) {
+      this._readFrom(input);
+      return;
+    }
+    if (write && path.dirname(file) === this._files.root) {
+      this._files.write(path.basename(file), Buffer.from(source));
+    }
+    Object.assign(process.env, environment);
+    this._readFrom(input);
+    this._arguments = list;
+    cell.isScript = true;
+    process.argv = [process.execPath, file ?? list[0] ?? '', ...list.slice(1)];
+  }
+
+  _readFrom(input) {
+    if (input !== 'none') {
+      const { Input } = require('./standard-input.js');
+      const stream = new Input(this._channel, this._ours, input === 'terminal');
+      Object.defineProperty(process, 'stdin', { value: stream, writable: true, enumerable: true, configurable: true });
+    }
+  }
+
+  /** The RESULT of a script that has ended by itself. */
+  end() {
+    const code = this.exitCode(undefined, true);
+    return code === 0 ? '{"status":"ok"}' : `{"status":"exit","exit_code":${code}}`;
+  }
+
+  /** The status of process.exit(code), 0 to 255. A script's listeners are called, which may set another one. */
+  exitCode(code, isScript) {
+    if (code !== undefined) {
+      process.exitCode = code;
+    }
+    if (isScript) {
+      try {
+        process.emit('exit', process.exitCode ?? 0);
+        process.removeAllListeners('exit');
+      } catch {
+        // as Node, which ends anyway
+      }
+    }
+    return (Number(process.exitCode) || 0) & 0xff;
+  }
+}
+
+module.exports = { Scripts };

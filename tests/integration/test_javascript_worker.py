@@ -1,0 +1,117 @@
+"""The JavaScript worker in its sandbox: state, values, errors, tools, interrupts in each kind of loop, scripts, prompts."""
+
+import json
+import os
+import subprocess
+
+import harness
+import rawmcp
+from test_javascript_nodes import nodes
+
+# Each ends by its interrupt, and the session goes on with its variables.
+LOOPS = {
+    "a loop": "for (;;);",
+    "a loop that catches everything": "for (;;) try { for (;;); } catch {} finally { for (;;) try { break } finally {} }",
+    "awaits": "for (;;) await null",
+    "a promise": "setInterval(() => {}, 1000); await new Promise(() => {})",
+    "promises that follow each other": "(function t() { Promise.resolve().then(t) })(); await new Promise(() => {})",
+    "ticks": "process.nextTick(function t() { process.nextTick(t) }); await new Promise(() => {})",
+    "immediates": "(function t() { setImmediate(t) })(); await new Promise(() => {})",
+    "a timer": "setTimeout(() => { for (;;); }, 1); await new Promise(r => setTimeout(r, 60000))",
+    "a regular expression": "/(a+)+$/.test('a'.repeat(40) + 'b')",
+    "a sort": "Array.from({length: 1e5}, Math.random).sort(() => { for (;;); })",
+    "a wait": "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)",
+    "a child": "require('child_process').execSync('sleep 60')",
+    "a tool": "await tools['sleep']({seconds: 60})",
+    "a handler of SIGINT": "process.on('SIGINT', () => {}); for (;;);",
+}
+
+
+class Worker(rawmcp.ServerCase):
+    TOOL = "run_javascript"
+    SERVERS = {"fix-ture": harness.fixture()}
+    CONFIG = {"profiles": {"js": {"language": "javascript", "agent": True, "limits": {"cpu": 2}}}}
+
+    def test_state(self):
+        self.ok("let a = 1; const b = 2; class C {} function f() { return a } var d = await Promise.resolve(4)")
+        self.assertEqual(self.value("a = 3; const b = 20; class C { static x = 5 } [a, b, C.x, f(), d]"), [3, 20, 5, 3, 4])
+        cell = self.cell("\nfunction g() {\n  throw new TypeError('bad')\n}\ng()")
+        self.assertEqual((cell["error"]["type"], cell["error"]["message"], cell["error"]["line"]), ("TypeError", "bad", 3), cell)
+        self.assertEqual(self.cell("let q = ;")["error"]["type"], "SyntaxError")
+        self.assertEqual(self.value("a"), 3)
+
+    def test_what_node_knows_of_the_machine(self):
+        memory, cpus = self.value("const os = require('os'); [os.totalmem(), os.cpus().length]")
+        self.assertEqual((memory, cpus), (512 << 20, min(2, len(os.sched_getaffinity(0)))))
+
+    def test_tools(self):
+        self.assertEqual(self.value("await tools['add']({a: 2, b: 3})"), {"sum": 5})
+        self.assertEqual(self.value("await mcp_fix_ture.add({a: 2, b: 4})"), {"sum": 6})
+        self.assertEqual(self.value("(await Promise.all([1, 2, 3].map(a => tools['fix-ture.add']({a, b: 1})))).map(r => r.sum)"), [2, 3, 4])
+        cell = self.cell("try { await tools['nothing']({}) } catch (e) { console.log(e instanceof ToolError, e.name) }")
+        self.assertTrue(cell["stdout"].startswith("true"), cell)
+        # More than goes into a memfd for Python.
+        self.assertEqual(self.value("(await tools['text']({text: 'x'.repeat(5000000)})).length"), 5000000)
+
+    def test_output_and_files(self):
+        cell = self.ok("console.log('o'); console.error('e'); require('fs').writeFileSync('/workspace/out/a.txt', 'hello'); ({a: [1]})")
+        self.assertEqual((cell["stdout"], cell["stderr"], cell["value"]["json"]), ("o\n", "e\n", {"a": [1]}))
+        self.assertEqual([file["path"] for file in cell["files"]], ["a.txt"])
+        self.assertIn("cut", self.ok("console.log('x'.repeat(1e6))", max_output=100)["stdout"])
+
+    def test_loops_are_interrupted(self):
+        for name, code in LOOPS.items():
+            with self.subTest(name):
+                # A new session, and one that was lost, has time to start the worker's second thread, also on a loaded machine.
+                self.ok("await new Promise(r => setTimeout(r, globalThis.kept ? 0 : 1500)); var kept = 1")
+                cell = self.cell(code, timeout=0.5)
+                self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
+                self.assertEqual(self.ok("console.log(kept)")["stdout"].strip()[-1], "1")
+
+    def test_wait_and_interrupt(self):
+        call = self.server.start_call("console.log('begun'); for (;;) await new Promise(r => setTimeout(r, 10))", tool=self.TOOL, session=self.session, wait=1)
+        cell = call.result()["structuredContent"]
+        self.assertEqual((cell["status"], cell["stdout"]), ("running", "begun\n"), cell)
+        cell = self.server.cell("console.log('next')", tool="run_javascript", session=self.session, interrupt=True)
+        self.assertEqual((cell["status"], cell["stdout"]), ("ok", "next\n"), cell)
+
+    def test_exec(self):
+        self.ok("var kept = 6")
+        done = self.run_cloister("exec", "--server", str(self.server.process.pid), "--session", self.session, "-c", "console.log(kept * 7)", cwd=self.class_dir)
+        if done.returncode == 2:
+            done = self.run_cloister("exec", "--server", str(self.server.process.pid), self.session, "-c", "console.log(kept * 7)", cwd=self.class_dir)
+        self.assertEqual((done.returncode, done.stdout), (0, b"42\n"), done.stderr)
+
+
+class Scripts(harness.Case):
+    def test_a_script(self):
+        script = self.write("s.js", "console.log(JSON.stringify(process.argv.slice(2)), require('path').basename(__filename), require.main === module);"
+                            "process.stdin.on('data', d => console.log('in', String(d).trim())); setTimeout(() => { console.log('later'); process.exitCode = 5 }, 50)")
+        ran = subprocess.run([harness.CLOISTER, "run", script, "a", "--b"], input=b"hello\n", env=harness.environment(), cwd=self.dir, capture_output=True, timeout=60, check=False)
+        self.assertEqual(ran.returncode, 5, ran.stderr)
+        self.assertEqual(ran.stdout.decode().split("\n")[:2], ['["a","--b"] s.js true', "in hello"], ran.stderr)
+        ran = self.run_cloister("run", self.write("t.js", "throw new Error('bad')"))
+        self.assertEqual((ran.returncode, b"bad" in ran.stderr), (1, True), ran.stderr)
+
+    def test_typescript(self):
+        os.chmod(self.dir, 0o755)
+        node = list(nodes().values())[-1]
+        config = self.config(**({"nodejs": node} if node else {}))
+        ran = self.run_cloister("run", "--config", config, self.write("x.ts", "interface A { n: number }\nconst a: A = {n: 3}; console.log(a.n as number)"))
+        if node or b"TypeScript needs Node 22.13" not in ran.stderr:
+            self.assertEqual((ran.returncode, ran.stdout), (0, b"3\n"), ran.stderr)
+        else:
+            self.assertEqual(ran.returncode, 1)
+
+    def test_a_prompt(self):
+        lines = b"var z = 5\nz + 1\nfunction f() {\n return 7\n}\nf()\n"
+        ran = subprocess.run([harness.CLOISTER, "run", "--language", "javascript", "-i"], input=lines, env=harness.environment(), cwd=self.dir, capture_output=True, timeout=60, check=False)
+        self.assertEqual((ran.returncode, ran.stdout.split()), (0, [b"6", b"7"]), ran.stderr)
+
+    def test_json(self):
+        ran = self.run_cloister("run", "--json", "--language", "javascript", "-c", "console.log(1)")
+        self.assertEqual(json.loads(ran.stdout)["structuredContent"]["stdout"], "1\n", ran.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
