@@ -67,11 +67,15 @@ class Interrupts(WorkerTest):
         self.assertEqual(self.value("(await tools.echo({v: 2})).v"), 2)
 
     def test_between_cells_it_is_ignored(self):
-        self.run_cell("1")
+        self.run_cell("process.on('SIGINT', () => console.log('got 2')); process.on('SIGURG', () => console.log('got 23'))")
+        self.run_cell("await new Promise(r => setTimeout(r, 500))")  # the second thread has started
         for number in signal.SIGINT, signal.SIGURG:
             os.kill(self.worker.pid, number)
+            while b"got %d" % number not in self.worker.output["stdout"]:
+                self.assertTrue(self.worker.step(20))
             time.sleep(0.3)
             self.assertEqual(self.value("await new Promise(r => setTimeout(r, 30)); 1"), 1)
+        self.run_cell("process.removeAllListeners()")
 
     def test_threads_of_the_cell_end(self):
         self.stop("new (require('worker_threads').Worker)('while (true) {}', {eval: true}); while (true) {}")
