@@ -19,7 +19,7 @@ import secrets
 import shutil
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
 from types import TracebackType
@@ -163,6 +163,15 @@ def _text(path: Path) -> str:
     return text
 
 
+@contextlib.contextmanager
+def _checked(what: str) -> Iterator[None]:
+    """Reports an answer that does not have the right form: code in the sandbox can forge those of the programs above."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise SandboxError(f"{what}: the answer has a wrong form: {type(error).__name__}: {str(error)[:200]}") from None
+
+
 class AsyncFiles:
     """The files of a session. Paths are relative to /workspace, and are resolved in the sandbox."""
 
@@ -173,19 +182,22 @@ class AsyncFiles:
         """Returns the content of a file. Raises OSError as open() does."""
         name, data, first = _text(path), bytearray(), None
         while True:
-            (size, now), part = await self._sandbox.guest("read", name, len(data), CHUNK)
+            answer, part = await self._sandbox.guest("read", name, len(data), CHUNK)
+            with _checked(name):
+                size, now = int(answer[0]), answer[1]
             if size > max_bytes:
                 raise SandboxError(f"{name}: {size} bytes, and max_bytes is {max_bytes}")
-            if first not in (None, now) or len(part) > CHUNK:
+            # A file of /proc has content, but no size.
+            if first not in (None, now) or len(part) != (min(CHUNK, size - len(data)) if size else min(CHUNK, len(part))):
                 raise SandboxError(f"{name}: the file changed while it was read")
             first = now
             data += part
-            if not part or len(data) >= size:
+            if len(data) >= size:
                 return bytes(data)
 
     async def write(self, path: Path, data: bytes | str) -> None:
         """Writes a file, whose directory is made if need be. The file appears when it is whole."""
-        name, content = _text(path), data.encode() if isinstance(data, str) else bytes(data)
+        name, content = _text(path), data.encode() if isinstance(data, str) else bytes(memoryview(data))
         part = os.path.join(os.path.dirname(name), f".cloister-{secrets.token_hex(8)}.part")
         for offset in range(0, len(content) or 1, CHUNK):
             chunk = base64.b64encode(content[offset : offset + CHUNK])
@@ -195,7 +207,10 @@ class AsyncFiles:
         """Returns the entries of a directory, sorted by name, 10,000 at most."""
         name = _text(path)
         _, rows = await self._sandbox.guest("list", name, LIST_MAX)
-        entries = [FileInfo(str(n), os.path.normpath(os.path.join(name, str(n))), str(t), int(s), float(m)) for n, t, s, m in json.loads(rows)]
+        with _checked(name):
+            entries = [FileInfo(str(n), os.path.normpath(os.path.join(name, str(n))), str(t), int(s), float(m)) for n, t, s, m in json.loads(rows)]
+            if any(entry.name in ("", ".", "..") or {"/", "\0"} & set(entry.name) for entry in entries):
+                raise ValueError("a name that no file can have")
         if len(entries) > LIST_MAX:
             raise SandboxError(f"{name}: more than {LIST_MAX} entries")
         return sorted(entries, key=lambda entry: entry.name)
@@ -215,7 +230,8 @@ class AsyncCommands:
         arguments = (command if isinstance(command, str) else [*command], cwd, env and dict(env))
         result, answer = await self._sandbox.guest_result("run", arguments, timeout, on_stdout, on_stderr)
         if answer:
-            return CommandResult(int(answer[0][0]), result.stdout, result.stderr)
+            with _checked("the command"):
+                return CommandResult(int(answer[0][0]), result.stdout, result.stderr)
         notice = f"cloister: {result.notice or result.status}\n"
         return CommandResult(124 if result.status == "timeout" else 137, result.stdout, result.stderr + notice)
 
@@ -245,7 +261,7 @@ class AsyncSandbox:
         self._start_timeout, self._where = start_timeout, (env, url, token)
         path = program or (PROGRAM if os.path.exists(PROGRAM) else shutil.which("cloister") or "cloister")
         options = (("--config", config), ("--image", image), ("--profile", profile))
-        self._command = [os.fspath(path), "mcp", *(os.fspath(part) for pair in options if pair[1] is not None for part in pair if part)]
+        self._command = [os.fspath(path), "mcp", "--log-format", "text", *(os.fspath(part) for pair in options if pair[1] is not None for part in pair if part)]
 
     async def open(self) -> AsyncSandbox:
         """Starts or reaches the server. `async with` does it."""
@@ -343,13 +359,12 @@ class AsyncSandbox:
                 raw = getattr((await self._read(block.uri))[0], "blob", None)
         if raw is None:
             return result, None
-        try:
+        with _checked(program):
             head, _, data = base64.b64decode(raw).partition(b"\n")
             answer = json.loads(head)
-        except ValueError as error:
-            raise SandboxError(f"{program}: the sandbox answered nonsense: {error}") from None
-        if isinstance(answer, dict):
-            raise OSError(int(answer["error"][0]), str(answer["error"][1]), str(arguments[0]))
+            failure = (int(answer["error"][0]), str(answer["error"][1])[:1000]) if isinstance(answer, dict) else None
+        if failure:
+            raise OSError(*failure, str(arguments[0]))
         return result, (answer, data)
 
     async def _read(self, uri: str) -> Any:
@@ -380,7 +395,8 @@ class AsyncSandbox:
             self._is_used = True
             call = server.request(lambda client, heard: client.call_tool(self._tool, arguments, progress_callback=heard, meta=meta))
             answer = await (self._listen(server, call, receivers) if receivers else call)
-            return await self._result(answer), answer.content
+            with _checked(self._tool):
+                return await self._result(answer), answer.content
 
     async def _listen(self, server: Server, request: Coroutine[Any, Any, CallToolResult], receivers: dict[str, OnText]) -> CallToolResult:
         """Awaits the request, and calls the receivers with what is printed meanwhile."""

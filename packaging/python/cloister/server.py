@@ -17,7 +17,7 @@ try:
     import httpx2
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.types import LoggingMessageNotificationParams
+    from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, LoggingMessageNotificationParams
 except ImportError as missing:
     raise ImportError(f"{missing}: the client of cloister needs the package mcp, 2.3 or later: pip install 'cloister[sdk]'") from None
 
@@ -146,8 +146,10 @@ class Server:
     async def request(self, send: Callable[[Client, Any], Coroutine[Any, Any, T]]) -> T:
         """Awaits a request. Fails if the server is silent meanwhile, and reports each failure as a SandboxError."""
         client = self._client
-        if client is None or self._stop.is_set():
+        if self._stop.is_set():
             raise SandboxError("the sandbox is closed")
+        if client is None:
+            raise ServerLost(f"{self._name}: the server has ended{self._last_words()}")
         if asyncio.get_running_loop() is not self._loop:
             raise SandboxError("this AsyncSandbox was opened in another event loop: use it there, or use Sandbox")
         silent = 0.0
@@ -184,9 +186,11 @@ class Server:
             return ServerNotFound(f"{self._name}: {error.strerror or error}: install Cloister, or pass program=")
         if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | OSError):
             return (ServerLost if self._client else ServerNotFound)(f"{self._name}: {error or type(error).__name__}")
+        if isinstance(error, MCPError) and error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+            return ServerLost(f"{self._name}: the server has ended{self._last_words()}")
         if isinstance(error, MCPError):
-            kind = ServerLost if error.code in (-32000, -32001) else CallRefused
-            return kind(f"{self._name}: {error.message}{self._last_words() if kind is ServerLost else ''}")
+            hint = " (is token= missing or wrong?)" if self.url and error.message == "Server returned an error response" else ""
+            return (CallRefused if self._client else ServerNotFound)(f"{self._name}: {error.message}{hint}")
         return SandboxError(f"{self._name}: the answer is not one of Cloister: {type(error).__name__}: {str(error)[:500]}")
 
     def _last_words(self) -> str:
