@@ -291,7 +291,7 @@ class AsyncSandbox:
                 await server.close()
 
     async def __aenter__(self) -> AsyncSandbox:
-        return await self.open()
+        return await self.open() if self._owns_server else self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
@@ -329,6 +329,8 @@ class AsyncSandbox:
         copy = AsyncSandbox(session=f"b-{secrets.token_hex(8)}")
         copy._tool, copy._profile, copy._server = self._tool, self._profile, self._server
         copy._owns_server = copy._keeps_session = False
+        if not self._is_used:  # so that there is a session to begin with
+            await self._call({"code": ""})
         async with self._lock:
             result, _ = await copy._call({"from": f"{self.session}@{checkpoint}" if checkpoint else self.session, "code": ""})
         if result.status != "ok":
@@ -590,7 +592,7 @@ class Sandbox:
                 self._end()
 
     def __enter__(self) -> Sandbox:
-        return self.open()
+        return self if self._root else self.open()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
