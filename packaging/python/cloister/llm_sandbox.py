@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from cloister.sandbox import OnText, Result, Sandbox
 from cloister.server import SandboxError
@@ -22,6 +22,7 @@ __all__ = [
 
 WORKDIR = "/sandbox"  # there; here it is /workspace
 START = "start"
+S = TypeVar("S", bound="SandboxSession")
 # Options that choose or show a container, of which there is none, and what holds in any case.
 IGNORED = {"client", "commit_container", "enable_plotting", "history_size", "kernel_type", "keep_template", "skip_environment_setup", "stream", "verbose"}
 HOLDS = {"cap_drop": None, "detach": None, "network_mode": ("none",), "privileged": (False,), "read_only": None, "security_opt": None, "tty": None}
@@ -154,7 +155,7 @@ class SandboxSession:
         if sandbox:
             sandbox.close()
 
-    def __enter__(self) -> Any:
+    def __enter__(self: S) -> S:
         self.open()
         return self
 

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 try:
-    import httpx2
     from mcp import Client, MCPError, StdioServerParameters, stdio_client
+    import httpx2
     from mcp.client.streamable_http import streamable_http_client
     from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT, LoggingMessageNotificationParams
 except ImportError as missing:
