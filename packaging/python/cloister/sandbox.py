@@ -437,9 +437,11 @@ class AsyncSandbox:
             if (stream := uri.rpartition("/")[2]) in streams:
                 with contextlib.suppress(CallRefused):  # if it was dropped meanwhile, the part stays
                     streams[stream] = await self._whole(uri)
+        exact = value.get("json")
+        with contextlib.suppress(ValueError):  # more digits than Python reads
+            exact = json.loads(value.get("json_text", "null")) if exact is None else exact
         return Result(
-            data["status"], text, **streams, value=json.loads(value["json_text"]) if "json_text" in value else value.get("json"),
-            value_repr=value.get("repr"), exit_code=data.get("exit_code"), notice=str(data.get("notice", "")),
+            data["status"], text, **streams, value=exact, value_repr=value.get("repr"), exit_code=data.get("exit_code"), notice=str(data.get("notice", "")),
             error=CodeError(str(error.get("type")), str(error.get("message")), str(error.get("traceback", ""))) if error else None,
             images=tuple(Image(base64.b64decode(block.data), block.mime_type) for block in answer.content if isinstance(block, ImageContent)),
             tool_calls=tuple(data.get("tool_calls") or ()), data=data,
