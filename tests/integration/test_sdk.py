@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(harness.SOURCE, "packaging", "python"))
 os.environ.update(harness.environment())
 os.environ["PATH"] = f"{harness.BUILD}:{os.environ['PATH']}"
 
+import mcp.client.session  # pylint: disable=wrong-import-position
 import cloister.server  # pylint: disable=wrong-import-position
 from cloister import AsyncSandbox, CallRefused, Sandbox, SandboxError, ServerLost, ServerNotFound, ServerTooOld  # pylint: disable=wrong-import-position
 from cloister import llm_sandbox  # pylint: disable=wrong-import-position
@@ -57,6 +58,8 @@ for line in sys.stdin:
         time.sleep(1000)
     elif mode == "null-" + method.replace("/", "-"):
         send(id=number, result=None)
+    elif mode == "late" and number == 1:
+        pass
     elif method == "server/discover" and mode != "old":
         send(id=number, result={**common, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
     elif method == "server/discover":
@@ -341,11 +344,11 @@ class Servers(SdkCase):
 
     CASES = {
         "/nonexistent/cloister": (ServerNotFound, "No such file"), "/etc/passwd": (ServerNotFound, "Permission denied"), "/bin/true": (ServerLost, "ended"),
-        "deaf": (ServerLost, "no answer for 4 s"), "junk": (ServerLost, "no answer"), "old": (ServerTooOld, "2025-06-18"), "stranger": (ServerTooOld, "no tool run_python"),
+        "deaf": (ServerLost, "no answer for 5 s"), "junk": (ServerLost, "no answer"), "old": (ServerTooOld, "2025-06-18"), "stranger": (ServerTooOld, "no tool run_python"),
         "dies-server-discover": (ServerLost, "last words"), "dies-tools-list": (ServerLost, "last words"), "dies-tools-call": (ServerLost, "last words"),
         "hangs-server-discover": (ServerLost, "no answer"), "hangs-tools-list": (ServerLost, "no answer"), "hangs-tools-call": (ServerLost, "no sign of life"),
         "null-tools-list": (ServerLost, "no answer"), "null-tools-call": (ServerLost, "no sign of life"),
-        "nonsense": (SandboxError, "wrong form"), "empty": (CallRefused, "without a result"), "loud": None, "endless": None,
+        "nonsense": (SandboxError, "wrong form"), "empty": (CallRefused, "without a result"), "loud": None, "endless": None, "late": None,
     }
 
     def outcome(self, name):
@@ -353,7 +356,7 @@ class Servers(SdkCase):
         if not name.startswith("/"):
             os.chmod(path, 0o755)
         try:
-            with Sandbox(program=path, start_timeout=4 * harness.SLOW) as s:
+            with Sandbox(program=path, start_timeout=5 * harness.SLOW) as s:
                 return s.run_code("1")
         except SandboxError as error:
             return error
@@ -361,6 +364,9 @@ class Servers(SdkCase):
     def test_each(self):
         before, cloister.server.SILENCE_SECONDS = cloister.server.SILENCE_SECONDS, 4 * harness.SLOW
         self.addCleanup(setattr, cloister.server, "SILENCE_SECONDS", before)
+        # The client's own limit for the first answer, which is not a setting.
+        patience, mcp.client.session.DISCOVER_TIMEOUT_SECONDS = mcp.client.session.DISCOVER_TIMEOUT_SECONDS, 2 * harness.SLOW
+        self.addCleanup(setattr, mcp.client.session, "DISCOVER_TIMEOUT_SECONDS", patience)
         began = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(len(self.CASES)) as pool:
             outcomes = dict(zip(self.CASES, pool.map(self.outcome, self.CASES)))
@@ -369,7 +375,7 @@ class Servers(SdkCase):
             with self.subTest(name):
                 if expected:
                     self.assertIs(type(outcomes[name]), expected[0], outcomes[name])
-                    self.assertRegex(str(outcomes[name]), expected[1].replace("4 s", "[0-9.]+ s"))
+                    self.assertRegex(str(outcomes[name]), expected[1].replace("5 s", "[0-9.]+ s"))
                 else:
                     self.assertEqual(outcomes[name].status, "ok", outcomes[name])
         self.assertLessEqual(len(outcomes["endless"].stdout), (16 << 20) + 1_000_000)

@@ -128,6 +128,10 @@ class Server:
 
     async def _check(self, client: Client, tool: str) -> None:
         """Refuses a server that is not Cloister, or lacks what this client uses."""
+        if client.protocol_version < REVISION:
+            # The client asks for less if a server that starts slowly has not answered its first request in 10 s.
+            with contextlib.suppress(MCPError, RuntimeError, ValueError):
+                await client.session.discover()
         info = client.server_info
         name = f"the server ({info.name} {info.version})" if info else "the server"
         if client.protocol_version < REVISION:
