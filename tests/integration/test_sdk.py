@@ -51,7 +51,7 @@ for line in sys.stdin:
     request = json.loads(line)
     method, number = request.get("method"), request.get("id")
     common = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-    if mode == "dies-" + method.replace("/", "-"):
+    if mode == "ends-" + method.replace("/", "-"):
         print("last words", file=sys.stderr, flush=True)
         os._exit(9)
     elif mode == "hangs-" + method.replace("/", "-"):
@@ -133,6 +133,10 @@ class Code(SdkCase):
         with self.assertRaisesRegex(CallRefused, "timeout must be"):
             s.run_code("1", timeout=-1)
         self.assertRegex(s.run_code("1", dependencies=["six"]).error.message, "packages.install")
+        for wrong in ({"code": "'\udcff'"}, {"code": b"1"}, {"code": "1", "timeout": float("nan")}, {"code": "1", "restore": "\udcff"}):
+            with self.subTest(wrong), self.assertRaises((ValueError, TypeError)):
+                s.run_code(**wrong)
+        self.assertEqual(s.run_code("1").value, 1)
         with self.assertRaisesRegex(ValueError, "language 'cobol'"):
             Sandbox(language="cobol")
         with self.assertRaisesRegex(ServerTooOld, "no tool run_javascript"):
@@ -228,14 +232,17 @@ class FilesAndCommands(SdkCase):
         self.assertEqual((done.exit_code, done.stdout), (0, "1 a b\n/workspace/out\n"))
         with self.assertRaises(FileNotFoundError):
             s.commands.run(["no-such-program"])
+        with self.assertRaisesRegex(SandboxError, "TypeError"):
+            s.commands.run("true", env={"A": 1})
         self.assertEqual(s.commands.run("echo 1; sleep 600", timeout=1).exit_code, 124)
+        self.assertEqual(s.commands.run("kill -9 $PPID").exit_code, 137)
         parts = []
         s.commands.run("echo 1; sleep 0.5; echo 2", on_stdout=parts.append)
         self.assertEqual("".join(parts), "1\n2\n")
 
 
 class Callers(SdkCase):
-    """Who uses a sandbox: threads, an event loop, a fork, nobody any more."""
+    """Callers of a sandbox: threads, an event loop, a fork; and its end."""
 
     def test_threads(self):
         s = self.sandbox()
@@ -345,7 +352,7 @@ class Servers(SdkCase):
     CASES = {
         "/nonexistent/cloister": (ServerNotFound, "No such file"), "/etc/passwd": (ServerNotFound, "Permission denied"), "/bin/true": (ServerLost, "ended"),
         "deaf": (ServerLost, "no answer for 5 s"), "junk": (ServerLost, "no answer"), "old": (ServerTooOld, "2025-06-18"), "stranger": (ServerTooOld, "no tool run_python"),
-        "dies-server-discover": (ServerLost, "last words"), "dies-tools-list": (ServerLost, "last words"), "dies-tools-call": (ServerLost, "last words"),
+        "ends-server-discover": (ServerLost, "last words"), "ends-tools-list": (ServerLost, "last words"), "ends-tools-call": (ServerLost, "last words"),
         "hangs-server-discover": (ServerLost, "no answer"), "hangs-tools-list": (ServerLost, "no answer"), "hangs-tools-call": (ServerLost, "no sign of life"),
         "null-tools-list": (ServerLost, "no answer"), "null-tools-call": (ServerLost, "no sign of life"),
         "nonsense": (SandboxError, "wrong form"), "empty": (CallRefused, "without a result"), "loud": None, "endless": None, "late": None,
@@ -479,7 +486,7 @@ class LlmSandbox(SdkCase):
 
 
 class Documentation(SdkCase):
-    """The examples of docs/sdk.md run as they are, but for the address of the server."""
+    """The examples of docs/sdk.md run as they are, except for the address of the server."""
 
     def test_examples(self):
         with open(os.path.join(harness.SOURCE, "docs", "sdk.md"), encoding="utf-8") as f:

@@ -1,7 +1,7 @@
 """A client of Cloister: runs code and commands, and moves files, in a session of its MCP server (docs/sdk.md).
 
 An AsyncSandbox is one session of a server, and a branch is another session of the same server. A Sandbox runs an AsyncSandbox in an
-event loop in a thread of its own, so that it can be used from any thread, and from code that has a running event loop.
+event loop in its own thread, so that it can be used from any thread, and from code that has a running event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cloister import PROGRAM
-from cloister.server import CallRefused, SandboxError, Server
+from cloister.server import CallRefused, SandboxError, Server, check_sendable
 from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, ImageContent, ResourceLink, TextContent
 
 T = TypeVar("T")
@@ -49,7 +49,6 @@ END_CODE = {"run_python": "import os; os.kill(-1, 9); os._exit(0)", "run_javascr
 @dataclass(frozen=True)
 class Image:
     """A picture that the code showed."""
-
     data: bytes = field(repr=False)
     mime_type: str
 
@@ -57,7 +56,6 @@ class Image:
 @dataclass(frozen=True)
 class CodeError:
     """The exception with which the code ended."""
-
     type: str
     message: str
     traceback: str = ""
@@ -66,7 +64,6 @@ class CodeError:
 @dataclass(frozen=True)
 class Result:
     """What the code did. `status` is ok, error, exit, timeout, cancelled, oom or killed."""
-
     status: str
     text: str  # what a model reads of the result
     stdout: str = ""  # whole, up to 16 MiB
@@ -84,7 +81,6 @@ class Result:
 @dataclass(frozen=True)
 class CommandResult:
     """What a command did. `exit_code` is 124 after the timeout, and 137 if the sandbox ended."""
-
     exit_code: int
     stdout: str
     stderr: str
@@ -93,7 +89,6 @@ class CommandResult:
 @dataclass(frozen=True)
 class FileInfo:
     """An entry of a directory. `type` is file, directory, link or other."""
-
     name: str
     path: str
     type: str
@@ -232,6 +227,8 @@ class AsyncCommands:
         if answer:
             with _checked("the command"):
                 return CommandResult(int(answer[0][0]), result.stdout, result.stderr)
+        if result.error and result.status == "error":
+            raise SandboxError(f"{command!r}: {result.error.type}: {result.error.message}")
         notice = f"cloister: {result.notice or result.status}\n"
         return CommandResult(124 if result.status == "timeout" else 137, result.stdout, result.stderr + notice)
 
@@ -392,6 +389,7 @@ class AsyncSandbox:
         arguments = {name: value for name, value in arguments.items() if value is not None}
         arguments |= {"session": self.session} | ({"profile": self._profile} if self._profile else {})
         receivers = {name: receiver for name, receiver in (("stdout", on_stdout), ("stderr", on_stderr)) if receiver}
+        check_sendable(arguments)
         meta: Any = {"io.modelcontextprotocol/logLevel": "info"} if receivers else None
         async with self._lock:
             self._is_used = True
@@ -449,7 +447,7 @@ class AsyncSandbox:
 
 
 class _Thread:
-    """An event loop in a thread of its own, in which other threads have coroutines run."""
+    """An event loop in its own thread, in which other threads run coroutines."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -49,6 +50,14 @@ class ServerLost(SandboxError):
 
 class CallRefused(SandboxError):
     """The server refused the call, and nothing was run."""
+
+
+def check_sendable(arguments: Any) -> None:
+    """Raises ValueError or TypeError for what JSON cannot have, because that would end the connection."""
+    try:
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text with half of a surrogate pair cannot be sent: {error}") from None
 
 
 class Server:
