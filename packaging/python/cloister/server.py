@@ -147,7 +147,7 @@ class Server:
             raise ServerTooOld(f"{name} has MCP {client.protocol_version}, and {REVISION} is needed: update Cloister")
         tools = {t.name: t.input_schema.get("properties", {}) for t in (await client.list_tools()).tools}
         if tool not in tools or not {"code", "session", "timeout"} <= set(tools[tool]):
-            raise ServerTooOld(f"{name} has no tool {tool} with code, session and timeout: it is not Cloister, or too old")
+            raise ServerTooOld(f"{name} has no tool {tool} with code, session and timeout: it is not Cloister, too old, or its profile has another language")
 
     async def _on_log(self, params: LoggingMessageNotificationParams) -> None:
         data = params.data if isinstance(params.data, dict) else {}
