@@ -85,6 +85,10 @@ class Package(harness.Case):
         self.ok(self.inside("python3", "-m", "venv", "/opt/venv"))
         self.ok(self.inside("/opt/venv/bin/pip", "install", "--no-index", f"/root/{name}"))
         self.works("/opt/venv/bin/cloister")
+        # The client needs more than the command: without it, it says how to get that.
+        done = self.inside("/opt/venv/bin/python", "-c", "import cloister; print(cloister.__all__); cloister.Sandbox()")
+        self.assertIn("pip install 'cloister[sdk]'", done.stderr)
+        self.ok(self.inside("sh", "-c", "test -f /opt/venv/lib/python3*/site-packages/cloister/py.typed"))
         self.ok(self.inside("/opt/venv/bin/pip", "uninstall", "-y", "cloister"))
         self.assertEqual(self.ok(self.inside("find", "/opt/venv", "-name", "*cloister*")), "")
 

@@ -14,8 +14,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPENERS = {"base/host-file.c": "host_file_open", "rootfs/packages.py": "create_fd"}
-# Code inside a sandbox, or that makes the root of one, writes the sandbox's files. The policy names flags that a sandbox may not use.
-INSIDE = ("sandbox-init/", "supervisor/doctor/probe.py", "policy/seccomp/", "rootfs/installer-sandbox.c")
+# Code inside a sandbox, or that makes the root of one, writes the sandbox's files. The policy names flags that a sandbox may not use. The client
+# in Python is a part of the user's program, and writes the file that this asks for (copy_from_runtime); it has code for inside, too.
+INSIDE = ("packaging/python/cloister/", "sandbox-init/", "supervisor/doctor/probe.py", "policy/seccomp/", "rootfs/installer-sandbox.c")
 
 C_WAYS = re.compile(
     r"\b(?:O_CREAT|O_TMPFILE|__O_TMPFILE)\b|\b(?:creat|creat64|mkstemps?(?:64)?|mkostemps?(?:64)?|tmpfile(?:64)?|SYS_creat|__NR_creat)\b"
