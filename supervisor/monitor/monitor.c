@@ -87,6 +87,7 @@ static int choose_image(struct monitor *m, struct error *err)
         m->image.rootfs = m->options->rootfs;
         m->image.with_private = m->options->with_private;
         m->image.set = set;
+        m->image.python_downloads = profile->python_downloads;
         return image_choice_check(&m->image, err);
 }
 

@@ -578,6 +578,7 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
                 image_choose_set(choice->set, python, &p->image, &p->problem);
         else
                 image_choose(name, python, &p->image, &p->problem);
+        p->image.python_downloads = p->settings->python_downloads;
         if (p->settings->packages.install)
                 snprintf(p->image.packages, sizeof(p->image.packages), "%s", p->settings->name);
 }
@@ -706,10 +707,10 @@ static bool same_text(const char *a, const char *b)
 static bool same_sandbox(const struct config_profile *a, const struct config_profile *b)
 {
         if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
-            !same_text(a->python, b->python) || a->network != b->network ||
-            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
-            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
-            a->packages.install != b->packages.install)
+            !same_text(a->python, b->python) || a->python_downloads != b->python_downloads ||
+            a->network != b->network || memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 ||
+            a->n_mounts != b->n_mounts || !config_same_list(a->preload, b->preload) ||
+            a->recycle != b->recycle || a->packages.install != b->packages.install)
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

@@ -26,6 +26,7 @@
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/command/process.h"
 #include "supervisor/config/config-files.h"
+#include "supervisor/pythons/pythons.h"
 
 enum { FILE_MAX = 1024 * 1024, DEPTH_MAX = 8 }; /* DEPTH_MAX: as in rootfs/packages.py */
 
@@ -172,6 +173,23 @@ static void read_profile(const struct options *o, bool *has_image, char **python
         config_free(config);
 }
 
+/* Replaces a version by an interpreter; without one, the usual interpreter reads the metadata. */
+static int find_version(char **python, struct error *err)
+{
+        struct python_version wanted;
+        char path[PYTHON_PATH_SIZE];
+
+        if (!*python || !python_version_is_meant(*python))
+                return 0;
+        int r = python_version_parse(*python, &wanted, err);
+        if (r < 0)
+                return r;
+        free(take_ptr(*python));
+        if (pythons_find(&wanted, NULL, path) && !(*python = strdup(path)))
+                return error_errno(err, ENOMEM, "--python");
+        return 0;
+}
+
 static int ask(const char *python, const char *name, int fd, yyjson_doc **ret, struct error *err)
 {
         const char *const pythons[] = {python, "python3", NULL};
@@ -255,6 +273,8 @@ int script_needs_add(const char *name, const char *text, size_t n, int fd, struc
         if (has_image)
                 return 0;
         int r = o->python ? monitor_command_python(o->python, &given, err) : 0;
+        if (r >= 0)
+                r = find_version(given ? &given : &of_profile, err);
         if (r >= 0)
                 r = ask(given        ? given
                         : of_profile ? of_profile
