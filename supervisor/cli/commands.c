@@ -114,8 +114,8 @@ static const struct cli_command rows[] = {
          "  cloister serve\n"
          "  cloister serve --listen unix:$XDG_RUNTIME_DIR/cloister.sock\n"
          "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n"},
-        {"setup", "CLIENT", "write the entry for Cloister into the config of an MCP client",
-         CLI_DRY_RUN | CLI_REMOVE | CLI_YES, 1, cli_setup, cli_help_setup},
+        {"setup", "CLIENT [FILE]", "write the entry for Cloister into the config of an MCP client",
+         CLI_DRY_RUN | CLI_REMOVE | CLI_REPLACE | CLI_YES, 2, cli_setup, cli_help_setup},
         {"publish", "FILE", "offer a Python script as an MCP tool",
          CLI_CONFIG | CLI_DRY_RUN | CLI_NAME | CLI_PROFILE, 1, cli_publish,
          "The tool's description is the script's docstring (or that of its main()), its arguments are\n"
@@ -414,7 +414,7 @@ static const struct cli_command rows[] = {
         /* Called by the build, and by completion scripts. */
         {"manual", "[COMMAND]", NULL, 0, 2, run_manual,
          "Prints a manual page. 'man cloister' shows the installed ones.\n"},
-        {"names", "images | sessions", NULL, 0, 1, cli_names,
+        {"names", "images | sessions | systems", NULL, 0, 1, cli_names,
          "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,

@@ -46,6 +46,7 @@ struct options {
         const char *configs[CONFIG_PATHS_MAX];
         size_t n_configs;
         const char *profile, *image, *python, *store;
+        const char *replace; /* the system whose entry `setup` changes */
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
         const char *mounts_text; /* `mounts` as JSON (policy/config/config.h) */
