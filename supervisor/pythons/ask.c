@@ -50,6 +50,11 @@ static int become_owner(const struct stat *st)
         return 0;
 }
 
+static int move_up(int fd)
+{
+        return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
 /* Executes the file that was checked, whatever its path leads to by now. */
 _Noreturn static void run(const char *path, int program, const struct stat *st, int out)
 {
@@ -58,7 +63,11 @@ _Noreturn static void run(const char *path, int program, const struct stat *st, 
         char *const argv[] = {(char *)path, (char *)"-I",     (char *)"-S",
                               (char *)"-c", (char *)question, NULL};
         char *env[] = {(char *)"LC_ALL=C", NULL, NULL};
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        /* Above the standard ones, of which the image reader has none. */
+        int null = move_up(open("/dev/null", O_RDWR | O_CLOEXEC));
+
+        out = move_up(out);
+        program = move_up(program);
 
         /* Some interpreters find their libraries only with it. */
         if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s",

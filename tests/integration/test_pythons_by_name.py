@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import shutil
 import stat
 import subprocess
@@ -112,6 +113,20 @@ class Pythons(harness.Case):
         self.assertIn("versions/3.30.3/", self.fails("3.30"))
         self.assertIn("versions/3.30.9/", self.fails("3.30.1"))
         self.assertIn("Python 3.30.9 is not on this machine", self.fails("3.30.9"))
+
+    def test_an_image_that_tells_another_version(self):
+        """As one has whose interpreter stated another version when it was made."""
+        self.false("path/python3.30", SAYS % "3.30.1")
+        name = re.search(r"image (default-\w+): inspecting", self.fails("3.30"))[1]
+        root = self.path(f"store/{name}/root")
+        os.makedirs(root)
+        for told, reason in (("3.30.1", ""), ("3.31.1", "stated another version when the image was made: 3.31.1")):
+            self.write(f"store/{name}/image.json", json.dumps({
+                "format": 1, "name": name, "python": "/usr/bin/python3", "version": told, "link": "module", "created": "2026-01-01T00:00:00Z",
+                "source": self.path("path/python3.30"), "bytes": 1, "files": 1, "packages": []}))
+            error = self.fails("3.30")
+            self.assertEqual("stated another version" in error, reason != "", error)
+            self.assertIn(reason, error)
 
     def test_programs_that_misbehave(self):
         for number, says in enumerate(("flood", "", "\n", SAYS % "3.30", SAYS % "3.030.1", SAYS % "3.30.1; rm", SAYS % "3.30.1" + "\n",
