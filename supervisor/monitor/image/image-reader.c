@@ -463,11 +463,12 @@ static int take_reply(const struct image_reader *reader, struct reply *reply, in
                 memcpy(found->name, reply->name, sizeof(found->name));
         if (error_is_set(&reply->error)) {
                 error_sanitize(&reply->error);
-                *err = reply->error;
                 /* ESTALE tells the broker that the config has changed. */
-                if (err->code == ESTALE)
-                        err->code = EIO;
-                return -err->code;
+                if (reply->error.code == ESTALE)
+                        reply->error.code = EIO;
+                if (err)
+                        *err = reply->error;
+                return -reply->error.code;
         }
         if (!*found->name)
                 return error_set(err, EPROTO, "the image reader sent a name that is not valid");
