@@ -17,7 +17,7 @@ int main(int argc, char **argv)
                 for (;;)
                         pause();
         while (strncmp(text, "flood", 5) == 0)
-                puts("cpython final 3.20.0");
+                puts("Python 3.20.0");
         if (strncmp(text, "leave ", 6) == 0) {
                 printf("%s", text + 6);
                 fflush(stdout);

@@ -458,7 +458,7 @@ class Wheelhouse(Case):
         folder = self.path("bin")
         os.mkdir(folder)
         shutil.copy2(os.path.join(harness.BUILD, "tests", "integration", "false-python"), folder + "/python3.29")
-        self.write("bin/python3.29.says", "cpython final 3.29.1\n")
+        self.write("bin/python3.29.says", "Python 3.29.1\n")
         script = self.write("report.py", '# /// script\n# requires-python = ">=3.29"\n# ///\nprint(1)\n')
         done = self.cloister("run", script, PATH=folder + ":" + os.environ["PATH"])
         self.assertEqual(done.returncode, 125)

@@ -17,7 +17,7 @@ VERSION = subprocess.run([harness.PYTHON, "-c", "import platform; print(platform
                          check=True).stdout.strip()
 MINOR = VERSION.rpartition(".")[0]
 REAL = os.path.realpath(harness.PYTHON)
-SAYS = "cpython final %s\n"
+SAYS = "Python %s\n"
 PRINT = "import platform; print(platform.python_version())"
 
 
@@ -92,9 +92,9 @@ class Pythons(harness.Case):
         self.false("home/data/uv/python/cpython-3.30.9+freethreaded-linux-x86_64-gnu/bin/python3.30", SAYS % "3.30.9")
         self.false("venv/bin/python3.30", SAYS % "3.30.9")
         self.write("venv/pyvenv.cfg", "home = /usr/bin\n")
-        self.false("more/python3.31", "cpython candidate 3.31.0\n")
-        self.false("more/python3.32", "pypy final 3.32.0\n")
-        self.write("more/python3.33", "#!/bin/sh\necho cpython final 3.33.0\n")
+        self.false("more/python3.31", "Python 3.31.0rc1\n")
+        self.false("more/python3.32", "Python 3.32.0 (0123, Jan 1 2026)\n[PyPy 7.3 with GCC]\n")
+        self.write("more/python3.33", "#!/bin/sh\necho Python 3.33.0\n")
         os.chmod(self.path("more/python3.33"), 0o755)
         path = ":".join([self.path("venv/bin"), self.path("more"), "relative", "", self.env["PATH"]])
         found = self.listed(PATH=path)
@@ -130,7 +130,7 @@ class Pythons(harness.Case):
 
     def test_programs_that_misbehave(self):
         for number, says in enumerate(("flood", "", "\n", SAYS % "3.30", SAYS % "3.030.1", SAYS % "3.30.1; rm", SAYS % "3.30.1" + "\n",
-                                       "cpython final 3.30.1", "\0" * 20, SAYS % ("3.30.1" + "0" * 80))):
+                                       "Python 3.30.1", "\0" * 20, SAYS % ("3.30.1" + "0" * 80))):
             self.false("p%d/python3.30" % number, says)
         self.false("path/python3.31", "hang")
         path = ":".join([self.path("p%d" % n) for n in range(10)] + [self.env["PATH"]])
@@ -186,7 +186,7 @@ class Pythons(harness.Case):
         self.assertIn(b"needs uv, which is not in PATH", self.downloads().stderr)
 
     def test_uv_that_misbehaves(self):
-        self.uv("printf 'Downloading\\033[2J %0400d\\n\\377\\r\\r\\n' 1 >&2; printf 'cpython final 3.40.1\\n'\n")
+        self.uv("printf 'Downloading\\033[2J %0400d\\n\\377\\r\\r\\n' 1 >&2; printf 'Python 3.40.1\\n'\n")
         done = self.downloads()
         self.assertIn(b"cloister: uv: Downloading\\x1b[2J 000", done.stderr)
         self.assertNotIn(b"\033", done.stderr)
