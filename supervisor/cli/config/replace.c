@@ -176,8 +176,8 @@ static int append_words(struct job *job, struct buffer *to, bool with_program, c
         const char *const words[] = {job->self, "mcp", "--as", job->options->replace};
         int r = 0;
 
-        for (size_t i = !with_program; i < ARRAY_SIZE(words) && r >= 0; i++) {
-                r = i > !with_program ? buffer_append_text(to, between) : 0;
+        for (size_t i = with_program ? 0 : 1, first = i; i < ARRAY_SIZE(words) && r >= 0; i++) {
+                r = i > first ? buffer_append_text(to, between) : 0;
                 if (r >= 0)
                         r = json_append_string(to, words[i], strlen(words[i]));
         }
@@ -302,15 +302,13 @@ static int change_entry(struct job *job, struct change *change, size_t length)
 static void tell_unknown(const struct job *job, const char *name, const char *const *words,
                          size_t n)
 {
-        char command[256] = "", shown[600], entry[200];
+        char command[256] = "";
 
         for (size_t i = 0; i < n && strlen(command) < sizeof(command) - 2; i++)
                 snprintf(command + strlen(command), sizeof(command) - strlen(command), "%s%s",
                          i ? " " : "", words[i]);
-        printable_escape(shown, sizeof(shown), command);
-        printable_escape(entry, sizeof(entry), name);
-        fprintf(stderr, "cloister: the entry \"%s\" stays: '%s' is not a known way to start %s\n",
-                entry, shown, job->options->replace);
+        cli_fail_text(0, "the entry \"%s\" stays: '%s' is not a known way to start %s", name,
+                      command, job->options->replace);
 }
 
 /* Whether the words after the program are those that --replace puts there. */
@@ -336,8 +334,7 @@ static int take_entry(struct job *job, const char *const *keys, yyjson_val *entr
         size_t length = old_command_length(job->system, words, n, &seen);
         if (length == 0) {
                 if (is_replaced(words, n, job->options->replace))
-                        fprintf(stderr, "cloister: the entry \"%s\" starts Cloister already\n",
-                                seen.name);
+                        cli_fail_text(0, "the entry \"%s\" starts Cloister already", seen.name);
                 else if (old_command_names(job->system, words, n, &seen))
                         tell_unknown(job, seen.name, words, n);
                 return 0;
@@ -563,9 +560,9 @@ static int check(struct job *job)
                 struct change *change = &job->changes[i];
                 yyjson_val *entry = entry_at(yyjson_doc_get_root(doc), change->keys);
                 yyjson_val *args = yyjson_obj_get(entry, "args");
-                const char *words[WORDS_MAX];
-                size_t n = 0;
-                good = is_replaced(words, read_words(entry, words), job->options->replace) &&
+                const char *words[WORDS_MAX] = {};
+                size_t n_words = read_words(entry, words), n = 0;
+                good = is_replaced(words, n_words, job->options->replace) &&
                        strcmp(words[0], job->self) == 0 &&
                        json_write(yyjson_obj_get(entry, "command"), &change->put_command, &n) >=
                                0 &&
