@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,12 +25,13 @@ enum { ANSWER_MAX = 64 };
 static const char answer_start[] = "Python ";
 
 /* A script may be a shim or a wrapper of something else, and no image can be made of one. */
-static int open_program(const char *path, struct stat *st)
+static int open_program(const char *path, uid_t owner, struct stat *st)
 {
         char magic[4] = "";
         int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
         if (fd >= 0 && fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_mode & 0111 &&
+            (st->st_uid == 0 || st->st_uid == owner) && !(st->st_mode & S_IWOTH) &&
             pread(fd, magic, sizeof(magic), 0) == sizeof(magic) &&
             memcmp(magic, "\177ELF", sizeof(magic)) == 0)
                 return fd;
@@ -118,18 +120,19 @@ static bool parse(char *text, ssize_t n, struct python_version *ret)
         return python_version_parse(text + start, ret, NULL) == 0 && ret->patch != PYTHON_PATCH_ANY;
 }
 
-int python_ask(const char *path, uint64_t until, struct python_version *ret, struct stat *st)
+int python_ask(const char *path, uid_t owner, uint64_t until, struct python_version *ret)
 {
+        struct stat st;
         char answer[ANSWER_MAX];
         int ends[2], status = -1;
 
-        _cleanup_close_ int program = open_program(path, st);
+        _cleanup_close_ int program = open_program(path, owner, &st);
         if (program < 0 || pipe2(ends, O_CLOEXEC) < 0)
                 return 0;
         _cleanup_close_ int out = ends[0];
         pid_t pid = fork();
         if (pid == 0)
-                run(path, program, st, ends[1]);
+                run(path, program, &st, ends[1]);
         close(ends[1]);
         if (pid < 0)
                 return 0;

@@ -2,16 +2,16 @@
  * Asks a program which version of CPython it is.
  *
  * The program is one of this machine that nobody has checked: it may be another program of that name, print anything, or
- * not end. It runs without an environment, in its own process group, for a limited time. If the caller is root, a program
- * that belongs to another user runs as that user.
+ * not end. It has to belong to root or to one user, so that a folder of PATH that others can write to makes no one run their
+ * programs. It runs without an environment, in its own process group, for a limited time; if the caller is root, as its owner.
  */
 #pragma once
 
 #include <stdint.h>
-#include <sys/stat.h>
+#include <sys/types.h>
 
 #include "policy/python-version.h"
 
-/* Asks the program, at the latest until `until` (clock_us()). Returns 1 and its version; 0: it is not a CPython that can be
- * used; -ETIMEDOUT: it did not end. *st: of its file, if that could be opened. */
-int python_ask(const char *path, uint64_t until, struct python_version *ret, struct stat *st);
+/* Asks the program, at the latest until `until` (clock_us()). owner: the user that it may belong to. Returns 1 and its version;
+ * 0: it is not a CPython that can be used; -ETIMEDOUT: it did not end. */
+int python_ask(const char *path, uid_t owner, uint64_t until, struct python_version *ret);

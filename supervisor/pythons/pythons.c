@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -125,16 +126,23 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 }
 
 /* Asks one. Returns whether it can be used. */
-static bool ask(struct python *python, uint64_t until)
+static bool ask(struct python *python, uid_t owner, uint64_t until)
 {
         int minor = python->version.minor;
-        struct stat st;
 
-        int r = python_ask(python->path, earlier(clock_us() + ONE_US, until), &python->version,
-                           &st);
+        int r = python_ask(python->path, owner, earlier(clock_us() + ONE_US, until),
+                           &python->version);
         python->is_late = r == -ETIMEDOUT;
         python->is_asked = r > 0 && python->version.minor == minor;
         return python->is_asked;
+}
+
+/* The user that interpreters may belong to, beside root. */
+static uid_t owner_of(const char *home)
+{
+        struct stat st;
+
+        return home && stat(home, &st) == 0 ? st.st_uid : geteuid();
 }
 
 static void drop(struct pythons *pythons, size_t i)
@@ -160,10 +168,12 @@ void pythons_list(const char *home, struct pythons *ret)
 {
         uint64_t until = clock_us() + ALL_US;
 
+        uid_t owner = owner_of(home);
+
         *ret->late = '\0';
         search(ret, home, PYTHON_PATCH_ANY);
         for (size_t i = 0; i < ret->n;) {
-                if (ask(&ret->items[i], until)) {
+                if (ask(&ret->items[i], owner, until)) {
                         i++;
                         continue;
                 }
@@ -217,6 +227,7 @@ int pythons_find(const struct python_version *wanted, const char *home, char ret
 {
         _cleanup_free_ struct pythons *pythons = calloc(1, sizeof(*pythons));
         uint64_t until = clock_us() + ALL_US;
+        uid_t owner = owner_of(home);
 
         if (!pythons)
                 return 0;
@@ -230,7 +241,7 @@ int pythons_find(const struct python_version *wanted, const char *home, char ret
                         memcpy(ret, python->path, PYTHON_PATH_SIZE);
                         return 1;
                 }
-                if (python->is_asked || !ask(python, until))
+                if (python->is_asked || !ask(python, owner, until))
                         drop(pythons, i);
         }
         return 0;

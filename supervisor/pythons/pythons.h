@@ -3,7 +3,8 @@
  *
  * They are searched for by name, as python3.N: in the folders of PATH, in $PYENV_ROOT/versions (~/.pyenv), and in uv's
  * directory ($UV_PYTHON_INSTALL_DIR, else $XDG_DATA_HOME/uv/python, else ~/.local/share/uv/python). Not considered: virtual
- * environments, because their packages would come along; scripts (pyenv's shims); folders of builds without a GIL; versions before 3.9.
+ * environments, because their packages would come along; scripts (pyenv's shims); folders of builds without a GIL; versions before 3.9;
+ * programs of other users.
  * The names of folders are not trusted: a program counts only after it has stated its version.
  */
 #pragma once

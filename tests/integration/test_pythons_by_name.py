@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import shutil
-import stat
 import subprocess
 import tempfile
 import time
@@ -206,16 +205,18 @@ class Pythons(harness.Case):
         self.assertIn(b"cloister: uv: Downloading cpython\n", done.stderr)
         self.assertEqual((done.returncode, done.stdout.decode().strip()), (0, VERSION), done.stderr)
 
-    def test_roots_own_are_run_as_their_owner(self):
-        if not harness.ROOT:
-            return
+    def test_programs_of_other_users(self):
+        """They do not run: a folder of PATH may be one that others can write to."""
         path = self.false("path/python3.30", SAYS % "3.30.1")
-        os.chown(path, 1000, 1000)
-        os.chmod(path + ".says", stat.S_IRUSR)  # root's alone: the program cannot read it as its owner
-        os.chmod(self.dir, 0o755)
-        self.assertNotIn("3.30.1", self.listed().values())
-        os.chown(path + ".says", 1000, 1000)
         self.assertIn("3.30.1", self.listed().values())
+        os.chmod(path, 0o777)
+        self.assertNotIn("3.30.1", self.listed().values())
+        os.chmod(path, 0o755)
+        self.assertIn(VERSION, self.listed().values())  # root's
+        if harness.ROOT:
+            os.chown(path, 1000, 1000)
+            self.assertNotIn("3.30.1", self.listed().values())
+            self.assertIn("Python 3.30 is not on this machine", self.fails("3.30"))
 
 
 if __name__ == "__main__":
