@@ -12,6 +12,7 @@
 #include "policy/did-you-mean.h"
 #include "policy/network-rules.h"
 #include "policy/result-form.h"
+#include "policy/python-version.h"
 
 #define KIB    (1024ull)
 #define MIB    (1024 * KIB)
@@ -516,6 +517,7 @@ static void put_text(struct json_out *out, const struct config_key *key)
         static const char *const patterns[] = {
                 [CONFIG_IMAGE] = "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$",
                 [CONFIG_PATH] = "^/",
+                [CONFIG_PYTHON] = "^(/|" PYTHON_VERSION_PATTERN "$)",
                 [CONFIG_USER] = "^[A-Za-z0-9_.$][A-Za-z0-9_.$-]{0,31}$",
                 [CONFIG_VISIBLE] = "^[!-~]{1,2048}$",
         };

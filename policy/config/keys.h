@@ -57,6 +57,7 @@ enum config_kind {
         CONFIG_WORD,    /* a string that is not empty */
         CONFIG_IMAGE,   /* the name of an image or a profile */
         CONFIG_PATH,    /* an absolute path */
+        CONFIG_PYTHON,  /* the absolute path of an interpreter, or a version */
         CONFIG_USER,    /* a user's name */
         CONFIG_VISIBLE, /* printable ASCII without blanks, at most 2048 bytes */
         /* char **, NULL-terminated: */

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "policy/image.h"
+#include "policy/python-version.h"
 #include "policy/quantity.h"
 
 /*
@@ -283,6 +284,7 @@ static const char *const meanings[] = {
         [CONFIG_WORD] = "a string that is not empty",
         [CONFIG_IMAGE] = "a name: letters, digits, _ . - (at most 64)",
         [CONFIG_PATH] = "an absolute path",
+        [CONFIG_PYTHON] = "an absolute path, or " PYTHON_VERSION_TEXT,
         [CONFIG_USER] = "a user's name",
         [CONFIG_VISIBLE] = "a string of 1 to 2048 printable characters",
 };
@@ -401,6 +403,8 @@ static bool is_visible(const char *text)
 
 static bool is_good(const struct config_key *key, const char *text)
 {
+        struct python_version version;
+
         switch (key->kind) {
         case CONFIG_WORD:
                 return *text != '\0';
@@ -408,6 +412,8 @@ static bool is_good(const struct config_key *key, const char *text)
                 return image_name_valid(text);
         case CONFIG_PATH:
                 return text[0] == '/';
+        case CONFIG_PYTHON:
+                return text[0] == '/' || python_version_parse(text, &version, NULL) == 0;
         case CONFIG_USER:
                 return is_user_name(text);
         case CONFIG_VISIBLE:

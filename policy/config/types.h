@@ -85,9 +85,10 @@ enum {
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * inherit the keys that they do not set. */
 struct config_profile {
-        char *name;   /* image_name_valid() */
-        char *image;  /* name, or NULL: the default image of python */
-        char *python; /* for the default image, or NULL */
+        char *name;            /* image_name_valid() */
+        char *image;           /* name, or NULL: the default image of python */
+        char *python;          /* for the default image: a path or a version; or NULL */
+        bool python_downloads; /* uv may download a version that this machine lacks */
         enum language language;
         char *nodejs; /* for the default image of JavaScript; NULL: the first in PATH */
         struct limits limits;

@@ -79,6 +79,7 @@ static const struct cli_command rows[] = {
          "  cloister run -c 'print(sum(range(10)))'\n"
          "  cloister run --timeout 30 report.py --month 7\n"
          "  cloister run --with pandas,numpy report.py\n"
+         "  cloister run --python 3.13 report.py\n"
          "  cloister run --in sales.csv --out plots plot.py\n"
          "  cat log | cloister run --env LEVEL=warn -c 'import sys; print(len(sys.stdin.read()))'\n"
          "  cloister run --mount ~/data:/data --json count.py\n"
@@ -127,8 +128,8 @@ static const struct cli_command rows[] = {
          "  cloister serve\n"
          "  cloister serve --listen unix:$XDG_RUNTIME_DIR/cloister.sock\n"
          "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n"},
-        {"setup", "CLIENT", "write the entry for Cloister into the config of an MCP client",
-         CLI_DRY_RUN | CLI_REMOVE | CLI_YES, 1, cli_setup, cli_help_setup},
+        {"setup", "CLIENT [FILE]", "write the entry for Cloister into the config of an MCP client",
+         CLI_DRY_RUN | CLI_REMOVE | CLI_REPLACE | CLI_YES, 2, cli_setup, cli_help_setup},
         {"publish", "FILE", "offer a Python script as an MCP tool",
          CLI_CONFIG | CLI_DRY_RUN | CLI_NAME | CLI_PROFILE, 1, cli_publish,
          "The tool's description is the script's docstring (or that of its main()), its arguments are\n"
@@ -313,8 +314,9 @@ static const struct cli_command rows[] = {
          "a new image is built automatically, and the old one is removed. An existing image of that\n"
          "name is kept.\n"
          "\n"
-         "--python PATH is an interpreter, or the directory of a virtual environment, whose\n"
-         "packages the image contains. Default: the config's python, otherwise /usr/bin/python3.\n"
+         "--python PYTHON is an interpreter, or the directory of a virtual environment, whose\n"
+         "packages the image contains, or a version: 3.13 is the newest such Python in PATH, of pyenv\n"
+         "or of uv. Default: the config's python, otherwise /usr/bin/python3.\n"
          "\n"
          "--link says how Cloister and the interpreter are linked. embed: Cloister opens its\n"
          "libpython. module: the interpreter loads Cloister. Default: what the interpreter supports.\n"
@@ -335,6 +337,7 @@ static const struct cli_command rows[] = {
          "  cloister image build --with pandas,numpy --name data\n"
          "  cloister image build -r requirements.txt --name report\n"
          "  cloister image build --with ours --find-links ./wheels --offline --name ours\n"
+         "  cloister image build --python 3.13\n"
          "  cloister image build --python ~/project/.venv\n"
          "  cloister image build --python /opt/python/bin/python3.12 --name py312\n"
          "  cloister run --image data -c 'import pandas; print(pandas.__version__)'\n"},
@@ -426,7 +429,7 @@ static const struct cli_command rows[] = {
         /* Called by the build, and by completion scripts. */
         {"manual", "[COMMAND]", NULL, 0, 2, run_manual,
          "Prints a manual page. 'man cloister' shows the installed ones.\n"},
-        {"names", "images | sessions", NULL, 0, 1, cli_names,
+        {"names", "images | sessions | systems", NULL, 0, 1, cli_names,
          "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "supervisor/cli/config/old-command.h"
 #include "supervisor/cli/images/images.h"
 #include "supervisor/cli/sessions/sessions.h"
 
@@ -17,8 +18,9 @@
 static const char *action_of(const char *argument)
 {
         static const char *const actions[][2] = {
-                {"FILE", "file"},     {"PATH", "file"},   {"DIRECTORY", "directory"},
-                {"DIR", "directory"}, {"LEVEL", "level"}, {"FORMAT", "format"},
+                {"FILE", "file"},     {"PATH", "file"},     {"DIRECTORY", "directory"},
+                {"PYTHON", "file"},   {"DIR", "directory"}, {"LEVEL", "level"},
+                {"FORMAT", "format"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(actions); i++)
@@ -38,6 +40,8 @@ static const char *name_of(const struct option *option)
 
 static const char *option_action(const struct option *option)
 {
+        if (option == &option_rows[OPTION_ID_REPLACE])
+                return "systems";
         return option == &option_rows[OPTION_ID_IMAGE] ? "images" : action_of(option->argument);
 }
 
@@ -156,7 +160,7 @@ static void print_bash(const struct cli_commands *all)
               "    case $action in\n"
               "        file) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
               "        directory) COMPREPLY=($(compgen -d -- \"$word\")) ;;\n"
-              "        images | sessions) COMPREPLY=($(compgen -W \"$(cloister names $action 2>/dev/null)\" -- \"$word\")) ;;\n"
+              "        images | sessions | systems) COMPREPLY=($(compgen -W \"$(cloister names $action 2>/dev/null)\" -- \"$word\")) ;;\n"
               "        level) COMPREPLY=($(compgen -W 'error warning info debug' -- \"$word\")) ;;\n"
               "        format) COMPREPLY=($(compgen -W 'text json' -- \"$word\")) ;;\n"
               "        shells) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")) ;;\n"
@@ -210,6 +214,7 @@ static void fish_values(const char *action)
                 {"directory", "-a '(__fish_complete_directories)'"},
                 {"images", "-a '(cloister names images 2>/dev/null)'"},
                 {"sessions", "-a '(cloister names sessions 2>/dev/null)'"},
+                {"systems", "-a '(cloister names systems 2>/dev/null)'"},
                 {"level", "-a 'error warning info debug'"},
                 {"format", "-a 'text json'"},
                 {"shells", "-a 'bash zsh fish'"},
@@ -298,5 +303,7 @@ int cli_names(const struct options *o, const char *const *words, size_t n)
 {
         if (n > 0 && strcmp(words[0], "images") == 0)
                 return cli_image_names();
+        if (n > 0 && strcmp(words[0], "systems") == 0)
+                return old_system_print_names();
         return n > 0 && strcmp(words[0], "sessions") == 0 ? cli_session_names() : 2;
 }

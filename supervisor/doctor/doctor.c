@@ -31,6 +31,7 @@
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/process/child.h"
 #include "supervisor/options/options.h"
+#include "supervisor/pythons/pythons.h"
 
 enum {
         ATTEMPT_SECONDS = 60,
@@ -471,6 +472,45 @@ static void check_python(struct doctor *d, const char *python)
                            version, library);
 }
 
+/* The interpreter of a choice, of which python may be a version; says why if there is none. */
+static bool find_python(const struct image_choice *choice, const char *home, const char **ret,
+                        char path[PYTHON_PATH_SIZE], struct error *err)
+{
+        static struct pythons found;
+        struct python_version wanted;
+
+        *ret = choice->python;
+        if (!python_version_is_meant(choice->python))
+                return true;
+        *ret = path;
+        if (python_version_parse(choice->python, &wanted, err) < 0)
+                return false;
+        if (pythons_find(&wanted, home, path))
+                return true;
+        pythons_list(home, &found);
+        pythons_missing(choice->python, &found, err);
+        return false;
+}
+
+/* Those that a config can name by version. */
+static void list_pythons(struct doctor *d, const char *home)
+{
+        static struct pythons found;
+        char text[400] = "";
+        size_t n = 0;
+
+        pythons_list(home, &found);
+        for (size_t i = 0; i < found.n && n < sizeof(text) - 100; i++)
+                n += (size_t)snprintf(text + n, sizeof(text) - n, "%s3.%d.%d (%.64s)",
+                                      n ? ", " : "", found.items[i].version.minor,
+                                      found.items[i].version.patch, found.items[i].path);
+        doctor_add(d, "pythons", DOCTOR_EFFECTIVE, false, NULL, "%s",
+                   n ? text : "none in PATH, of pyenv or of uv that a config can name by version");
+        if (*found.late)
+                doctor_add(d, "pythons", DOCTOR_DEGRADED, false, "remove it, or repair it",
+                           "%s did not answer", found.late);
+}
+
 /* Checks the store, or the nearest directory above it that exists. */
 static bool is_noexec(const char *store)
 {
@@ -493,7 +533,9 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
         struct image_choice choice;
         struct image_found found = {.root = -1, .packages = -1};
         struct upstream_user user = {};
-        struct error error = {0};
+        struct error error = {0}, missing = {0};
+        char path[PYTHON_PATH_SIZE];
+        const char *python;
 
         bool needs_node = config->top.language == LANGUAGE_JAVASCRIPT && !config->top.image;
 
@@ -509,6 +551,8 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
                 user = (struct upstream_user){
                         .uid = geteuid(), .gid = getegid(), .drop_capabilities = 1};
         int r = image_read(&choice, &user, &found, &error);
+        list_pythons(d, user.home);
+        bool has_python = r >= 0 || find_python(&choice, user.home, &python, path, &missing);
         upstream_user_done(&user);
         if (r >= 0) {
                 doctor_add(d, "image", DOCTOR_EFFECTIVE, true, NULL, "%s in %s: Python %s",
@@ -517,9 +561,11 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
                 return;
         }
         /* The interpreter is needed for a build only. */
-        if (choice.is_default)
-                check_python(d, choice.python);
-        if (r == -ENOENT && choice.is_default)
+        if (choice.is_default && has_python)
+                check_python(d, python);
+        if (choice.is_default && !has_python && !config->top.python_downloads)
+                doctor_add(d, "python", DOCTOR_MISSING, true, "as it says", "%s", missing.text);
+        else if (r == -ENOENT && choice.is_default)
                 doctor_add(
                         d, "image", DOCTOR_EFFECTIVE, true, NULL,
                         "not made yet: at first use, in a few seconds (or `cloister image build`)");
@@ -689,6 +735,8 @@ static bool image_is_there(const struct config *config, const struct config_prof
         const enum sandbox_mode mode = geteuid() == 0 ? SANDBOX_ROOT : SANDBOX_ROOTLESS;
         struct upstream_user user = {.uid = geteuid(), .gid = getegid()};
         struct image_choice choice;
+        char path[PYTHON_PATH_SIZE];
+        const char *python;
 
         *there = true;
         if (profile->image || (!profile->python && profile->language == LANGUAGE_PYTHON))
@@ -697,10 +745,12 @@ static bool image_is_there(const struct config *config, const struct config_prof
                 return false;
         upstream_user_choose(mode, config->user, getenv("SUDO_UID"), &user, NULL);
         *there = image_read(&choice, &user, &found, NULL) >= 0;
+        bool can = *there || profile->python_downloads ||
+                   find_python(&choice, user.home, &python, path, err);
         upstream_user_done(&user);
         if (*there)
                 close(found.root);
-        return true;
+        return can;
 }
 
 static void try_profile(struct doctor *d, const char *const *configs, size_t n,

@@ -89,6 +89,7 @@ static int choose_image(struct monitor *m, struct error *err)
         m->image.set = set;
         if (m->options->node && (r = image_choose_node(&m->image, m->options->node, err)) < 0)
                 return r;
+        m->image.python_downloads = profile->python_downloads;
         return image_choice_check(&m->image, err);
 }
 

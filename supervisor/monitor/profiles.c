@@ -581,6 +581,7 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
         if (p->settings->language == LANGUAGE_JAVASCRIPT && p->image.is_default &&
             !error_is_set(&p->problem))
                 image_choose_node(&p->image, p->settings->nodejs, &p->problem);
+        p->image.python_downloads = p->settings->python_downloads;
         if (p->settings->packages.install)
                 snprintf(p->image.packages, sizeof(p->image.packages), "%s", p->settings->name);
 }
@@ -709,11 +710,11 @@ static bool same_text(const char *a, const char *b)
 static bool same_sandbox(const struct config_profile *a, const struct config_profile *b)
 {
         if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
-            !same_text(a->python, b->python) || a->language != b->language ||
-            !same_text(a->nodejs, b->nodejs) || a->network != b->network ||
-            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
-            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
-            a->packages.install != b->packages.install)
+            !same_text(a->python, b->python) || a->python_downloads != b->python_downloads ||
+            a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
+            a->network != b->network || memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 ||
+            a->n_mounts != b->n_mounts || !config_same_list(a->preload, b->preload) ||
+            a->recycle != b->recycle || a->packages.install != b->packages.install)
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 
 import harness
@@ -155,16 +156,19 @@ class Doctor(harness.Case):
     def test_each_profile_is_tried(self):
         profiles = {"good": {"preload": ["json"], "mounts": [{"source": "/usr/share", "target": "/data/x"}]},
                     "module": {"preload": ["no_such"]}, "mount": {"mounts": [{"source": "/nowhere", "target": "/data/x"}]},
-                    "image": {"image": "none-such"}, "python": {"python": "/none/such"}}
+                    "image": {"image": "none-such"}, "python": {"python": "/none/such"}, "version": {"python": "3.98"}}
         rows, _, usable = self.rows(config=("--config", self.config(profiles=profiles)))
         self.assertTrue(usable, rows)
         found = {row[2].split('"')[1]: row for row in rows if row[0] == "profile"}
         self.assertEqual({name: row[1] for name, row in found.items()},
-                         {"good": "effective", "module": "degraded", "mount": "degraded", "image": "degraded", "python": "degraded"}, rows)
+                         {"good": "effective", "module": "degraded", "mount": "degraded", "image": "degraded", "python": "degraded",
+                          "version": "degraded"}, rows)
         for name, why, fix in (("module", "No module named 'no_such'", '"preload"'), ("mount", "/nowhere", '"mounts"'),
-                               ("image", "none-such", "cloister image build --name none-such"), ("python", "/none/such", '"python"')):
+                               ("image", "none-such", "cloister image build --name none-such"), ("python", "/none/such", '"python"'), ("version", "Python 3.98 is not on this machine", '"python"')):
             self.assertIn(why, found[name][2])
             self.assertIn(fix, found[name][3])
+        (listed,) = [row for row in rows if row[0] == "pythons"]
+        self.assertIn("/python3.%d" % sys.version_info[1], listed[2])
 
     def test_a_chroot(self):
         place = self.path("root")

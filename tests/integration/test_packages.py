@@ -446,7 +446,7 @@ class Wheelhouse(Case):
             ('dependencies = "one"', "PEP 723"),
             ('dependencies = [' + "[" * 2000, "TOML"),
             ('requires-python = ">=3.99"', "needs Python >=3.99; this machine has 3."),
-            ('requires-python = "new"', "is no version"),
+            ('requires-python = "new"', "is not a version"),
             ('dependencies = ["none-of-this-name"]', "none-of-this-name"),
         ):
             with self.subTest(block):
@@ -454,15 +454,15 @@ class Wheelhouse(Case):
                 self.assertIn(why, self.fails("run", "--find-links", self.house, "--offline", script, status=125))
 
     def test_another_python_that_fits(self):
-        """Here the usual one, under a path that does not fit by its version."""
+        """Here a program that says it is one."""
         folder = self.path("bin")
         os.mkdir(folder)
-        fake = self.write("bin/python3.29", "#!/bin/sh\necho 3.29.1 final %s/none\n" % folder)
-        os.chmod(fake, 0o755)
+        shutil.copy2(os.path.join(harness.BUILD, "tests", "integration", "false-python"), folder + "/python3.29")
+        self.write("bin/python3.29.says", "Python 3.29.1\n")
         script = self.write("report.py", '# /// script\n# requires-python = ">=3.29"\n# ///\nprint(1)\n')
         done = self.cloister("run", script, PATH=folder + ":" + os.environ["PATH"])
         self.assertEqual(done.returncode, 125)
-        self.assertIn(folder + "/none", done.stderr.decode())
+        self.assertIn(folder + "/python3.29", done.stderr.decode())
 
     def test_requirements_of_a_run(self):
         wheel(self.house, "one", "1.5", {"one.py": "A = 5"})

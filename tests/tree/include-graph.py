@@ -48,6 +48,7 @@ RULES = [
     ("supervisor/access", ["base/", "supervisor/access/"]),
     ("supervisor/config", ["base/", "policy/", "supervisor/config/"]),
     ("supervisor/options", ["base/", "policy/", "supervisor/options/"]),
+    ("supervisor/pythons", ["base/", "policy/", "supervisor/pythons/"]),
     # Code that runs with the host's privilege. Its parts do not include the whole.
     ("supervisor/monitor", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", MONITOR]),
     ("supervisor/monitor/process", ["base/", MONITOR + "process/"]),
@@ -56,7 +57,7 @@ RULES = [
     ("supervisor/monitor/upstream", ["base/", "policy/", "rpc/", MONITOR + "process/", MONITOR + "ids/", MONITOR + "upstream/"]),
     (
         "supervisor/monitor/image",
-        ["base/", "policy/"] + [MONITOR + part for part in ("process/", "ids/", "upstream/", "image/")],
+        ["base/", "policy/", "supervisor/pythons/"] + [MONITOR + part for part in ("process/", "ids/", "upstream/", "image/")],
     ),
     (
         "supervisor/monitor/template",
@@ -65,7 +66,7 @@ RULES = [
     # Looks at the layers by trying them: it has no part of the monitor's life.
     (
         "supervisor/doctor",
-        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/doctor/"]
+        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/pythons/", "supervisor/doctor/"]
         + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
     # Short-lived, as the user: parses what authorization servers say.
@@ -119,15 +120,15 @@ RULES = [
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),
     ("supervisor/cli/sessions", ["base/", "policy/", "rpc/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/sessions/"]),
-    ("supervisor/cli/images", ["base/", "policy/", "rootfs/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/images/"]),
+    ("supervisor/cli/images", ["base/", "policy/", "rootfs/", "supervisor/options/", "supervisor/pythons/", "supervisor/cli/command/", "supervisor/cli/images/"]),
     (
         "supervisor/cli/config",
-        ["base/", "policy/", "supervisor/config/", "supervisor/options/"] + ["supervisor/cli/" + part for part in ("command/", "images/", "config/")],
+        ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/pythons/"] + ["supervisor/cli/" + part for part in ("command/", "images/", "config/")],
     ),
     ("supervisor/cli/serve", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/serve/"]),
     (
         "supervisor/cli/run",
-        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/"] + ["supervisor/cli/" + part for part in ("command/", "sessions/", "run/")],
+        ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/pythons/"] + ["supervisor/cli/" + part for part in ("command/", "sessions/", "run/")],
     ),
     ("supervisor/cli", ["base/", "policy/", "supervisor/options/", "supervisor/cli/"]),
     ("bench", ["base/", "policy/", "rpc/", "bench/"]),

@@ -362,6 +362,21 @@ static void test_packages(void)
         wrong("\"packages\": {\"timeout\": \"2h\"}", "packages.timeout must be from");
 }
 
+static void test_python(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"python\": \"3.13\", \"python_downloads\": \"allow\", \"profiles\": {\"a\": {}, \"b\": {\"python\": \"/b\", \"python_downloads\": \"never\"}}}");
+
+        check_eq_str(profile(config, "a")->python, "3.13");
+        check(profile(config, "a")->python_downloads);
+        check_eq_str(profile(config, "b")->python, "/b");
+        check(!profile(config, "b")->python_downloads);
+        wrong("\"python\": \"3\"", "python must be an absolute path, or a version such as");
+        wrong("\"python\": \"../3\"", "python must be an absolute path");
+        wrong("\"python\": 3.10", "python must be an absolute path");
+        wrong("\"python_downloads\": true", "python_downloads must be \"never\" or \"allow\"");
+}
+
 static void test_wrong_values(void)
 {
         refused("{\"profiles\": []}", "profiles must be an object");
@@ -571,6 +586,7 @@ int main(void)
         run(test_checkpoints);
         run(test_pictures);
         run(test_packages);
+        run(test_python);
         run(test_all_keys);
         run(test_inherits_absent_keys);
         run(test_later_file_overrides_keys);

@@ -588,6 +588,8 @@ static void test_other_policies(void)
         check_eq_int(ask(&r, SYS_openat, AT_FDCWD, 0, O_RDONLY | O_CREAT, 0), FAIL(ENOSYS));
         check_eq_int(ask(&r, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, 0), ALLOW);
         check_eq_int(ask(&r, SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&r, SYS_getdents64, 3, 0, 4096, 0), ALLOW);
+        check_eq_int(ask(&r, SYS_fcntl, 3, F_GETFL, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&r, SYS_execve, 0, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&r, SYS_clone, SIGCHLD, 0, 0, 0), FAIL(ENOSYS));
         check_eq_int(ask(&r, SYS_socket, AF_UNIX, SOCK_STREAM, 0, 0), FAIL(ENOSYS));

@@ -257,6 +257,46 @@ static void test_set_note(void)
         unlink(in_store(note));
 }
 
+/* Without an interpreter of a version, the reader finds an image that has it: under the filter. */
+static void test_version(void)
+{
+        static const char other[] =
+                "{\"format\": 1, \"name\": \"newer\", \"python\": \"/usr/bin/python3\", \"link\": \"module\","
+                " \"version\": \"%s\", \"created\": \"2026-01-01T00:00:00Z\", \"source\": \"/x\", \"bytes\": 1, \"files\": 1%s}\n";
+        struct image_choice choice = choice_of(NULL, "3.11");
+        struct image_found found = {.root = -1, .packages = -1};
+        const char *path = getenv("PATH");
+        _cleanup_free_ char *kept = strdup(path ? path : "");
+        struct error err;
+        char text[512];
+
+        setenv("PATH", "/nonexistent", 1);
+        setenv("PYENV_ROOT", "/nonexistent", 1);
+        setenv("UV_PYTHON_INSTALL_DIR", "/nonexistent", 1);
+        check_ok(image_choice_check(&choice, &err));
+        check_ok(read_image(&choice, &found, &err));
+        check_eq_str(found.name, "mine");
+        check_eq_int(mkdir(in_store("newer"), 0755), 0);
+        check_eq_int(mkdir(in_store("newer/root"), 0755), 0);
+        int n = snprintf(text, sizeof(text), other, "3.11.10", "");
+        put("newer/image.json", text, (size_t)n, 0644);
+        check_ok(read_image(&choice, &found, &err));
+        check_eq_str(found.name, "newer");
+        n = snprintf(text, sizeof(text), other, "3.11.10", ", \"set\": \"0123\"");
+        put("newer/image.json", text, (size_t)n, 0644);
+        check_ok(read_image(&choice, &found, &err));
+        check_eq_str(found.name, "mine");
+        choice = choice_of(NULL, "3.11.10");
+        check_eq_int(read_image(&choice, &found, &err), -ENOENT);
+        check_eq_str(found.name, "python-3.11.10");
+        choice = choice_of(NULL, "3.11; rm");
+        check_eq_int(read_image(&choice, &found, &err), -EINVAL);
+        check_eq_int(unlink(in_store("newer/image.json")), 0);
+        check_eq_int(rmdir(in_store("newer/root")), 0);
+        check_eq_int(rmdir(in_store("newer")), 0);
+        setenv("PATH", kept, 1);
+}
+
 /* The reader has the rights of the store's owner. */
 static void test_rights(void)
 {
@@ -336,6 +376,7 @@ int main(void)
         run(test_root_is_a_link);
         run(test_notes);
         run(test_set_note);
+        run(test_version);
         run(test_rights);
         run(test_in_a_loop);
         unlink(in_store("mine/image.json"));

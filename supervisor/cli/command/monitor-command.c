@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/program.h"
+#include "policy/python-version.h"
 #include "supervisor/cli/command/command.h"
 
 int monitor_command_absolute(const char *path, char **ret, struct error *err)
@@ -51,7 +52,15 @@ int monitor_command_python(const char *given, char **ret, struct error *err)
 {
         char inside[PATH_MAX];
         struct stat st;
+        int r;
 
+        /* The image builder and the image reader search for it, as the user that images belong to. */
+        if (python_version_is_meant(given)) {
+                struct python_version version;
+                r = python_version_parse(given, &version, err);
+                *ret = r < 0 ? NULL : strdup(given);
+                return r < 0 ? r : *ret ? 0 : error_errno(err, ENOMEM, "--python");
+        }
         if (!strchr(given, '/') && stat(given, &st) < 0)
                 return find_in_path("--python", given, ret, err);
         if (stat(given, &st) < 0)

@@ -23,6 +23,7 @@
 #include "policy/config/keys.h"
 #include "policy/config/publish.h"
 #include "policy/image.h"
+#include "supervisor/cli/config/python-check.h"
 #include "supervisor/cli/config/secrets.h"
 #include "supervisor/cli/images/images.h"
 #include "supervisor/config/config-files.h"
@@ -35,6 +36,7 @@ struct checked_config {
         struct config *config;
         struct config_files *files; /* NULL when they could not be opened */
         struct config_findings findings;
+        struct python_check pythons;
 };
 
 static int checked_config_open(struct checked_config *checked, const struct options *o,
@@ -60,6 +62,7 @@ static int checked_config_open(struct checked_config *checked, const struct opti
 
 static void checked_config_done(struct checked_config *checked)
 {
+        python_check_done(&checked->pythons);
         config_files_free(checked->files);
         config_findings_done(&checked->findings);
         config_free(checked->config);
@@ -227,7 +230,7 @@ static void search_folder(struct search *s, int fd, bool is_searched, int depth)
         while (!s->found && (entry = readdir(folder))) {
                 const char *name = entry->d_name;
                 bool place = is_place(name);
-                if (name[0] == '.')
+                if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
                         continue;
                 if (is_searched)
                         look_at(s, name);
@@ -285,12 +288,16 @@ static int open_default_image(int store, const char *python)
 }
 
 /* Reports as warnings the modules of "preload" that the image lacks. store: the image store, or -1. */
-static void check_preload(struct config *config, const struct config_profile *profile, int store)
+static void check_preload(struct config *config, const struct config_profile *profile,
+                          const struct python_check *pythons, int store)
 {
         if (!profile->preload || store < 0)
                 return;
-        _cleanup_close_ int root = profile->image ? open_image(store, profile->image, NULL)
-                                                  : open_default_image(store, profile->python);
+        _cleanup_close_ int root = profile->image
+                                           ? open_image(store, profile->image, NULL)
+                                           : open_default_image(
+                                                     store,
+                                                     python_check_path(pythons, profile->python));
         for (size_t i = 0; root >= 0 && profile->preload[i]; i++) {
                 const char *name = profile->preload[i];
                 struct search s = {.name = name, .length = strcspn(name, ".")};
@@ -353,7 +360,8 @@ static void check_mount(struct config *config, const struct config_profile *prof
 }
 
 /* An image is made at the first use, unless it has a name. */
-static void check_image(struct config *config, const struct config_profile *profile, int store)
+static void check_image(struct config *config, const struct config_profile *profile,
+                        const struct python_check *pythons, int store)
 {
         char file[PATH_MAX];
 
@@ -364,9 +372,11 @@ static void check_image(struct config *config, const struct config_profile *prof
                 warn(config,
                      "profile \"%s\": there is no image '%s' (make it with 'cloister image build --name %s')",
                      profile->name, profile->image, profile->image);
-        } else if (profile->python && access(profile->python, X_OK) < 0) {
-                warn(config, "profile \"%s\": python %s: %s", profile->name, profile->python,
-                     strerror(errno));
+        } else if (profile->python) {
+                struct error error = {};
+                const char *why = python_check_problem(pythons, profile, store, &error);
+                if (why)
+                        warn(config, "profile \"%s\": %s", profile->name, why);
         }
 }
 
@@ -393,19 +403,21 @@ static void check_store(struct config *config, int store, const char *path)
 }
 
 /* Reports programs, interpreters, images, directories and users that do not exist. */
-static void config_check_present(const struct options *o, struct config *config)
+static void config_check_present(const struct options *o, struct config *config,
+                                 struct python_check *pythons)
 {
         char path[PATH_MAX];
         _cleanup_close_ int store = images_open(o, path, NULL);
 
         check_store(config, store, path);
+        python_check_init(pythons, config);
         for (size_t i = 0; i < config->n_servers; i++)
                 check_server(config, &config->servers[i]);
         for (size_t i = 0; i < config->n_profiles; i++) {
                 const struct config_profile *profile = &config->profiles[i];
-                check_image(config, profile, store);
+                check_image(config, profile, pythons, store);
                 check_packages(config, profile, store);
-                check_preload(config, profile, store);
+                check_preload(config, profile, pythons, store);
                 for (size_t j = 0; j < profile->n_mounts; j++)
                         check_mount(config, profile, &profile->mounts[j]);
         }
@@ -461,6 +473,7 @@ static void put_findings(struct json_out *out, const struct checked_config *chec
                 json_out_end(out, '}');
         }
         json_out_end(out, ']');
+        python_check_put(&checked->pythons, out);
         json_out_end(out, '}');
 }
 
@@ -475,6 +488,7 @@ static void print_findings(const struct checked_config *checked)
                 printable_print(stdout, checked->findings.items[i].text);
                 putchar('\n');
         }
+        python_check_print(&checked->pythons);
         if (checked->files && n == 0)
                 puts("no config file is there ('cloister config path' says where it would be)");
         else
@@ -494,7 +508,7 @@ int cli_config_check(const struct options *o, const char *const *words, size_t n
         if (checked_config_open(&checked, o, &err) < 0)
                 return cli_fail(1, &err);
         if (checked.findings.n_errors == 0)
-                config_check_present(o, checked.config);
+                config_check_present(o, checked.config, &checked.pythons);
         int status = checked.findings.n_errors > 0 || (o->strict && checked.findings.n > 0);
         if (o->json) {
                 put_findings(&out, &checked);

@@ -17,6 +17,7 @@
 #include "base/unguessable.h"
 #include "policy/config/reader.h"
 #include "supervisor/cli/command/process.h"
+#include "supervisor/cli/config/value-text.h"
 #include "supervisor/config/config-files.h"
 
 static const char access_list[] = "system.posix_acl_access";
@@ -208,59 +209,7 @@ static int make_text(const struct entry_text *file, const struct place *place, c
 
 /* ---- removing ---- */
 
-/* Behind white space and comments. The text has been parsed before. */
-static size_t skip_blank(const char *text, size_t n, size_t at)
-{
-        while (at < n) {
-                const char *end = NULL;
-                if (strchr(" \t\r\n", text[at])) {
-                        at++;
-                        continue;
-                }
-                if (n - at < 2 || text[at] != '/')
-                        break;
-                if (text[at + 1] == '/')
-                        end = memchr(text + at, '\n', n - at);
-                else if (text[at + 1] == '*' && (end = memmem(text + at + 2, n - at - 2, "*/", 2)))
-                        end += 2;
-                at = end ? (size_t)(end - text) : n;
-        }
-        return at;
-}
-
-static size_t skip_string(const char *text, size_t n, size_t at)
-{
-        for (at++; at < n && text[at] != '"'; at++)
-                at += text[at] == '\\';
-        return at + 1;
-}
-
-/* Behind the value that begins at `at`. */
-static size_t skip_value(const char *text, size_t n, size_t at)
-{
-        size_t depth = 0;
-
-        while (at < n) {
-                char c = text[at];
-                if (c == '"') {
-                        at = skip_string(text, n, at);
-                } else if (c == '/') {
-                        at = skip_blank(text, n, at);
-                        continue;
-                } else if (depth == 0 && strchr(",}] \t\r\n", c)) {
-                        break;
-                } else {
-                        depth += c == '{' || c == '[';
-                        depth -= c == '}' || c == ']';
-                        at++;
-                }
-                if (depth == 0 && (c == '"' || c == '}' || c == ']'))
-                        break;
-        }
-        return at < n ? at : n;
-}
-
-static size_t position(const struct entry_text *file, const yyjson_val *value)
+size_t entry_text_position(const struct entry_text *file, const yyjson_val *value)
 {
         struct config_lines lines;
 
@@ -286,8 +235,9 @@ static size_t comma_before(const struct entry_text *file, const yyjson_val *befo
 {
         if (!before)
                 return SIZE_MAX;
-        size_t at = skip_value(file->text, file->n, position(file, before));
-        return skip_blank(file->text, file->n, at);
+        const struct value_text text = {file->text, file->n, false};
+        return value_text_skip_blank(&text,
+                                     value_text_end(&text, entry_text_position(file, before)));
 }
 
 static int cut(const struct entry_text *file, yyjson_val *object, const char *name,
@@ -304,9 +254,10 @@ static int cut(const struct entry_text *file, yyjson_val *object, const char *na
         }
         if (!key)
                 return -ENOENT;
-        size_t from = position(file, key), comma = SIZE_MAX;
-        size_t end = skip_value(file->text, file->n, position(file, value));
-        size_t next = skip_blank(file->text, file->n, end);
+        const struct value_text text = {file->text, file->n, false};
+        size_t from = entry_text_position(file, key), comma = SIZE_MAX;
+        size_t end = value_text_end(&text, entry_text_position(file, value));
+        size_t next = value_text_skip_blank(&text, end);
         if (next < file->n && file->text[next] == ',')
                 end = next + 1;
         else
@@ -393,6 +344,48 @@ int entry_text_remove(const struct entry_text *file, const char *name, struct bu
 }
 
 /* ---- writing ---- */
+
+static int check_owner(const char *path, const struct stat *st, struct error *err)
+{
+        char owner[OWNER_TEXT_SIZE];
+
+        if (st->st_uid == geteuid())
+                return 0;
+        owner_describe(st->st_uid, owner);
+        return error_set(err, EPERM, "%s belongs to %s: run this as that user", path, owner);
+}
+
+int entry_text_check_owner(const char *path, struct error *err)
+{
+        struct stat st;
+
+        if (lstat(path, &st) < 0)
+                return errno == ENOENT ? 0 : error_errno(err, errno, "%s", path);
+        int r = check_owner(path, &st, err);
+        if (r >= 0 && stat(path, &st) < 0)
+                return error_errno(err, errno, "%s", path);
+        if (r >= 0)
+                r = check_owner(path, &st, err);
+        if (r >= 0 && !S_ISREG(st.st_mode))
+                r = error_set(err, EINVAL, "%s is not a regular file", path);
+        return r;
+}
+
+int entry_text_unchanged(const struct entry_text *file, const char *path, struct error *err)
+{
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+
+        _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        if (fd < 0 && errno != ENOENT)
+                return error_errno(err, errno, "%s", path);
+        if (fd >= 0 && fd_read_whole(fd, file->n + 1, &text, &n, NULL) < 0)
+                n = SIZE_MAX;
+        if (!text == !file->text && n == file->n && (n == 0 || memcmp(text, file->text, n) == 0))
+                return 0;
+        return error_set(err, EBUSY,
+                         "%s was changed by another program meanwhile: nothing was written", path);
+}
 
 /* Gives the new file the readers and writers of the old one. A group that cannot be kept, or that an access
  * control list made out of several users, would be another set of them. */

@@ -54,5 +54,15 @@ int entry_text_remove(const struct entry_text *file, const char *name, struct bu
 bool entry_text_only_adds(yyjson_val *with, yyjson_val *without, const char *const *keys,
                           const char *name, yyjson_val *entry);
 
+/* Where a value or a key of the document of a JSON file begins in its text. */
+size_t entry_text_position(const struct entry_text *file, const yyjson_val *value);
+
+/* Checks before a file of another program is read: an error if it, or the link that leads to it, belongs to another user, or if it is
+ * not a regular file. A missing file is not an error. */
+int entry_text_check_owner(const char *path, struct error *err);
+
+/* Checks before it is replaced that it still is what was read. -EBUSY: another program has changed it. */
+int entry_text_unchanged(const struct entry_text *file, const char *path, struct error *err);
+
 /* Replaces the file atomically. private: with mode 0600. */
 int entry_text_write(const char *path, const struct buffer *text, bool private, struct error *err);

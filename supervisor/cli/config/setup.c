@@ -19,6 +19,7 @@
 #include "base/path.h"
 #include "policy/did-you-mean.h"
 #include "supervisor/cli/config/entry-text.h"
+#include "supervisor/cli/config/replace.h"
 #include "supervisor/cli/config/setup.h"
 #include "supervisor/cli/config/tool-count.h"
 
@@ -32,10 +33,18 @@ const char cli_help_setup[] =
         "The client then starts this cloister by its path. Restart the client, or have it read its config\n"
         "again. 'cloister config import' copies the client's other servers, so that code can call them.\n"
         "\n"
+        "--replace NAME changes the entry that starts codemode-lite, code-sandbox-mcp, llm-sandbox or\n"
+        "mcp-python-exec-sandbox: it then starts 'cloister mcp --as NAME', with the flags, the variables\n"
+        "and all other bytes as they were. --replace NAME --remove brings the old bytes back. An entry\n"
+        "whose command is not known stays, and one line says so. FILE is a config of a project, such as\n"
+        ".mcp.json or .cursor/mcp.json, instead of the user's own file.\n"
+        "\n"
         "Examples:\n"
         "  cloister setup claude\n"
         "  cloister setup codex --yes\n"
-        "  cloister setup cursor --remove\n";
+        "  cloister setup cursor --remove\n"
+        "  cloister setup claude --replace llm-sandbox\n"
+        "  cloister setup claude --replace codemode-lite .mcp.json\n";
 
 static const char name[] = "cloister";
 
@@ -51,9 +60,10 @@ static const struct client {
         const char *directory, *file;
         const char *const *keys;    /* of the object of servers */
         const char *before, *after; /* the entry, around the path of cloister as a JSON string */
+        const char *projects; /* an object of projects, each of which may have servers; or NULL */
 } clients[] = {
         {"claude", "Claude Code", "CLAUDE_CONFIG_DIR", NULL, "", ".claude.json", mcp_servers,
-         "{\n  \"type\": \"stdio\",\n  \"command\": ", ",\n  \"args\": [\"mcp\"]\n}"},
+         "{\n  \"type\": \"stdio\",\n  \"command\": ", ",\n  \"args\": [\"mcp\"]\n}", "projects"},
         {"claude-desktop", "Claude Desktop", NULL, "XDG_CONFIG_HOME", "Claude/",
          "claude_desktop_config.json", mcp_servers,
          "{\n  \"command\": ", ",\n  \"args\": [\"mcp\"]\n}"},
@@ -140,16 +150,25 @@ static void edit_done(struct edit *edit)
         buffer_done(&edit->to);
 }
 
+static int own_path(char ret[PATH_MAX], struct error *err)
+{
+        ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
+
+        if (n < 0)
+                return error_errno(err, errno, "/proc/self/exe");
+        ret[n] = '\0';
+        return 0;
+}
+
 static int make_entry(struct edit *edit, struct error *err)
 {
         _cleanup_buffer_ struct buffer path = BUFFER_INIT(PATH_MAX * 6 + 2);
         char self[PATH_MAX];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-        if (n < 0)
-                return error_errno(err, errno, "/proc/self/exe");
-        self[n] = '\0';
-        int r = json_append_string(&path, self, (size_t)n);
+        int r = own_path(self, err);
+        if (r < 0)
+                return r;
+        r = json_append_string(&path, self, strlen(self));
         if (r < 0 || asprintf(&edit->entry, "%s%.*s%s", edit->client->before, (int)path.length,
                               buffer_bytes(&path), edit->client->after) < 0) {
                 edit->entry = NULL;
@@ -289,6 +308,8 @@ static int setup(const struct options *o, const char *word, struct error *err)
 
         edit.client = find_client(word, err);
         int r = edit.client ? path_of(edit.client, edit.path, err) : -EINVAL;
+        if (r >= 0)
+                r = entry_text_check_owner(edit.path, err);
         if (r >= 0) {
                 edit.file.keys = edit.client->keys;
                 edit.file.is_toml = edit.client->keys == toml_servers;
@@ -305,6 +326,8 @@ static int setup(const struct options *o, const char *word, struct error *err)
                 return 0;
         r = confirm(o, err);
         if (r >= 0)
+                r = entry_text_unchanged(&edit.file, edit.path, err);
+        if (r >= 0)
                 r = entry_text_write(edit.path, &edit.to, false, err);
         if (r >= 0)
                 printf("wrote %s: restart %s to %s\n", edit.path, edit.client->title,
@@ -314,6 +337,28 @@ static int setup(const struct options *o, const char *word, struct error *err)
         return r;
 }
 
+/* --replace: in the user's file, or in that of a project. */
+static int replace(const struct options *o, const char *word, const char *file, struct error *err)
+{
+        const struct client *client = find_client(word, err);
+        struct replace_place place = {};
+        char self[PATH_MAX];
+
+        if (!client)
+                return -EINVAL;
+        place.word = client->word;
+        place.title = client->title;
+        place.keys = client->keys;
+        place.projects = client->projects;
+        place.is_toml = client->keys == toml_servers;
+        int r = own_path(self, err);
+        if (r >= 0 && !file)
+                r = path_of(client, place.path, err);
+        else if (r >= 0 && snprintf(place.path, PATH_MAX, "%s", file) >= PATH_MAX)
+                r = error_errno(err, ENAMETOOLONG, "%.100s", file);
+        return r < 0 ? r : replace_entries(o, &place, self, confirm, err);
+}
+
 int cli_setup(const struct options *o, const char *const *words, size_t n)
 {
         struct error err = {};
@@ -321,5 +366,9 @@ int cli_setup(const struct options *o, const char *const *words, size_t n)
         if (n == 0)
                 return cli_fail_text(
                         2, "setup needs the name of a client (see 'cloister setup --help')");
-        return setup(o, words[0], &err) < 0 ? cli_fail(1, &err) : 0;
+        if (n > 1 && !o->replace)
+                return cli_fail_text(2, "setup: a FILE goes with --replace");
+        int r = o->replace ? replace(o, words[0], n > 1 ? words[1] : NULL, &err)
+                           : setup(o, words[0], &err);
+        return r < 0 ? cli_fail(1, &err) : 0;
 }

@@ -22,6 +22,7 @@
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/command/monitor-command.h"
+#include "supervisor/pythons/uv.h"
 
 enum { MIB = 1024 * 1024 };
 
@@ -298,8 +299,36 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
         return cli_fail(1, &error);
 }
 
+static void tell_uv(void *quiet, const char *text)
+{
+        if (!*(const bool *)quiet)
+                fprintf(stderr, "cloister: uv: %s\n", text);
+}
+
+/* The path of the interpreter, also if --python is a version. */
+static int find_python(const struct options *o, bool download, char path[PYTHON_PATH_SIZE],
+                       const char **ret, struct error *err)
+{
+        struct python_version wanted;
+        bool quiet = o->quiet;
+
+        *ret = o->python;
+        if (!python_version_is_meant(o->python) || o->rootfs)
+                return 0;
+        int r = python_version_parse(o->python, &wanted, err);
+        if (r < 0)
+                return r;
+        *ret = path;
+        if (pythons_find(&wanted, NULL, path))
+                return 0;
+        if (!download)
+                return pythons_missing(o->python, NULL, err);
+        return uv_install(o->python, tell_uv, &quiet, path, err);
+}
+
 int cli_image_builder(const struct options *o, const char *const *words, size_t n)
 {
+        char path[PYTHON_PATH_SIZE];
         struct image_build_options options = {
                 .store = o->store,
                 .python = o->python,
@@ -316,6 +345,8 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
 
         if (!o->store)
                 return cli_fail_text(2, "image-builder needs --store");
+        if (find_python(o, getenv(PYTHON_DOWNLOADS_VARIABLE), path, &options.python, &error) < 0)
+                return cli_fail(1, &error);
         int r = o->rootfs ? image_import(&options, &info, &error)
                           : image_build(&options, &info, &error);
         if (r < 0)
@@ -330,14 +361,18 @@ int cli_package_installer(const struct options *o, const char *const *words, siz
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(MIB);
         struct json_out out = {.to = &b};
+        char path[PYTHON_PATH_SIZE];
         struct error error = {};
+        const char *python;
 
-        if (n > 0 && o->python)
-                packages_become_builder(o->python, words[0], &error);
-        else if (!o->store || !o->python)
+        if (!o->python || (n == 0 && !o->store))
                 error_set(&error, EINVAL, "package-installer needs --store and --python");
+        else if (find_python(o, false, path, &python, &error) < 0)
+                ;
+        else if (n > 0)
+                packages_become_builder(python, words[0], &error);
         else
-                packages_become_installer(o->python, o->store, &error);
+                packages_become_installer(python, o->store, &error);
         /* Its reader is the broker, which tells the session. */
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "error", error.text);

@@ -19,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"
@@ -26,6 +27,7 @@
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/cli/command/process.h"
 #include "supervisor/config/config-files.h"
+#include "supervisor/pythons/pythons.h"
 
 enum { FILE_MAX = 1024 * 1024, DEPTH_MAX = 8 }; /* DEPTH_MAX: as in rootfs/packages.py */
 
@@ -120,7 +122,10 @@ int requirements_key(const struct package_set *set, char key[REQUIREMENTS_KEY_SI
         return r;
 }
 
-enum { PACKAGES_MAX = 64 * 1024 };
+enum {
+        PACKAGES_MAX = 64 * 1024,
+        PROGRAM_MAX = 120 * 1024
+}; /* the kernel's MAX_ARG_STRLEN is 128 KiB */
 
 static const unsigned char program[] = {
 #include "supervisor/cli/run/script-needs.inc"
@@ -172,15 +177,70 @@ static void read_profile(const struct options *o, bool *has_image, char **python
         config_free(config);
 }
 
-static int ask(const char *python, const char *name, int fd, yyjson_doc **ret, struct error *err)
+/* Replaces a version by an interpreter. Without one, the usual interpreter reads the metadata, and *version stays: it is downloaded,
+ * or an image has it. */
+static int find_version(char **python, char **version, struct error *err)
 {
+        struct python_version wanted;
+        char path[PYTHON_PATH_SIZE];
+
+        if (!*python || !python_version_is_meant(*python))
+                return 0;
+        int r = python_version_parse(*python, &wanted, err);
+        if (r < 0)
+                return r;
+        *version = take_ptr(*python);
+        if (!pythons_find(&wanted, NULL, path))
+                return 0;
+        free(take_ptr(*version));
+        *python = strdup(path);
+        return *python ? 0 : error_errno(err, ENOMEM, "--python");
+}
+
+/* The lines before the program, and the program. */
+static char *write_program(const char *own, const struct pythons *found)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(PROGRAM_MAX);
+        struct json_out out = {.to = &b};
+        char version[32];
+        int r = buffer_append_text(&b, "OWN = ");
+
+        if (r >= 0)
+                r = own ? json_append_string(&b, own, strlen(own)) : buffer_append_text(&b, "None");
+        if (r >= 0)
+                r = buffer_append_text(&b, found ? "\nFOUND = " : "\nFOUND = None");
+        if (found)
+                json_out_begin(&out, NULL, '[');
+        for (size_t i = 0; found && i < found->n; i++) {
+                snprintf(version, sizeof(version), "3.%d.%d", found->items[i].version.minor,
+                         found->items[i].version.patch);
+                json_out_begin(&out, NULL, '[');
+                json_out_text(&out, NULL, version);
+                json_out_text(&out, NULL, found->items[i].path);
+                json_out_end(&out, ']');
+        }
+        if (found)
+                json_out_end(&out, ']');
+        if (r >= 0)
+                r = out.error < 0 ? out.error : buffer_append_text(&b, "\n");
+        if (r >= 0)
+                r = buffer_append_text(&b, (const char *)program);
+        return r < 0 ? NULL : strndup(buffer_bytes(&b), b.length);
+}
+
+static int ask(const char *python, const char *own, const struct pythons *found, const char *name,
+               int fd, yyjson_doc **ret, struct error *err)
+{
+        _cleanup_free_ char *whole = write_program(own, found);
         const char *const pythons[] = {python, "python3", NULL};
         _cleanup_free_ char *text = NULL;
         char path[32];
         size_t n = 0;
 
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        int r = python_program_run(pythons, (const char *)program, path, &text, &n, err);
+        if (!whole)
+                return error_errno(err, ENOMEM, "%s", name);
+        int r = python_program_run(pythons, whole, path, &text, &n, err);
         if (r == PYTHON_WRONG)
                 return error_set(err, EINVAL, "%s %.*s", name, (int)strcspn(text ? text : "", "\n"),
                                  text ? text : "");
@@ -243,7 +303,8 @@ static int add(const char *name, yyjson_val *found, struct options *o, struct sc
 int script_needs_add(const char *name, const char *text, size_t n, int fd, struct options *o,
                      struct script_needs *needs, struct error *err)
 {
-        _cleanup_free_ char *of_profile = NULL, *given = NULL;
+        _cleanup_free_ char *of_profile = NULL, *given = NULL, *version = NULL;
+        _cleanup_free_ struct pythons *found_pythons = NULL;
         _cleanup_json_ yyjson_doc *found = NULL;
         bool has_image = o->image;
 
@@ -256,10 +317,18 @@ int script_needs_add(const char *name, const char *text, size_t n, int fd, struc
                 return 0;
         int r = o->python ? monitor_command_python(o->python, &given, err) : 0;
         if (r >= 0)
-                r = ask(given        ? given
-                        : of_profile ? of_profile
-                                     : IMAGE_PYTHON_DEFAULT,
-                        name, fd, &found, err);
+                r = find_version(given ? &given : &of_profile, &version, err);
+        const char *python = given ? given : of_profile ? of_profile : IMAGE_PYTHON_DEFAULT;
+        if (r >= 0)
+                r = ask(python, version, NULL, name, fd, &found, err);
+        if (r >= 0 && yyjson_obj_get(yyjson_doc_get_root(found), "search")) {
+                yyjson_doc_free(take_ptr(found));
+                found_pythons = calloc(1, sizeof(*found_pythons));
+                if (!found_pythons)
+                        return error_errno(err, ENOMEM, "%s", name);
+                pythons_list(NULL, found_pythons);
+                r = ask(python, version, found_pythons, name, fd, &found, err);
+        }
         return r < 0 ? r : add(name, yyjson_doc_get_root(found), o, needs, err);
 }
 

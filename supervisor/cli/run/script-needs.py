@@ -1,13 +1,12 @@
 # Prints what a script says it needs (PEP 723), as JSON. The script comes on standard input; it is parsed, not run.
 #
-# It is run by the interpreter that the image would be made from. "python" is another one if that does not fit. Exit status 122:
-# the metadata is not right; what is printed is why. Continues script_metadata.py, in the same program.
+# It is run by the interpreter that the image would be made from. "python" is another one if that does not fit. Two lines before it
+# define OWN, the version that the image will have (None: that of this interpreter), and FOUND, the other interpreters of this machine
+# as [version, path], newest first (None: they were not searched for; if they are needed, "search" is printed). Exit status 122: the
+# metadata is not right; what is printed is why. Continues script_metadata.py, in the same program.
 
-import glob
 import json
-import os
 import re
-import subprocess
 import sys
 
 LONGEST = 256 * 1024
@@ -94,51 +93,21 @@ def fits(version, specifiers):
     return all([fits_one(parts(version), one) for one in specifiers.split(",") if one.strip()])
 
 
-def others():
-    """Interpreters of this machine, newest first: those of PATH, pyenv and uv."""
-    home = os.path.expanduser("~")
-    places = [folder for folder in os.environ.get("PATH", "").split(":") if folder.startswith("/")]
-    places += glob.glob(os.path.join(os.environ.get("PYENV_ROOT", home + "/.pyenv"), "versions/*/bin"))
-    data = os.environ.get("XDG_DATA_HOME", home + "/.local/share")
-    places += glob.glob(os.path.join(data, "uv/python/cpython-*/bin"))
-    seen = {}
-    for place in places:
-        for minor in range(9, 30):
-            path = os.path.join(place, "python3.%d" % minor)
-            if os.access(path, os.X_OK):
-                seen.setdefault(minor, []).append(path)
-    for minor in sorted(seen, reverse=True):
-        yield from seen[minor]
-
-
-def ask(path):
-    """(version, the interpreter itself, which a shim is not), or None."""
-    code = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.version_info[3], sys.executable)"
-    try:
-        done = subprocess.run([path, "-I", "-S", "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = done.stdout.decode("utf-8", "replace").strip().split(" ", 2)
-    if done.returncode != 0 or len(found) != 3 or found[1] != "final":
-        return None
-    return found[0], found[2]
+class Search(Exception):
+    """The other interpreters of this machine are needed."""
 
 
 def choose(wanted):
-    own = "%d.%d.%d" % sys.version_info[:3]
+    own = OWN or "%d.%d.%d" % sys.version_info[:3]
     if fits(own, wanted):
         return None
-    have = {own: sys.executable}
-    for path in others():
-        found = ask(path)
-        if found is None:
-            continue
-        if fits(found[0], wanted):
-            return found[1]
-        have.setdefault(found[0], found[1])
-    raise Wrong("needs Python %s; this machine has %s: --python PATH names another one"
-                % (wanted, ", ".join("%s (%s)" % one for one in have.items())))
+    if FOUND is None:
+        raise Search
+    for version, path in FOUND:
+        if fits(version, wanted):
+            return path
+    have = ["%s (%s)" % (own, sys.executable)] + ["%s (%s)" % (version, path) for version, path in FOUND if version != own]
+    raise Wrong("needs Python %s; this machine has %s: --python names another one" % (wanted, ", ".join(have)))
 
 
 def main():
@@ -157,6 +126,8 @@ def main():
 
 try:
     main()
+except Search:
+    sys.stdout.write('{"search": true}')
 except Wrong as wrong:
     print(" ".join(str(wrong).split()))
     sys.exit(122)

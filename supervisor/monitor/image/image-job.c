@@ -13,6 +13,7 @@
 #include "base/loop.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/upstream/upstream.h"
+#include "supervisor/pythons/uv.h"
 
 /* The builder's own steps have deadlines that are shorter in all. This one covers a file system that
  * hangs, and the lock of a build that hangs. */
@@ -197,7 +198,7 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         const char *arguments[ARGUMENTS_MAX + 8] = {};
         const char *libraries = getenv("LD_LIBRARY_PATH");
         char variable[4096], place[48];
-        char *environment[] = {place, NULL, NULL};
+        char *environment[] = {place, NULL, NULL, NULL};
         struct config_server builder = {
                 .name = (char *)"image builder",
                 .command = (char *)program,
@@ -216,6 +217,8 @@ int image_job_start(struct event_base *base, struct children *children, const ch
         if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s",
                                           libraries) < sizeof(variable))
                 environment[builder.n_env++] = variable;
+        if (choice->python_downloads)
+                environment[builder.n_env++] = (char *)PYTHON_DOWNLOADS_VARIABLE "=1";
         struct image_job *job = calloc(1, sizeof(*job));
         if (!job)
                 return error_errno(err, ENOMEM, "image builder");

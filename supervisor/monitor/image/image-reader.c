@@ -11,11 +11,15 @@
  *   3. computes the image's name from the interpreter and the store's notes.
  *   4. locks the image, opens it, reads and parses image.json.
  *
+ * An interpreter that is named by its version is searched for between 2 and the filter: its candidates are run, as this
+ * user, to ask for their version. If there is none, an image of that version is used.
+ *
  * Files of the store may be FIFOs, links or devices: each is opened with O_NONBLOCK and O_NOFOLLOW
  * and must be a regular file. A file system that does not answer is what the deadline is for.
  */
 #include "supervisor/monitor/image/image-reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,6 +44,8 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/upstream/upstream-exec.h"
+#include "supervisor/pythons/pythons.h"
+#include "supervisor/pythons/version-image.h"
 
 /* ---- the directory of a profile's packages in the store ---- */
 
@@ -123,7 +129,8 @@ struct reply {
 
 struct image_reader {
         struct child_task *task;
-        struct image_choice choice;
+        struct image_choice choice;   /* in the child, python is a path once a version was found */
+        struct python_version wanted; /* of choice.python; minor 0: that is a path */
         const struct upstream_user *user;
         int store; /* O_PATH directory, or -1: there is none */
         image_reader_done *done;
@@ -153,6 +160,18 @@ static char *read_note(int store, const char *kind, const char *key)
         return fd < 0 || fd_read_whole(fd, IMAGE_PARTS_MAX, &text, &n, NULL) < 0 ? NULL : text;
 }
 
+/* No interpreter has the version. With a set of packages, an image would have to be made of one. */
+static int find_image_of_version(const struct image_reader *reader, char ret[IMAGE_NAME_SIZE],
+                                 struct error *err)
+{
+        const struct image_choice *choice = &reader->choice;
+
+        snprintf(ret, IMAGE_NAME_SIZE, "python-%.32s", choice->python);
+        if (!choice->set && version_image_find(reader->store, &reader->wanted, ret))
+                return 0;
+        return error_set(err, ENOENT, "there is no Python %s", choice->python);
+}
+
 static int find_name(const struct image_reader *reader, char ret[IMAGE_NAME_SIZE],
                      struct error *err)
 {
@@ -163,6 +182,8 @@ static int find_name(const struct image_reader *reader, char ret[IMAGE_NAME_SIZE
                 memcpy(ret, choice->name, IMAGE_NAME_SIZE);
                 return 0;
         }
+        if (python_version_is_meant(choice->python))
+                return find_image_of_version(reader, ret, err);
         image_parts_key(choice->python, key);
         _cleanup_free_ char *parts = read_note(reader->store, "parts", key);
         int r = image_choice_default_name(choice, parts, ret, err);
@@ -250,6 +271,10 @@ static int find(const struct image_reader *reader, struct reply *reply, int fds[
         r = lock_image(dir, &lock, err);
         if (r >= 0)
                 r = read_info(dir, &reply->info, err);
+        if (r >= 0 && reader->wanted.minor &&
+            !python_version_fits(&reader->wanted, reply->info.version))
+                r = error_set(err, EBADMSG, "%s stated another version when the image was made: %s",
+                              reply->info.source, reply->info.version);
         if (r < 0)
                 return error_context(err, "image %s", reply->name);
         int root = openat(dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -262,7 +287,24 @@ static int find(const struct image_reader *reader, struct reply *reply, int fds[
         return FDS_MIN + 1;
 }
 
-static int give_up_privilege(const struct image_reader *reader, int *packages, int *lock,
+/* Runs the candidates. */
+static int find_version(struct image_reader *reader, struct error *err)
+{
+        struct image_choice *choice = &reader->choice;
+        char path[PYTHON_PATH_SIZE];
+
+        static_assert(sizeof(path) <= sizeof(choice->python), "a path fits");
+        if (!choice->is_default || !python_version_is_meant(choice->python))
+                return 0;
+        int r = python_version_parse(choice->python, &reader->wanted, err);
+        if (r < 0)
+                return r;
+        if (pythons_find(&reader->wanted, reader->user->home, path))
+                memcpy(choice->python, path, sizeof(path));
+        return 0;
+}
+
+static int give_up_privilege(struct image_reader *reader, int *packages, int *lock,
                              struct error *err)
 {
         const struct upstream_user *user = reader->user;
@@ -286,6 +328,8 @@ static int give_up_privilege(const struct image_reader *reader, int *packages, i
         if (r >= 0 && *reader->choice.packages && reader->store >= 0)
                 r = *packages = package_place_open(reader->store, reader->choice.packages, lock,
                                                    err);
+        if (r >= 0)
+                r = find_version(reader, err);
         return r < 0 ? r : filter_load(filter, err);
 }
 
@@ -419,11 +463,12 @@ static int take_reply(const struct image_reader *reader, struct reply *reply, in
                 memcpy(found->name, reply->name, sizeof(found->name));
         if (error_is_set(&reply->error)) {
                 error_sanitize(&reply->error);
-                *err = reply->error;
                 /* ESTALE tells the broker that the config has changed. */
-                if (err->code == ESTALE)
-                        err->code = EIO;
-                return -err->code;
+                if (reply->error.code == ESTALE)
+                        reply->error.code = EIO;
+                if (err)
+                        *err = reply->error;
+                return -reply->error.code;
         }
         if (!*found->name)
                 return error_set(err, EPROTO, "the image reader sent a name that is not valid");

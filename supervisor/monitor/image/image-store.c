@@ -33,6 +33,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "policy/package-set.h"
+#include "policy/python-version.h"
 
 /* ---- which image sessions are made of ---- */
 
@@ -60,6 +61,8 @@ int image_choice_check(const struct image_choice *choice, struct error *err)
 {
         char name[IMAGE_NAME_SIZE];
 
+        if (python_version_is_meant(choice->python))
+                return 0;
         return choice->is_default ? image_choice_default_name(choice, NULL, name, err) : 0;
 }
 
