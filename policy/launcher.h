@@ -1,5 +1,5 @@
 /*
- * What cloister-launcher executes: the loader of another image, with its libraries, and that image's Python. The builder of an
+ * The command of cloister-launcher: the loader of another image, with its libraries, and that image's Python. The builder of an
  * image writes it into the copy of the program that the image gets; the program finds it in its own data.
  */
 #pragma once

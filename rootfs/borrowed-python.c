@@ -49,8 +49,7 @@ static int find_inside(const struct lender *l, const char *path, char *ret, size
         return snprintf(ret, size, BORROWED_PLACE "%s", real + n) >= (int)size ? -ENAMETOOLONG : 0;
 }
 
-static int open_lender(int store, const char *store_path, const char *name, struct lender *l,
-                       struct error *err)
+static int open_lender(int store, const char *name, struct lender *l, struct error *err)
 {
         char path[IMAGE_NAME_SIZE + 8], link[64];
 
@@ -94,7 +93,7 @@ static int check_kind(const struct lender *l, struct error *err)
                 return 0;
         return error_set(
                 err, ENOTSUP,
-                "--python-from: the Python of %s is that of %s: name an image with an interpreter of its own, as 'cloister image build' makes",
+                "--python-from: the Python of %s is that of %s: name an image that was made from an ordinary interpreter, as 'cloister image build' makes",
                 l->name, borrowed >= 0 ? "another image" : "a virtual environment");
 }
 
@@ -216,25 +215,20 @@ static void add_names(int root, const char *launcher)
         }
 }
 
-int borrowed_python_add(int store, const char *store_path, const char *name, int root,
-                        char python[PATH_MAX], struct progress *progress,
-                        struct tree_totals *totals, struct error *err)
+static int add_of(const struct lender *l, int root, char python[PATH_MAX],
+                  struct progress *progress, struct tree_totals *totals, struct error *err)
 {
-        struct lender l = {.root = -1};
         struct launcher_slots slots = {.mark = LAUNCHER_MARK};
         struct tree_totals copied = {};
 
-        int r = open_lender(store, store_path, name, &l, err);
+        int r = check_kind(l, err);
         if (r >= 0)
-                r = check_kind(&l, err);
-        if (r >= 0)
-                r = fill_slots(&l, &slots, err);
-        _cleanup_close_ int lender = l.root;
+                r = fill_slots(l, &slots, err);
         _cleanup_close_ int place = r < 0 ? r : make_place(root, err);
         if (place < 0)
                 return place;
-        progress_stage(progress, "copying the Python of %s", name);
-        r = tree_copy(l.path, place, true, progress, &copied, err);
+        progress_stage(progress, "copying the Python of %s", l->name);
+        r = tree_copy(l->path, place, true, progress, &copied, err);
         if (r >= 0)
                 r = write_launcher(place, &slots, err);
         if (r < 0)
@@ -244,4 +238,17 @@ int borrowed_python_add(int store, const char *store_path, const char *name, int
         totals->bytes += copied.bytes;
         totals->files += copied.files;
         return 0;
+}
+
+int borrowed_python_add(int store, const char *name, int root, char python[PATH_MAX],
+                        struct progress *progress, struct tree_totals *totals, struct error *err)
+{
+        struct lender l = {.root = -1};
+
+        int r = open_lender(store, name, &l, err);
+        if (r >= 0)
+                r = add_of(&l, root, python, progress, totals, err);
+        if (l.root >= 0)
+                close(l.root);
+        return r;
 }

@@ -12,8 +12,7 @@
 
 #define BORROWED_PLACE "/opt/cloister/python"
 
-/* store and store_path: the image store. name: an image of it. root: the tree. python: the interpreter's path inside the tree. The
+/* store: the image store. name: an image of it. root: the tree. python: the interpreter's path inside the tree. The
  * totals grow. */
-int borrowed_python_add(int store, const char *store_path, const char *name, int root,
-                        char python[PATH_MAX], struct progress *progress,
-                        struct tree_totals *totals, struct error *err);
+int borrowed_python_add(int store, const char *name, int root, char python[PATH_MAX],
+                        struct progress *progress, struct tree_totals *totals, struct error *err);

@@ -97,8 +97,8 @@ static int ask_python(struct import *import, int root, struct interpreter *in, s
         int r;
 
         if (options->python_from) {
-                r = borrowed_python_add(import->store, options->store, options->python_from, root,
-                                        python, &import->progress, &import->totals, err);
+                r = borrowed_python_add(import->store, options->python_from, root, python,
+                                        &import->progress, &import->totals, err);
                 if (r >= 0)
                         r = interpreter_ask_inside(import->root_path, root, python,
                                                    INTERPRETER_LINK_LAUNCHED, in, err);

@@ -236,7 +236,7 @@ static int write_settings(yyjson_val *root, struct oci_image *image)
         return out.error < 0 ? out.error : buffer_append(&image->settings, "\n", 2);
 }
 
-/* "/" is what builders of images write where nobody asked for a directory. */
+/* Builders of images write "/" if no directory was requested. */
 static void take_workdir(yyjson_val *root, struct oci_image *image)
 {
         const char *path = json_string(root, "workdir", NULL);

@@ -10,8 +10,8 @@ enum {
         BUDGET_LAYERS_MAX = 512,
         BUDGET_MEMBERS_MAX = 16384,    /* files in an archive of blobs */
         BUDGET_JSON_MAX = 1024 * 1024, /* bytes of an index, a manifest or a config */
-        BUDGET_RATIO_MAX = 100,        /* bytes that one compressed byte may become ... */
-        BUDGET_RATIO_FROM = 64 << 20,  /* ... after so many */
+        BUDGET_RATIO_MAX = 100,        /* uncompressed bytes for each compressed byte */
+        BUDGET_RATIO_FROM = 64 << 20,  /* uncompressed bytes from which the ratio counts */
 };
 
 /* CLOISTER_IMAGE_MAX where it is not set. */

@@ -28,5 +28,5 @@ struct layer_name {
  */
 int layer_name_parse(const char *name, struct layer_name *ret);
 
-/* What is wrong with a name, for a negative result: "leads outside the root". */
+/* The fault of a name, for a negative result: "leads outside the root". */
 const char *layer_name_problem(int code);

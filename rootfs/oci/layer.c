@@ -318,7 +318,7 @@ static int read_entries(struct reader *r, struct error *err)
         }
 }
 
-/* What follows the archive's end belongs to the blob: it must be readable, and its digest may be of interest. */
+/* Data after the archive's end belongs to the blob: it must be readable, and its digest may be of interest. */
 static int read_rest(struct reader *r, struct error *err)
 {
         const void *data;

@@ -136,7 +136,7 @@ static bool is_layer(const char *type)
 
 /* ---- the choice ---- */
 
-/* What is found in the indexes of an image. */
+/* The manifests that the indexes of an image name. */
 struct choice {
         const struct source *source;
         struct hash *hash;

@@ -109,7 +109,7 @@ int tree_remove(int directory, const char *name)
         return r < 0 ? r : unlinkat(directory, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
-/* Something else has the name. The parent that was asked for last may lie below it. */
+/* Something else has the name. The last parent (tree->parent) may lie below it. */
 static int make_room(struct tree *tree, const struct layer_name *name)
 {
         int parent = tree_parent(tree, name->parent);

@@ -19,7 +19,7 @@ enum { TREE_PUBLIC = 0755, TREE_PRIVATE = 0700, TREE_IMPLIED = 0750 };
 
 struct tree {
         int root;          /* borrowed */
-        int parent;        /* O_PATH, the last directory that was asked for; -1: none */
+        int parent;        /* O_PATH, the directory that tree_parent() returned last; -1: none */
         char at[PATH_MAX]; /* its path */
 };
 

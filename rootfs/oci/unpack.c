@@ -91,16 +91,34 @@ static int unpack_blob(struct unpacking *u, const struct blob *blob, struct erro
         return r;
 }
 
+/* Its digest was checked before it was unpacked. */
+static bool has_changed(const struct blob *blob, const struct stat *before)
+{
+        struct stat now;
+
+        return fstat(blob->fd, &now) < 0 || now.st_size != before->st_size ||
+               now.st_mtim.tv_sec != before->st_mtim.tv_sec ||
+               now.st_mtim.tv_nsec != before->st_mtim.tv_nsec ||
+               now.st_ctim.tv_sec != before->st_ctim.tv_sec ||
+               now.st_ctim.tv_nsec != before->st_ctim.tv_nsec;
+}
+
 static int unpack_layer(struct unpacking *u, const struct manifest_layer *layer, struct error *err)
 {
         struct blob blob;
+        struct stat before;
 
         int r = source_find(u->source, layer->path, &blob, err);
         if (r < 0)
                 return r;
-        r = check_blob(u, &blob, layer, err);
+        if (fstat(blob.fd, &before) < 0)
+                r = error_errno(err, errno, "read it");
+        if (r >= 0)
+                r = check_blob(u, &blob, layer, err);
         if (r >= 0)
                 r = unpack_blob(u, &blob, err);
+        if (r >= 0 && has_changed(&blob, &before))
+                r = error_set(err, EBADMSG, "it changed while it was read");
         source_release(u->source, &blob);
         return r;
 }
