@@ -133,7 +133,7 @@ class Containers(harness.Case):
     # ---- right ones ----
 
     def test_every_form_runs(self):
-        """Each form, with a Python of its own: its variables and its directory apply."""
+        """Each form of an image with Python: its variables and its directory apply."""
         base = containers.tar_of(f"{self.store}/lender/root")
         own = tar(directory("app"), file("app/module_of_app.py", b"value = 5\n"), file("usr/bin/of-app", b"#!/bin/sh\necho of-app\n", 0o755))
         env = ["PATH=/app:/usr/bin:/bin", "OWN=a b", "HOME=/root", "TMPDIR=/nowhere", "https_proxy=http://192.0.2.1", "PYTHONPATH=/app"]
@@ -173,6 +173,10 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         done = self.cloister("run", "--image", "image", "-c", code)
         launcher = "/opt/cloister/python" + os.path.dirname(os.path.realpath("/usr/bin/python3")) + "/cloister-python3"
         self.assertEqual(done.stdout.decode().strip(), str(["42\n", f"{launcher} False\n", f"{launcher} False\n", 3]), done.stderr)
+        # Code can reach no more than from an image of this machine's Python.
+        found = [self.cloister("doctor", "--attack", "--image", name).stdout.decode().splitlines()[-1] for name in ("image", "lender")]
+        self.assertRegex(found[0], r"[1-9]\d+ held, 0 open, ")
+        self.assertEqual(found[0], found[1])
         # It cannot be passed on.
         again = self.cloister("image", "build", "--oci", path, "--name", "second", "--python-from", "image")
         self.assertIn(b"is that of another image", again.stderr)
@@ -356,7 +360,8 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         self.assertFalse(os.path.exists(f"{self.store}/escaped"))
         # Cloister's own files do not follow links either.
         self.assertIn("/etc is not a directory there", self.refused(self.layout(tar(link("etc", self.work)))))
-        self.assertIn("/opt/cloister/python", self.refused(self.layout(tar(link("opt", self.work)))))
+        for entries in ([link("opt", self.work)], [directory("opt/cloister")], [link("opt/cloister", self.work)]):
+            self.assertIn("make /opt/cloister/python: ", self.refused(self.layout(tar(*entries))))
 
     def test_damage(self):
         def changed(change, *layers, form="layout", how="gzip"):
@@ -460,7 +465,7 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         self.assertRegex(self.refused(path), "more than 100 times its size is not the data of an image")
         self.assertIn("larger than 16 MiB unpacked: if that is right, set CLOISTER_IMAGE_MAX", self.refused(path, CLOISTER_IMAGE_MAX="16MiB"))
         self.assertIn('CLOISTER_IMAGE_MAX: "lots" is not a size', self.refused(path, CLOISTER_IMAGE_MAX="lots"))
-        # The same as an archive that is compressed.
+        # A compressed archive with such a ratio.
         with open(f"{self.work}/archive.tar.gz", "wb") as f:
             f.write(gzip.compress(info.tobuf(tarfile.PAX_FORMAT)) + zeros * 640)
         self.assertRegex(self.refused(f"{self.work}/archive.tar.gz"), "more than 100 times its size")
