@@ -20,7 +20,7 @@
 
 enum { PROGRAM_MAX = 8 * 1024 * 1024, DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-static const char launcher_name[] = "cloister-python3";
+static const char launcher[] = "/cloister-python3";
 
 /* The image that lends it. */
 struct lender {
@@ -73,20 +73,19 @@ static int open_lender(int store, const char *name, struct lender *l, struct err
         return 0;
 }
 
-/* The directory of its interpreter, "/usr/bin". */
-static void folder_of(const char *path, char ret[PATH_MAX])
+/* A path beside its interpreter: the directory of that ("/usr/bin"), and `rest`. Returns the length. */
+static int beside(const char *python, const char *rest, char *ret, size_t size)
 {
-        snprintf(ret, PATH_MAX, "%s", path);
-        char *slash = strrchr(ret, '/');
-        *(slash ? slash : ret) = '\0';
+        const char *slash = strrchr(python, '/');
+
+        return snprintf(ret, size, "%.*s%s", slash ? (int)(slash - python) : 0, python, rest);
 }
 
 static int check_kind(const struct lender *l, struct error *err)
 {
-        char path[PATH_MAX + 16];
+        char path[PATH_MAX];
 
-        folder_of(l->info.python, path);
-        strcat(path, "/../pyvenv.cfg");
+        beside(l->info.python, "/../pyvenv.cfg", path, sizeof(path));
         _cleanup_close_ int settings = process_open_inside(l->root, path, O_PATH);
         _cleanup_close_ int borrowed = process_open_inside(l->root, BORROWED_PLACE, O_PATH);
         if (settings < 0 && borrowed < 0)
@@ -100,7 +99,7 @@ static int check_kind(const struct lender *l, struct error *err)
 /* Where the loader of its interpreter searches. */
 static int find_libraries(const struct lender *l, char *ret, size_t size)
 {
-        char beside[PATH_MAX + 16];
+        char own[PATH_MAX];
         const char *const places[] = {
 #if defined(__x86_64__)
                 "/lib/x86_64-linux-gnu",
@@ -114,13 +113,12 @@ static int find_libraries(const struct lender *l, char *ret, size_t size)
                 "/usr/local/lib",
                 "/lib",
                 "/usr/lib",
-                beside
+                own
         };
         char path[PATH_MAX];
         size_t n = 0;
 
-        folder_of(l->info.python, beside);
-        strcat(beside, "/../lib");
+        beside(l->info.python, "/../lib", own, sizeof(own));
         *ret = '\0';
         for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
                 if (find_inside(l, places[i], path, sizeof(path)) < 0)
@@ -134,7 +132,7 @@ static int find_libraries(const struct lender *l, char *ret, size_t size)
 
 static int fill_slots(const struct lender *l, struct launcher_slots *slots, struct error *err)
 {
-        char loader[PATH_MAX], folder[PATH_MAX];
+        char loader[PATH_MAX];
         _cleanup_close_ int program = process_open_inside(l->root, l->info.python,
                                                           O_RDONLY | O_NONBLOCK);
 
@@ -147,8 +145,7 @@ static int fill_slots(const struct lender *l, struct launcher_slots *slots, stru
                 r = find_inside(l, l->info.python, slots->program, sizeof(slots->program));
         if (r >= 0)
                 r = find_libraries(l, slots->libraries, sizeof(slots->libraries));
-        folder_of(slots->program, folder);
-        if (r >= 0 && snprintf(slots->self, sizeof(slots->self), "%s/%s", folder, launcher_name) >=
+        if (r >= 0 && beside(slots->program, launcher, slots->self, sizeof(slots->self)) >=
                               (int)sizeof(slots->self))
                 r = -ENAMETOOLONG;
         return r < 0 ? error_errno(err, -r, "%s of image %s", l->info.python, l->name) : 0;
@@ -199,7 +196,7 @@ static int write_launcher(int place, const struct launcher_slots *slots, struct 
 }
 
 /* python3 and python in PATH, unless the tree has programs of these names. */
-static void add_names(int root, const char *launcher)
+static void add_names(int root, const char *program)
 {
         static const char *const folders[] = {"/usr/local/bin", "/usr/bin", "/bin"};
         static const char *const names[] = {"python3", "python"};
@@ -210,7 +207,7 @@ static void add_names(int root, const char *launcher)
                 if (folder < 0)
                         continue;
                 for (size_t k = 0; k < ARRAY_SIZE(names); k++)
-                        (void)!symlinkat(launcher, folder, names[k]);
+                        (void)!symlinkat(program, folder, names[k]);
                 return;
         }
 }

@@ -401,7 +401,7 @@ static int take_manifest(const struct source *source, const struct descriptor *d
                 return r;
         yyjson_val *root = yyjson_doc_get_root(doc);
         yyjson_val *layers = yyjson_obj_get(root, "layers");
-        if ((r = take_descriptor(yyjson_obj_get(root, "config"), &config, err)) < 0)
+        if (take_descriptor(yyjson_obj_get(root, "config"), &config, err) < 0)
                 return error_context(err, "its config");
         if ((r = read_blob(source, &config, hash, &m->config, err)) < 0 ||
             (r = take_config(m, err)) < 0 || (r = make_layers(m, layers, err)) < 0)
@@ -470,9 +470,9 @@ static int take_docker_layers(struct manifest *m, yyjson_val *image, struct erro
         yyjson_arr_foreach (layers, i, n, value) {
                 const char *path = yyjson_get_str(value);
                 const char *id = yyjson_get_str(yyjson_arr_get(diff_ids(m), i));
-                if (!path || strlen(path) >= MANIFEST_PATH_MAX)
+                if (!path ||
+                    snprintf(m->layers[i].path, MANIFEST_PATH_MAX, "%s", path) >= MANIFEST_PATH_MAX)
                         return error_set(err, EBADMSG, "manifest.json: a layer has no path");
-                strcpy(m->layers[i].path, path);
                 m->layers[i].is_unpacked = true;
                 if ((r = digest_parse(id, &m->layers[i].digest, err)) < 0)
                         return r;
