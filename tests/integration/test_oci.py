@@ -511,6 +511,37 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         self.assertEqual({(s["Seccomp"], s["NoNewPrivs"], int(s["CapEff"], 16), int(s["CapPrm"], 16)) for s in seen[2:]}, {("2", "1", 0, 0)})
         self.assertLess(max(int(s["VmHWM"].split()[0]) for s in seen), 64 * 1024 * harness.SANITIZED)
 
+    def test_an_unpacker_that_is_hostile(self):
+        """Another program in its place, as a layer could make of it: the builder takes no tree that an image cannot have."""
+        programs = f"{self.work}/programs"
+        os.mkdir(programs)
+        for name in ("cloister", "cloister-monitor", "cloister-broker", "cloister-init", "cloister-worker", "cloister-module.so", "cloister-access", "cloister-pictures"):
+            shutil.copy(f"{harness.BUILD}/{name}", programs)
+        answer = json.dumps({"digest": "0" * 64, "layers": 1})
+        path = self.layout(tar(file("x")))
+        tree = "the unpacker left a file that an image cannot have"
+        cases = [
+            ("mkdir usr; echo > usr/x; ln -s /etc l", answer, "no python3 in it"),  # a right one
+            ("echo > x; chmod 4755 x", answer, tree), ("echo > x; chmod 2755 x", answer, tree), ("echo > x; chmod 600 x", answer, tree),
+            ("echo > x; chmod 666 x", answer, tree), ("mkfifo x", answer, tree), ("echo > x; ln x y", answer, tree),
+            ("echo > ../x; ln ../x x", answer, tree), ("mkdir d; chmod 1777 d", answer, tree), ("chmod 777 .", answer, tree),
+            ("cd ..; rmdir root; ln -s / root", answer, "unpacked image: "),
+            (":", "{}", "the unpacker did not answer"), (":", "x", "the unpacker did not answer"), (":", "", "the unpacker did not answer"),
+            (":", '{"error": "a\\u001b[31m"}', r"a\x1b[31m"), (":", answer[:-1] + ', "workdir": "/../.."}', "no python3 in it"),
+            ("kill -9 $$", answer, "the unpacker was ended by signal 9"), ("exec tr x y </dev/zero", "", "unpack the image: "),
+        ]
+        before = self.kept()
+        for commands, text, expected in cases:
+            with open(f"{programs}/cloister-unpacker", "w", encoding="ascii") as f:
+                f.write(f"#!/bin/sh\numask 022\ncd \"$3/root\" || exit 1\n{commands}\nprintf '%s\\n' '{text}'\n")
+                os.fchmod(f.fileno(), 0o755)
+            with self.subTest(commands=commands, text=text):
+                done = subprocess.run([f"{programs}/cloister", "image", "build", "--oci", path, "--name", "refused"], check=False, capture_output=True,
+                                      env=harness.environment(CLOISTER_IMAGE_STORE=self.store), timeout=harness.patient(120))
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(expected, done.stderr.decode())
+                self.assertEqual(self.kept(), before)
+
     def test_options(self):
         path = self.layout(tar(file("x")))
         for words, expected in ((["--oci", path], "--oci needs --name"), (["--oci", path, "--name", "x", "--with", "six"], "do not go together"),
