@@ -227,8 +227,9 @@ static void report(const struct import *import)
                 info->name, info->version, info->files, info->bytes / MIB, import->totals.left_out,
                 progress_seconds(&import->progress));
         if (import->options->oci)
-                fprintf(stderr, "cloister: image %s: %" PRIu64 " layers of sha256:%s\n", info->name,
-                        import->container.layers, import->container.digest);
+                fprintf(stderr, "cloister: image %s: %" PRIu64 " layer%s of sha256:%s\n",
+                        info->name, import->container.layers,
+                        import->container.layers == 1 ? "" : "s", import->container.digest);
 }
 
 static int import_locked(struct import *import, struct error *err)

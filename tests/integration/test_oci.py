@@ -281,6 +281,22 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         self.assertIn("(it has: example.org/x:1, example.org/x:2)", self.refused(path + ":3"))
         self.built(path + ":2", "--python-from", "small")
 
+    def test_layers_that_are_links(self):
+        """In a docker-archive of an old Docker, equal layers are links to one."""
+        layer = tar(file("in-the-layer"))
+        config = json.dumps({"architecture": containers.ARCHITECTURE, "os": "linux", "rootfs": {"diff_ids": [containers.digest(layer)]}}).encode()
+        name = containers.digest(config).partition(":")[2] + ".json"
+        for target, expected in (("../one/layer.tar", None), ("../../../etc/passwd", "is missing"), ("layer.tar", "is missing")):
+            entries = [file("one/layer.tar", layer), link("two/layer.tar", target), file(name, config),
+                       file("manifest.json", json.dumps([{"Config": name, "RepoTags": None, "Layers": ["two/layer.tar"]}]).encode())]
+            with open(f"{self.work}/docker.tar", "wb") as f:
+                f.write(tar(*entries))
+            if expected:
+                self.assertIn(expected, self.refused(f"{self.work}/docker.tar"))
+            else:
+                root, _ = self.built(f"{self.work}/docker.tar", "--python-from", "small")
+                self.assertTrue(os.path.exists(f"{root}/in-the-layer"))
+
     def test_of_a_registry(self):
         """skopeo fetches it."""
         image = Image(tar(file("of-a-registry", b"x")))
