@@ -162,18 +162,6 @@ struct tree {
         char path[PATH_MAX]; /* of the directory that is copied, "" or ending in a slash */
 };
 
-/* Directories that a sandbox mounts over, and caches of package managers. */
-static bool is_left_out(int depth, const char *name)
-{
-        static const char *const names[] = {"proc",      "sys", "dev",        "tmp",
-                                            "workspace", "run", "lost+found", "boot"};
-
-        for (size_t i = 0; depth == 0 && i < ARRAY_SIZE(names); i++)
-                if (strcmp(name, names[i]) == 0)
-                        return true;
-        return false;
-}
-
 static int copy_link(int from, int to, const char *name)
 {
         char target[4096];
@@ -257,7 +245,7 @@ static int copy_directory(struct tree *t, int from, int to)
                 return -errno;
         for (struct dirent *d; r >= 0 && (d = readdir(stream));) {
                 if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
-                    is_left_out(t->depth, d->d_name))
+                    (t->depth == 0 && plan_leaves_out(d->d_name)))
                         continue;
                 r = copy_entry(t, from, to, d->d_name);
                 if (may_be_left_out(r)) {
@@ -287,13 +275,15 @@ static int make_room(int root, const struct plan *plan, struct error *err)
         return 0;
 }
 
-static int put_ours(int root, struct progress *progress, struct error *err)
+int tree_put_ours(int root, const char *container, struct progress *progress, struct error *err)
 {
         _cleanup_plan_ struct plan *plan = plan_new();
 
         if (!plan)
                 return error_errno(err, ENOMEM, "image");
         int r = contents_plan_settings(plan, err);
+        if (r >= 0 && container)
+                r = plan_text(plan, CONTAINER_SETTINGS, container, false, err);
         if (r >= 0)
                 r = make_room(root, plan, err);
         return r < 0 ? r : copy_plan(root, plan, progress, err);
@@ -319,9 +309,6 @@ int tree_copy(const char *from, int to, bool with_private, struct progress *prog
                         error_context(err, "%s", from);
                 return r;
         }
-        r = put_ours(to, progress, err);
-        if (r < 0 && r != -ENOSPC && r != -EDQUOT)
-                return error_context(err, "%s", from);
         *ret = t.totals;
-        return r;
+        return 0;
 }

@@ -23,9 +23,15 @@ struct tree_totals {
 /*
  * Copies a directory into an empty one: files get inodes of their own, modes become 0755 and 0644,
  * links stay as they are (they are followed inside the root only); devices, sockets, what cannot be
- * read, files and directories that other users of the machine may not read (unless with_private), and what lies below /proc, /sys, /dev, /tmp, /run and /workspace are left out. Then the
- * mount points and Cloister's own files (passwd, hosts, ...) are written.
+ * read, files and directories that other users of the machine may not read (unless with_private), and what lies below /proc, /sys, /dev, /tmp, /run and /workspace are left out.
  * -ENOSPC and -EDQUOT set no error text.
  */
 int tree_copy(const char *from, int to, bool with_private, struct progress *progress,
               struct tree_totals *ret, struct error *err);
+
+/* Where sessions find what the config of a container image asks for (sandbox-init/python/container.py). */
+#define CONTAINER_SETTINGS "/etc/cloister/container.json"
+
+/* Writes the mount points and Cloister's own files (passwd, hosts, ...) to an imported tree. container: the text of
+ * CONTAINER_SETTINGS, or NULL. A link of the tree is replaced, not followed. -ENOSPC and -EDQUOT set no error text. */
+int tree_put_ours(int root, const char *container, struct progress *progress, struct error *err);

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "rootfs/contents.h"
 #include "rootfs/copy.h"
+#include "rootfs/image-record.h"
 #include "rootfs/packages.h"
 #include "rootfs/process.h"
 #include "rootfs/progress.h"
@@ -121,17 +122,9 @@ static int full(const struct build *b, int r, struct error *err)
         return no_space(b, (uint64_t)fs.f_bavail * fs.f_frsize, err);
 }
 
-static int make_root(int directory, const char *path, struct error *err)
-{
-        if (mkdirat(directory, "root", 0755) < 0)
-                return error_errno(err, errno, "make %s", path);
-        int root = openat(directory, "root", DIRECTORY);
-        return root < 0 ? error_errno(err, errno, "open %s", path) : root;
-}
-
 static int copy(struct build *b, int directory, struct error *err)
 {
-        _cleanup_close_ int root = make_root(directory, b->root, err);
+        _cleanup_close_ int root = image_record_make_root(directory, b->root, err);
         if (root < 0)
                 return root;
         progress_stage(&b->progress, "copying %" PRIu64 " files, %" PRIu64 " MiB", b->plan->files,
@@ -238,38 +231,13 @@ static int list_packages(struct build *b)
         return out.error < 0 ? out.error : buffer_append(&b->list, "", 1);
 }
 
-/* Fills what the interpreter and the clock tell. */
-static void take_interpreter(struct image_info *info, const struct interpreter *in,
-                             const char *source)
-{
-        time_t now = time(NULL);
-        struct tm t;
-
-        snprintf(info->python, sizeof(info->python), "%s", in->executable);
-        snprintf(info->libpython, sizeof(info->libpython), "%s", in->libpython);
-        info->link = in->link;
-        snprintf(info->version, sizeof(info->version), "%s", in->version);
-        snprintf(info->source, sizeof(info->source), "%s", source);
-        strftime(info->created, sizeof(info->created), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &t));
-}
-
-/* Whether all paths can be stored in image.json. */
-static bool is_storable(const struct image_info *info, const char *source, struct image_info *again,
-                        struct error *err)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_JSON_MAX);
-
-        return strlen(source) < sizeof(info->source) && image_info_append(&text, info) >= 0 &&
-               image_info_parse(buffer_bytes(&text), text.length, again, err) >= 0;
-}
-
 /* Checks that all paths can be stored, before anything is written. */
 static int describe(struct build *b, struct error *err)
 {
         const struct interpreter *in = &b->interpreter;
         struct image_info again;
 
-        take_interpreter(&b->info, in, b->python);
+        image_record_take(&b->info, in, b->python);
         b->info.bytes = b->plan->bytes + b->layer_bytes;
         b->info.files = b->plan->files + b->layer_files;
         snprintf(b->info.base, sizeof(b->info.base), "%s", b->before);
@@ -279,7 +247,7 @@ static int describe(struct build *b, struct error *err)
         if (r < 0)
                 return error_errno(err, -r, "list of packages");
         b->info.packages = buffer_bytes(&b->list);
-        if (!is_storable(&b->info, b->python, &again, err) ||
+        if (!image_record_storable(&b->info, b->python, &again, err) ||
             strcmp(again.source, b->python) != 0 || strcmp(again.node, b->info.node) != 0 ||
             strcmp(again.python, in->executable) != 0 ||
             strcmp(again.libpython, in->libpython) != 0)
@@ -305,15 +273,6 @@ static int check_unchanged(const struct build *b, struct error *err)
         return r;
 }
 
-/* The name is that of another image. */
-static int taken(const char *name, struct error *err, const char *how, const char *of)
-{
-        return error_set(
-                err, EEXIST,
-                "image %s is there already%s%s: choose another name, or 'cloister image remove %s' first",
-                name, how, of, name);
-}
-
 /* Returns 1 if the image exists and was built from this interpreter. */
 static int find(struct build *b, struct error *err)
 {
@@ -323,14 +282,15 @@ static int find(struct build *b, struct error *err)
         if (r <= 0)
                 return r;
         if (strcmp(info.source, b->python) != 0)
-                return taken(b->info.name, err, ", made from ", info.source);
+                return image_record_taken(b->info.name, err, ", made from ", info.source);
         if (strcmp(info.node, b->options->node ? b->options->node : "") != 0)
-                return taken(b->info.name, err, *info.node ? ", with Node " : ", without Node",
-                             info.node);
+                return image_record_taken(b->info.name, err,
+                                          *info.node ? ", with Node " : ", without Node", info.node);
         if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
-                return taken(b->info.name, err, ", made with --link ", image_link_name(info.link));
+                return image_record_taken(b->info.name, err, ", made with --link ",
+                                          image_link_name(info.link));
         if (b->packages && strcmp(info.set, b->info.set) != 0)
-                return taken(b->info.name, err, ", with other packages", "");
+                return image_record_taken(b->info.name, err, ", with other packages", "");
         b->info = info;
         return 1;
 }
@@ -529,19 +489,6 @@ static int make_whole(struct build *b, struct error *err)
         return r;
 }
 
-static void print_private(const struct private_files *files, const char *remedy)
-{
-        if (files->n == 0)
-                return;
-        fprintf(stderr,
-                "cloister: left out %" PRIu64
-                " files and directories that other users may not read (%s):",
-                files->n, remedy);
-        for (size_t i = 0; i < files->n && i < PRIVATE_NAMED_MAX; i++)
-                fprintf(stderr, " %s", files->named[i]);
-        fputs(files->n > PRIVATE_NAMED_MAX ? " …\n" : "\n", stderr);
-}
-
 static void report(struct build *b)
 {
         yyjson_val *path;
@@ -561,7 +508,8 @@ static void report(struct build *b)
                         "cloister: left out: %" PRIu64
                         " files that can't be read, or links that lead elsewhere\n",
                         b->plan->left_out);
-        print_private(&b->plan->private, "an image store that only you can enter takes them");
+        image_record_print_private(&b->plan->private,
+                                   "an image store that only you can enter takes them");
         yyjson_arr_foreach (b->interpreter.others, i, n, path)
                 fprintf(stderr,
                         "cloister: left out: %s, which is in sys.path but not in site-packages (an editable install?)\n",
@@ -705,169 +653,5 @@ int image_build(const struct image_build_options *options, struct image_info *re
         packages_free(b.packages);
         free(b.loader);
         buffer_done(&b.list);
-        return r;
-}
-
-/* ---- an imported root file system ---- */
-
-static bool is_file_inside(int root, const char *path)
-{
-        _cleanup_close_ int fd = process_open_inside(root, path, O_PATH);
-        struct stat st;
-
-        return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 0111);
-}
-
-static int find_python(int root, const struct image_build_options *options, const char **ret,
-                       struct error *err)
-{
-        static const char *const usual[] = {"/usr/bin/python3", "/usr/local/bin/python3",
-                                            "/bin/python3", "/opt/python/bin/python3"};
-        const char *given = options->python;
-
-        if (given && strcmp(given, IMAGE_PYTHON_DEFAULT) != 0) {
-                *ret = given;
-                return is_file_inside(root, given)
-                               ? 0
-                               : error_set(err, ENOENT, "%s contains no program %s",
-                                           options->rootfs, given);
-        }
-        for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
-                *ret = usual[i];
-                if (is_file_inside(root, usual[i]))
-                        return 0;
-        }
-        return error_set(
-                err, ENOENT,
-                "%s: no python3 in it (mmdebstrap --include=python3), or name its path inside with --python",
-                options->rootfs);
-}
-
-static int describe_root(const struct image_build_options *options, int root, const char *path,
-                         struct image_info *info, struct error *err)
-{
-        _cleanup_interpreter_ struct interpreter in = {};
-        const char *python = NULL;
-        struct image_info again;
-
-        int r = find_python(root, options, &python, err);
-        if (r < 0 || (r = interpreter_ask_inside(path, root, python, options->link, &in, err)) < 0)
-                return r;
-        if (options->link != INTERPRETER_LINK_ANY && options->link != (int)in.link)
-                return error_set(err, ENOTSUP, "%s: its Python supports only --link %s",
-                                 options->rootfs, image_link_name(in.link));
-        snprintf(info->name, sizeof(info->name), "%s", options->name);
-        take_interpreter(info, &in, options->rootfs);
-        if (!is_storable(info, options->rootfs, &again, err))
-                return error_set(err, EINVAL, "%s contains a path that is too long or not UTF-8",
-                                 options->rootfs);
-        return 0;
-}
-
-static int no_room(const struct image_build_options *options, int r, struct error *err)
-{
-        return r != -ENOSPC && r != -EDQUOT
-                       ? r
-                       : error_set(
-                                 err, -r,
-                                 "image store %s: no space left for %s: make room, or set CLOISTER_IMAGE_STORE to another disk",
-                                 options->store, options->rootfs);
-}
-
-static int fill_root(const struct image_build_options *options, int store, int directory,
-                     struct progress *progress, struct image_info *info, struct tree_totals *totals,
-                     struct error *err)
-{
-        char path[PATH_MAX];
-
-        snprintf(path, sizeof(path), "%s/.tmp-%s/root", options->store, options->name);
-        _cleanup_close_ int root = make_root(directory, path, err);
-        if (root < 0)
-                return root;
-        progress_stage(progress, "copying %s", options->rootfs);
-        int r = tree_copy(options->rootfs, root, options->with_private, progress, totals, err);
-        if (r < 0)
-                return no_room(options, r, err);
-        progress_stage(progress, "inspecting its Python, confined");
-        r = describe_root(options, root, path, info, err);
-        if (r < 0)
-                return r;
-        info->bytes = totals->bytes;
-        info->files = totals->files;
-        progress_stage(progress, "writing to disk");
-        return no_room(options, store_commit(store, options->name, info, err), err);
-}
-
-static int import_locked(const struct image_build_options *options, int store,
-                         struct progress *progress, struct image_info *info, struct error *err)
-{
-        struct tree_totals totals = {};
-
-        int r = store_find(store, options->name, info, err);
-        if (r > 0)
-                return taken(options->name, err, "", "");
-        if (r < 0)
-                return r;
-        store_sweep(store);
-        _cleanup_close_ int directory = store_begin(store, options->name, err);
-        if (directory < 0)
-                return directory;
-        r = fill_root(options, store, directory, progress, info, &totals, err);
-        progress_clear(progress);
-        if (r < 0 || !options->quiet)
-                print_private(&totals.private, "--private takes them");
-        if (r < 0) {
-                store_abandon(store, options->name);
-                return r;
-        }
-        if (!options->quiet)
-                fprintf(stderr,
-                        "cloister: image %s: Python %s, %" PRIu64 " files, %" PRIu64
-                        " MiB, %" PRIu64 " left out, in %.1f s\n",
-                        info->name, info->version, info->files, info->bytes / MIB, totals.left_out,
-                        progress_seconds(progress));
-        return 1;
-}
-
-/* With --private, only the owner of the store may enter it. */
-static int check_store(const struct image_build_options *options, int store, struct error *err)
-{
-        struct stat st;
-
-        if (!options->with_private)
-                return 0;
-        if (fstat(store, &st) < 0)
-                return error_errno(err, errno, "image store %s", options->store);
-        return (st.st_mode & 077) == 0
-                       ? 0
-                       : error_set(
-                                 err, EPERM,
-                                 "--private: other users can enter the image store %s: chmod 700 it, or set CLOISTER_IMAGE_STORE to a directory that only you can enter",
-                                 options->store);
-}
-
-int image_import(const struct image_build_options *options, struct image_info *ret,
-                 struct error *err)
-{
-        struct image_info info = {};
-        struct progress progress;
-
-        if (!options->name || !image_name_valid(options->name))
-                return error_set(err, EINVAL,
-                                 "--rootfs needs --name: what the image is to be called");
-        _cleanup_close_ int store = store_open(options->store, true, err);
-        if (store < 0)
-                return store;
-        if (check_store(options, store, err) < 0)
-                return -EPERM;
-        progress_begin(&progress, options->name, options->quiet);
-        _cleanup_close_ int lock = store_lock(store, options->name, true, err);
-        if (lock < 0)
-                return lock;
-        mode_t mask = umask(022);
-        int r = import_locked(options, store, &progress, &info, err);
-        umask(mask);
-        if (r >= 0 && ret)
-                *ret = info;
         return r;
 }

@@ -19,7 +19,9 @@ struct image_build_options {
         const char *store;             /* absolute; created if missing */
         const char *python;            /* absolute; NULL: IMAGE_PYTHON_DEFAULT */
         const char *node;              /* absolute: this Node is added; NULL: none */
-        const char *rootfs;            /* for image_import() */
+        const char *rootfs;            /* for image_import(), which takes one of these two */
+        const char *oci;               /* a container image */
+        const char *python_from;       /* the image whose Python it gets, or NULL: its own */
         const char *name;              /* NULL: image_default_name(), or a hash of the packages */
         const struct package_set *set; /* NULL or empty: none */
         int link;                      /* INTERPRETER_LINK_ANY or one of enum template_link */
@@ -31,12 +33,3 @@ struct image_build_options {
  * errno. *ret (may be NULL) is the content of image.json. */
 int image_build(const struct image_build_options *options, struct image_info *ret,
                 struct error *err);
-
-/*
- * Builds an image from an imported root file system: of mmdebstrap, of a container's export, any
- * directory tree that contains a CPython 3.9 or later. It is copied; then its interpreter
- * runs in the copy, confined, to find its parts. options->rootfs is the directory, options->python the
- * interpreter's path inside or NULL; options->name is required. Returns 1, or negative errno.
- */
-int image_import(const struct image_build_options *options, struct image_info *ret,
-                 struct error *err);

@@ -345,7 +345,10 @@ int interpreter_ask_inside(const char *path, int root, const char *python, int l
                 return r;
         i.libpython = link == TEMPLATE_LINK_EMBED || runs_libpython(&i) ? text(&i, "libpython")
                                                                         : "";
-        r = link_of_root(root, i.real, i.libpython, &i.link, err);
+        if (link == INTERPRETER_LINK_LAUNCHED)
+                i.link = TEMPLATE_LINK_MODULE;
+        else
+                r = link_of_root(root, i.real, i.libpython, &i.link, err);
         if (r < 0)
                 return r;
         if (i.link == TEMPLATE_LINK_MODULE)

@@ -33,7 +33,11 @@ struct interpreter {
 /* How the interpreter and Cloister are linked (enum template_link): cloister-worker opens its libpython, where
  * the interpreter itself does and where cloister-worker can run at all: it is linked to the libc of this
  * machine. Else the interpreter loads cloister-module, which needs no libc. INTERPRETER_LINK_ANY: chosen so. */
-enum { INTERPRETER_LINK_ANY = -1 };
+enum {
+        INTERPRETER_LINK_ANY = -1,
+        INTERPRETER_LINK_LAUNCHED =
+                -2, /* as a module, of an interpreter that a launcher starts (borrowed-python.h) */
+};
 
 /* python: an absolute path; link: INTERPRETER_LINK_ANY or one of enum template_link. An
  * interpreter that cannot be used is refused with a line that says what to do. */

@@ -28,6 +28,17 @@ enum {
 /* Below these a sandbox has file systems of its own, which would hide what an image has there. */
 static const char *const hidden[] = {"/tmp", "/workspace", "/dev", "/proc", "/sys"};
 
+bool plan_leaves_out(const char *top)
+{
+        static const char *const names[] = {"proc",      "sys", "dev",        "tmp",
+                                            "workspace", "run", "lost+found", "boot"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                if (strcmp(top, names[i]) == 0)
+                        return true;
+        return false;
+}
+
 struct plan *plan_new(void)
 {
         return calloc(1, sizeof(struct plan));

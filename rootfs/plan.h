@@ -67,6 +67,9 @@ struct stat;
 bool private_files_has(const struct stat *st, mode_t readers);
 void private_files_add(struct private_files *to, const char *path);
 
+/* Whether no image has this entry of its root: a sandbox mounts over it, or it is of the machine on which the image was made. */
+bool plan_leaves_out(const char *top);
+
 struct plan *plan_new(void);
 struct plan *plan_free(struct plan *plan);
 DEFINE_CLEANUP(struct plan *, plan_free)

@@ -582,10 +582,8 @@ static const struct filter_rule filter_stub_all[] = {
         END_OF_RULES,
 };
 
-/*
- * The image reader opens files for reading, answers on its socket, and exits. It creates no process,
- * no socket and no executable memory.
- */
+/* The image reader opens files for reading, answers on its socket, and exits. It creates no process, no socket and no executable
+ * memory. */
 static const struct filter_rule filter_reader_all[] = {
         {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
         {"read pread64 lseek close utimensat stat lstat fstat newfstatat statx", ALLOW},
@@ -593,21 +591,34 @@ static const struct filter_rule filter_reader_all[] = {
         {"brk munmap mremap madvise futex getrandom sigaltstack rt_sigprocmask rt_sigreturn exit "
          "exit_group",
          ALLOW},
-        {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
-        {"mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        {"mmap mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
         {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
         {"fcntl", ALLOW, {EQUAL(1, F_OFD_SETLK)}},
         {"sendmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
         END_OF_RULES,
 };
 
-/*
- * The child of cloister-pictures that checks a picture has its bytes in memory: it writes an answer, and perhaps a picture, and
- * exits.
- */
+/* The child of cloister-pictures that checks a picture has its bytes in memory: it writes an answer, and perhaps a picture, and
+ * exits. */
 static const struct filter_rule filter_picture_all[] = {
         {"write close brk munmap mremap madvise futex rt_sigreturn exit exit_group", ALLOW},
         {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        END_OF_RULES,
+};
+
+/* cloister-unpacker reads the archives of an image, and makes files, directories and symbolic links. It creates no process, no
+ * socket, no device, no hard link, no executable memory, and no set-uid or set-gid file. */
+static const struct filter_rule filter_unpacker_all[] = {
+        {"read pread64 write pwrite64 lseek close openat2 fstat stat lstat newfstatat statx mkdirat "
+         "getdents64 readlinkat symlinkat unlinkat renameat renameat2 ftruncate utimensat brk "
+         "munmap mremap madvise futex getrandom clock_gettime rt_sigprocmask rt_sigreturn exit "
+         "exit_group",
+         ALLOW},
+        {"openat", ALLOW, {CLEAR(3, S_ISUID | S_ISGID)}},
+        {"fchmod", ALLOW, {CLEAR(1, S_ISUID | S_ISGID)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
+        {"fcntl", ALLOW, {EQUAL(1, F_SETFD)}},
+        {"mmap mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
         END_OF_RULES,
 };
 
@@ -761,8 +772,7 @@ static const struct filter_rule filter_installer_arguments[] = {
  */
 static const struct filter_rule filter_egress_calls[] = {
         {"brk munmap mremap madvise membarrier", ALLOW},
-        {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
-        {"mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
+        {"mmap mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
         {"exit exit_group set_robust_list rseq futex getpid gettid getuid geteuid getgid getegid "
          "getrlimit uname sysinfo sched_yield sched_getaffinity restart_syscall",
          ALLOW},
@@ -839,6 +849,7 @@ static const struct filter_table tables[] = {
         [FILTER_EGRESS] = {"egress", FAIL(ENOSYS), {filter_egress_calls, filter_internet}},
         [FILTER_READER] = {"image reader", FAIL(ENOSYS), {filter_reader_all}},
         [FILTER_PICTURE] = {"picture", FAIL(ENOSYS), {filter_picture_all}},
+        [FILTER_UNPACKER] = {"unpacker", FAIL(ENOSYS), {filter_unpacker_all}},
         [FILTER_INSTALLER] = {"installer",
                               FAIL(ENOSYS),
                               {filter_installer_calls, filter_installer_modes,

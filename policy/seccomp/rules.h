@@ -61,6 +61,7 @@ enum filter_kind {
         FILTER_EGRESS,      /* the proxy of sessions that have a network */
         FILTER_READER,      /* reads image.json and the notes of an image store */
         FILTER_PICTURE,   /* checks one picture */
+        FILTER_UNPACKER,  /* unpacks the layers of a container image */
         FILTER_INSTALLER, /* the program that installs packages for sessions */
         FILTER_KIND_MAX,
 };

@@ -6,7 +6,7 @@ import sys
 from importlib.machinery import PathFinder
 
 import _cloister
-from cloister import aio, fork_hooks, own_files, placement, sources
+from cloister import aio, container, fork_hooks, own_files, placement, sources
 from cloister.import_hook import ImportHook
 from cloister.warmup import clear_type_cache, run_repeatedly
 
@@ -244,6 +244,7 @@ def main():
 
     preload_wanted(_cloister.preload().split())
     unlimit_threads(alone)
+    folder = container.apply()
     placement.fill()
     worker = session.Session(_cloister)
     os.register_at_fork(after_in_child=_cloister.forked)
@@ -254,5 +255,7 @@ def main():
     steps, turn = rest.steps, worker.turn
     for step in steps[_cloister.serve(rest)]:
         step()
+    if folder:
+        container.enter(folder)
     while True:  # the process ends with its channel
         turn()

@@ -75,8 +75,9 @@ static int choose_image(struct monitor *m, struct error *err)
         if (i < 0)
                 return i;
         const struct config_profile *profile = &config->profiles[i];
-        const char *python = m->options->python || m->options->rootfs ? m->options->python
-                                                                      : profile->python;
+        const char *python = m->options->python || m->options->rootfs || m->options->oci
+                                     ? m->options->python
+                                     : profile->python;
         const char *name = m->options->image ? m->options->image : profile->image;
         const struct package_set *set = package_set_empty(&m->options->set) ? NULL
                                                                             : &m->options->set;
@@ -85,6 +86,8 @@ static int choose_image(struct monitor *m, struct error *err)
         if (r < 0)
                 return r;
         m->image.rootfs = m->options->rootfs;
+        m->image.oci = m->options->oci;
+        m->image.python_from = m->options->python_from;
         m->image.with_private = m->options->with_private;
         m->image.set = set;
         if (m->options->node && (r = image_choose_node(&m->image, m->options->node, err)) < 0)

@@ -564,6 +564,26 @@ static void test_worker_limits(void)
         free(p.code);
 }
 
+static void test_unpacker_policy(void)
+{
+        struct program u = compile(FILTER_UNPACKER);
+        static const int denied[] = {SYS_socket,  SYS_clone,  SYS_execve,   SYS_mknodat,
+                                     SYS_linkat,  SYS_ptrace, SYS_fchownat, SYS_setxattr,
+                                     SYS_sendmsg, SYS_mount,  SYS_fchmodat, SYS_unshare};
+
+        check_eq_int(ask(&u, SYS_openat, 5, 0, O_WRONLY | O_CREAT | O_EXCL, 0755), ALLOW);
+        check_eq_int(ask(&u, SYS_openat, 5, 0, O_WRONLY | O_CREAT | O_EXCL, 04755), FAIL(ENOSYS));
+        check_eq_int(ask(&u, SYS_openat, 5, 0, O_WRONLY | O_CREAT | O_EXCL, 02755), FAIL(ENOSYS));
+        check_eq_int(ask(&u, SYS_mkdirat, 5, 0, 0755, 0), ALLOW);
+        check_eq_int(ask(&u, SYS_fchmod, 5, 0755, 0, 0), ALLOW);
+        check_eq_int(ask(&u, SYS_fchmod, 5, 04755, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&u, SYS_symlinkat, 0, 5, 0, 0), ALLOW);
+        check_eq_int(ask(&u, SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, 0), FAIL(ENOSYS));
+        for (size_t at = 0; at < ARRAY_SIZE(denied); at++)
+                check_eq_int(ask(&u, denied[at], 0, 0, 0, 0), FAIL(ENOSYS));
+        free(u.code);
+}
+
 static void test_other_policies(void)
 {
         struct program t = compile(FILTER_TEMPLATE), b = compile(FILTER_BROKER),
@@ -676,6 +696,7 @@ int main(void)
         run(test_locks_of_open_files);
         run(test_shared_files);
         run(test_worker_limits);
+        run(test_unpacker_policy);
         run(test_other_policies);
         return 0;
 }

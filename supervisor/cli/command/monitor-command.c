@@ -100,6 +100,27 @@ static int make_absolute(struct monitor_command *h, const char *option, const ch
         return 0;
 }
 
+/* docker://REF, PATH or PATH:TAG. A path may contain a colon itself. */
+static int make_oci_absolute(struct monitor_command *h, struct error *err)
+{
+        static const char registry[] = "docker://";
+        const char *given = h->options.oci, *colon = given ? strrchr(given, ':') : NULL;
+        char path[PATH_MAX], real[PATH_MAX], *whole;
+
+        if (!given || strncmp(given, registry, sizeof(registry) - 1) == 0)
+                return 0;
+        if (!colon || access(given, F_OK) == 0 || strlen(given) >= sizeof(path))
+                return make_absolute(h, "--oci", &h->options.oci, err);
+        snprintf(path, sizeof(path), "%.*s", (int)(colon - given), given);
+        if (!realpath(path, real))
+                return error_errno(err, errno, "--oci %s", given);
+        if (asprintf(&whole, "%s%s", real, colon) < 0)
+                return error_errno(err, ENOMEM, "--oci");
+        assert(h->n_owned < ARRAY_SIZE(h->owned));
+        h->options.oci = h->owned[h->n_owned++] = whole;
+        return 0;
+}
+
 static int make_all_absolute(struct monitor_command *h, struct error *err)
 {
         struct options *o = &h->options;
@@ -108,8 +129,8 @@ static int make_all_absolute(struct monitor_command *h, struct error *err)
 
         for (size_t i = 0; i < o->n_configs && r >= 0; i++)
                 r = make_absolute(h, "--config", &o->configs[i], err);
-        /* With --rootfs it is a path inside that. */
-        if (r >= 0 && o->python && !o->rootfs) {
+        /* With --rootfs or --oci it is a path inside that. */
+        if (r >= 0 && o->python && !o->rootfs && !o->oci) {
                 r = monitor_command_python(o->python, &python, err);
                 if (r >= 0)
                         o->python = h->owned[h->n_owned++] = python;
@@ -124,6 +145,8 @@ static int make_all_absolute(struct monitor_command *h, struct error *err)
                 r = make_absolute(h, "--find-links", &o->set.find_links, err);
         for (size_t i = 0; i < o->set.n_files && r >= 0; i++)
                 r = make_absolute(h, "--requirements", &o->set.files[i], err);
+        if (r >= 0)
+                r = make_oci_absolute(h, err);
         return r < 0 ? r : make_absolute(h, "--rootfs", &o->rootfs, err);
 }
 

@@ -19,6 +19,7 @@
 #include "base/path.h"
 #include "policy/image.h"
 #include "rootfs/image-build.h"
+#include "rootfs/image-import.h"
 #include "rootfs/packages.h"
 #include "rootfs/store.h"
 #include "supervisor/cli/command/monitor-command.h"
@@ -280,18 +281,26 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
         struct monitor_command command;
         struct error error = {};
 
-        if (o->rootfs && (!o->name || !package_set_empty(&o->set)))
-                return cli_fail_text(
-                        2,
-                        !o->name
-                                ? "--rootfs needs --name: what the image is to be called"
-                                : "--rootfs and packages do not go together: install them in the directory");
+        const char *option = o->rootfs ? "--rootfs" : "--oci";
 
-        if (o->node && o->rootfs)
+        if (o->node && (o->rootfs || o->oci))
                 return cli_fail_text(
-                        2, "--rootfs and --node do not go together: install Node in the directory");
-        if (o->with_private && !o->rootfs)
-                return cli_fail_text(2, "--private goes with --rootfs");
+                        2, "%s and --node do not go together: install Node before the import", option);
+        if (o->rootfs && o->oci)
+                return cli_fail_text(2, "--rootfs and --oci do not go together: name one of them");
+        if ((o->rootfs || o->oci) && !o->name)
+                return cli_fail_text(2, "%s needs --name: what the image is to be called", option);
+        if ((o->rootfs || o->oci) && !package_set_empty(&o->set))
+                return cli_fail_text(
+                        2, "%s and packages do not go together: install them before the import",
+                        option);
+        if (o->with_private && !o->rootfs && !o->oci)
+                return cli_fail_text(2, "--private goes with --rootfs or --oci");
+        if (o->python_from && !o->oci)
+                return cli_fail_text(2, "--python-from goes with --oci");
+        if (o->python_from && (o->python || o->link))
+                return cli_fail_text(2, "--python-from and %s do not go together",
+                                     o->python ? "--python" : "--link");
         if (monitor_command_init(&command, o, &error) < 0)
                 return cli_fail(1, &error);
         monitor_command_exec(&command, PROGRAM_MONITOR, "image-build", &error);
@@ -313,7 +322,7 @@ static int find_python(const struct options *o, bool download, char path[PYTHON_
         bool quiet = o->quiet;
 
         *ret = o->python;
-        if (!python_version_is_meant(o->python) || o->rootfs)
+        if (!python_version_is_meant(o->python) || o->rootfs || o->oci)
                 return 0;
         int r = python_version_parse(o->python, &wanted, err);
         if (r < 0)
@@ -335,6 +344,8 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
                 .node = o->node,
                 .name = o->name,
                 .rootfs = o->rootfs,
+                .oci = o->oci,
+                .python_from = o->python_from,
                 .with_private = o->with_private,
                 .link = o->link ? image_link_parse(o->link) : INTERPRETER_LINK_ANY,
                 .set = &o->set,
@@ -347,8 +358,8 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
                 return cli_fail_text(2, "image-builder needs --store");
         if (find_python(o, getenv(PYTHON_DOWNLOADS_VARIABLE), path, &options.python, &error) < 0)
                 return cli_fail(1, &error);
-        int r = o->rootfs ? image_import(&options, &info, &error)
-                          : image_build(&options, &info, &error);
+        int r = o->rootfs || o->oci ? image_import(&options, &info, &error)
+                                    : image_build(&options, &info, &error);
         if (r < 0)
                 return cli_fail(1, &error);
         if (r == 0 && !options.quiet)

@@ -17,7 +17,7 @@
 
 /* The builder's own steps have deadlines that are shorter in all. This one covers a file system that
  * hangs, and the lock of a build that hangs. */
-enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 160, BUILD_SECONDS = 3600 };
+enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 160, VARIABLE_MAX = 4096, BUILD_SECONDS = 3600 };
 
 struct image_job {
         struct children *children;
@@ -172,6 +172,8 @@ static size_t describe_job(const struct image_choice *choice, bool quiet, const 
         add_argument(arguments, &n, "--name", choice->is_default ? NULL : choice->name);
         add_argument(arguments, &n, "--link", choice->link);
         add_argument(arguments, &n, "--rootfs", choice->rootfs);
+        add_argument(arguments, &n, "--oci", choice->oci);
+        add_argument(arguments, &n, "--python-from", choice->python_from);
         if (choice->with_private)
                 arguments[n++] = "--private";
         for (size_t i = 0; set && i < set->n_with; i++)
@@ -190,15 +192,34 @@ static size_t describe_job(const struct image_choice *choice, bool quiet, const 
         return n;
 }
 
+/* Variables of this process that the builder gets, besides those that every server gets. */
+static const char *const variables[] = {
+        "LD_LIBRARY_PATH", /* some interpreters find their libraries only with it */
+        "CLOISTER_IMAGE_MAX", "REGISTRY_AUTH_FILE", /* of skopeo: a path */
+};
+
+/* Returns the number of all: the first is there already. */
+static size_t add_variables(char *environment[], char values[][VARIABLE_MAX])
+{
+        size_t n = 1;
+
+        for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+                const char *value = getenv(variables[i]);
+                if (value &&
+                    snprintf(values[i], VARIABLE_MAX, "%s=%s", variables[i], value) < VARIABLE_MAX)
+                        environment[n++] = values[i];
+        }
+        return n;
+}
+
 int image_job_start(struct event_base *base, struct children *children, const char *program,
                     const struct image_choice *choice, const struct upstream_user *user, bool quiet,
                     void (*done)(void *data, const struct error *error), void *data,
                     struct image_job **ret, struct error *err)
 {
         const char *arguments[ARGUMENTS_MAX + 8] = {};
-        const char *libraries = getenv("LD_LIBRARY_PATH");
-        char variable[4096], place[48];
-        char *environment[] = {place, NULL, NULL, NULL};
+        char place[48], *environment[2 + ARRAY_SIZE(variables)] = {place};
+        char values[ARRAY_SIZE(variables)][VARIABLE_MAX];
         struct config_server builder = {
                 .name = (char *)"image builder",
                 .command = (char *)program,
@@ -208,15 +229,13 @@ int image_job_start(struct event_base *base, struct children *children, const ch
                 .n_env = 1,
         };
 
-        /* For the sandbox of the program that fetches packages. */
-        _cleanup_close_ int filter = filter_compile(FILTER_INSTALLER, err);
+        /* For the sandbox of the program that fetches packages, or that unpacks a container image. */
+        _cleanup_close_ int filter = filter_compile(
+                choice->oci ? FILTER_UNPACKER : FILTER_INSTALLER, err);
         if (filter < 0)
                 return filter;
         snprintf(place, sizeof(place), PACKAGES_FILTER_VARIABLE "=%d", filter);
-        /* Some interpreters find their libraries only with it. */
-        if (libraries && (size_t)snprintf(variable, sizeof(variable), "LD_LIBRARY_PATH=%s",
-                                          libraries) < sizeof(variable))
-                environment[builder.n_env++] = variable;
+        builder.n_env = add_variables(environment, values);
         if (choice->python_downloads)
                 environment[builder.n_env++] = (char *)PYTHON_DOWNLOADS_VARIABLE "=1";
         struct image_job *job = calloc(1, sizeof(*job));

@@ -23,8 +23,10 @@ struct image_choice {
         bool is_default;               /* built when it is missing; a named one is not */
         const char *link;              /* for the build: "embed", "module" or NULL */
         const char *rootfs;            /* a directory that it is built from, or NULL (borrowed) */
+        const char *oci;               /* a container image that it is built from, or NULL (borrowed) */
+        const char *python_from;       /* of oci: the image whose Python it gets, or NULL (borrowed) */
         bool python_downloads;         /* uv may download the version */
-        bool with_private;             /* of rootfs: also what other users may not read */
+        bool with_private;             /* of rootfs or oci: also what other users may not read */
         const struct package_set *set; /* packages that it contains, or NULL (borrowed) */
         char packages
                 [IMAGE_NAME_SIZE]; /* profile whose sessions may have packages installed, or "" */
