@@ -15,6 +15,7 @@ enum {
         OBJECT_MAX = 4096,              /* where an object ends that has a lock */
         SEARCHED_MAX = 8 * 1024 * 1024, /* for one holder */
         STATIC_MAX = 4 * 1024 * 1024,   /* of anonymous memory behind a library's file: its .bss */
+        RECENT = 16,
         COUNT_MAX = 4096,  /* how often a lock is taken by its holder, and how many wait */
         KIND_SHARED = 128, /* of pthread_mutex_t */
         KIND_RECURSIVE = 1,
@@ -49,6 +50,15 @@ static struct {
         uint16_t holder[LOCKS_MAX];
         unsigned n;
 } found;
+
+/* What was searched last for a holder: many addresses on a stack are near each other. */
+struct searched {
+        struct {
+                uint64_t start, end;
+        } recent[RECENT];
+        unsigned next;
+        uint64_t bytes;
+};
 
 struct search {
         const struct lock_holder *holders;
@@ -182,17 +192,26 @@ static uint64_t lesser(uint64_t a, uint64_t b)
         return a < b ? a : b;
 }
 
-/* Returns how many bytes. */
-static uint64_t search_object(const struct search *s, uint64_t object, unsigned holder)
+static void search_object(const struct search *s, uint64_t object, unsigned holder,
+                          struct searched *searched)
 {
         const struct mapping *m = mapping_of(s, object);
 
         if (!m)
-                return 0;
+                return;
         const struct region in = region_of(s, m);
-        const uint64_t n = lesser(in.end - object, OBJECT_MAX);
-        search(s, object, object + n, &in, holder);
-        return n;
+        const uint64_t end = object + lesser(in.end - object, OBJECT_MAX);
+        for (unsigned i = 0; i < RECENT; i++) {
+                if (object >= searched->recent[i].start && object < searched->recent[i].end)
+                        object = searched->recent[i].end;
+        }
+        if (object >= end)
+                return;
+        search(s, object, end, &in, holder);
+        searched->bytes += end - object;
+        searched->recent[searched->next].start = object;
+        searched->recent[searched->next].end = end;
+        searched->next = (searched->next + 1) % RECENT;
 }
 
 static void search_objects(const struct search *s, unsigned holder)
@@ -200,15 +219,15 @@ static void search_objects(const struct search *s, unsigned holder)
         const struct lock_holder *h = &s->holders[holder];
         const uint64_t start = h->stack & ~UINT64_C(7);
         const struct mapping *stack = mapping_of(s, start);
-        uint64_t searched = 0;
+        struct searched searched = {0};
 
         if (h->id == 0 || !stack)
                 return;
         for (unsigned i = 0; i < LOCK_HOLDER_REGISTERS; i++)
-                search_object(s, h->registers[i], holder);
+                search_object(s, h->registers[i], holder, &searched);
         const uint64_t end = start + lesser(stack->end - start, STACK_MAX);
-        for (uint64_t at = start; at < end && searched < SEARCHED_MAX; at += sizeof(uint64_t))
-                searched += search_object(s, *(const uint64_t *)(uintptr_t)at, holder);
+        for (uint64_t at = start; at < end && searched.bytes < SEARCHED_MAX; at += sizeof(uint64_t))
+                search_object(s, *(const uint64_t *)(uintptr_t)at, holder, &searched);
 }
 
 static void search_static(const struct search *s)
