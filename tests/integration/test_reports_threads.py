@@ -40,6 +40,10 @@ class Libraries(rawmcp.ServerCase):
         self.assertEqual(self.value(look, session=f"{self.session}-b", **{"from": self.session}), [1, True])
         self.assertEqual(self.value(look, session=f"{self.session}-c", **{"from": f"{self.session}@two"}), [3, True])
 
+    def test_numpy(self):
+        """Products of matrices by OpenBLAS's pool."""
+        self.come_back("import numpy as np\na = np.random.default_rng(1).random((400, 400))\ndef query(): return float((a @ a).sum())")
+
     def test_polars(self):
         self.come_back("import polars as pl\ndf = pl.DataFrame({'a': range(30000), 'b': [i % 7 for i in range(30000)]})\n"
                        "def query(): return df.lazy().group_by('b').agg(pl.col('a').sum()).sort('b').collect().rows()")

@@ -20,7 +20,11 @@ def first(which=0):
     global _last
     threading = sys.modules.get("threading")
     known = {os.getpid(), *(thread.native_id for thread in (threading.enumerate() if threading else ()))}
-    for number in sorted(map(int, os.listdir("/proc/self/task")), key=lambda number: (number != which, number)):
+    try:
+        names = os.listdir("/proc/self/task")
+    except OSError:
+        names = ()  # no descriptor is left for it
+    for number in sorted(map(int, names), key=lambda number: (number != which, number)):
         if number not in known:
             try:
                 name = _read("/proc/self/task/%d/comm" % number).strip()
