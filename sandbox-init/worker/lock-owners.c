@@ -51,7 +51,7 @@ static struct {
         unsigned n;
 } found;
 
-/* What was searched last for a holder: many addresses on a stack are near each other. */
+/* The memory that was searched last for a holder: many addresses on a stack are near each other. */
 struct searched {
         struct {
                 uint64_t start, end;

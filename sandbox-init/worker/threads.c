@@ -15,7 +15,7 @@
  *      sets of epoll and eventfds are the same as the original's, which may have taken an event that this thread would wait for.
  *
  * The signal is one that glibc keeps for itself, SIGSETXID: glibc lets no code block or handle it. Its handler acts only on signals that
- * tgkill() has sent; this one is sent with another code, and all others go on to glibc's.
+ * tgkill() has sent; this one is sent with another code, and all others are passed to glibc's.
  */
 #include "sandbox-init/worker/threads.h"
 
@@ -90,7 +90,7 @@ static struct {
         struct slot slots[THREADS_MAX];
         unsigned n;
         uint32_t generation; /* changes when threads are let go: a futex */
-        uint32_t gate;       /* the same for threads that are back */
+        uint32_t gate;       /* a futex: changes when threads that are back may continue */
         uint32_t n_returning;
         bool is_missing; /* in a fork */
         int32_t id;      /* of the thread that holds the others */
@@ -288,7 +288,7 @@ static bool was_in(const struct system_call *call, const greg_t *registers, bool
 static void begin_again(const struct system_call *call, greg_t *registers)
 {
         if (call->number == SYS_restart_syscall)
-                return; /* the kernel knows no more which one it was */
+                return; /* the kernel has forgotten which one it was */
         registers[REG_RIP] = (greg_t)(call->next - INSTRUCTION);
         registers[REG_RAX] = call->number;
 }

@@ -101,7 +101,7 @@ static void wait_for_work(struct worker *w)
         }
 }
 
-/* What only the owner of a lock can do. */
+/* Does what only the owner of a lock can do. */
 static void use_locks(struct worker *w)
 {
         if (w->kind == RECURSIVE) {
@@ -142,7 +142,7 @@ static void *run(void *data)
                 w->id = (pid_t)syscall(SYS_gettid);
                 wait_for_work(w);
                 use_locks(w);
-                /* What libc and the kernel know of the thread. */
+                /* The properties that libc and the kernel store for the thread. */
                 prctl(PR_GET_NAME, name);
                 w->wrong += strcmp(name, w->name) != 0;
                 w->wrong += sigaltstack(NULL, &now) != 0 || now.ss_sp != w->stack;

@@ -75,7 +75,7 @@ class Threads(rawmcp.ServerCase):
         self.assertEqual(self.value(look, restore="one"), right)
 
     def test_a_thread_that_computes(self):
-        """It is named, and the session goes on. The control: when it has ended, all can be held."""
+        """It is named, and the session continues. The control: when it has ended, all can be held."""
         self.begin("held.begin_busy()")
         cell = self.ok("x", checkpoint="refused")
         self.assertNotIn("checkpoint", cell)
@@ -109,12 +109,14 @@ class Threads(rawmcp.ServerCase):
         self.assertEqual(self.value("[x, held.work()]"), [1, 0])
 
     def test_code_that_sends_the_signal(self):
-        """SIGSETXID, which libc lets nobody handle: our handler passes it on to libc's, which ignores it without a request."""
+        """SIGSETXID, for which libc sets no handler of a program: our handler passes it to libc's, which ignores it without a request."""
         self.begin()
         self.works(1, checkpoint="one")
         self.assertTrue(self.value("import signal\nctypes.CDLL(None).signal(33, signal.SIG_IGN) == -1"))
         cell = self.cell("[bool(held.sends_signal(33)), held.work()]")
         self.assertIn(cell["status"], ("ok", "killed"), cell)
+        # libc's own use of it, which it broadcasts to all threads: the filter refuses the call in each of them.
+        self.assertEqual(self.value("[ctypes.CDLL(None).setuid(os.getuid()), held.work()]", restore="one"), [-1, 0])
         self.works(1, restore="one")
 
 

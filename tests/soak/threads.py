@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Random copies, restores and branches of sessions whose libraries have threads. By hand:
 
-    tests/soak/threads.py [--operations N] [--seed N] [--python FILE] [library ...]
+    tests/soak/threads.py [--operations N] [--seed N] [--python FILE | --image NAME] [library ...]
 
-library: polars, duckdb, sklearn, held (tests/integration/held.c); all of them otherwise. --python: of a virtual environment with them; CLOISTER_VENV otherwise. An answer that does not come in 30 s (then gdb prints the backtraces of all workers), a wrong value, or a session that is lost ends it with status 1.
+library: polars, duckdb, sklearn, held (tests/integration/held.c); all of them otherwise. --python: of a virtual environment with them; CLOISTER_VENV otherwise. --image:
+one that was made before, with another link of the worker. An answer that does not come in 30 s (then gdb prints the backtraces of all workers), a wrong value, or a session that is lost ends it with status 1.
 A copy that is refused is counted, and is a failure above 1 %.
 """
 
@@ -223,8 +224,11 @@ class Soak:
 
     def run(self):
         operations = [self.change, self.roll_back, self.roll_back, self.transaction, self.transaction, self.crash, self.checkpoint, self.restore, self.restore, self.branch]
-        limits = {"memory": "1500M", "cpu": 4, **({"pids": 256})}
+        limits = {"memory": "1500M", "cpu": 4, "pids": 256}
         config = {"python": self.options.python, "limits": limits, "sessions": 64}
+        if self.options.image:
+            config = {**config, "image": self.options.image}
+            del config["python"]
         began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="cloister-soak-") as folder:
             path = os.path.join(folder, "config.json")
@@ -266,6 +270,7 @@ def main():
     parser.add_argument("--operations", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100000)
     parser.add_argument("--python", default=os.path.join(os.environ.get("CLOISTER_VENV", ""), "bin", "python"))
+    parser.add_argument("--image")
     parser.add_argument("libraries", nargs="*", default=None)
     options = parser.parse_args()
     options.libraries = options.libraries or list(SETUP)

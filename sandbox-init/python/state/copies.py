@@ -187,7 +187,7 @@ class Copies:
         return None
 
     def _may_hold(self, threads):
-        """Python's threads alone are gone in a copy. With a library's, all come back; but one that waits for the broker cannot."""
+        """A copy lacks threads of Python, unless a library has threads too: then all come back, except ones that wait for the broker."""
         return not threads or (strangers.count() > threads and not self._channel.has_blocked)
 
     def _answer(self, **members):
