@@ -658,10 +658,11 @@ static long clone_thread(struct slot *slot)
         const long flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                            CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
                            CLONE_CHILD_CLEARTID;
-        const uintptr_t id = slot->thread_pointer + (uintptr_t)all.id_offset;
+        const uintptr_t thread_pointer = slot->thread_pointer;
+        const uintptr_t id = thread_pointer + (uintptr_t)all.id_offset;
         long r = SYS_clone;
         register uintptr_t r10 __asm__("r10") = id;
-        register uintptr_t r8 __asm__("r8") = slot->thread_pointer;
+        register uintptr_t r8 __asm__("r8") = thread_pointer;
         register void (*r9)(void *) __asm__("r9") = come_back;
         register struct slot *r12 __asm__("r12") = slot;
 
@@ -685,6 +686,12 @@ static long make_thread(struct slot *slot, int64_t since)
         }
 }
 
+static _Noreturn void fail(void)
+{
+        for (;;)
+                raw_call(SYS_exit_group, THREADS_EXIT_FAILED, 0, 0, 0, 0, 0);
+}
+
 void threads_return(void)
 {
         const int64_t since = now_us();
@@ -697,8 +704,8 @@ void threads_return(void)
                 if (all.slots[i].id == 0)
                         continue;
                 long id = make_thread(&all.slots[i], since);
-                while (id < 0)
-                        raw_call(SYS_exit_group, THREADS_EXIT_FAILED, 0, 0, 0, 0, 0);
+                if (id < 0)
+                        fail();
                 ids[i] = (int32_t)id;
         }
         for (unsigned i = 0; i < all.n; i++) {
