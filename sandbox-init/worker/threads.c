@@ -569,6 +569,7 @@ long threads_hold(void)
 
         all.n = 0;
         all.last = 0;
+        all.is_missing = false; /* a branch that failed before they were back */
         all.id = own_id();
         long r = list_all(&is_new);
         if (r == 0 && all.n == 0)
