@@ -21,6 +21,12 @@ from where import family, read
 PAUSE_S = 0.2  # the copy is made after 50 ms
 SIZES = (0, 20, 300, 1024)  # MiB
 CELLS_A_MINUTE = 10000
+THREADS = 32
+# Threads that Python does not know.
+WAITING = (
+    "import ctypes\nlibc, thread = ctypes.CDLL(None), ctypes.c_ulong()\n"
+    "for _ in range({}): libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)"
+)
 KERNEL_STACK = 16  # KiB of a thread
 
 # (name, what, the most that "on" may be of "off")
@@ -109,6 +115,22 @@ class Side:
         self.server.run("del block", session)
         return ended["ns"] / 1e6, after[0] / 1e6
 
+    def copy_threads(self):
+        """[ns of a call that a copy precedes, in a session without threads and in one with THREADS that wait], in turn."""
+        took = []
+        for n in (0, THREADS):
+            self.number += 1
+            self.server.run(WAITING.format(n), f"threads-{self.number}")
+        for _ in range(self.count(100)):
+            pair = []
+            for session in (f"threads-{self.number - 1}", f"threads-{self.number}"):
+                answer = self.server.ask(cell("1", session, on_error="rollback"))
+                if answer["answer"]["result"]["structuredContent"]["status"] != "ok":
+                    raise Failure(f"{session}: {answer['answer']}")
+                pair.append(answer["ns"])
+            took.append(pair)
+        return took
+
 
 def held(top):
     """KiB of a process and its descendants."""
@@ -132,18 +154,19 @@ def measure(options, bench):
                 rate[side].append(sides[side].cells_a_minute())
                 if i < 2 and os.geteuid() == 0:
                     memory[side].append(sides[side].memory())
+        threads = sides[True].copy_threads()
         deaths = {size: [sides[True].death(size) for _ in range(options.rounds)] for size in SIZES}
     finally:
         for side in sides.values():
             side.close()
-    return took, memory, rate, deaths
+    return took, memory, rate, threads, deaths
 
 
 def told(holds):
     return "holds" if holds else "missed"
 
 
-def tell(took, memory, rate, deaths):
+def tell(took, memory, rate, threads, deaths):
     print(f"{'':48} {'off':>9} {'on':>9} {'ratio':>6}")
     for name, what, most in COSTS:
         off, on = (statistics.median(took[name, side]) / 1e6 for side in (False, True))
@@ -153,6 +176,8 @@ def tell(took, memory, rate, deaths):
         print(f"{'memory of a session that rests':48} {off:6.2f}MiB {on:6.2f}MiB {on / off:6.2f}  at most 4 MiB: {told(on <= 4)}")
     off, on = (statistics.median(rate[side]) for side in (False, True))
     print(f"{'cells a minute':48} {off:9.0f} {on:9.0f} {on / off:6.2f}  at least {CELLS_A_MINUTE}: {told(on >= CELLS_A_MINUTE)}")
+    without, beside = (statistics.median(ns) / 1e6 for ns in zip(*threads))
+    print(f"{f'copy-threads: a copy, without and with {THREADS} threads':48} {without:7.3f}ms {beside:7.3f}ms {beside / without:6.2f}  at most 2 ms more: {told(beside - without <= 2)}")
     for size, pairs in deaths.items():
         result, after = (statistics.median(values) for values in zip(*pairs))
         most = 200 if size >= 1024 else 50

@@ -89,6 +89,11 @@ class Channel:
         """Whether frames have left the socket that are not delivered yet."""
         return bool(self._inbox)
 
+    @property
+    def has_blocked(self):
+        """Whether a thread waits for an answer."""
+        return bool(self._blocked)
+
     def wait_beside(self, fd, timeout_ms):
         """Waits for a frame, which it delivers, for the descriptor to be readable, or for a signal. Returns whether the
         descriptor is readable. A timeout of -1 means none."""

@@ -20,10 +20,11 @@
  *   4. waits for COPY_WAKE or COPY_ROLL_BACK, which init sends when the broker has emptied the channel,
  *      and for the second one rolls /workspace back: no other process can change it meanwhile;
  *   5. continues the other copies, takes the channel over, registers for restartable sequences (rseq), because the kernel drops that
- *      with CLONE_VM, and returns to Python. glibc's fork() has set the cached thread id.
+ *      with CLONE_VM, makes the threads again that were held (threads.h), and returns to Python. The fork has set libc's thread id.
  */
 #include "sandbox-init/worker/copy.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -45,70 +46,17 @@
 #include "sandbox-init/worker/memory/load.h"
 #include "sandbox-init/worker/memory/mappings.h"
 #include "sandbox-init/worker/rollback/rollback.h"
+#include "sandbox-init/worker/rseq.h"
 #include "sandbox-init/worker/sqlite-locks.h"
+#include "sandbox-init/worker/thread-id.h"
+#include "sandbox-init/worker/threads.h"
+
+#pragma weak dlsym
 
 enum {
-        THREAD_BYTES = 0x900, /* of libc's struct of a thread, if that much is mapped */
-        IDS_MAX = 8,
         WAIT_S = SNAPSHOT_TIME_MS / 1000 + 1,
         POLL_NS = 100000,
 };
-
-/*
- * Where libc keeps the id of its thread: the word of its struct that has the worker's id before a fork and the fork's
- * id after it. glibc and musl have such a word; nothing else is known of their structs.
- */
-static uint32_t *ids[IDS_MAX];
-static unsigned n_ids;
-
-static bool is_mapped(uintptr_t page, uint64_t size)
-{
-        return raw_call(SYS_msync, (long)page, (long)size, MS_ASYNC, 0, 0, 0) == 0;
-}
-
-/* Before the fork. From the thread pointer upwards on x86-64, downwards on aarch64 (ELF Handling for Thread-Local Storage,
- * variants II and I). */
-static void thread_id_find(void)
-{
-        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
-        const uint64_t page = mapping_page_size();
-        const uintptr_t thread = raw_thread_pointer(), mask = page - 1;
-
-        n_ids = 0;
-        for (uintptr_t i = 0; i < THREAD_BYTES && n_ids < IDS_MAX; i += sizeof(id)) {
-#if defined(__aarch64__)
-                uintptr_t at = thread - sizeof(id) - i;
-#else
-                uintptr_t at = thread + i;
-#endif
-                if ((at & ~mask) != (thread & ~mask) && !is_mapped(at & ~mask, page))
-                        return;
-                if (*(uint32_t *)at == id)
-                        ids[n_ids++] = (uint32_t *)at;
-        }
-}
-
-/* In the fork: keeps those that libc has changed. */
-static void thread_id_confirm(void)
-{
-        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
-        unsigned n = 0;
-
-        for (unsigned i = 0; i < n_ids; i++) {
-                if (*ids[i] == id)
-                        ids[n++] = ids[i];
-        }
-        n_ids = n;
-}
-
-/* In the branch, whose id is another one. */
-static void thread_id_renew(void)
-{
-        const uint32_t id = (uint32_t)raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
-
-        for (unsigned i = 0; i < n_ids; i++)
-                *ids[i] = id;
-}
 
 /* ---- the files of a transaction ---- */
 
@@ -217,30 +165,13 @@ PyObject *transaction_report(PyObject *self, PyObject *args)
                                 list_of(&report.failed));
 }
 
-/* Of the kernel's struct rseq: its size at the registration, whatever has been added since, and what
- * glibc and the kernel agree on as a signature of handlers. */
-enum {
-        RSEQ_SIZE = 32,
-        RSEQ_CPU_ID = 4, /* offset of a uint32_t */
-#if defined(__aarch64__)
-        RSEQ_SIGNATURE = 0xd428bc00,
-#else
-        RSEQ_SIGNATURE = 0x53053053,
-#endif
-};
-#define RSEQ_CPU_ID_FAILED ((uint32_t)-2)
-
-/* Where glibc has the struct, relative to the thread pointer. No glibc before 2.35 has these, and no
- * other libc. The size is 0 where glibc has not registered it. */
-extern const ptrdiff_t __rseq_offset __attribute__((weak));
-extern const unsigned int __rseq_size __attribute__((weak));
-
 static const raw_signals all_signals = ~0ULL;
 
 struct copy_fork {
         volatile long helper, pid; /* pid: or negative errno */
         long group;                /* of the worker */
         raw_signals mask;          /* of the worker before; what the fork has at the end */
+        bool is_plain;             /* without libc's fork(): threads are held */
 };
 
 /* Returns in the copy only. The fork() of an interpreter with its own libc sets the errno of that
@@ -252,10 +183,10 @@ static void fork_and_end(void *data)
         made->helper = raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
         raw_call(SYS_setpgid, 0, 0, 0, 0, 0, 0);
         errno = EAGAIN;
-        pid_t pid = fork();
+        long pid = made->is_plain ? threads_fork() : fork();
         if (pid == 0)
                 return;
-        made->pid = pid < 0 ? -errno : pid;
+        made->pid = pid < 0 && !made->is_plain ? -errno : pid;
         for (;;)
                 raw_call(SYS_exit, 0, 0, 0, 0, 0, 0);
 }
@@ -411,7 +342,7 @@ static void refuse(int fd, const char *why)
 /* Returns whether this is the writer. Without a pidfd it could not be ended in time. */
 static bool fork_writer(struct writer_socket *socket, int to)
 {
-        struct copy_fork made = {0};
+        struct copy_fork made = {.is_plain = threads_are_missing()};
 
         thread_id_find();
         long pid = fork_beside(&made);
@@ -484,23 +415,13 @@ static void drop_signals(void)
         while (r > 0 || r == -EINTR);
 }
 
-/* Without it, glibc keeps the CPU number that the worker had when it was copied. */
-static void register_rseq(void)
-{
-        if (!&__rseq_size || __rseq_size == 0)
-                return;
-        uintptr_t at = raw_thread_pointer() + (uintptr_t)__rseq_offset;
-        long r = raw_call(SYS_rseq, (long)at, RSEQ_SIZE, 0, RSEQ_SIGNATURE, 0, 0);
-        if (r < 0 && r != -EBUSY)
-                *(volatile uint32_t *)(at + RSEQ_CPU_ID) = RSEQ_CPU_ID_FAILED;
-}
-
 /* The state of a sleeping copy. */
 struct sleeper {
         struct transaction transaction;
         struct writer_socket socket;
         int writes_to;    /* in a writer: the descriptor; else -1 */
         raw_signals mask; /* of the worker */
+        bool is_mute;     /* it has no writer if its threads are missing */
 };
 
 /* As in_copy of copy_make(): stops, then sleeps until init has woken it and all others have ended. */
@@ -512,6 +433,8 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         while (raw_call(SYS_getppid, 0, 0, 0, 0, 0, 0) == made->helper)
                 raw_sleep(POLL_NS);
         transaction_take(transaction);
+        if (sleeper->is_mute && threads_are_missing())
+                close_both(&sleeper->socket);
         stop();
         if (sleeper->socket.fd < 0)
                 wait_for_init(COPY_CLEAR, COPY_CLEAR);
@@ -531,33 +454,66 @@ static void sleep_as_copy(void *data, struct copy_fork *made)
         drop_signals();
         /* Fails if that group has ended: then it stays in its own. */
         raw_call(SYS_setpgid, 0, made->group, 0, 0, 0, 0);
-        register_rseq();
+        rseq_register();
         channel_adopt();
+        threads_note_locks();
+        threads_return();
 }
 
 /*
- * Forks. The first argument tells whether other threads run Python: then CPython's own hooks of a fork run.
- * The fork, which is a child of the worker's parent, calls in_copy() with all signals
+ * Whether no other thread has a state in CPython. A thread that waits for CPython's lock requests it from the thread that has it, which then waits until it
+ * is taken: where threads are missing, it never is.
+ */
+static bool python_is_alone(void)
+{
+        void *(*interpreter)(void) = NULL, *(*first)(void *) = NULL, *(*next)(void *) = NULL;
+
+        if (!dlsym)
+                return false;
+        *(void **)&interpreter = dlsym(RTLD_DEFAULT, "PyInterpreterState_Main");
+        *(void **)&first = dlsym(RTLD_DEFAULT, "PyInterpreterState_ThreadHead");
+        *(void **)&next = dlsym(RTLD_DEFAULT, "PyThreadState_Next");
+        if (!interpreter || !first || !next)
+                return false;
+        void *state = first(interpreter());
+        return state && !next(state);
+}
+
+/* How the worker is copied. */
+struct copy_way {
+        int has_threads;  /* of Python: then CPython's own hooks of a fork run, unless all threads are held */
+        int may_hold;     /* threads, which then come back when the fork is the worker (threads.h) */
+        bool runs_python; /* in the fork, before they are back */
+};
+
+/*
+ * Forks. The fork, which is a child of the worker's parent, calls in_copy() with all signals
  * blocked; it becomes the copy when that returns.
  * Returns an int: in the worker the pid of the copy or a negative errno; 0 in the copy. *is_copy: whether
  * this is the copy.
  */
-static PyObject *copy_make(PyObject *has_threads,
+static PyObject *copy_make(const struct copy_way *way,
                            void (*in_copy)(void *data, struct copy_fork *made), void *data,
                            int *is_copy)
 {
         struct copy_fork made = {.group = raw_call(SYS_getpgid, 0, 0, 0, 0, 0, 0)};
-        int hooks = py.PyObject_IsTrue(has_threads);
 
-        if (hooks < 0)
-                return NULL;
-        if (hooks)
-                py.PyOS_BeforeFork();
+        threads_hold_none();
         raw_signal_mask(SIG_SETMASK, &all_signals, &made.mask);
+        made.is_plain = way->may_hold && (!way->runs_python || python_is_alone()) &&
+                        threads_hold() > 0;
+        const bool hooks = way->has_threads && !made.is_plain;
+        if (hooks) {
+                raw_signal_mask(SIG_SETMASK, &made.mask, NULL);
+                py.PyOS_BeforeFork();
+                raw_signal_mask(SIG_SETMASK, &all_signals, &made.mask);
+        }
         long r = fork_beside(&made);
         *is_copy = r == 0;
         if (r == 0)
                 in_copy(data, &made);
+        else
+                threads_release();
         raw_signal_mask(SIG_SETMASK, &made.mask, NULL);
         if (hooks)
                 (r == 0 ? py.PyOS_AfterFork_Child : py.PyOS_AfterFork_Parent)();
@@ -567,15 +523,19 @@ static PyObject *copy_make(PyObject *has_threads,
 PyObject *copy_keep(PyObject *args, int *is_copy)
 {
         struct sleeper sleeper = {.socket = {.signals = -1}, .writes_to = -1};
-        PyObject *has_threads;
+        struct copy_way way = {0};
         long long bytes_max;
 
-        if (!py.PyArg_ParseTuple(args, "OLi", &has_threads, &bytes_max, &sleeper.socket.fd))
+        if (!py.PyArg_ParseTuple(args, "iiLi", &way.has_threads, &way.may_hold, &bytes_max,
+                                 &sleeper.socket.fd))
                 return NULL;
+        /* A writer runs Python: without one, a copy of all threads can be made, but no branch of it. */
+        sleeper.is_mute = way.has_threads && way.may_hold && sleeper.socket.fd >= 0;
         long r = transaction_begin(&sleeper.transaction, bytes_max);
         if (r < 0)
                 return py.PyLong_FromLong(r);
-        PyObject *pid = copy_make(has_threads, sleep_as_copy, &sleeper, is_copy);
+        way.runs_python = sleeper.socket.fd >= 0 && !sleeper.is_mute;
+        PyObject *pid = copy_make(&way, sleep_as_copy, &sleeper, is_copy);
         if (pid && sleeper.writes_to >= 0) {
                 py.Py_DecRef(pid);
                 return py.Py_BuildValue("(iiK)", sleeper.writes_to, channel_number(),
@@ -663,6 +623,7 @@ static void write_dump(void *data, struct copy_fork *made)
                 return;
         }
         thread_id_confirm();
+        threads_note_locks();
         save_signals();
         branch.header = (struct dump_header){
                 .magic = DUMP_MAGIC,
@@ -679,10 +640,12 @@ static void write_dump(void *data, struct copy_fork *made)
                 raw_call(SYS_exit_group, r < 0 ? -r : 0, 0, 0, 0, 0, 0);
 }
 
-PyObject *branch_make(PyObject *has_threads, int fd, int *is_copy, int64_t *number)
+PyObject *branch_make(int has_threads, int fd, int *is_copy, int64_t *number)
 {
+        const struct copy_way way = {has_threads, !has_threads, true};
+
         thread_id_find();
-        PyObject *r = copy_make(has_threads, write_dump, &fd, is_copy);
+        PyObject *r = copy_make(&way, write_dump, &fd, is_copy);
         *number = branch.number;
         return r;
 }

@@ -51,6 +51,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -67,6 +68,7 @@
 #include "sandbox-init/worker/own-files.h"
 #include "sandbox-init/worker/sources.h"
 #include "sandbox-init/worker/sqlite-locks.h"
+#include "sandbox-init/worker/threads.h"
 
 /* METH_FASTCALL: supported since CPython 3.7, in the limited API since 3.10. The functions that each
  * cell calls use this or METH_O, because PyArg_ParseTuple is slow. */
@@ -720,17 +722,66 @@ static PyObject *cloister_copy(PyObject *self, PyObject *args)
         int is_copy = 0;
         PyObject *r = copy_keep(args, &is_copy);
         if (is_copy)
-                in_wait = pulled = sleepers = 0;
+                in_wait = pulled = 0;
+        if (is_copy && threads_last() <= 0)
+                sleepers = 0;
         return r;
+}
+
+static PyObject *cloister_held(PyObject *self, PyObject *args)
+{
+        return py.PyLong_FromLong(threads_last());
+}
+
+/* (value, flags of O_NONBLOCK): a new eventfd, for one that a library had. Returns the descriptor or a negative errno. */
+static PyObject *cloister_eventfd(PyObject *self, PyObject *args)
+{
+        unsigned value;
+        int flags;
+
+        if (!py.PyArg_ParseTuple(args, "Ii", &value, &flags))
+                return NULL;
+        return py.PyLong_FromLong(
+                raw_call(SYS_eventfd2, value, (flags & O_NONBLOCK) | O_CLOEXEC, 0, 0, 0, 0));
+}
+
+/* (epoll set or -1, descriptor, events, data): as epoll_ctl(EPOLL_CTL_ADD), but with any data; -1 makes a set. Returns it, 0 or a negative
+ * errno. */
+static PyObject *cloister_epoll(PyObject *self, PyObject *args)
+{
+        struct epoll_event event;
+        unsigned long long data;
+        unsigned events;
+        int set, fd;
+
+        if (!py.PyArg_ParseTuple(args, "iiIK", &set, &fd, &events, &data))
+                return NULL;
+        if (set < 0)
+                return py.PyLong_FromLong(
+                        raw_call(SYS_epoll_create1, EPOLL_CLOEXEC, 0, 0, 0, 0, 0));
+        event = (struct epoll_event){.events = events, .data.u64 = data};
+        return py.PyLong_FromLong(
+                raw_call(SYS_epoll_ctl, set, EPOLL_CTL_ADD, fd, raw_pointer(&event), 0, 0));
+}
+
+/* In a branch, when the descriptors for which its threads wait are open again. */
+static PyObject *cloister_return_threads(PyObject *self, PyObject *args)
+{
+        raw_signals before;
+        const raw_signals every = ~0ULL;
+
+        raw_signal_mask(SIG_SETMASK, &every, &before);
+        threads_return();
+        raw_signal_mask(SIG_SETMASK, &before, NULL);
+        return py.Py_BuildValue("");
 }
 
 static PyObject *cloister_dump(PyObject *self, PyObject *args)
 {
-        PyObject *has_threads;
         int64_t number;
-        int is_copy = 0, fd;
+        int is_copy = 0, has_threads, fd;
 
-        if (!py.PyArg_ParseTuple(args, "Oi", &has_threads, &fd))
+        if (!py.PyArg_ParseTuple(args, "ii", &has_threads, &fd))
                 return NULL;
         PyObject *r = branch_make(has_threads, fd, &is_copy, &number);
         if (!is_copy)
@@ -795,6 +846,10 @@ static PyMethodDef methods[] = {
         {"dump", cloister_dump, METH_VARARGS, NULL},
         {"write", branch_write, METH_VARARGS, NULL},
         {"load", branch_load, METH_VARARGS, NULL},
+        {"eventfd", cloister_eventfd, METH_VARARGS, NULL},
+        {"epoll", cloister_epoll, METH_VARARGS, NULL},
+        {"held", cloister_held, METH_NOARGS, NULL},
+        {"return_threads", cloister_return_threads, METH_NOARGS, NULL},
         {"inherit", cloister_inherit, METH_NOARGS, NULL},
         {"begin_image", cloister_begin_image, METH_NOARGS, NULL},
         {"end_image", cloister_end_image, METH_NOARGS, NULL},

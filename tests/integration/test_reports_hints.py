@@ -64,11 +64,11 @@ class Hints(ServerCase):
 
 
 class Threads(harness.Case):
-    """Variables by which a library starts no housekeeping threads. With the libraries themselves: ../../docs/state.md says what was measured."""
+    """Variables by which a library starts no housekeeping threads, or its threads wait instead of computing. With the libraries themselves: ../../docs/state.md says what was measured."""
 
-    def variable(self, name):
+    def variable(self, name, default="background_thread:false", other="background_thread:true"):
         code = f"import ctypes, os; f = ctypes.CDLL(None).getenv; f.restype = ctypes.c_char_p; print(os.environ['{name}'], f(b'{name}').decode())"
-        for arguments, value in ((), "background_thread:false"), (("--env", f"{name}=background_thread:true"), "background_thread:true"):
+        for arguments, value in ((), default), (("--env", f"{name}={other}"), other):
             done = self.run_cloister("run", *arguments, "-c", code)
             self.assertEqual(done.stdout.decode(), f"{value} {value}\n", done.stderr)
 
@@ -77,6 +77,9 @@ class Threads(harness.Case):
 
     def test_polars(self):
         self.variable("_RJEM_MALLOC_CONF")
+
+    def test_openmp(self):
+        self.variable("GOMP_SPINCOUNT", "20000", "infinite")
 
 
 if __name__ == "__main__":

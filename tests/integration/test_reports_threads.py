@@ -1,4 +1,4 @@
-"""Threads of libraries: those that only keep house are not started, and one that keeps a session from being copied is named."""
+"""Threads of libraries: those that only keep house are not started, and others come back in each copy (test_threads_return.py has the details)."""
 
 import os
 
@@ -26,22 +26,31 @@ class Libraries(rawmcp.ServerCase):
         self.assertEqual(self.value(look), [1, 1000, 500])
         self.assertEqual(self.value(look, session="pandas-b", **{"from": self.session}), [1, 1000, 500])
 
-    def named(self, code, which):
-        """The pool of a library: the first result says which thread it is, and what needs a copy is refused with nothing lost."""
-        self.ok(f"{code}\nx, right = 1, query()")
-        cell = self.ok("x", checkpoint="refused")
-        self.assertNotIn("checkpoint", cell)
-        self.assertRegex(cell["notice"], f'no copy of the state can be made: thread "[^"]+" of {which}[^ ]* cannot be held')
-        self.assertEqual(self.cell("x = 2; 1 / 0", on_error="rollback")["status"], "error")
-        self.assertEqual(self.ok("x, query() == right")["value"]["repr"], "(1, True)")
+    def come_back(self, code):
+        """The pool of a library is in each copy, and in a branch: a query there is right."""
+        self.ok(f"{code}\nx, right = 1, query()", checkpoint="one")
+        look = "[x, query() == right]"
+        self.assertEqual(self.cell("x = 2; query(); 1 / 0", on_error="rollback")["state"], "rolled_back")
+        self.assertEqual(self.value(look), [1, True])
+        self.ok("x = 3", checkpoint="two")
+        cell = self.cell("import itertools; x = 4; sum(itertools.repeat(1))", timeout=2)
+        self.assertEqual((cell["status"], cell["state"]), ("timeout", "restored"), cell)
+        self.assertEqual(self.value(look), [3, True])
+        self.assertEqual(self.value(look, restore="one"), [1, True])
+        self.assertEqual(self.value(look, session=f"{self.session}-b", **{"from": self.session}), [1, True])
+        self.assertEqual(self.value(look, session=f"{self.session}-c", **{"from": f"{self.session}@two"}), [3, True])
+
+    def test_numpy(self):
+        """Products of matrices by OpenBLAS's pool."""
+        self.come_back("import numpy as np\na = np.random.default_rng(1).random((400, 400))\ndef query(): return float((a @ a).sum())")
 
     def test_polars(self):
-        self.named("import polars as pl\ndf = pl.DataFrame({'a': range(30000), 'b': [i % 7 for i in range(30000)]})\n"
-                   "def query(): return df.lazy().group_by('b').agg(pl.col('a').sum()).sort('b').collect().rows()", "_polars_runtime")
+        self.come_back("import polars as pl\ndf = pl.DataFrame({'a': range(30000), 'b': [i % 7 for i in range(30000)]})\n"
+                       "def query(): return df.lazy().group_by('b').agg(pl.col('a').sum()).sort('b').collect().rows()")
 
     def test_duckdb(self):
-        self.named("import duckdb\ndb = duckdb.connect()\n_ = db.execute('create table t as select i, i % 7 as k from range(300000) r(i)')\n"
-                   "def query(): return db.execute('select k, sum(i) from t group by k order by k').fetchall()", "_duckdb")
+        self.come_back("import duckdb\ndb = duckdb.connect()\n_ = db.execute('create table t as select i, i % 7 as k from range(300000) r(i)')\n"
+                       "def query(): return db.execute('select k, sum(i) from t group by k order by k').fetchall()")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ SOURCE = os.environ["CLOISTER_SOURCE"]
 MODULE = os.path.join(BUILD, "cloister-module.so")
 
 # Symbols that every libc exports in the same way, and only the interpreter's own libc can provide (module-main.c).
-OF_LIBC = {"fork", "fflush", "stdout", "__rseq_offset", "__rseq_size", "dlopen", "dlsym"}
+OF_LIBC = {"fork", "fflush", "stdout", "__rseq_offset", "__rseq_size", "dlopen", "dlsym", "gnu_get_libc_version"}
 
 
 def readelf(*arguments):

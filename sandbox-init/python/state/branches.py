@@ -14,7 +14,7 @@ from _thread import _count as threads_count
 from errno import E2BIG, EAGAIN, EBUSY, EPIPE, ESTALE
 from time import sleep
 
-from cloister import archive, fork_hooks, stdio
+from cloister import archive, fork_hooks, stdio, strangers
 from cloister.copies import SIGKILL, changed_files
 from cloister.frames import LOAD
 from cloister.json_codec import printable
@@ -51,6 +51,18 @@ def _file_of(fd, offsets):
     if kind == stat.S_IFREG:
         offset = offsets[fd] if fd in offsets else os.lseek(fd, 0, os.SEEK_CUR)
     return path, fcntl.fcntl(fd, fcntl.F_GETFL) & _KEPT_FLAGS, offset
+
+
+def _events_of(fd):
+    """Of a set of epoll: [(descriptor, events, data)]; of an eventfd: (value, flags); else None. Threads of libraries wait for them."""
+    kind = os.readlink("/proc/self/fd/%d" % fd)
+    if kind not in ("anon_inode:[eventpoll]", "anon_inode:[eventfd]"):
+        return None
+    with open("/proc/self/fdinfo/%d" % fd, encoding="ascii") as file:
+        fields = [line.split() for line in file]
+    if kind == "anon_inode:[eventfd]":
+        return min(int(dict(f[:2] for f in fields)["eventfd-count:"], 16), 2**32 - 1), fcntl.fcntl(fd, fcntl.F_GETFL)
+    return [(int(f[1]), int(f[3], 16), int(f[5], 16)) for f in fields if f[0] == "tfd:"]
 
 
 def _pipe_of(fd, pipes):
@@ -112,9 +124,9 @@ class Branches:
             return True
         if pid < 0:
             raise BranchError("limits.pids allows no more processes" if pid == -EAGAIN else _reason(-pid))
-        if os.stat("/proc/self/task").st_nlink - 2 > 1 + threads:
+        if self._core.held() <= 0 and strangers.count() > threads:
             os.kill(pid, SIGKILL)
-            raise BranchError("a library has threads of its own")
+            raise BranchError("thread %s cannot be held" % strangers.first(-self._core.held()))
         self._await_end(pid)
         return False
 
@@ -174,13 +186,16 @@ class Branches:
             about = os.fstat(fd)
             pipes[about.st_dev, about.st_ino] = number
         kept = {*own, *spares.values(), *self._main_loop.descriptors()}
-        self._descriptors = {}
+        self._descriptors, self._events = {}, {}
         for name in os.listdir("/proc/self/fd"):
             fd = int(name)
             if fd in kept:
                 continue
             try:
                 what = _pipe_of(fd, pipes) or _file_of(fd, offsets)
+                events = _events_of(fd) if what is None else None
+                if events is not None:
+                    self._events[fd] = events
                 self._descriptors[fd] = what, os.get_inheritable(fd)
             except OSError:
                 # listdir()'s own, or one whose file cannot be read.
@@ -216,6 +231,9 @@ class Branches:
         except MemoryError:
             pass  # the list of all objects
         closed = sum(not self._open_again(fd, *what) for fd, what in self._descriptors.items())
+        if self._core.held() > 0:
+            closed -= self._renew_events()
+            self._core.return_threads()
         self._main_loop.renew()
         os.umask(self._umask)
         for path in self._directory, archive.ROOT, "/":
@@ -228,6 +246,20 @@ class Branches:
         if ssl is not None:
             ssl.RAND_add(os.urandom(32), 32.0)
         return [*self._gone, closed, *(self._changed or ())]
+
+    def _renew_events(self):
+        """Makes what threads of libraries wait for. Returns how many descriptors."""
+        core, renewed = self._core, {}
+        for fd, about in self._events.items():
+            new = core.epoll(-1, 0, 0, 0) if type(about) is list else core.eventfd(*about)
+            if new >= 0:
+                os.dup2(new, fd, self._descriptors[fd][1])
+                os.close(new)
+                renewed[fd] = about
+        for fd, about in renewed.items():
+            for other, events, data in about if type(about) is list else ():
+                core.epoll(fd, other, events, data)  # fails for a descriptor that the branch does not have
+        return len(renewed)
 
     def _open_again(self, fd, what, inheritable):
         """A number that stays closed is taken by a descriptor that nothing can be done with: an object of the guest's

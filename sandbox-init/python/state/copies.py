@@ -5,7 +5,7 @@ import builtins
 import os
 from _thread import _count as threads_count
 from errno import E2BIG, EAGAIN, EFBIG, ELOOP, ENOMEM, ETIMEDOUT
-from os import SEEK_CUR, SEEK_SET, close, fsdecode, fstat, getpid, kill, listdir, lseek, read, scandir, stat
+from os import SEEK_CUR, SEEK_SET, close, fsdecode, fstat, getpid, kill, listdir, lseek, read, scandir
 from os import open as os_open
 from stat import S_ISREG
 from time import monotonic, sleep, time_ns
@@ -149,7 +149,7 @@ class Copies:
         block of it, and without a writer socket."""
         number, threads = self.asked, threads_count()
         lost = Lost(threads, self.count_processes(), getpid())
-        about = self._about or (threads, lost.processes, time_ns() - CLOCK_NS)
+        was, now = self._about, (threads, lost.processes, time_ns() - CLOCK_NS)
         self._about = None
         offsets = _offsets()
         writer = -1
@@ -157,9 +157,12 @@ class Copies:
             writer = self._writer[1]
         fork_hooks.copying = True
         try:
-            pid = self._core.copy(threads > 0, self._bytes, writer)
+            pid = self._core.copy(threads > 0, self._may_hold(threads), self._bytes, writer)
         finally:
             fork_hooks.copying = False
+        if self._core.held() > 0:
+            lost.threads, now = 0, (0, *now[1:])
+        about = was or now
         if type(pid) is tuple:
             return lost, about, offsets, pid
         if pid == 0:
@@ -170,18 +173,22 @@ class Copies:
             return True
         if pid < 0:
             self._answer(why=_REFUSALS.get(-pid, "failed"))
-        elif stat("/proc/self/task").st_nlink - 2 > 1 + threads:
-            # Threads that Python does not know, and that libc's hooks did not end: their library may wait for them.
+        elif self._core.held() <= 0 and strangers.count() > threads:
+            # Threads that Python does not know, that could not be held, and that libc's hooks did not end: their library may wait for them.
             kill(pid, SIGKILL)
-            self._answer(why="threads", thread=strangers.first())
+            self._answer(why="threads", thread=strangers.first(-self._core.held()))
         elif not self._is_ready(pid, READY_S if beside_a_cell else READY_BESIDE_A_CELL_S):
             kill(pid, SIGKILL)
             self._answer(why="failed")
         else:
             self._pids = *self._pids, pid
             self._aside = pid if beside_a_cell else 0
-            self._answer(pid=pid, threads=threads, processes=lost.processes)
+            self._answer(pid=pid, threads=lost.threads, processes=lost.processes)
         return None
+
+    def _may_hold(self, threads):
+        """A copy lacks threads of Python, unless a library has threads too: then all come back, except ones that wait for the broker."""
+        return not threads or (strangers.count() > threads and not self._channel.has_blocked)
 
     def _answer(self, **members):
         self._close_writer()

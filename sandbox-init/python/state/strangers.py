@@ -10,12 +10,21 @@ STACK = 65536
 _last = None  # (a thread, its name, its library): each cell asks again
 
 
-def first():
-    """The name of one, with the library whose code it runs where that is found, for a message."""
+def count():
+    """All threads except the first one."""
+    return os.stat("/proc/self/task").st_nlink - 3
+
+
+def first(which=0):
+    """The name of that thread, else of the first one, with the library whose code it runs where that is found, for a message."""
     global _last
     threading = sys.modules.get("threading")
     known = {os.getpid(), *(thread.native_id for thread in (threading.enumerate() if threading else ()))}
-    for number in sorted(map(int, os.listdir("/proc/self/task"))):
+    try:
+        names = os.listdir("/proc/self/task")
+    except OSError:
+        names = ()  # no descriptor is left for it
+    for number in sorted(map(int, names), key=lambda number: (number != which, number)):
         if number not in known:
             try:
                 name = _read("/proc/self/task/%d/comm" % number).strip()
@@ -38,7 +47,10 @@ def _read(path):
 
 def _library_of(number):
     """The library of the outermost address of code on its stack, or None."""
-    stack = int(_read("/proc/self/task/%d/syscall" % number).split()[-2], 16)
+    fields = _read("/proc/self/task/%d/syscall" % number).split()
+    if len(fields) < 2:
+        return None  # it computes
+    stack = int(fields[-2], 16)
     fd = os.open("/proc/self/mem", os.O_RDONLY)
     try:
         data = os.pread(fd, STACK, stack)

@@ -7,6 +7,7 @@ import gc
 import sys
 
 _SIGKILL = 9
+_THREADS = "concurrent.futures.thread"
 _GONE = "its thread is gone: the interpreter was restored"
 
 
@@ -83,12 +84,12 @@ _AT_ONCE = (
     ("multiprocessing.process", "BaseProcess", _adopt),
     ("multiprocessing.pool", "Pool", _end_pool),
     ("concurrent.futures.process", "ProcessPoolExecutor", _end_executor),
-    ("concurrent.futures.thread", "ThreadPoolExecutor", _renew_executor),
-    ("concurrent.futures.thread", "_WorkItem", _renew_item),
+    (_THREADS, "ThreadPoolExecutor", _renew_executor),
+    (_THREADS, "_WorkItem", _renew_item),
 )
 # Callbacks of the guest may run.
 _LATER = (
-    ("concurrent.futures.thread", "_WorkItem", _fail_item),
+    (_THREADS, "_WorkItem", _fail_item),
     ("asyncio.base_subprocess", "BaseSubprocessTransport", _await_process),
 )
 
@@ -113,7 +114,7 @@ class Lost:
         if not (self.threads or self.processes or "multiprocessing.process" in sys.modules):
             return
         classes = []
-        at_once, later = _kinds(_AT_ONCE, classes), _kinds(_LATER, classes)
+        at_once, later = (_kinds([row for row in table if self.threads or row[0] != _THREADS], classes) for table in (_AT_ONCE, _LATER))
         # An object refers to its class: this finds those of a million in 20 ms, where a list of all would take memory.
         for thing in gc.get_referrers(*classes):
             kind = id(type(thing))

@@ -1,0 +1,271 @@
+#include "sandbox-init/worker/lock-owners.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "sandbox-init/raw.h"
+#include "sandbox-init/worker/memory/mappings.h"
+
+enum {
+        LOCKS_MAX = 1024,
+        STACK_MAX = 256 * 1024,         /* of a holder's stack: what is searched */
+        OBJECT_MAX = 4096,              /* where an object ends that has a lock */
+        SEARCHED_MAX = 8 * 1024 * 1024, /* for one holder */
+        STATIC_MAX = 4 * 1024 * 1024,   /* of anonymous memory behind a library's file: its .bss */
+        RECENT = 16,
+        COUNT_MAX = 4096,  /* how often a lock is taken by its holder, and how many wait */
+        KIND_SHARED = 128, /* of pthread_mutex_t */
+        KIND_RECURSIVE = 1,
+        KIND_ERROR_CHECK = 2,
+        SPINS_MAX = 1000,
+        WRITE_LOCKED =
+                3, /* of pthread_rwlock_t: PTHREAD_RWLOCK_WRPHASE | PTHREAD_RWLOCK_WRLOCKED */
+        READERS_MAX = COUNT_MAX << 3,
+        FUTEX_USED = 2, /* PTHREAD_RWLOCK_FUTEX_USED */
+};
+
+/* bits/struct_mutex.h, bits/struct_rwlock.h of glibc on x86-64 */
+struct mutex {
+        int32_t lock;
+        uint32_t count;
+        int32_t owner;
+        uint32_t users;
+        int32_t kind;
+        int16_t spins, elision;
+        uint64_t previous, next; /* of a robust mutex */
+};
+struct rwlock {
+        uint32_t readers, writers, phase, writers_futex, padding[2];
+        int32_t writer;
+        int32_t shared;
+        uint64_t more_padding[2];
+        uint32_t flags;
+};
+
+static struct {
+        int32_t *owner[LOCKS_MAX];
+        uint16_t holder[LOCKS_MAX];
+        unsigned n;
+} found;
+
+/* The memory that was searched last for a holder: many addresses on a stack are near each other. */
+struct searched {
+        struct {
+                uint64_t start, end;
+        } recent[RECENT];
+        unsigned next;
+        uint64_t bytes;
+};
+
+struct search {
+        const struct lock_holder *holders;
+        unsigned n;
+        const struct mapping *list;
+        long n_mappings;
+};
+
+static const uint64_t scratch_size = (MAPPINGS_MAX * sizeof(struct mapping) + MAPPING_PAGE - 1) &
+                                     ~(uint64_t)(MAPPING_PAGE - 1);
+
+static bool is_mutex(const struct mutex *m)
+{
+        const int32_t kind = m->kind & ~KIND_SHARED;
+
+        return (m->lock == 1 || m->lock == 2) && m->users == 1 && m->previous == 0 &&
+               m->next == 0 && m->elision == 0 && m->spins >= 0 && m->spins <= SPINS_MAX &&
+               ((kind == KIND_RECURSIVE && m->count >= 1 && m->count <= COUNT_MAX) ||
+                (kind == KIND_ERROR_CHECK && m->count == 0));
+}
+
+static bool is_rwlock(const struct rwlock *l)
+{
+        return (l->readers & WRITE_LOCKED) == WRITE_LOCKED && l->readers <= READERS_MAX &&
+               (l->writers & INT32_MAX) <= COUNT_MAX && (l->phase & ~(uint32_t)FUTEX_USED) == 1 &&
+               (l->writers_futex & ~(uint32_t)FUTEX_USED) == 1 && l->padding[0] == 0 &&
+               l->padding[1] == 0 && (l->shared == 0 || l->shared == 1) &&
+               l->more_padding[0] == 0 && l->more_padding[1] == 0 && l->flags <= 3;
+}
+
+static void note(int32_t *owner, unsigned holder)
+{
+        for (unsigned i = 0; i < found.n; i++) {
+                if (found.owner[i] == owner)
+                        return;
+        }
+        if (found.n < LOCKS_MAX) {
+                found.owner[found.n] = owner;
+                found.holder[found.n++] = (uint16_t)holder;
+        }
+}
+
+static bool is_searched(const struct mapping *m)
+{
+        return m->kind != MAPPING_KERNEL && !m->is_shared &&
+               (m->prot & (PROT_READ | PROT_WRITE)) == (PROT_READ | PROT_WRITE);
+}
+
+struct region {
+        uint64_t start, end;
+};
+
+/* An object may be in two mappings that follow each other: of a heap, the first part may be mapped from a file (image.h). */
+static struct region region_of(const struct search *s, const struct mapping *m)
+{
+        const struct mapping *first = m, *last = m;
+
+        while (first > s->list && is_searched(first - 1) && first[-1].end == first->start)
+                first--;
+        while (last + 1 < s->list + s->n_mappings && is_searched(last + 1) &&
+               last[1].start == last->end)
+                last++;
+        return (struct region){first->start, last->end};
+}
+
+/* A page beyond the end of its file cannot be read. The bytes are taken for signals to block: all are blocked. */
+static bool is_readable(uint64_t at)
+{
+        return raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)at, 0, sizeof(uint64_t), 0, 0) !=
+               -EFAULT;
+}
+
+/* Whether n bytes from there on are in the region. */
+static bool has(const struct region *in, uint64_t at, uint64_t n)
+{
+        return at >= in->start && at < in->end && in->end - at >= n &&
+               is_readable(at + n - sizeof(uint64_t));
+}
+
+/* Both locks have the holder's id in the first half of 8 bytes. at: of it. */
+static void check(uint64_t at, const struct region *in, unsigned holder)
+{
+        const uint64_t mutex = at - offsetof(struct mutex, owner),
+                       rwlock = at - offsetof(struct rwlock, writer);
+
+        if ((has(in, mutex, sizeof(struct mutex)) &&
+             is_mutex((const struct mutex *)(uintptr_t)mutex)) ||
+            (has(in, rwlock, sizeof(struct rwlock)) &&
+             is_rwlock((const struct rwlock *)(uintptr_t)rwlock)))
+                note((int32_t *)(uintptr_t)at, holder);
+}
+
+/* One holder, or all of them if holder is n. */
+static void search(const struct search *s, uint64_t from, uint64_t to, const struct region *in,
+                   unsigned holder)
+{
+        const unsigned first = holder == s->n ? 0 : holder,
+                       end = holder == s->n ? s->n : holder + 1;
+
+        from = (from + 7) & ~UINT64_C(7);
+        for (uint64_t at = from; at + sizeof(uint64_t) <= to; at += sizeof(uint64_t)) {
+                if ((at == from || at % MAPPING_PAGE == 0) && !is_readable(at))
+                        return;
+                const uint64_t word = *(const uint64_t *)(uintptr_t)at;
+                if ((uint32_t)word == 0 || word >> 32 > 1) /* `users` or `shared` */
+                        continue;
+                for (unsigned i = first; i < end; i++) {
+                        if (s->holders[i].id == (int32_t)word)
+                                check(at, in, i);
+                }
+        }
+}
+
+static const struct mapping *mapping_of(const struct search *s, uint64_t at)
+{
+        long low = 0, high = s->n_mappings;
+
+        while (low < high) {
+                const long middle = (low + high) / 2;
+                if (s->list[middle].end <= at)
+                        low = middle + 1;
+                else
+                        high = middle;
+        }
+        const struct mapping *m = &s->list[low];
+        return low < s->n_mappings && m->start <= at && is_searched(m) ? m : NULL;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+        return a < b ? a : b;
+}
+
+static void search_object(const struct search *s, uint64_t object, unsigned holder,
+                          struct searched *searched)
+{
+        const struct mapping *m = mapping_of(s, object);
+
+        if (!m)
+                return;
+        const struct region in = region_of(s, m);
+        const uint64_t end = object + lesser(in.end - object, OBJECT_MAX);
+        for (unsigned i = 0; i < RECENT; i++) {
+                if (object >= searched->recent[i].start && object < searched->recent[i].end)
+                        object = searched->recent[i].end;
+        }
+        if (object >= end)
+                return;
+        search(s, object, end, &in, holder);
+        searched->bytes += end - object;
+        searched->recent[searched->next].start = object;
+        searched->recent[searched->next].end = end;
+        searched->next = (searched->next + 1) % RECENT;
+}
+
+static void search_objects(const struct search *s, unsigned holder)
+{
+        const struct lock_holder *h = &s->holders[holder];
+        const uint64_t start = h->stack & ~UINT64_C(7);
+        const struct mapping *stack = mapping_of(s, start);
+        struct searched searched = {0};
+
+        if (h->id == 0 || !stack)
+                return;
+        for (unsigned i = 0; i < LOCK_HOLDER_REGISTERS; i++)
+                search_object(s, h->registers[i], holder, &searched);
+        const uint64_t end = start + lesser(stack->end - start, STACK_MAX);
+        for (uint64_t at = start; at < end && searched.bytes < SEARCHED_MAX; at += sizeof(uint64_t))
+                search_object(s, *(const uint64_t *)(uintptr_t)at, holder, &searched);
+}
+
+static void search_static(const struct search *s)
+{
+        uint64_t after = 0; /* end of a library's file */
+
+        for (long i = 0; i < s->n_mappings; i++) {
+                const struct mapping *m = &s->list[i];
+                const bool is_file = m->kind == MAPPING_FILE && m->path[0] == '/' &&
+                                     !mapping_starts_with(m, "/memfd:");
+                const bool is_bss = m->kind == MAPPING_ANONYMOUS && m->start == after;
+                const struct region in = region_of(s, m);
+                if (is_searched(m) && (is_file || is_bss))
+                        search(s, m->start,
+                               m->start +
+                                       lesser(m->end - m->start, is_bss ? STATIC_MAX : UINT64_MAX),
+                               &in, s->n);
+                after = is_file ? m->end : 0;
+        }
+}
+
+void lock_owners_find(const struct lock_holder *holders, unsigned n)
+{
+        struct mapping *list = (struct mapping *)(uintptr_t)SCRATCH_START;
+
+        found.n = 0;
+        if (scratch_map(scratch_size) < 0)
+                return;
+        const struct search s = {holders, n, list, mappings_read(list, scratch_size)};
+        for (unsigned i = 0; i < n && s.n_mappings > 0; i++)
+                search_objects(&s, i);
+        search_static(&s);
+        scratch_unmap(scratch_size);
+}
+
+void lock_owners_renew(const int32_t *ids)
+{
+        for (unsigned i = 0; i < found.n; i++)
+                *found.owner[i] = ids[found.holder[i]];
+        found.n = 0;
+}

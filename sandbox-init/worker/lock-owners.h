@@ -1,0 +1,25 @@
+/*
+ * Locks of glibc that have the id of the thread that holds them: recursive and error-checking mutexes, and read-write locks that
+ * are held for writing. Their layout is part of glibc's ABI, because a program can be linked with one that is initialized.
+ *
+ * Ids are small numbers, so that data of the guest may look like such a lock. A lock is searched for only where its holder must have it: in the
+ * 4 KiB behind an address that is on the holder's stack or in its registers, and in the static variables of libraries.
+ */
+#pragma once
+
+#include <stdint.h>
+
+enum { LOCK_HOLDER_REGISTERS = 6 };
+
+struct lock_holder {
+        int32_t id;
+        uint64_t stack;                            /* its stack pointer */
+        uint64_t registers[LOCK_HOLDER_REGISTERS]; /* those that functions keep */
+};
+
+/* Notes the locks that are held by these threads, at most the first 1,024. All signals must be blocked. Waits for nothing, and uses the memory of
+ * scratch_map(). */
+void lock_owners_find(const struct lock_holder *holders, unsigned n);
+
+/* Of the locks that were noted: writes the new ids, in the order of the holders. */
+void lock_owners_renew(const int32_t *ids);
