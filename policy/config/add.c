@@ -1,9 +1,8 @@
 /*
  * Files become a config.
  *
- * While files are read, a profile has only the keys that the config sets for it, and a bit for each
- * of them; keys of a later file replace those of an earlier one. config_finish() completes each
- * profile: it copies the top level and then overwrites the keys that the profile sets.
+ * While files are read, a profile has only the keys that the config sets for it, and a bit for each of them; keys of a later
+ * file replace those of an earlier one. config_finish() completes each: the top level, then the keys that the profile sets.
  */
 #include "policy/config/add.h"
 
@@ -788,6 +787,12 @@ static int check_server(struct config *config, const struct config_reference *re
         return config_add_warning(config, r < 0 ? NULL : text);
 }
 
+/* A mistake in a file: collected, or the error. */
+static int report(struct config *config, const struct error *why, struct error *err)
+{
+        return config_report(config, true, why->text) ? 0 : error_set(err, EINVAL, "%s", why->text);
+}
+
 static int check_sum_of(struct config *config, const struct config_reference *reference,
                         struct error *err)
 {
@@ -804,9 +809,7 @@ static int check_sum_of(struct config *config, const struct config_reference *re
                         "%s: %s is below what one session of profile \"%s\" may use (limits.%.*s)",
                         reference->place, reference->to, p->name, (int)strcspn(reference->to, "_"),
                         reference->to);
-                return config_report(config, true, why.text)
-                               ? 0
-                               : error_set(err, EINVAL, "%s", why.text);
+                return report(config, &why, err);
         }
         return 0;
 }
@@ -822,18 +825,14 @@ static int resolve(struct config *config, const struct config_reference *referen
         int profile = config_find_profile(config, reference->to, &why);
         if (profile < 0) {
                 error_context(&why, "%s", reference->place);
-                return config_report(config, true, why.text)
-                               ? 0
-                               : error_set(err, EINVAL, "%s", why.text);
+                return report(config, &why, err);
         }
-        if (reference->kind == CONFIG_PROFILE_OF_PUBLISHED &&
-            config->profiles[profile].language != LANGUAGE_PYTHON) {
-                error_set(&why, EINVAL,
-                          "%s: published code is Python, and profile \"%s\" is for JavaScript",
-                          reference->place, reference->to);
-                return config_report(config, true, why.text)
-                               ? 0
-                               : error_set(err, EINVAL, "%s", why.text);
+        const char *language = language_names[config->profiles[profile].language];
+        if (reference->kind == CONFIG_PROFILE_OF_PUBLISHED && reference->from &&
+            strcmp(reference->from, language) != 0) {
+                error_set(&why, EINVAL, "%s: this code is %s, and profile \"%s\" is for %s",
+                          reference->place, reference->from, reference->to, language);
+                return report(config, &why, err);
         }
         if (reference->kind == CONFIG_PROFILE_OF_CLIENT)
                 return config_set_client(config, reference->from, (size_t)profile);

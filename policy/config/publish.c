@@ -65,12 +65,6 @@ int config_check_file(struct config_reading *r, const struct config_key *key, yy
                        : config_mistake(r, value, "file must be the path of a Python file");
 }
 
-int config_check_profile_of_entry(struct config_reading *r, const struct config_key *key,
-                                  yyjson_val *value)
-{
-        return config_refer(r->reader, CONFIG_PROFILE_OF_PUBLISHED, NULL, r->entry->profile, value);
-}
-
 /* true: the code's complete(); otherwise {"argument": ["value", …]}. */
 int config_read_complete(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
@@ -218,6 +212,22 @@ static int make_entry(struct config_reading *r, yyjson_val *object)
         return p->entry ? 0 : config_no_memory(r->reader);
 }
 
+/* Its profile must be for its language. */
+static int refer_to_profile(struct config_reading *r, yyjson_val *object)
+{
+        const struct config_published *p = r->entry;
+        const char *language = language_names[LANGUAGE_PYTHON];
+
+        if (!p->profile)
+                return 0;
+        if (p->run.language_argument)
+                language = NULL;
+        else if (p->run.language)
+                language = p->run.language;
+        return config_refer(r->reader, CONFIG_PROFILE_OF_PUBLISHED, language, p->profile,
+                            yyjson_obj_get(object, "profile"));
+}
+
 static int check_whole(struct config_reading *r, yyjson_val *object)
 {
         struct config_published *p = r->entry;
@@ -232,7 +242,8 @@ static int check_whole(struct config_reading *r, yyjson_val *object)
                                       : "code and file exclude each other");
         if (!described && (p->kind == PUBLISHED_TOOL || p->kind == PUBLISHED_PROMPT))
                 return config_mistake(r, object, "description is missing");
-        return config_check_run_of_tool(r, object);
+        int e = config_check_run_of_tool(r, object);
+        return e < 0 ? e : refer_to_profile(r, object);
 }
 
 /* As another system, Cloister's own tool makes room for one of its name. */

@@ -294,14 +294,14 @@ struct config_findings {
 enum config_reference_kind {
         CONFIG_PROFILE_OF_ALL, /* "profile" */
         CONFIG_PROFILE_OF_CLIENT,
-        CONFIG_PROFILE_OF_PUBLISHED, /* the profile only has to exist */
+        CONFIG_PROFILE_OF_PUBLISHED, /* the profile has to exist, and to have the language `from` */
         CONFIG_SERVER_OF_PROFILE,
         CONFIG_SUM_OF_SESSIONS, /* a key; no profile's limit may be above its value */
 };
 
 struct config_reference {
         enum config_reference_kind kind;
-        char *from; /* the client, the profile; NULL for CONFIG_PROFILE_OF_ALL */
+        char *from; /* the client, the profile, the language; NULL for CONFIG_PROFILE_OF_ALL, and for any language */
         char *to;   /* the name that it names */
         char *place;
 };

@@ -32,6 +32,21 @@ class CodeSandbox(systems.SystemCase):
         self.assertEqual({name: sorted(of) for name, of in json.loads(read).items()},
                          dict.fromkeys(("python", "javascript"), ["image", "installed_libraries"]))
 
+    def test_javascript(self):
+        self.both(self.check_javascript)
+
+    def check_javascript(self, server):
+        for name in "run_javascript_code", "run_js_code":
+            self.assertEqual(self.told(server, name, code="const one = require('os'); console.log('  a\\nb ', typeof one.cpus)"), "a\nb  function")
+        wrong = lambda code: self.value(server, "run_javascript_code", code=code)
+        self.assertEqual(wrong("const x = 1 / 0;"), {"exit_code": 1, "stderr": "No output, forgot console.logs?", "stdout": ""})
+        failed = wrong("console.log('lost')\nconsole.log(y)")
+        self.assertEqual((list(failed), failed["exit_code"], failed["stdout"]), (["exit_code", "stderr", "stdout"], 1, ""))
+        self.assertRegex(failed["stderr"], r"(?s)script\.js:2\b.*ReferenceError: y is not defined")
+        self.assertEqual(wrong("process.exit(3)")["exit_code"], 1)
+        # The event loop runs until it is empty.
+        self.assertEqual(self.told(server, "run_javascript_code", code="setTimeout(() => console.log('late'), 50)"), "late")
+
     def test_name_of_the_readme(self):
         """It can be called and is not listed. An unknown name is an error."""
         server = self.start()
@@ -45,6 +60,8 @@ class CodeSandbox(systems.SystemCase):
         server = self.start("--pass-through-env", "THE_SECRET, NOT_SET", "--log-level", "debug", env=env)
         code = f"import os; print(os.environ['THE_SECRET'] == bytes.fromhex('{SECRET.encode().hex()}').decode(), os.environ.get('NOT_SET'), os.environ.get('OTHER'))"
         self.assertEqual(self.told(server, "run_python_code", code=code), "True None None")
+        code = f"console.log(process.env.THE_SECRET == Buffer.from('{SECRET.encode().hex()}', 'hex').toString(), process.env.NOT_SET, process.env.OTHER)"
+        self.assertEqual(self.told(server, "run_javascript_code", code=code), "true undefined undefined")
         seen = 0
         for pid in [server.process.pid, *harness.descendants()]:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/cmdline", "rb") as f:

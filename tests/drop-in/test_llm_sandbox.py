@@ -20,16 +20,20 @@ class LlmSandbox(systems.SystemCase):
         self.assertEqual(run("import sys; print(5); print('e', file=sys.stderr)"), {"exit_code": 0, "stderr": "e\n", "stdout": "5\n"})
         self.assertEqual(run("raise SystemExit(4)", language="python", libraries=None, timeout=30)["exit_code"], 4)
         self.assertRegex(run("1/0")["stderr"], "ZeroDivisionError")
+        self.assertEqual(run("console.log(5); console.error('e')", language="javascript"), {"exit_code": 0, "stderr": "e\n", "stdout": "5\n"})
+        self.assertEqual(run("process.exit(4)", language="javascript")["exit_code"], 4)
         unknown = run("x", language="go")
         self.assertEqual((unknown["exit_code"], unknown["stdout"]), (1, ""))
         self.assertIn('"go" is not available', unknown["stderr"])
-        self.assertEqual(json.loads(self.told(server, "get_supported_languages")), ["python"])
+        self.assertEqual(json.loads(self.told(server, "get_supported_languages")), ["python", "javascript"])
         details = self.value(server, "get_language_details", language="python")
         self.assertEqual(list(details), ["version", "package_manager", "preinstalled_libraries", "use_cases", "visualization_support", "examples"])
         self.assertEqual(list(details["examples"][0]), ["title", "description", "code"])
         self.assertEqual(self.value(server, "get_language_details", language="x"), {"error": "Unsupported language: x"})
         read = server.ask("resources/read", {"uri": "sandbox://languages"})["contents"][0]["text"]
-        self.assertEqual(json.loads(read), {"python": details})
+        javascript = self.value(server, "get_language_details", language="javascript")
+        self.assertEqual(list(javascript), list(details))
+        self.assertEqual(json.loads(read), {"python": details, "javascript": javascript})
 
     def test_last_image_comes_first(self):
         server = self.start()

@@ -486,7 +486,7 @@ static void test_language(void)
         refused("{\"language\": \"ruby\"}", "language must be");
         refused("{\"nodejs\": \"node\"}", "absolute path");
         refused("{\"profiles\": {\"js\": {\"language\": \"javascript\"}}, \"publish\": {\"tools\": {\"t\": {\"description\": \"d\", \"code\": \"1\", \"profile\": \"js\"}}}}",
-                "published code is Python");
+                "this code is python, and profile");
 }
 
 static void test_too_many_profiles(void)

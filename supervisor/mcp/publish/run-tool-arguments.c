@@ -32,20 +32,23 @@ static int take_code(yyjson_val *value, const char *name, struct run_tool_argume
         return 0;
 }
 
-static int check_language(yyjson_val *value, const struct config_run *run, struct error *err)
+static int take_language(yyjson_val *value, const struct config_run *run,
+                         struct run_tool_arguments *ret, struct error *err)
 {
-        const char *language = run->language ? run->language : "python";
+        const char *name = run->language ? run->language : language_names[LANGUAGE_PYTHON];
 
         if (value && !yyjson_is_str(value))
                 return error_set(err, EINVAL, "%s must be a string", run->language_argument);
         if (value)
-                language = yyjson_get_str(value);
-        return strcmp(language, "python") == 0
-                       ? 0
-                       : error_set(
-                                 err, EINVAL,
-                                 "the language \"%.40s\" is not available: this server runs python",
-                                 language);
+                name = yyjson_get_str(value);
+        int language = language_parse(name);
+        if (language < 0)
+                return error_set(
+                        err, EINVAL,
+                        "the language \"%.40s\" is not available: this server runs %s and %s", name,
+                        language_names[LANGUAGE_PYTHON], language_names[LANGUAGE_JAVASCRIPT]);
+        ret->language = (enum language)language;
+        return 0;
 }
 
 /* What the tool's bounds and the config's longest time leave of a timeout. */
@@ -118,19 +121,18 @@ static const char *find_unknown_server(yyjson_val *list, const struct config *co
 }
 
 int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
-                            const struct config_published *tool,
-                            const struct config_profile *profile, struct run_tool_arguments *ret,
+                            const struct config_published *tool, struct run_tool_arguments *ret,
                             struct error *err)
 {
         const struct config_run *run = &tool->run;
         uint32_t initial = run->timeout.initial_ms > 0 ? run->timeout.initial_ms
                                                        : config->cell_timeout_ms;
-        yyjson_val *servers = argument(arguments, run->servers);
         _cleanup_json_ yyjson_doc *schema = NULL;
 
         *ret = (struct run_tool_arguments){
                 .timeout_ms = clamp(initial / 1e3, &run->timeout, config->cell_timeout_max_ms),
                 .needs = argument(arguments, run->packages),
+                .servers = argument(arguments, run->servers),
         };
         if (arguments && !yyjson_is_null(arguments) && !yyjson_is_obj(arguments))
                 return error_set(err, EINVAL, "arguments must be an object");
@@ -140,7 +142,7 @@ int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
         if (r >= 0)
                 r = take_code(argument(arguments, run->code), run->code, ret, err);
         if (r >= 0)
-                r = check_language(argument(arguments, run->language_argument), run, err);
+                r = take_language(argument(arguments, run->language_argument), run, ret, err);
         if (r >= 0)
                 r = take_timeout(argument(arguments, run->timeout.argument), config, &run->timeout,
                                  ret, err);
@@ -148,12 +150,18 @@ int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
                 r = check_list(ret->needs, run->packages, NEEDS_MAX,
                                "a requirement such as \"numpy>=2\"", err);
         if (r >= 0)
-                r = check_list(servers, run->servers, SERVERS_MAX, "the name of a server", err);
+                r = check_list(ret->servers, run->servers, SERVERS_MAX, "the name of a server",
+                               err);
         if (r < 0)
                 return r;
         if (yyjson_arr_size(ret->needs) == 0)
                 ret->needs = NULL;
-        ret->server = find_unknown_server(servers, config, profile);
-        return ret->server ? error_set(err, EINVAL, "there is no server \"%.60s\"", ret->server)
-                           : 0;
+        return 0;
+}
+
+int run_tool_arguments_find_servers(struct run_tool_arguments *a, const struct config *config,
+                                    const struct config_profile *profile, struct error *err)
+{
+        a->server = find_unknown_server(a->servers, config, profile);
+        return a->server ? error_set(err, EINVAL, "there is no server \"%.60s\"", a->server) : 0;
 }

@@ -17,8 +17,11 @@
 #include "supervisor/mcp/publish/run-tool-arguments.h"
 #include "supervisor/mcp/tasks/task.h"
 
-/* The name that the code has in its sandbox (docs/publish.md). */
-#define SCRIPT_FILE "/workspace/script.py"
+/* The names that code has in its sandbox (docs/publish.md). */
+static const char *const script_files[] = {
+        [LANGUAGE_PYTHON] = "/workspace/script.py",
+        [LANGUAGE_JAVASCRIPT] = "/workspace/script.js",
+};
 
 enum { SCRIPT_FRAME_MAX = 4 * 1024 * 1024 };
 
@@ -121,7 +124,7 @@ static const struct mcp_call_kind tool_kind = {on_ended, on_done};
 /* ---- the cell ---- */
 
 /* The payload of SCRIPT. Empty: the code is a cell as that of run_python. */
-static int append_script(const struct config_run *run, struct buffer *to)
+static int append_script(const struct config_run *run, const char *file, struct buffer *to)
 {
         struct json_out out = {.to = to};
 
@@ -135,7 +138,7 @@ static int append_script(const struct config_run *run, struct buffer *to)
                 json_out_text(&out, "guest", "codemode-lite");
         if (run->is_script) {
                 json_out_begin(&out, "arguments", '[');
-                json_out_text(&out, NULL, SCRIPT_FILE);
+                json_out_text(&out, NULL, file);
                 json_out_end(&out, ']');
                 json_out_begin(&out, "environment", '{');
                 for (char *const *v = run->env; v && *v; v++) {
@@ -144,7 +147,7 @@ static int append_script(const struct config_run *run, struct buffer *to)
                         json_out_text(&out, NULL, *v + n + 1);
                 }
                 json_out_end(&out, '}');
-                json_out_text(&out, "file", SCRIPT_FILE);
+                json_out_text(&out, "file", file);
                 json_out_bool(&out, "write", true);
                 json_out_bool(&out, "ends", !run->session);
         }
@@ -158,9 +161,10 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
                       const struct run_tool_arguments *arguments, struct error *err)
 {
         _cleanup_buffer_ struct buffer script = BUFFER_INIT(SCRIPT_FRAME_MAX);
+        const char *file = script_files[profile ? profile->language : LANGUAGE_PYTHON];
         char key[SESSION_KEY_MAX + 1];
 
-        if (append_script(&entry->run, &script) < 0)
+        if (append_script(&entry->run, file, &script) < 0)
                 return error_errno(err, ENOMEM, "the script");
         session_key_make(call->principal->key, call->session, key);
         /* Its users read in the log what was run. */
@@ -169,13 +173,14 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
-                .filename = entry->run.is_script ? SCRIPT_FILE : NULL,
+                .filename = entry->run.is_script ? file : NULL,
                 .script = script.length > 0 ? buffer_bytes(&script) : NULL,
                 .script_length = script.length,
                 .needs = arguments->needs,
                 .merges_needs = true,
                 .timeout_ms = arguments->timeout_ms,
                 .profile = profile ? profile->name : NULL,
+                .language = arguments->language,
                 .is_single = !entry->run.session,
                 .request_id = reply_id(&call->reply),
                 .done = mcp_call_done,
@@ -186,14 +191,27 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
         return sessions_run(call->server->sessions, key, &cell, &call->cell, err);
 }
 
-/* The profile of the entry, or of the client; NULL: the config's default. */
-static const struct config_profile *profile_of(const struct mcp_request *request,
-                                               const struct config_published *entry)
+/* The profile of the entry, or of the client, for the language of the call; NULL: the config's default. */
+static int find_profile(const struct mcp_request *request, const struct config_published *entry,
+                        enum language language, const struct config_profile **ret,
+                        struct error *err)
 {
         const struct config *config = request->peer->server->config;
         size_t i = entry->profile ? config_profile_index(config, entry->profile) : SIZE_MAX;
+        bool found;
 
-        return i != SIZE_MAX ? &config->profiles[i] : mcp_profile(request->peer, request->era);
+        if (i != SIZE_MAX) {
+                *ret = &config->profiles[i];
+                found = (*ret)->language == language;
+        } else {
+                found = mcp_profile_for(config, mcp_profile(request->peer, request->era), language,
+                                        ret);
+        }
+        return found ? 0
+                     : error_set(
+                               err, EINVAL,
+                               "the language \"%s\" is not available: no profile that may be used here has it",
+                               language_names[language]);
 }
 
 /* By which a modern client's request is compared with the call that it continues. */
@@ -225,7 +243,7 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
                    struct reply *reply)
 {
         yyjson_val *given = yyjson_obj_get(request->params, "arguments");
-        const struct config_profile *profile = profile_of(request, entry);
+        const struct config_profile *profile = NULL;
         uint64_t digest = request->era == ERA_MODERN ? digest_of(entry, given) : 0;
         struct run_tool *tool = run_tool_new(request, entry);
         struct run_tool_arguments arguments;
@@ -239,7 +257,11 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
                 run_tool_free(tool);
                 return;
         }
-        int r = run_tool_arguments_take(given, tool->config, entry, profile, &arguments, &err);
+        int r = run_tool_arguments_take(given, tool->config, entry, &arguments, &err);
+        if (r >= 0)
+                r = find_profile(request, entry, arguments.language, &profile, &err);
+        if (r >= 0)
+                r = run_tool_arguments_find_servers(&arguments, tool->config, profile, &err);
         tool->facts.timeout_ms = arguments.timeout_ms;
         if (arguments.server)
                 snprintf(tool->facts.server, sizeof(tool->facts.server), "%s", arguments.server);
