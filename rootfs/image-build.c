@@ -285,7 +285,8 @@ static int find(struct build *b, struct error *err)
                 return image_record_taken(b->info.name, err, ", made from ", info.source);
         if (strcmp(info.node, b->options->node ? b->options->node : "") != 0)
                 return image_record_taken(b->info.name, err,
-                                          *info.node ? ", with Node " : ", without Node", info.node);
+                                          *info.node ? ", with Node " : ", without Node",
+                                          info.node);
         if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
                 return image_record_taken(b->info.name, err, ", made with --link ",
                                           image_link_name(info.link));

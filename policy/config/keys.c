@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "policy/did-you-mean.h"
 #include "policy/network-rules.h"
-#include "policy/result-form.h"
 #include "policy/python-version.h"
+#include "policy/result-form.h"
 
 #define KIB    (1024ull)
 #define MIB    (1024 * KIB)

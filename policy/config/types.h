@@ -302,7 +302,7 @@ enum config_reference_kind {
 struct config_reference {
         enum config_reference_kind kind;
         char *from; /* the client, the profile, the language; NULL for CONFIG_PROFILE_OF_ALL, and for any language */
-        char *to;   /* the name that it names */
+        char *to; /* the name that it names */
         char *place;
 };
 

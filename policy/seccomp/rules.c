@@ -598,8 +598,7 @@ static const struct filter_rule filter_reader_all[] = {
         END_OF_RULES,
 };
 
-/* The child of cloister-pictures that checks a picture has its bytes in memory: it writes an answer, and perhaps a picture, and
- * exits. */
+/* The child of cloister-pictures has the picture in memory: it writes an answer, and perhaps a picture, and exits. */
 static const struct filter_rule filter_picture_all[] = {
         {"write close brk munmap mremap madvise futex rt_sigreturn exit exit_group", ALLOW},
         {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},

@@ -481,8 +481,8 @@ static bool python_is_alone(void)
 
 /* How the worker is copied. */
 struct copy_way {
-        int has_threads;  /* of Python: then CPython's own hooks of a fork run, unless all threads are held */
-        int may_hold;     /* threads, which then come back when the fork is the worker (threads.h) */
+        int has_threads; /* of Python: then CPython's own hooks of a fork run, unless all threads are held */
+        int may_hold; /* threads, which then come back when the fork is the worker (threads.h) */
         bool runs_python; /* in the fork, before they are back */
 };
 

@@ -53,7 +53,7 @@ struct options {
         bool private_variables; /* --as: code gets variables of this environment */
         int table_fd;           /* the table; */
         int settings_fd; /* and what options and variables make of it: config files (config-files.h) */
-        const char *replace; /* the system whose entry `setup` changes */
+        const char *replace;                   /* the system whose entry `setup` changes */
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
         const char *mounts_text; /* `mounts` as JSON (policy/config/config.h) */

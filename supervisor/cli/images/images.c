@@ -285,7 +285,8 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
 
         if (o->node && (o->rootfs || o->oci))
                 return cli_fail_text(
-                        2, "%s and --node do not go together: install Node before the import", option);
+                        2, "%s and --node do not go together: install Node before the import",
+                        option);
         if (o->rootfs && o->oci)
                 return cli_fail_text(2, "--rootfs and --oci do not go together: name one of them");
         if ((o->rootfs || o->oci) && !o->name)

@@ -17,16 +17,16 @@
 
 struct image_choice {
         char store[512];
-        char python[512];              /* a path, or a version that is searched for each time */
-        char node[512];                /* for the build: is added to the image; "": none */
-        char name[IMAGE_NAME_SIZE];    /* "" until the store was read, unless a name was chosen */
-        bool is_default;               /* built when it is missing; a named one is not */
-        const char *link;              /* for the build: "embed", "module" or NULL */
-        const char *rootfs;            /* a directory that it is built from, or NULL (borrowed) */
-        const char *oci;               /* a container image that it is built from, or NULL (borrowed) */
-        const char *python_from;       /* of oci: the image whose Python it gets, or NULL (borrowed) */
-        bool python_downloads;         /* uv may download the version */
-        bool with_private;             /* of rootfs or oci: also what other users may not read */
+        char python[512];           /* a path, or a version that is searched for each time */
+        char node[512];             /* for the build: is added to the image; "": none */
+        char name[IMAGE_NAME_SIZE]; /* "" until the store was read, unless a name was chosen */
+        bool is_default;            /* built when it is missing; a named one is not */
+        const char *link;           /* for the build: "embed", "module" or NULL */
+        const char *rootfs;         /* a directory that it is built from, or NULL (borrowed) */
+        const char *oci;         /* a container image that it is built from, or NULL (borrowed) */
+        const char *python_from; /* of oci: the image whose Python it gets, or NULL (borrowed) */
+        bool python_downloads;   /* uv may download the version */
+        bool with_private;       /* of rootfs or oci: also what other users may not read */
         const struct package_set *set; /* packages that it contains, or NULL (borrowed) */
         char packages
                 [IMAGE_NAME_SIZE]; /* profile whose sessions may have packages installed, or "" */
