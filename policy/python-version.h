@@ -7,7 +7,7 @@
 
 enum { PYTHON_MINOR_MIN = 9, PYTHON_MINOR_MAX = 99, PYTHON_PATCH_ANY = -1 };
 
-/* What is meant where a version is read, as a JSON Schema pattern and for people. */
+/* The form of a version, as a JSON Schema pattern and for people. */
 #define PYTHON_VERSION_PATTERN "3[.](9|[1-9][0-9])([.](0|[1-9][0-9]{0,2}))?"
 #define PYTHON_VERSION_TEXT    "a version such as \"3.13\" or \"3.13.2\", 3.9 or later"
 

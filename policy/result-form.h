@@ -113,7 +113,7 @@ struct result_piece {
 
 enum result_type result_field_type(enum result_field field);
 const char *result_end_name(enum result_end end);
-/* Whether the code did what it was asked. */
+/* Whether the code ended without an error. */
 static inline bool result_end_is_good(enum result_end end)
 {
         return end == RESULT_OK || end == RESULT_NO_OUTPUT;

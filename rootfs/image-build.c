@@ -54,7 +54,7 @@ struct build {
         struct packages *packages; /* NULL: only the interpreter's own */
         char *loader;              /* the interpreter's dynamic loader, if there are packages */
         struct contents_layer layer;
-        struct node node; /* if it is asked for */
+        struct node node; /* with --node */
         uint64_t layer_bytes, layer_files;
         struct buffer list; /* list of packages, for image.json */
         struct plan *plan;

@@ -20,7 +20,7 @@ enum { ANSWER_MAX = 2 * PATH_MAX, ASK_MS = 20 * 1000 };
 static const char remedy[] =
         "install Node 20 or later, or name one with \"nodejs\" in the config (image build: --node)";
 
-/* What Debian's package has outside of the program. */
+/* Files of Debian's package besides the program. */
 static const char *const shared[] = {
         "/usr/share/nodejs/acorn",
         "/usr/share/nodejs/acorn-walk",

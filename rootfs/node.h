@@ -17,5 +17,5 @@ struct node {
 /* Runs it. A program that cannot be used is refused with a line that says what to do. node: an absolute path. */
 int node_ask(const char *node, struct node *ret, struct error *err);
 
-/* Adds it to the plan, with its name in PATH. What it links to is listed with all other programs. */
+/* Adds it to the plan, with its name in PATH. Its libraries are listed with those of all other programs. */
 int node_plan(struct plan *plan, const struct node *node, struct error *err);

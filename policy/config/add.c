@@ -639,7 +639,7 @@ static int refuse(struct config *config, const char *name, const struct error *w
                                                       : error_set(err, why->code, "%s", told.text);
 }
 
-/* What the settings mean here is told in the log. */
+/* The log has one line for each setting that says what it means here. */
 static int add_notes(struct config *config)
 {
         int r = 0;
@@ -728,7 +728,7 @@ static int put_default_first(struct config *config)
         return 0;
 }
 
-/* What only an interpreter of Python has. */
+/* Turns off the keys that only an interpreter of Python has. */
 static void limit_to_language(struct config_profile *profile)
 {
         if (profile->language != LANGUAGE_JAVASCRIPT)

@@ -12,7 +12,7 @@
 int config_add(struct config *config, const char *name, const char *data, size_t n,
                struct error *err);
 
-/* The same for a file of another layer than the user's. */
+/* As config_add(), for a file of another layer than the user's. */
 int config_add_layer(struct config *config, enum config_layer layer, const char *name,
                      const char *data, size_t n, struct error *err);
 

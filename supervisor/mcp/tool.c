@@ -345,7 +345,7 @@ static void put_text(struct json_out *out, const char *key, const char *json)
         json_out_raw(out, key, json, strlen(json));
 }
 
-/* What needs a copy of the interpreter, which Node cannot make. */
+/* Arguments that need a copy of the interpreter, which Node cannot make. */
 static const char arguments_of_copies[] =
         "\"from\":{\"type\":\"string\",\"description\":\"Start the new session as a "
         "copy of this session's variables and files. Both sessions continue. "

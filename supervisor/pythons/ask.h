@@ -1,7 +1,7 @@
 /*
  * Asks a program which version of CPython it is.
  *
- * The program is one of this machine that nobody has checked: it may be another program of that name, print anything, or
+ * The program is one of this machine, and was not checked: it may be another program of that name, print anything, or
  * not end. It has to belong to root or to one user, so that a folder of PATH that others can write to makes no one run their
  * programs. It runs without an environment, in its own process group, for a limited time; if the caller is root, as its owner.
  */

@@ -118,7 +118,7 @@ int uv_install(const char *version, void (*progress)(void *data, const char *tex
         if (pythons_find(&wanted, NULL, ret) == 0)
                 return error_set(
                         err, ENOENT,
-                        "'uv python install %s' ended without an error, but no Python %s is there",
+                        "'uv python install %s' ended without an error, but there is no Python %s",
                         version, version);
         return 0;
 }

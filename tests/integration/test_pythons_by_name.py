@@ -189,7 +189,7 @@ class Pythons(harness.Case):
         done = self.downloads()
         self.assertIn(b"cloister: uv: Downloading\\x1b[2J 000", done.stderr)
         self.assertNotIn(b"\033", done.stderr)
-        self.assertIn(b"ended without an error, but no Python 3.40 is there", done.stderr)
+        self.assertIn(b"ended without an error, but there is no Python 3.40", done.stderr)
         self.uv("kill -9 $$\n")
         self.assertIn(b"failed: it printed no error", self.downloads().stderr)
 

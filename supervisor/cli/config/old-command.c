@@ -161,7 +161,7 @@ static bool is_package(const struct words *w, const char *word)
         return is_among(name, n, w->system->programs, NAMES_MAX);
 }
 
-/* Options that take a value, and those that do not. After any other one the program's place is not known. */
+/* Options with a value, and options without one. After any other one the program's place is not known. */
 static const char *const python_values[] = {"-X", "-W"};
 static const char *const runner_values[] = {
         "--from",
@@ -256,7 +256,7 @@ static size_t skip_runner_options(const struct words *w, size_t at)
         return at;
 }
 
-/* What an interpreter runs, whose options begin at `at`. */
+/* The program that an interpreter runs, whose options begin at `at`. */
 static size_t after_python(const struct words *w, size_t at)
 {
         for (; at < w->n && w->items[at][0] == '-'; at++) {
@@ -272,7 +272,7 @@ static size_t after_python(const struct words *w, size_t at)
         return at < w->n && is_script(w, at) ? at + 1 : 0;
 }
 
-/* What a runner starts, whose options begin at `at`. */
+/* The program that a runner starts, whose options begin at `at`. */
 static size_t after_runner(const struct words *w, size_t at)
 {
         at = skip_runner_options(w, at);

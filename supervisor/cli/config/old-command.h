@@ -17,7 +17,7 @@ const struct old_system *old_system_find(const char *name, struct error *err);
 /* Prints the names of the systems, one per line. Returns 0. */
 int old_system_print_names(void);
 
-/* What else an entry says of its program. */
+/* Further parts of an entry that name its program. */
 struct old_entry {
         const char *name;
         const char *const *variables; /* names, NULL-terminated; or NULL */

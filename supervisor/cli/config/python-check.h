@@ -23,6 +23,6 @@ const char *python_check_problem(const struct python_check *check,
                                  const struct config_profile *profile, int store,
                                  struct error *why);
 
-/* What was found, one line each, or as a list. */
+/* The Pythons of this machine, one line each, or as a list. */
 void python_check_print(const struct python_check *check);
 void python_check_put(const struct python_check *check, struct json_out *out);

@@ -1,4 +1,4 @@
-/* What `cloister setup --replace` has replaced. */
+/* The bytes that `cloister setup --replace` has replaced. */
 #include "supervisor/cli/config/replaced.h"
 
 #include <errno.h>

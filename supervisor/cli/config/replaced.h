@@ -1,5 +1,5 @@
 /*
- * What `cloister setup --replace` has replaced: the old bytes, which --remove brings back. A file of the user's state directory
+ * The bytes that `cloister setup --replace` has replaced, which --remove brings back. A file of the user's state directory
  * (cloister/replaced.json, mode 0600), because a command line may have a secret.
  */
 #pragma once
@@ -34,7 +34,7 @@ struct replaced_list {
 int replaced_read(struct replaced_list *list, struct error *err);
 void replaced_done(struct replaced_list *list);
 
-/* Adds one, in place of one of the same file and keys. */
+/* Adds one; it replaces one of the same file and keys. */
 int replaced_add(struct replaced_list *list, const struct replaced *item, struct error *err);
 void replaced_drop(struct replaced_list *list, size_t i);
 

@@ -22,7 +22,7 @@ size_t value_text_skip_blank(const struct value_text *t, size_t at);
 /* Behind the value that begins at `at`. */
 size_t value_text_end(const struct value_text *t, size_t at);
 
-/* The items of the array whose bracket is at `at`, at most `most`. Returns their number, or SIZE_MAX: it is no array, or has more. */
+/* The items of the array whose bracket is at `at`, at most `most`. Returns their number, or SIZE_MAX: it is not an array, or has more. */
 size_t value_text_items(const struct value_text *t, size_t at, struct span *items, size_t most);
 
 /*

@@ -2,7 +2,7 @@
  * The outcome of a call as the form of its tool says (policy/result-form.h).
  *
  * The text of the code is a value in the form and is written by json_out: it cannot become a part of it. The case is
- * chosen by what the broker knows of the end of the cell.
+ * chosen by the end of the cell, as the broker has it.
  */
 #pragma once
 
@@ -18,14 +18,14 @@ enum {
                           1024, /* of it as a JSON string: a control character is six bytes there */
 };
 
-/* What a form needs besides the outcome. Borrowed texts outlive the rendering. */
+/* The parts of a form besides the outcome. Borrowed texts outlive the rendering. */
 struct form_facts {
         const char *form; /* JSON, checked; NULL: the usual form */
         bool is_script;
         char session[SESSION_NAME_MAX + 1];
         char server[CELL_NAME_MAX + 1]; /* that the call names and that does not exist; "": none */
         uint32_t timeout_ms;
-        size_t most;    /* characters of a text without a limit of its own */
+        size_t most;    /* characters of a text that has no limit */
         unsigned kinds; /* CONTENT_… that the client supports */
 };
 

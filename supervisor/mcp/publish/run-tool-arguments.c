@@ -51,7 +51,7 @@ static int take_language(yyjson_val *value, const struct config_run *run,
         return 0;
 }
 
-/* What the tool's bounds and the config's longest time leave of a timeout. */
+/* A timeout within the tool's bounds and the config's longest time. */
 static uint32_t clamp(double seconds, const struct config_run_timeout *t, uint32_t most_ms)
 {
         double ms = ceil(seconds * 1000), least = t->least_ms > 0 ? t->least_ms : TIMEOUT_LEAST_MS;
