@@ -374,6 +374,8 @@ print(min(s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) for s in kept))
             with self.subTest(count):
                 for left in reversed(range(3)):
                     (idle, _), (full, held) = (self.fill(code % count, parts) for parts in (0, 100))
+                    if full["status"] == "error" and left:
+                        continue  # the kernel may refuse buffers while other tests fill theirs
                     self.assertGreater(int(full["stdout"]), 200000, full)
                     counted = max(0, full["peak_memory_bytes"] - idle["peak_memory_bytes"]) >> 20
                     if held <= 12 + counted or left == 0:

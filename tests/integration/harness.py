@@ -26,6 +26,12 @@ BUILD = os.environ.get("CLOISTER_BUILD", os.path.join(SOURCE, "build"))
 CLOISTER = os.path.join(BUILD, "cloister")
 NODE_DIR = os.environ.get("CLOISTER_NODE", os.path.join(SOURCE, "build", "node"))
 NODE = shutil.which("node") or "node"
+
+# Code that starts a thread which waits where no copy can hold it (docs/state.md).
+THREAD_THAT_STAYS = (
+    "import ctypes\nlibc, thread, mask = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.create_string_buffer(128)\n"
+    "_ = libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.sigsuspend, ctypes.c_void_p), mask)"
+)
 FIXTURE = os.path.join(HERE, "fixture-server.py")
 PYTHON = "/usr/bin/python3"
 # The suite "slow" runs all tests of a file.

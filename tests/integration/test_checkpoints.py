@@ -121,11 +121,7 @@ class Checkpoints(rawmcp.ServerCase):
         self.assertIn('checkpoint "a" was not made: the code did not end well', cell["notice"])
         self.assertEqual(self.value("x"), 2)
         self.assertEqual(self.value("x", restore="a"), 1)  # the earlier one stays
-        code = (
-            "import ctypes\nlibc = ctypes.CDLL(None)\nthread = ctypes.c_ulong()\nx = 3\n"
-            "_ = libc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)"
-        )
-        cell = self.ok(code, checkpoint="b")
+        cell = self.ok(f"x = 3\n{harness.THREAD_THAT_STAYS}", checkpoint="b")
         self.assertRegex(cell["notice"], r'no copy of the state can be made: thread "[^"]+".* cannot be held')
         self.assertNotIn("checkpoint", cell)
         self.assertEqual(self.value("x"), 3)

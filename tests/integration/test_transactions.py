@@ -168,7 +168,7 @@ class Transactions(rawmcp.ServerCase):
     def test_refusals(self):
         self.refused("x = 1", "state.survives", profile="off", session="off")
         self.assertEqual(self.value("'x' in globals()", session="off"), False)
-        self.ok("import ctypes, os\nlibc = ctypes.CDLL(None)\nthread = ctypes.c_ulong()\nlibc.pthread_create(ctypes.byref(thread), None, ctypes.cast(libc.pause, ctypes.c_void_p), None)", session="thread")
+        self.ok(harness.THREAD_THAT_STAYS, session="thread")
         self.refused("x = 1", 'no copy of the state can be made: thread "', session="thread")
         self.ok("import os\nfor i in range(70): os.makedirs('/workspace' + '/d' * (i + 1))")
         self.refused("x = 1", "nested more than 64 deep")
