@@ -18,8 +18,6 @@
 #include "supervisor/cli/command/command.h"
 #include "supervisor/cli/command/monitor-command.h"
 
-DEFINE_CLEANUP(struct config *, config_free)
-
 enum { NETWORK_MAX = 8 * 1024 };
 
 /* A table, and what was given for it. It lives as long as the process. */
