@@ -517,7 +517,7 @@ static void put_text(struct json_out *out, const struct config_key *key)
         static const char *const patterns[] = {
                 [CONFIG_IMAGE] = "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$",
                 [CONFIG_PATH] = "^/",
-                [CONFIG_PYTHON] = "^(/|" PYTHON_VERSION_PATTERN "$)",
+                [CONFIG_PYTHON] = ("^(/|" PYTHON_VERSION_PATTERN "$)"),
                 [CONFIG_USER] = "^[A-Za-z0-9_.$][A-Za-z0-9_.$-]{0,31}$",
                 [CONFIG_VISIBLE] = "^[!-~]{1,2048}$",
         };

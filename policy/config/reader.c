@@ -284,7 +284,7 @@ static const char *const meanings[] = {
         [CONFIG_WORD] = "a string that is not empty",
         [CONFIG_IMAGE] = "a name: letters, digits, _ . - (at most 64)",
         [CONFIG_PATH] = "an absolute path",
-        [CONFIG_PYTHON] = "an absolute path, or " PYTHON_VERSION_TEXT,
+        [CONFIG_PYTHON] = ("an absolute path, or " PYTHON_VERSION_TEXT),
         [CONFIG_USER] = "a user's name",
         [CONFIG_VISIBLE] = "a string of 1 to 2048 printable characters",
 };

@@ -109,8 +109,8 @@ static _Noreturn void become_node(const struct template_session *session, const 
         const struct limits *limits = &session->limits;
         unsigned int cpus = count_processors(limits);
         char heap[48], threads[32], settings[160];
-        const char *const arguments[] = {node,    "--no-force-async-hooks-checks",   heap,
-                                         threads, "/dev/" LAYOUT_MODULES "/main.js", settings,
+        const char *const arguments[] = {node,    "--no-force-async-hooks-checks",     heap,
+                                         threads, ("/dev/" LAYOUT_MODULES "/main.js"), settings,
                                          NULL};
         sigset_t none;
 
