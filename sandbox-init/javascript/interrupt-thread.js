@@ -29,6 +29,7 @@ let timer = null;
 let isEnding = false;
 let isAsked = false; // by a signal
 let since = 0;
+let target = 0; // the cell that must end
 
 const session = new Session();
 session.connectToMainThread();
@@ -40,7 +41,8 @@ function tell() {
 
 function onSignal() {
   isAsked = true;
-  Atomics.store(fields, ASKED, Atomics.load(fields, CELL));
+  target = Atomics.load(fields, CELL);
+  Atomics.store(fields, ASKED, target);
   if (timer === null && !isEnding) {
     since = Date.now();
     tell();
@@ -106,9 +108,14 @@ function statOf(pid) {
   }
 }
 
-/** Kills the processes that the cell has started, and theirs: one that is left would keep a pipe open that is read to its end. */
+function isOver() {
+  return target === 0 || Atomics.load(fields, CELL) !== target;
+}
+
+/** Kills the processes that the cell has started, and theirs: one that is left would keep a pipe open that is read to its end. Those of the
+ * next cell stay. */
 function killChildren() {
-  if (Atomics.load(fields, CELL) === 0) {
+  if (isOver()) {
     return;
   }
   const from = statOf('self').start + (Number(ages[AGE]) / 1e9) * TICKS - 2;
@@ -124,7 +131,7 @@ function killChildren() {
     for (let i = 0; i < young.size && above !== process.pid && above !== undefined; i++) {
       above = young.get(above);
     }
-    if (above === process.pid && pid !== process.pid) {
+    if (above === process.pid && pid !== process.pid && !isOver()) {
       try {
         process.kill(pid, SIGKILL);
       } catch {
@@ -145,6 +152,7 @@ function onExit() {
   if (Atomics.exchange(fields, EXIT, 0) === 1) {
     isAsked = isAsked && Atomics.load(fields, SEEN) !== number;
     since = Date.now();
+    target = Atomics.load(fields, CELL);
     end();
   }
 }
