@@ -247,7 +247,7 @@ class Replace(harness.Case):
         self.assertEqual(self.setup("claude", "--replace", "code-sandbox-mcp", "--remove", "--yes").returncode, 0)
         document["mcpServers"]["s"] = {"command": "code-sandbox-mcp", "env": {"A": "1"}}
         self.assertEqual(json.loads(self.read(path)), document)
-        # What a person changed since stays.
+        # An entry that a person changed since stays.
         self.assertEqual(self.setup("claude", "--replace", "code-sandbox-mcp", "--yes").returncode, 0)
         self.file("claude", self.read(path).replace(b'"code-sandbox-mcp"]', b'"code-sandbox-mcp","--mine"]'))
         before = self.read(path)

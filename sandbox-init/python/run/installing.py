@@ -183,7 +183,7 @@ class Installer:
 
 
 def provide_for_call(installer, payload, source, filename):
-    """What the argument `dependencies` names; if the broker says so, together with what the code declares. Returns whether that is
+    """What the argument `dependencies` names; if the broker asks for it, together with the requirements of the code. Returns whether that is
     done too. Raises InstallError, and MissingPackages for another Python."""
     from cloister.json_codec import decode
     from cloister import packages
