@@ -531,8 +531,8 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
         """Another program in its place, as a layer could make of it: the builder takes no tree that an image cannot have."""
         programs = f"{self.work}/programs"
         os.mkdir(programs)
-        for name in ("cloister", "cloister-monitor", "cloister-broker", "cloister-init", "cloister-worker", "cloister-module.so", "cloister-access", "cloister-pictures"):
-            shutil.copy(f"{harness.BUILD}/{name}", programs)
+        harness.copy_programs(programs, "cloister", "cloister-monitor", "cloister-broker", "cloister-init", "cloister-worker", "cloister-module.so",
+                              "cloister-access", "cloister-pictures")
         answer = json.dumps({"digest": "0" * 64, "layers": 1})
         path = self.layout(tar(file("x")))
         tree = "the unpacker left a file that an image cannot have"
