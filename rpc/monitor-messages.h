@@ -123,6 +123,8 @@ struct monitor_ended {
         uint32_t copy;     /* of SESSION_CLEARED: pid of the copy that takes the worker's place */
         uint32_t last_pid; /* as init has reported the end: struct monitor_counted */
         uint32_t limit;    /* enum monitor_limit, if oom_kills > 0 */
+        uint64_t
+                limit_bytes; /* that of all, or of the principal; 0: not known, or the session's own */
 };
 
 struct monitor_counted {

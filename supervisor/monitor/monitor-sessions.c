@@ -56,6 +56,7 @@ static void on_sandbox_ended(void *data, struct sandbox *sandbox, const struct m
         struct monitor_event event = {
                 .kind = MONITOR_SESSION_ENDED, .target = sandbox_handle(sandbox), .ended = *how};
 
+        event.ended.limit_bytes = monitor_sums_limit(data, sandbox_principal(sandbox), how->limit);
         release(data, sandbox);
         monitor_send(data, &event, NULL, 0);
 }

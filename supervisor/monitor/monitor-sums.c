@@ -230,6 +230,15 @@ static void sweep(struct monitor *m)
         }
 }
 
+uint64_t monitor_sums_limit(const struct monitor *m, uint32_t principal, enum monitor_limit limit)
+{
+        if (limit == MONITOR_LIMIT_TOTAL)
+                return m->sums->total.memory;
+        const struct sums_principal *p = limit == MONITOR_LIMIT_PRINCIPAL ? find(m->sums, principal)
+                                                                          : NULL;
+        return p ? p->is.memory_mib * MIB : 0;
+}
+
 /* The principal that is most above its even share; 0: none is. */
 static uint32_t most_above(struct monitor *m)
 {

@@ -39,6 +39,9 @@ int monitor_sums_admit_spare(struct monitor *m, const struct monitor_principal *
 /* How many bytes the principal may still take. */
 uint64_t monitor_sums_left(struct monitor *m, const struct monitor_principal *principal);
 
+/* Bytes; 0: none, or that of a session. */
+uint64_t monitor_sums_limit(const struct monitor *m, uint32_t principal, enum monitor_limit limit);
+
 /* PRINCIPAL_REST. */
 void monitor_sums_rest(struct monitor *m, const struct monitor_request *request);
 /* Call when a sandbox of this principal begins to be made, is ready, was killed, or has ended. The group has its usual weight

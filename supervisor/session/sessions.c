@@ -551,9 +551,7 @@ static int take_started(struct sessions *sessions, const struct monitor_message 
  * end lets those that wait ask again. */
 static bool free_memory(struct sessions *sessions, uint32_t principal)
 {
-        const struct error why = {
-                EDQUOT,
-                "all sessions reached \"memory_total\", and yours had more than an even share of it"};
+        struct error why;
         const struct timeval in = clock_timeval_ms(FREEING_MS);
         struct session *s, *found = NULL;
 
@@ -568,6 +566,10 @@ static bool free_memory(struct sessions *sessions, uint32_t principal)
                 return sessions->freeing;
         found->frees_memory = true;
         sessions->freeing = found;
+        (void)error_set(
+                &why, EDQUOT,
+                "all sessions reached \"memory_total\" (%llu MiB), and yours had more than an even share of it",
+                (unsigned long long)(sessions->context.hello.memory_total >> 20));
         event_add(sessions->freed, &in);
         session_dispatch(found, EVENT_OWNER_END, &(struct session_details){.error = &why});
         return true;

@@ -56,7 +56,7 @@ class Memory(Sums):
         self.assertEqual(self.kept(BOB, 1)[0], [True])
         left, why = self.kept(GREEDY, 4)
         self.assertIn(left.count(False), (1, 2, 3))
-        self.assertRegex(why, r'all sessions reached "memory_total"|the sessions of all clients use')
+        self.assertRegex(why, r'all sessions reached "memory_total" \(420 MiB\)|the sessions of all clients use')
 
     def test_above_its_share(self):
         """It is refused, in one line that names the sum. Those that exist continue."""
@@ -80,7 +80,7 @@ class Memory(Sums):
         why = str([self.cell(GREEDY, HOLD, session=f"s{i}", timeout=30) for i in range(3)])
         left, later = self.kept(GREEDY, 3)
         self.assertLess(left.count(True), 3)
-        self.assertIn('the sessions of this principal reached "memory="', why + later)
+        self.assertIn('the sessions of this principal reached "memory=" (240 MiB)', why + later)
         self.assertEqual(self.hold(BOB, 3), 3 * ["ok"])
         self.assertEqual(self.kept(BOB, 3)[0], [True] * 3)
         more = (self.cell(GREEDY, "held = b'x' * (2 << 20)", session=f"t{i}") for i in range(60))

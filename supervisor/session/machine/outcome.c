@@ -46,19 +46,26 @@ void outcome_alive(const struct session *s, struct cell *cell)
         outcome_describe_stop(s, cell, o->why);
 }
 
-static void describe_limit(const struct session *s, uint32_t limit, struct cell_outcome *o)
+static void describe_limit(const struct session *s, const struct monitor_ended *ended,
+                           struct cell_outcome *o)
 {
         uint64_t own = s->profile ? s->profile->limits.memory : s->context->hello.memory_max;
+        char figure[32] = "";
 
-        if (limit == MONITOR_LIMIT_SESSION)
+        if (ended->limit == MONITOR_LIMIT_SESSION) {
                 snprintf(o->why, sizeof(o->why), "the sandbox ran out of memory (limit %llu MiB)",
                          (unsigned long long)(own >> 20));
-        else
-                snprintf(
-                        o->why, sizeof(o->why), "the sandbox was ended to free memory: %s",
-                        limit == MONITOR_LIMIT_PRINCIPAL
-                                ? "the sessions of this principal reached \"memory=\""
-                                : "all sessions reached \"memory_total\" or the server's own limit");
+                return;
+        }
+        if (ended->limit_bytes > 0)
+                snprintf(figure, sizeof(figure), " (%llu MiB)",
+                         (unsigned long long)(ended->limit_bytes >> 20));
+        snprintf(
+                o->why, sizeof(o->why),
+                ended->limit == MONITOR_LIMIT_PRINCIPAL
+                        ? "the sandbox was ended to free memory: the sessions of this principal reached \"memory=\"%s"
+                        : "the sandbox was ended to free memory: all sessions reached \"memory_total\"%s or the server's own limit",
+                figure);
 }
 
 void outcome_note_stopped(struct session *s, struct cell *cell)
@@ -99,7 +106,7 @@ static void describe_death(const struct session *s, const struct monitor_ended *
         int number = status == -1 ? SIGKILL : WTERMSIG(status);
         if (ended->oom_kills > 0 && number == SIGKILL) {
                 o->status = CELL_OOM;
-                describe_limit(s, ended->limit, o);
+                describe_limit(s, ended, o);
                 return;
         }
         if (status == -1) {
