@@ -26,6 +26,7 @@
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
+#include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-reader.h"
@@ -297,8 +298,11 @@ static void check_rules(struct doctor *d, enum cgroup_version version)
 
 static void check_limits(struct doctor *d)
 {
+        uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
         struct cgroups *cgroups = NULL;
         struct error error = {0}, why = {0};
+
+        d->system->is_bounded = cgroup_total_here().memory < machine;
 
         if (open_limits(&cgroups, &why, &error) < 0) {
                 doctor_add(d, "limits", DOCTOR_MISSING, true, "mount /proc", "%s", error.text);

@@ -62,6 +62,7 @@ struct doctor_system {
         char core_pattern; /* its first character */
         enum doctor_limits limits;
         bool limits_own; /* code with our own id may be able to change them */
+        bool is_bounded; /* a group above has a limit of memory */
 };
 
 /* Parsers without system calls: "Seccomp:" in the text of a status file; in that of a mountinfo file

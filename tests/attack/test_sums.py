@@ -264,6 +264,7 @@ class ServersWithEnough(Servers):
         weights = [self.read(group, "cpu.weight") for group in ("supervisor", "servers", "sandboxes")]
         if None not in weights:
             self.assertEqual(weights, sorted(set(weights), reverse=True))
+            self.assertEqual(self.read("supervisor", "memory.min"), 64 << 20)
 
     def test_tree(self):
         """146. When a reaper is killed, what its server has left ends with it."""

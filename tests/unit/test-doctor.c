@@ -142,6 +142,9 @@ static void test_findings(void)
                     f->limits_own = true);
         check_found("", f->limits_own = true); /* sandboxes have other ids */
         check_found("no-cgroup ", f->limits = DOCTOR_LIMITS_NONE);
+        check_found("unit-memory ", f->place = DOCTOR_PLACE_UNIT; f->is_bounded = true);
+        check_found("", f->is_bounded = true); /* a container's limit is its machine */
+        check_found("", f->place = DOCTOR_PLACE_UNIT);
         check_found("no-subordinate-ids ", f->ordinary = true; f->own_id = true);
         check_found("no-landlock ", f->landlock = 0);
         check_found("core-pattern-socket ", f->core_pattern = '@');

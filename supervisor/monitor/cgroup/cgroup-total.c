@@ -18,7 +18,10 @@
 enum {
         WEIGHT_SUPERVISOR = 400,
         WEIGHT_SERVERS = 200,
-        WEIGHT = 100,           /* of "sandboxes", and of every group that has no other */
+        SUPERVISOR_MIN =
+                64
+                << 20, /* bytes that the kernel takes last, as far as the groups above have them */
+        WEIGHT = 100,  /* of "sandboxes", and of every group that has no other */
         SERVERS_PIDS = 4096,    /* at most */
         SERVERS_PIDS_MIN = 256, /* a few servers with threads, also in a small container */
         PERIOD_US = 20000,
@@ -223,13 +226,22 @@ int cgroups_set_total(struct cgroups *cgroups, uint32_t principal, const struct 
         return r;
 }
 
-/* All groups together have the weight that they would have beside our own. */
-static void set_weight_of_all(struct cgroups *cgroups)
+/* Best effort, as the weight. */
+static void set_minimum(const struct cgroup *group)
+{
+        if (group->owner->operations->version == CGROUP_V2)
+                (void)cgroup_write_number(group->fds[0], "memory.min", SUPERVISOR_MIN);
+}
+
+/* All groups together have the weight that they would have beside our own, and the minimum of one of them. */
+static void set_parts_of_all(struct cgroups *cgroups)
 {
         _cleanup_group_ struct cgroup group;
 
-        if (open_path(cgroups, "..", ALL_CONTROLLERS, false, &group) >= 0)
-                set_weight(&group, WEIGHT_SUPERVISOR + WEIGHT_SERVERS + WEIGHT);
+        if (open_path(cgroups, "..", ALL_CONTROLLERS, false, &group) < 0)
+                return;
+        set_weight(&group, WEIGHT_SUPERVISOR + WEIGHT_SERVERS + WEIGHT);
+        set_minimum(&group);
 }
 
 int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *err)
@@ -244,7 +256,7 @@ int cgroups_set_servers(struct cgroups *cgroups, uint64_t memory, struct error *
                 return r;
         cgroup_set_pids(&group, pids_of_servers());
         set_weight(&group, WEIGHT_SERVERS);
-        set_weight_of_all(cgroups);
+        set_parts_of_all(cgroups);
         return o->set_memory(&group, memory, err);
 }
 
@@ -298,7 +310,8 @@ int cgroups_enter(struct cgroups *cgroups, const pid_t *others, size_t n, struct
         if (r < 0)
                 return r;
         set_weight(&group, WEIGHT_SUPERVISOR);
-        set_weight_of_all(cgroups);
+        set_minimum(&group);
+        set_parts_of_all(cgroups);
         r = move(&group, getpid(), err);
         if (r < 0)
                 return r;

@@ -1,7 +1,7 @@
 /*
  * The limits of many processes together: those of "sandboxes", which contains the leaves of all, and of the groups of
  * principals in it, "p-<number>"; of "servers" beside it; and "supervisor", the group of Cloister's own processes, which has
- * no limit. When all want to run, the supervisor goes before servers, and these before sandboxes.
+ * no limit, and memory that the kernel takes last (memory.min). When all want to run, the supervisor goes before servers, and these before sandboxes.
  */
 #pragma once
 
