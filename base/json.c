@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/utf8.h"
+
+enum { NAMES_FEW = 12 }; /* are compared each with each */
 
 /* yyjson keeps the values of a document in one array, parents before children, each container with
  * the distance to its end: depth is found by walking that array once with a stack of ends. */
@@ -189,6 +192,81 @@ bool json_fits_doubles(yyjson_val *value)
                         return false;
         }
         return true;
+}
+
+/* ---- equal names ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+        yyjson_val *const *x = a, *const *y = b;
+        size_t n = yyjson_get_len(*x), m = yyjson_get_len(*y);
+
+        return n != m ? (n < m ? -1 : 1) : memcmp(yyjson_get_str(*x), yyjson_get_str(*y), n);
+}
+
+static yyjson_val *equal_of(yyjson_val *const names[], size_t n)
+{
+        for (size_t i = 1; i < n; i++) {
+                for (size_t j = 0; j < i; j++) {
+                        if (compare_names(&names[i], &names[j]) == 0)
+                                return names[i];
+                }
+        }
+        return NULL;
+}
+
+/* A sort needs no random key, as a table of hashes would. */
+static int equal_of_many(yyjson_val *object, yyjson_val **ret)
+{
+        _cleanup_free_ yyjson_val **names = malloc(yyjson_obj_size(object) * sizeof(*names));
+        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
+        size_t n = 0;
+
+        if (!names)
+                return -ENOMEM;
+        for (yyjson_val *name; (name = yyjson_obj_iter_next(&iter));)
+                names[n++] = name;
+        qsort(names, n, sizeof(*names), compare_names);
+        for (size_t i = 1; i < n && !*ret; i++)
+                *ret = compare_names(&names[i - 1], &names[i]) == 0 ? names[i] : NULL;
+        return 0;
+}
+
+static int find_equal(yyjson_val *object, yyjson_val **ret)
+{
+        yyjson_val *names[NAMES_FEW] _uninitialized_;
+        yyjson_obj_iter iter = yyjson_obj_iter_with(object);
+        size_t n = 0;
+
+        if (yyjson_obj_size(object) > NAMES_FEW)
+                return equal_of_many(object, ret);
+        for (yyjson_val *name; (name = yyjson_obj_iter_next(&iter));)
+                names[n++] = name;
+        *ret = equal_of(names, n);
+        return 0;
+}
+
+int json_check_names(yyjson_val *value, const yyjson_val *except, struct error *err)
+{
+        const yyjson_val *end = value ? unsafe_yyjson_get_next(value) : NULL;
+        yyjson_val *found = NULL;
+        int r = 0;
+
+        /* The values of a container follow it in memory. */
+        while (value < end && r >= 0 && !found) {
+                if (value == except) {
+                        value = unsafe_yyjson_get_next(value);
+                        continue;
+                }
+                if (yyjson_is_obj(value))
+                        r = find_equal(value, &found);
+                value++;
+        }
+        if (r < 0)
+                return error_errno(err, -r, "check the names");
+        return found ? error_set(err, ENOTUNIQ, "two members of an object are named \"%.100s\"",
+                                 yyjson_get_str(found))
+                     : 0;
 }
 
 int json_append(struct buffer *b, yyjson_val *value)

@@ -44,6 +44,10 @@ int json_double(yyjson_val *value, double *ret);
  * ±(2^53 - 1), and no number is beyond the range of a double. */
 bool json_fits_doubles(yyjson_val *value);
 
+/* Whether each object in value has distinct names, after decoding, but what is in `except` (or NULL). A reader takes the first of
+ * two equal names, another one the last. Returns 0, -ENOTUNIQ (the error has the name), -ENOMEM. */
+int json_check_names(yyjson_val *value, const yyjson_val *except, struct error *err);
+
 /* Serialises a value in one line at the end of b. Returns 0, -EMSGSIZE, -ENOMEM. */
 int json_append(struct buffer *b, yyjson_val *value);
 /* Like json_append(), as a new string, which the caller frees. Returns 0, -ENOMEM, -EINVAL. */

@@ -74,9 +74,14 @@ int jsonrpc_classify(yyjson_val *value, struct jsonrpc_message *ret, struct erro
         yyjson_val *id = yyjson_obj_get(value, "id");
         yyjson_val *method = yyjson_obj_get(value, "method");
         yyjson_val *version = yyjson_obj_get(value, "jsonrpc");
-        int r;
+        yyjson_val *result = yyjson_obj_get(value, "result");
 
         ret->id = yyjson_is_str(id) || json_is_integer(id) ? id : NULL;
+        /* What a tool returns to code is not read here. */
+        int r = json_check_names(value, method ? NULL : yyjson_obj_get(result, "structuredContent"),
+                                 err);
+        if (r < 0)
+                return r;
         if (!yyjson_equals_str(version, "2.0"))
                 r = error_set(err, EINVAL, "the member jsonrpc is not \"2.0\"");
         else if (method)
@@ -160,7 +165,7 @@ int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struc
         ret->doc = doc;
         if (r >= 0 && ret->kind == JSONRPC_RESPONSE)
                 find_text(ret, data, n);
-        return r < 0 ? -EINVAL : 0;
+        return r;
 }
 
 void jsonrpc_done(struct jsonrpc_message *message)

@@ -70,7 +70,8 @@ static inline bool jsonrpc_method_is(const struct jsonrpc_message *message, cons
 /*
  * Parses one message. *ret is always set, and the caller must call jsonrpc_done(). Returns 0,
  * -EBADMSG when it is not JSON (or deeper than JSON_DEPTH_MAX), -EINVAL when it is JSON but not a
- * message (ret->id is then the id, if it has a valid one), -ENOMEM.
+ * message (ret->id is then the id, if it has a valid one), -ENOTUNIQ when an object in it has two members of one name (the same;
+ * but in structuredContent of a result), -ENOMEM.
  */
 int jsonrpc_parse(const char *data, size_t n, struct jsonrpc_message *ret, struct error *err);
 

@@ -172,6 +172,17 @@ static bool is_repeated(struct batch_ids *seen, const struct jsonrpc_message *me
         return false;
 }
 
+/* Of what jsonrpc_parse() returned. */
+static int code_of(int r)
+{
+        static const int codes[] = {[EBADMSG] = JSONRPC_PARSE_ERROR,
+                                    [EINVAL] = JSONRPC_INVALID_REQUEST,
+                                    [ENOTUNIQ] = JSONRPC_INVALID_PARAMS,
+                                    [ENOMEM] = JSONRPC_INTERNAL_ERROR};
+
+        return codes[-r];
+}
+
 static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
                        const struct jsonrpc_message *message)
 {
@@ -192,12 +203,12 @@ static void take_batch(struct mcp_peer *peer, struct mcp_sink *sink,
                 struct jsonrpc_message one;
                 struct error err = {};
 
-                if (jsonrpc_classify(element, &one, &err) >= 0 && is_repeated(&seen, &one))
-                        error_set(&err, EEXIST, ID_IN_USE);
-                if (error_is_set(&err)) {
+                int r = jsonrpc_classify(element, &one, &err);
+                if (r >= 0 && is_repeated(&seen, &one))
+                        r = error_set(&err, EINVAL, ID_IN_USE);
+                if (r < 0) {
                         batch_expect(batch);
-                        answer_invalid(peer, sink, one.id, JSONRPC_INVALID_REQUEST, err.text,
-                                       batch);
+                        answer_invalid(peer, sink, one.id, code_of(r), err.text, batch);
                 } else {
                         take_message(peer, sink, &one, batch);
                 }
@@ -226,12 +237,8 @@ void mcp_peer_line(struct mcp_peer *peer, struct mcp_sink *sink, const char *lin
 void mcp_peer_parsed(struct mcp_peer *peer, struct mcp_sink *sink,
                      const struct jsonrpc_message *message, int r, const struct error *err)
 {
-        static const int codes[] = {[EBADMSG] = JSONRPC_PARSE_ERROR,
-                                    [EINVAL] = JSONRPC_INVALID_REQUEST,
-                                    [ENOMEM] = JSONRPC_INTERNAL_ERROR};
-
         if (r < 0)
-                answer_invalid(peer, sink, message->id, codes[-r], err->text, NULL);
+                answer_invalid(peer, sink, message->id, code_of(r), err->text, NULL);
         else if (message->kind == JSONRPC_BATCH)
                 take_batch(peer, sink, message);
         else

@@ -58,7 +58,7 @@ static bool take_batch(yyjson_val *batch)
                 struct jsonrpc_message m;
                 struct error err = {};
                 int r = jsonrpc_classify(value, &m, &err);
-                assert(r == 0 || (r == -EINVAL && error_is_set(&err)));
+                assert(r == 0 || ((r == -EINVAL || r == -ENOTUNIQ) && error_is_set(&err)));
                 if (r == 0)
                         check_members(&m);
                 good = good && r == 0;
@@ -73,7 +73,7 @@ static bool take_line(const char *line, size_t n)
 
         int r = jsonrpc_parse(line, n, &m, &err);
         assert((r == 0) == (m.kind != JSONRPC_INVALID));
-        assert(r == 0 || ((r == -EBADMSG || r == -EINVAL) && error_is_set(&err)));
+        assert(r == 0 || ((r == -EBADMSG || r == -EINVAL || r == -ENOTUNIQ) && error_is_set(&err)));
         int64_t guessed = 0;
         assert(!jsonrpc_guess_id(line, n, &guessed) || guessed >= 0);
         if (r < 0)

@@ -106,6 +106,18 @@ class Bridge(rawmcp.ServerCase):
         code = f"try:\n    await {call}\n    r = None\nexcept Exception as e:\n    r = [type(e).__name__, str(e), isinstance(e, ToolError)]\n[r]"
         return self.value(code)[0]
 
+    def test_two_members_of_one_name(self):
+        """A server may take the last one where a check took the first. What was not sent is in no record of the server."""
+        names = "class Name(str):\n    __hash__, __eq__ = object.__hash__, object.__eq__\n"
+        self.ok(names + "twice = lambda n=0: {Name('path'): '/ok', **{str(i): i for i in range(n)}, Name('path'): '/etc/passwd'}")
+        for arguments in ("**{'a': twice()}", "**{'a': [{'b': [twice()]}]}", "**{'a': twice(100)}", "**{'a': twice(), 'text': 'x' * 300_000}"):
+            with self.subTest(arguments):
+                kind, message, is_tool_error = self.error_of(f"tools['echo']({arguments})")
+                self.assertEqual((kind, is_tool_error), ("ToolArgumentError", True))
+                self.assertIn('two members of an object are named "path"', message)
+        # The same name in different objects is right.
+        self.assertEqual(self.value("await tools['echo'](a={'path': 1, 'b': {'path': 2}, 'c': [{'path': 3}, {'path': 4}]})")["a"]["c"], [{"path": 3}, {"path": 4}])
+
     def test_unknown_tool_has_a_suggestion(self):
         kind, message, is_tool_error = self.error_of("tools['creat-event'](title='x')")
         self.assertEqual((kind, is_tool_error), ("ToolNotFound", True))

@@ -174,6 +174,19 @@ await asyncio.gather(one(mcp_bad.hang()), one(mcp_bad.crash(status=3)), one(mcp_
             self.assertEqual(self.raised(f"mcp_bad.raw(result={result!r})")[0], "ToolProtocolError", result)
         self.works()
 
+    def test_two_members_of_one_name(self):
+        self.start()
+        large = '"x":"%s"' % ("x" * 300_000)
+        for result in ('{"content":[],"isError":true,"isError":false}', '{"content":[{"type":"text","type":"image","text":"x"}]}',
+                       '{"content":[],"\\u0063ontent":[]}', '{"content":[],"structuredContent":{},"structuredContent":{}}',
+                       '{"content":[],"_meta":{"a":{"b":1,"b":2}},%s}' % large):
+            kind, text = self.raised(f"mcp_bad.raw(result={result!r})")
+            self.assertEqual(kind, "ToolProtocolError", result[:100])
+            self.assertIn("two members of an object are named", text)
+        # What Cloister only passes on.
+        self.assertEqual(self.value("""await mcp_bad.raw(result='{"content":[],"structuredContent":{"a":1,"a":2}}')"""), {"a": 2})
+        self.works()
+
     def test_json_rpc_error(self):
         self.start("--tool", "listed")
         line = '{"jsonrpc":"2.0","id":ID,"error":{"code":-32099,"message":"no luck","data":{"why":[1.5]}}}'

@@ -165,6 +165,21 @@ class Protocol(rawmcp.ServerCase):
                     self.server.ask("tools/call", params)
                 self.assertEqual(caught.exception.code, -32602)
 
+    def test_two_members_of_one_name(self):
+        call = '{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"run_python","arguments":{%s}}}'
+        large = '"code":"1","x":"%s",' % ("x" * 300_000)
+        for arguments in ('"code":"1","code":"2"', '"code":"1","co\\u0064e":"2"', '"code":"1","a":{"b":[{"c":1,"c":1}]}', large + '"code":"2"'):
+            with self.subTest(arguments[:100]):
+                waiting = self.server.expect("twice")
+                self.server.send_bytes((call % arguments).replace("ID", '"twice"').encode() + b"\n")
+                with self.assertRaises(rawmcp.RpcError) as caught:
+                    waiting.result()
+                self.assertEqual(caught.exception.code, -32602)
+                self.assertIn("two members of an object are named", str(caught.exception))
+        waiting = self.server.expect("once")
+        self.server.send_bytes((call % '"code":"{\'code\': 1}"').replace("ID", '"once"').encode() + b"\n")
+        self.assertEqual(waiting.result()["structuredContent"]["value"]["json"], {"code": 1})
+
     def test_arguments_that_are_no_object(self):
         for arguments in ([], 5, "code"):
             result = self.server.ask("tools/call", {"name": "run_python", "arguments": arguments})

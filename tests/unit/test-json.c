@@ -275,8 +275,51 @@ static void test_values_bound(void)
         }
 }
 
+static int check_names(const char *text, const char *except)
+{
+        _cleanup_json_ yyjson_doc *doc = parsed(text);
+        yyjson_val *root = yyjson_doc_get_root(doc);
+        struct error err = {};
+
+        return json_check_names(root, except ? yyjson_obj_get(root, except) : NULL, &err);
+}
+
+static void test_equal_names(void)
+{
+        _cleanup_buffer_ struct buffer many = BUFFER_INIT(1 << 20);
+        static const char *const distinct[] = {"1", "[]", "{}",
+                                               "{\"a\":1,\"A\":1,\"\":2,\"a\\u0000\":3}",
+                                               "[{\"a\":1},{\"a\":{\"a\":[{\"a\":2}]}}]"},
+                                 *const equal[] = {
+                                         "{\"a\":1,\"a\":1}", "{\"a\":1,\"\\u0061\":2}",
+                                         "{\"\":1,\"b\":2,\"\":3}",
+                                         "[[{\"x\":{\"y\":[1,{\"é\":1,\"\\u00e9\":2}]}}]]"};
+
+        for (size_t i = 0; i < ARRAY_SIZE(distinct); i++)
+                check_eq_int(check_names(distinct[i], NULL), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(equal); i++)
+                check_eq_int(check_names(equal[i], NULL), -ENOTUNIQ);
+        check_eq_int(check_names("{\"a\":{\"b\":1,\"b\":2},\"c\":1}", "a"), 0);
+        check_eq_int(check_names("{\"a\":{\"b\":1,\"b\":2},\"c\":1}", "c"), -ENOTUNIQ);
+        check_eq_int(check_names("{\"a\":1,\"a\":1}", "a"), -ENOTUNIQ);
+        /* Each number of members, also those above which they are sorted. */
+        for (int n = 2; n < 40; n++) {
+                many.length = 0;
+                for (int i = 0; i < n; i++)
+                        check_eq_int(buffer_printf(&many, "%c\"n%d\":%d", i ? ',' : '{', i, i), 0);
+                check_eq_int(buffer_append_text(&many, "}"), 0);
+                check_eq_int(buffer_append(&many, "", 1), 0);
+                check_eq_int(check_names(buffer_bytes(&many), NULL), 0);
+                many.length -= 2;
+                check_eq_int(buffer_printf(&many, ",\"n%d\":0}", n / 2), 0);
+                check_eq_int(buffer_append(&many, "", 1), 0);
+                check_eq_int(check_names(buffer_bytes(&many), NULL), -ENOTUNIQ);
+        }
+}
+
 int main(void)
 {
+        run(test_equal_names);
         run(test_bytes);
         run(test_values_are_unchanged);
         run(test_refusals);

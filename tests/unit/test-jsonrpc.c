@@ -73,9 +73,10 @@ static void test_text_of_result(void)
         check_text("{\"jsonrpc\":\"2.0\",\"i\\u0064\":1,\"\\u00e9\":\"\\u00e9\",\"result\":{\"a\":{"
                    "}}\t}\r",
                    "{\"a\":{}}");
-        /* Of two results the first is used, both as a value and as text. */
-        check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":1},\"result\":{\"n\":2}}",
-                   "{\"n\":1}");
+        /* What a tool returns is for code alone. */
+        check_text(
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"structuredContent\":{\"a\":1,\"a\":2}}}",
+                "{\"structuredContent\":{\"a\":1,\"a\":2}}");
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{},\"error\":null}", "{}");
         /* Written in another way, or not an object: the value is serialized again. */
         check_text("{\"jsonrpc\":\"2.0\",\"id\":1,\"r\\u0065sult\":{}}", NULL);
@@ -94,6 +95,15 @@ static void test_refusals(void)
         check_refused("\"\xff\"", -EBADMSG, "not JSON");
         check_refused("7", -EINVAL, "not an object");
         check_refused("null", -EINVAL, "not an object");
+        check_refused("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"n\":1},\"result\":{\"n\":2}}",
+                      -ENOTUNIQ, "two members of an object are named \"result\"");
+        check_refused(
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":{\"a\":1,\"\\u0061\":2}}",
+                -ENOTUNIQ, "named \"a\"");
+        /* In a request it is an argument like any other. */
+        check_refused(
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"result\":{\"structuredContent\":{\"a\":1,\"a\":2}}}",
+                -ENOTUNIQ, "named \"a\"");
         check_refused("[]", -EINVAL, "an empty batch");
         check_refused("{}", -EINVAL, "jsonrpc is not \"2.0\"");
         check_refused("{\"jsonrpc\":2.0,\"id\":1,\"method\":\"x\"}", -EINVAL, "jsonrpc is not");

@@ -365,7 +365,7 @@ bool hub_server_on_line(void *data, const char *line, size_t n)
         struct error err = {};
 
         int r = jsonrpc_parse(line, n, &m, &err);
-        if (r == -EINVAL)
+        if (r == -EINVAL || r == -ENOTUNIQ)
                 return on_invalid(s, &m, &err);
         if (r < 0)
                 return on_not_json(s, hub_calls_guess(&s->calls, line, n), line, n, &err);
@@ -386,7 +386,7 @@ bool hub_server_on_large(void *data, struct large_line *line)
         struct hub_server *s = data;
         struct jsonrpc_message *m = &line->message;
 
-        if (line->r == -EINVAL)
+        if (line->r == -EINVAL || line->r == -ENOTUNIQ)
                 return on_invalid(s, m, &line->err);
         if (line->r < 0)
                 return on_not_json(s, line->has_id ? hub_calls_by_id(&s->calls, line->id) : NULL,

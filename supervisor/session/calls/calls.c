@@ -317,6 +317,10 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         if (r < 0)
                 return r;
         request.text = body->arguments;
+        why = body->names;
+        if (body->bytes)
+                (void)json_check_names(root, NULL, &why);
+        bool is_misnamed = error_is_set(&why);
 
         r = add(session, header->id, &call, err);
         if (r < 0)
@@ -331,13 +335,16 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         snprintf(call->server, sizeof(call->server), "%s", request.server);
         utf8_trim(call->server);
         request.call = call;
-        r = charge_arguments(call, request.text, &why);
+        r = is_misnamed ? -why.code : charge_arguments(call, request.text, &why);
         if (r >= 0)
                 r = tools->call(tools->data, &request, &call->handle, &why);
         if (r < 0) {
                 note_end(call, false, false, 0, 0);
                 remove_call(call);
-                answer_refuse(&session->channel, header->id, why.text);
+                answer_error(&session->channel, header->id,
+                             &(struct answer_error){.kind = is_misnamed ? "ToolArgumentError"
+                                                                        : "ToolError",
+                                                    .message = why.text});
         }
         return 0;
 }

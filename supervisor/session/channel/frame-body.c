@@ -66,6 +66,8 @@ static int write_arguments(struct frame_job *job, yyjson_val *root)
 
         if (job->header.type != FRAME_CALL || !yyjson_is_obj(arguments))
                 return 0;
+        if (json_check_names(root, NULL, &job->body.names) < 0)
+                return 0;
         int r = json_write(arguments, &text, &n);
         if (r >= 0)
                 job->body.arguments = shared_text_new(text, n);

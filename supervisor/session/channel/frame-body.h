@@ -20,6 +20,7 @@ struct frame_body {
         struct shared_text *arguments; /* of a large CALL; owned */
         char *text;                    /* of a large DISPLAY what it shows, checked; owned */
         size_t values;                 /* of the document, when it was parsed in the loop */
+        struct error names;            /* of a large CALL: -ENOTUNIQ of json_check_names() */
 };
 
 void frame_body_done(struct frame_body *body);
