@@ -78,6 +78,7 @@ RULES = [
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
+    ("supervisor/service", ["base/", "policy/", "rpc/", "supervisor/service/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
