@@ -267,6 +267,10 @@ int log_file_open(const char *path, enum log_format format, struct error *err)
 {
         file.is_bounded = false;
         file.folder = -1;
+        if (format == LOG_FORMAT_JOURNAL)
+                return error_set(
+                        err, EINVAL,
+                        "--log-format journal: only without --log-file, and not for this command");
         if (!path) {
                 log_to(STDERR_FILENO, format);
                 return 0;

@@ -44,14 +44,14 @@ enum kind_index {
 };
 static_assert(ARRAY_SIZE(kinds) == OWNER + 1, "a name for each kind");
 
-static enum event_code code_told = EVENT_CODE_HASH;
+static enum config_log_code code_told;
 
 bool event_is_on(void)
 {
         return log_get_level() >= LOG_LEVEL_INFO;
 }
 
-void event_set_code(enum event_code code)
+void event_set_code(enum config_log_code code)
 {
         code_told = code;
 }
@@ -116,12 +116,12 @@ void event_cell_begin(const struct event_cell_begin *event)
         add_text(&f, "profile", event->profile);
         if (event->attempt > 1)
                 add_number(&f, "attempt", event->attempt);
-        if (code_told != EVENT_CODE_NONE) {
+        if (code_told != CONFIG_LOG_NONE) {
                 sha256_text(event->code, event->code_length, digest);
                 add_text(&f, "code_sha256", digest);
                 add_number(&f, "code_bytes", event->code_length);
         }
-        if (code_told == EVENT_CODE_FULL) {
+        if (code_told == CONFIG_LOG_FULL) {
                 bool is_cut = copy_code(event->code, event->code_length, code);
                 add(&f, &(struct log_field){"code", LOG_CODE, code, strlen(code), is_cut});
         }

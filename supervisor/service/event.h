@@ -14,12 +14,11 @@
 #include <stdint.h>
 
 #include "base/log.h"
-
-/* What events tell of the code of a cell (the key "log_code"). */
-enum event_code { EVENT_CODE_HASH, EVENT_CODE_FULL, EVENT_CODE_NONE };
+#include "policy/config/types.h"
 
 bool event_is_on(void);
-void event_set_code(enum event_code code);
+/* What events tell of the code of a cell (the key "log_code"). */
+void event_set_code(enum config_log_code code);
 
 /* A cell is about to be sent to its sandbox. */
 struct event_cell_begin {

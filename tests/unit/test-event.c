@@ -193,7 +193,7 @@ static void test_code(void)
         yyjson_doc *doc;
 
         begin(LOG_FORMAT_JSON);
-        event_set_code(EVENT_CODE_FULL);
+        event_set_code(CONFIG_LOG_FULL);
         event_cell_begin(&(struct event_cell_begin){
                 .ids = ids, .code = secret, .code_length = strlen(secret), .profile = "x"});
         doc = parse();
@@ -211,13 +211,13 @@ static void test_code(void)
         check(yyjson_is_true(yyjson_obj_get(yyjson_doc_get_root(doc), "code_cut")));
         check_member(doc, "message", "cell begins");
         yyjson_doc_free(doc);
-        event_set_code(EVENT_CODE_NONE);
+        event_set_code(CONFIG_LOG_NONE);
         event_cell_begin(&(struct event_cell_begin){
                 .ids = ids, .code = "abc", .code_length = 3, .profile = ""});
         doc = parse();
         check(!has(doc, "code") && !has(doc, "code_sha256") && !has(doc, "code_bytes"));
         yyjson_doc_free(doc);
-        event_set_code(EVENT_CODE_HASH);
+        event_set_code(CONFIG_LOG_HASH);
         end();
 }
 
@@ -226,13 +226,13 @@ static void test_journal(void)
         static const char code[] = "x = 1\nMESSAGE=forged\n\nCLOISTER_EVENT=forged\n";
 
         begin(LOG_FORMAT_JOURNAL);
-        event_set_code(EVENT_CODE_FULL);
+        event_set_code(CONFIG_LOG_FULL);
         event_cell_begin(&(struct event_cell_begin){.ids = ids,
                                                     .code = code,
                                                     .code_length = strlen(code),
                                                     .profile = "p",
                                                     .attempt = 2});
-        event_set_code(EVENT_CODE_HASH);
+        event_set_code(CONFIG_LOG_HASH);
         check(next());
         check_field("MESSAGE", "cell begins");
         check_field("PRIORITY", "6");
