@@ -70,20 +70,28 @@ static void put(struct log_line *line, const char *text, size_t n)
         line->n += n;
 }
 
-static void put_text(struct log_line *line, const char *text)
+/* Inline: the length of most texts is known to the compiler. */
+static inline __attribute__((always_inline)) void put_text(struct log_line *line, const char *text)
 {
         put(line, text, strlen(text));
+}
+
+static const char *number_text(uint64_t number, char to[24])
+{
+        char *at = to + 23;
+
+        *at = '\0';
+        do
+                *--at = (char)('0' + number % 10);
+        while ((number /= 10) > 0);
+        return at;
 }
 
 static void put_number(struct log_line *line, uint64_t number)
 {
         char text[24];
-        char *at = text + sizeof(text);
 
-        do
-                *--at = (char)('0' + number % 10);
-        while ((number /= 10) > 0);
-        put(line, at, (size_t)(text + sizeof(text) - at));
+        put_text(line, number_text(number, text));
 }
 
 /* Appends a character of JSON text. Returns how many bytes of `text` it was. */
@@ -116,29 +124,49 @@ static size_t put_character(struct log_line *line, const unsigned char *text, si
         return (size_t)n;
 }
 
+/* Most of all text: it is written as it is. */
+static bool is_plain(char c)
+{
+        return c >= ' ' && c < 0x7f && c != '"' && c != '\\';
+}
+
 /* Cut between characters, so that `spare` bytes remain. Returns whether all of it fitted. */
 static bool put_string(struct log_line *line, const char *text, size_t n, size_t spare)
 {
         size_t at = 0;
 
         put(line, "\"", 1);
-        while (at < n && room(line) > spare + 16)
-                at += put_character(line, (const unsigned char *)text + at, n - at);
+        while (at < n && room(line) > spare + 16) {
+                size_t most = room(line) - spare - 16, plain = at;
+                while (plain < n && plain - at < most && is_plain(text[plain]))
+                        plain++;
+                put(line, text + at, plain - at);
+                at = plain;
+                if (at < n && room(line) > spare + 16)
+                        at += put_character(line, (const unsigned char *)text + at, n - at);
+        }
         put(line, "\"", 1);
         return at == n;
 }
 
 static void put_time(struct log_line *line)
 {
+        static char second[48]; /* as it was written last */
+        static time_t written = -1;
         struct timespec now;
         struct tm tm;
-        char text[48];
 
         clock_gettime(CLOCK_REALTIME, &now);
-        gmtime_r(&now.tv_sec, &tm);
-        size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-        snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
-        put_text(line, text);
+        if (now.tv_sec != written) {
+                gmtime_r(&now.tv_sec, &tm);
+                strftime(second, sizeof(second), "%Y-%m-%dT%H:%M:%S", &tm);
+                written = now.tv_sec;
+        }
+        unsigned ms = (unsigned)(now.tv_nsec / 1000000);
+        const char rest[] = {'.', (char)('0' + ms / 100), (char)('0' + ms / 10 % 10),
+                             (char)('0' + ms % 10), 'Z'};
+        put_text(line, second);
+        put(line, rest, sizeof(rest));
 }
 
 /* ---- the owner of a line ---- */
@@ -375,9 +403,9 @@ static void put_entry_number(struct log_line *line, const char *prefix, const ch
                              uint64_t number)
 {
         char text[24];
+        const char *digits = number_text(number, text);
 
-        put_entry(line, prefix, name, text,
-                  (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)number));
+        put_entry(line, prefix, name, digits, strlen(digits));
 }
 
 static const char own[] = "CLOISTER_";

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/host-file.h"
 #include "base/journald.h"
@@ -57,7 +58,7 @@ enum log_format log_get_format(void)
         return look;
 }
 
-enum { LOG_FD_FIRST = 1000, MESSAGE_MAX = 2048 };
+enum { LOG_FD_FIRST = 1000, MESSAGE_MAX = 2048, TELL_US = 1000000 };
 
 /* ---- the file, which has a bound ---- */
 
@@ -112,9 +113,10 @@ static void keep_bound(void)
 /* Lines that were lost. */
 static struct {
         uint64_t all;
-        uint64_t told;   /* of these, how many the log has told of */
-        uint64_t others; /* in other processes */
-        bool is_torn;    /* the last line was written in part: the next one begins anew */
+        uint64_t told;    /* of these, how many the log has told of */
+        uint64_t others;  /* in other processes */
+        uint64_t told_us; /* when */
+        bool is_torn;     /* the last line was written in part: the next one begins anew */
 } lost;
 
 uint64_t log_errors(void)
@@ -158,20 +160,23 @@ static const struct log_source *source(void)
         return &named;
 }
 
-/* A line about those that were lost, before the next one that is written. */
+/* A line about those that were lost, before the next one that is written; at most one in TELL_US. */
 static void tell_lost(void)
 {
         struct log_line line _uninitialized_;
         char text[96];
         const struct log_message message = {LOG_LEVEL_WARNING, NULL, NULL, text};
-        uint64_t n = lost.all;
+        uint64_t n = lost.all, now = clock_us();
 
+        if (n == lost.told || (lost.told_us > 0 && now - lost.told_us < TELL_US))
+                return;
         snprintf(text, sizeof(text), "%llu lines of the log could not be written",
                  (unsigned long long)(n - lost.told));
         log_line_make(&line, look, source(), &message);
         if (!write_whole(place, line.text, line.n))
                 return;
         lost.told = n;
+        lost.told_us = now;
 }
 
 static void write_event(enum log_level level, const struct log_ids *ids,
@@ -188,8 +193,7 @@ static void write_event(enum log_level level, const struct log_ids *ids,
         vsnprintf(raw, sizeof(raw), format, args);
         mask_text(raw);
         printable_escape(text, sizeof(text), raw);
-        if (lost.all > lost.told)
-                tell_lost();
+        tell_lost();
         log_line_make(&line, look, source(), &message);
         write_line(place, &line);
         if (place != STDERR_FILENO && level == LOG_LEVEL_ERROR && look != LOG_FORMAT_JOURNAL) {
@@ -243,7 +247,7 @@ void log_file_append(const char *lines, size_t n)
         keep_bound();
         if (!write_whole(place, lines, n))
                 lost.all += count_lines(lines, n) ?: 1;
-        else if (lost.all > lost.told)
+        else
                 tell_lost();
 }
 

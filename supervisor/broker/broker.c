@@ -345,6 +345,10 @@ static void to_network(struct broker *broker, const struct monitor_message *mess
 
 static void to_broker(struct broker *broker, const struct monitor_message *message)
 {
+        if (message->event.kind == MONITOR_LOG_ERRORS) {
+                log_add_errors(message->event.lines);
+                return;
+        }
         broker->hello.usage = message->event.target;
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
