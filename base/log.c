@@ -1,8 +1,6 @@
 /* One line for each event, and the file of the log. */
 #include "base/log.h"
 
-#include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,31 +8,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/host-file.h"
+#include "base/journald.h"
+#include "base/log-line.h"
 #include "base/mask.h"
 #include "base/printable.h"
-#include "base/utf8.h"
-
-static const char *const level_names[] = {
-        [LOG_LEVEL_ERROR] = "error",
-        [LOG_LEVEL_WARNING] = "warning",
-        [LOG_LEVEL_INFO] = "info",
-        [LOG_LEVEL_DEBUG] = "debug",
-};
-static_assert(sizeof(level_names) / sizeof(level_names[0]) == LOG_LEVEL_MAX, "a name a level");
-
-static const char *const format_names[] = {"text", "json", "plain"};
-static_assert(sizeof(format_names) / sizeof(format_names[0]) == LOG_FORMAT_MAX, "a name a format");
 
 static enum log_level threshold = LOG_LEVEL_WARNING;
 static enum log_format look = LOG_FORMAT_TEXT;
 
 static int place = STDERR_FILENO;
+static char node_name[LOG_NODE_MAX + 1];
 static const char program[] = "cloister"; /* starts each line */
 
 void log_set_level(enum log_level level)
@@ -47,38 +37,15 @@ enum log_level log_get_level(void)
         return threshold;
 }
 
-const char *log_level_name(enum log_level level)
-{
-        return level_names[level];
-}
-
-static int index_of(const char *name, const char *const *names, int n)
-{
-        for (int i = 0; i < n; i++)
-                if (strcmp(names[i], name) == 0)
-                        return i;
-        return -EINVAL;
-}
-
-int log_level_from_name(const char *name)
-{
-        return index_of(name, level_names, LOG_LEVEL_MAX);
-}
-
-int log_format_from_name(const char *name)
-{
-        return index_of(name, format_names, LOG_FORMAT_MAX);
-}
-
-const char *log_format_name(enum log_format format)
-{
-        return format_names[format];
-}
-
 void log_to(int fd, enum log_format format)
 {
         place = fd;
         look = format;
+}
+
+void log_set_node(const char *node)
+{
+        snprintf(node_name, sizeof(node_name), "%s", node);
 }
 
 int log_get_fd(void)
@@ -91,159 +58,7 @@ enum log_format log_get_format(void)
         return look;
 }
 
-/* A line that is being written; text that does not fit is cut. A pipe takes PIPE_BUF bytes atomically
- * (PIPE_BUF, pipe(7)). */
-struct line {
-        char text[4096];
-        size_t n;
-};
-
-enum {
-        LINE_TAIL = 8, /* space for the end of the line */
-        LOG_FD_FIRST = 1000,
-};
-
-static void put(struct line *line, const char *text, size_t n)
-{
-        size_t room = sizeof(line->text) - LINE_TAIL - line->n;
-
-        n = n > room ? room : n;
-        memcpy(line->text + line->n, text, n);
-        line->n += n;
-}
-
-static void put_text(struct line *line, const char *text)
-{
-        put(line, text, strlen(text));
-}
-
-static void put_number(struct line *line, uint64_t number)
-{
-        char text[24];
-
-        snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
-        put_text(line, text);
-}
-
-/* text must have no control characters. */
-static void put_string(struct line *line, const char *text)
-{
-        put(line, "\"", 1);
-        for (const unsigned char *c = (const unsigned char *)text; *c;) {
-                int n = utf8_next(c, 4); /* the NUL byte ends a shorter one */
-                /* Cut between characters, with room for the longest. */
-                if (line->n + LINE_TAIL + 4 > sizeof(line->text) - LINE_TAIL)
-                        break;
-                if (*c == '"' || *c == '\\')
-                        put(line, "\\", 1);
-                if (n > 0)
-                        put(line, (const char *)c, (size_t)n);
-                else
-                        put_text(line, "\xef\xbf\xbd");
-                c += n > 0 ? (size_t)n : 1;
-        }
-        put(line, "\"", 1);
-}
-
-static void put_time(struct line *line)
-{
-        struct timespec now;
-        struct tm tm;
-        char text[48];
-
-        clock_gettime(CLOCK_REALTIME, &now);
-        gmtime_r(&now.tv_sec, &tm);
-        size_t n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-        snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
-        put_text(line, text);
-}
-
-static void put_id(struct line *line, bool json, const char *name, const char *text,
-                   uint64_t number, bool *first)
-{
-        if (!text && number == 0)
-                return;
-        put_text(line, json ? ",\"" : *first ? " [" : ", ");
-        put_text(line, name);
-        put_text(line, json ? "\":" : " ");
-        if (!text)
-                put_number(line, number);
-        else if (json && strcmp(name, "request") != 0)
-                put_string(line, text);
-        else
-                put_text(line, text);
-        *first = false;
-}
-
-/* The client's id is JSON; its length is limited here, and control characters are already escaped. */
-static void put_ids(struct line *line, bool json, const struct log_ids *ids)
-{
-        char session[128], request[160] = "", server[160], tool[288];
-        bool first = true;
-
-        if (!ids)
-                return;
-        printable_escape(session, sizeof(session), ids->session ? ids->session : "");
-        printable_escape(server, sizeof(server), ids->server ? ids->server : "");
-        printable_escape(tool, sizeof(tool), ids->tool ? ids->tool : "");
-        if (ids->request && strlen(ids->request) < sizeof(request))
-                memcpy(request, ids->request, strlen(ids->request) + 1);
-        put_id(line, json, "session", *session ? session : NULL, 0, &first);
-        put_id(line, json, "request", *request ? request : NULL, 0, &first);
-        put_id(line, json, "cell", NULL, ids->cell, &first);
-        put_id(line, json, "call", NULL, ids->call, &first);
-        put_id(line, json, "server", *server ? server : NULL, 0, &first);
-        put_id(line, json, "tool", *tool ? tool : NULL, 0, &first);
-        if (!json && !first)
-                put_text(line, "]");
-}
-
-static void make_text(struct line *line, enum log_level level, const struct log_ids *ids,
-                      const char *message)
-{
-        put_text(line, program);
-        put_text(line, ": ");
-        put_text(line, level_names[level]);
-        put_text(line, ": ");
-        put_text(line, message);
-        put_ids(line, false, ids);
-}
-
-/* As Python's logging writes lines: "12:00:00 cloister WARNING …", in local time. */
-static void make_plain(struct line *line, enum log_level level, const struct log_ids *ids,
-                       const char *message)
-{
-        time_t now = time(NULL);
-        struct tm tm;
-        char text[48];
-
-        localtime_r(&now, &tm);
-        strftime(text, sizeof(text), "%H:%M:%S ", &tm);
-        put_text(line, text);
-        put_text(line, program);
-        put_text(line, " ");
-        for (const char *c = level_names[level]; *c; c++)
-                put(line, (const char[]){(char)toupper((unsigned char)*c)}, 1);
-        put_text(line, " ");
-        put_text(line, message);
-        put_ids(line, false, ids);
-}
-
-static void make_json(struct line *line, enum log_level level, const struct log_ids *ids,
-                      const char *message)
-{
-        put_text(line, "{\"time\":\"");
-        put_time(line);
-        put_text(line, "\",\"level\":\"");
-        put_text(line, level_names[level]);
-        put_text(line, "\",\"program\":\"");
-        put_text(line, program);
-        put_text(line, "\"");
-        put_ids(line, true, ids);
-        put_text(line, ",\"message\":");
-        put_string(line, message);
-        line->text[line->n++] = '}';
-}
+enum { LOG_FD_FIRST = 1000, MESSAGE_MAX = 2048, TELL_US = 1000000 };
 
 /* ---- the file, which has a bound ---- */
 
@@ -293,44 +108,121 @@ static void keep_bound(void)
                 (void)!ftruncate(place, 0);
 }
 
-/* One write, so that lines of several processes do not mix; a log that cannot be written is lost.
- */
-static void write_line(int fd, struct line *line)
+/* ---- writing ---- */
+
+/* Lines that were lost. */
+static struct {
+        uint64_t all;
+        uint64_t told;    /* of these, how many the log has told of */
+        uint64_t others;  /* in other processes */
+        uint64_t told_us; /* when */
+        bool is_torn;     /* the last line was written in part: the next one begins anew */
+} lost;
+
+uint64_t log_errors(void)
 {
-        line->text[line->n++] = '\n';
+        return lost.all + lost.others;
+}
+
+void log_add_errors(uint64_t n)
+{
+        lost.others += n;
+}
+
+/* One write, so that lines of several processes do not mix. Returns whether all was written. */
+static bool write_whole(int fd, const char *bytes, size_t n)
+{
+        static char newline[] = "\n";
+        const struct iovec parts[] = {{newline, 1}, {(char *)(uintptr_t)bytes, n}};
+        bool begins_anew = lost.is_torn && fd == place && look != LOG_FORMAT_JOURNAL;
+        ssize_t written;
+
+        do
+                written = begins_anew ? writev(fd, parts, 2) : write(fd, bytes, n);
+        while (written < 0 && errno == EINTR);
+        if (fd == place)
+                lost.is_torn = written > 0 ? (size_t)written < n + begins_anew : begins_anew;
+        return written == (ssize_t)(n + begins_anew);
+}
+
+static void write_line(int fd, const struct log_line *line)
+{
         if (file.is_bounded && fd == place)
                 keep_bound();
-        ssize_t written = write(fd, line->text, line->n);
-        (void)written;
+        if (!write_whole(fd, line->text, line->n) && fd == place)
+                lost.all++;
+}
+
+static const struct log_source *source(void)
+{
+        static const struct log_source named = {program, node_name};
+
+        return &named;
+}
+
+/* A line about those that were lost, before the next one that is written; at most one in TELL_US. */
+static void tell_lost(void)
+{
+        struct log_line line _uninitialized_;
+        char text[96];
+        const struct log_message message = {LOG_LEVEL_WARNING, NULL, NULL, text};
+        uint64_t n = lost.all, now = clock_us();
+
+        if (n == lost.told || (lost.told_us > 0 && now - lost.told_us < TELL_US))
+                return;
+        snprintf(text, sizeof(text), "%llu lines of the log could not be written",
+                 (unsigned long long)(n - lost.told));
+        log_line_make(&line, look, source(), &message);
+        if (!write_whole(place, line.text, line.n))
+                return;
+        lost.told = n;
+        lost.told_us = now;
+}
+
+static void write_event(enum log_level level, const struct log_ids *ids,
+                        const struct log_record *record, const char *format, va_list args)
+{
+        char raw[MESSAGE_MAX] _uninitialized_, text[2 * MESSAGE_MAX] _uninitialized_;
+        struct log_line line _uninitialized_;
+        const struct log_message message = {level, ids, record, text};
+
+        if (look == LOG_FORMAT_JOURNAL && !journald_allows(record != NULL)) {
+                lost.all++;
+                return;
+        }
+        vsnprintf(raw, sizeof(raw), format, args);
+        mask_text(raw);
+        printable_escape(text, sizeof(text), raw);
+        tell_lost();
+        log_line_make(&line, look, source(), &message);
+        write_line(place, &line);
+        if (place != STDERR_FILENO && level == LOG_LEVEL_ERROR && look != LOG_FORMAT_JOURNAL) {
+                log_line_make(&line, LOG_FORMAT_TEXT, source(), &message);
+                write_line(STDERR_FILENO, &line);
+        }
 }
 
 void log_event(enum log_level level, const struct log_ids *ids, const char *format, ...)
 {
-        char raw[2048] _uninitialized_, message[4096] _uninitialized_;
-        struct line line _uninitialized_;
         va_list args;
 
         if (level > threshold)
                 return;
-        line.n = 0;
         va_start(args, format);
-        vsnprintf(raw, sizeof(raw), format, args);
+        write_event(level, ids, NULL, format, args);
         va_end(args);
-        mask_text(raw);
-        printable_escape(message, sizeof(message), raw);
+}
 
-        if (look == LOG_FORMAT_JSON)
-                make_json(&line, level, ids, message);
-        else if (look == LOG_FORMAT_PLAIN)
-                make_plain(&line, level, ids, message);
-        else
-                make_text(&line, level, ids, message);
-        write_line(place, &line);
-        if (place != STDERR_FILENO && level == LOG_LEVEL_ERROR) {
-                line.n = 0;
-                make_text(&line, level, ids, message);
-                write_line(STDERR_FILENO, &line);
-        }
+void log_record(enum log_level level, const struct log_ids *ids, const struct log_record *record,
+                const char *format, ...)
+{
+        va_list args;
+
+        if (level > threshold)
+                return;
+        va_start(args, format);
+        write_event(level, ids, record, format, args);
+        va_end(args);
 }
 
 bool log_file_is_bounded(void)
@@ -338,10 +230,25 @@ bool log_file_is_bounded(void)
         return file.is_bounded;
 }
 
+static uint64_t count_lines(const char *lines, size_t n)
+{
+        uint64_t count = 0;
+
+        for (const char *end = lines + n; (lines = memchr(lines, '\n', (size_t)(end - lines)));
+             lines++)
+                count++;
+        return count;
+}
+
 void log_file_append(const char *lines, size_t n)
 {
+        if (n == 0)
+                return;
         keep_bound();
-        fd_write_all(place, lines, n);
+        if (!write_whole(place, lines, n))
+                lost.all += count_lines(lines, n) ?: 1;
+        else
+                tell_lost();
 }
 
 /* So that it can be renamed whatever happens to the folders above it. */
@@ -364,6 +271,10 @@ int log_file_open(const char *path, enum log_format format, struct error *err)
 {
         file.is_bounded = false;
         file.folder = -1;
+        if (format == LOG_FORMAT_JOURNAL)
+                return error_set(
+                        err, EINVAL,
+                        "--log-format journal: only without --log-file, and not for this command");
         if (!path) {
                 log_to(STDERR_FILENO, format);
                 return 0;

@@ -4,8 +4,10 @@
  *
  *     cloister: warning: server files: cannot start: … [session default, request 7]
  *     {"time":"2026-01-31T12:00:00.123Z","level":"warning","program":"cloister",
- *      "message":"server files: cannot start: …","session":"default","request":7}
+ *      "session":"default","request":7,"message":"server files: cannot start: …"}
  *     12:00:00 cloister WARNING server files: cannot start: … [session default, request 7]
+ *
+ * The fourth format is journald's, over a socket (base/journald.h).
  *
  * Untrusted text is escaped here: control characters are written as \xNN, so that a peer can neither
  * forge a line nor control a terminal. Secrets are masked (base/mask.h).
@@ -17,45 +19,33 @@
 #include <stdint.h>
 
 #include "base/error.h"
-
-enum log_level {
-        LOG_LEVEL_ERROR,
-        LOG_LEVEL_WARNING,
-        LOG_LEVEL_INFO,
-        LOG_LEVEL_DEBUG,
-        LOG_LEVEL_MAX
-};
-
-enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON, LOG_FORMAT_PLAIN, LOG_FORMAT_MAX };
+#include "base/log-line.h"
 
 /* Less important messages than level are not written. The default is LOG_LEVEL_WARNING. */
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 
-/* A level by its name (error, warning, info, debug); negative when there is none. */
-int log_level_from_name(const char *name);
-const char *log_level_name(enum log_level level);
-
-/* text, json or plain; negative when there is none. */
-int log_format_from_name(const char *name);
-const char *log_format_name(enum log_format format);
-
 /* Where lines are written (borrowed; the default is standard error), and their format. Errors are also
- * written to standard error, as text, if that is another file. */
+ * written to standard error, as text, if that is another file and not journald's. */
 void log_to(int fd, enum log_format format);
 int log_get_fd(void);
 enum log_format log_get_format(void);
 
-/* The owner of an event; NULL and 0: unknown or without an owner. */
-struct log_ids {
-        const char *session;
-        const char *request; /* JSON text of the client's id */
-        uint64_t cell, call; /* numbers in the session */
-        const char *server, *tool;
-};
+/* The node of a service (copied), for the formats that programs read; "": it has none. */
+enum { LOG_NODE_MAX = 16 };
+void log_set_node(const char *node);
 
 void log_event(enum log_level level, const struct log_ids *ids, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+
+/* An event with fields, for programs (supervisor/service/event.h). For people it is its message. */
+void log_record(enum log_level level, const struct log_ids *ids, const struct log_record *record,
+                const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* How many lines were lost because they could not be written, here and in other processes that have reported theirs. The
+ * log has a line about its own, once one can be written again. */
+uint64_t log_errors(void);
+void log_add_errors(uint64_t n);
 
 #define log_write(level, ...) log_event(level, NULL, __VA_ARGS__)
 #define log_error(...)        log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
@@ -79,5 +69,5 @@ int log_file_open(const char *path, enum log_format format, struct error *err);
 /* Whether the log is a file, which has a bound. */
 bool log_file_is_bounded(void);
 
-/* Appends lines that another process wrote. */
+/* Appends lines that another process wrote. Lines that cannot be written are counted. */
 void log_file_append(const char *lines, size_t n);

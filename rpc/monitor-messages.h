@@ -145,6 +145,7 @@ struct monitor_event {
                 uint32_t stopped;
                 struct monitor_counted counted;
                 uint64_t memory;
+                uint64_t lines;
                 struct error error;
                 char path[512];
         };

@@ -26,6 +26,7 @@
 #define READABLE (1u << PUBLISHED_RESOURCE | TEMPLATE)
 
 /* In the order of the enums and of enum log_level. */
+static const char *const log_codes[] = {"hash", "full", "none", NULL}; /* enum config_log_code */
 static const char *const levels[] = {"error", "warning", "info", "debug", NULL};
 static const char *const modes[] = {"ro", "rw", NULL};
 static const char *const installs[] = {"never", "allow", NULL};

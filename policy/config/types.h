@@ -128,6 +128,9 @@ enum config_transport {
         CONFIG_SSE,   /* HTTP+SSE of MCP 2024-11-05 */
 };
 
+/* What the log tells of the code of a cell, at level info. */
+enum config_log_code { CONFIG_LOG_HASH, CONFIG_LOG_FULL, CONFIG_LOG_NONE };
+
 /* The key "oauth" of a server that is reached by HTTP: what `cloister login` has to know (docs/oauth.md). */
 struct config_oauth {
         bool is_set;
@@ -334,7 +337,8 @@ struct config {
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
         char *user;                   /* the user of upstream servers (root mode), or NULL */
         int log_level;                /* enum log_level; negative: not set */
-        uint32_t id_first, id_count;  /* id_range; count 0: the default range */
-        char **warnings;              /* one line each: "FILE: …" */
+        enum config_log_code log_code;
+        uint32_t id_first, id_count; /* id_range; count 0: the default range */
+        char **warnings;             /* one line each: "FILE: …" */
         size_t n_warnings;
 };

@@ -27,6 +27,7 @@
 #include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
 #include "supervisor/hub/cache/cache.h"
+#include "supervisor/service/event.h"
 
 enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
 
@@ -101,6 +102,11 @@ static const char *principal(void *data, size_t *n)
         return tool_call_principal(data, n);
 }
 
+static const struct trace_context *trace(void *data)
+{
+        return tool_call_trace(data);
+}
+
 static int ask(void *data, struct client_ask *client_ask, struct error *err)
 {
         return tool_call_ask(data, client_ask, err);
@@ -124,6 +130,7 @@ static int call(void *data, const struct tool_request *request, void **handle, s
                 .done = on_result,
                 .principal = principal,
                 .client = client,
+                .trace = trace,
                 .ask = ask,
                 .progress = progress,
                 .log = log_message,
@@ -338,6 +345,10 @@ static void to_network(struct broker *broker, const struct monitor_message *mess
 
 static void to_broker(struct broker *broker, const struct monitor_message *message)
 {
+        if (message->event.kind == MONITOR_LOG_ERRORS) {
+                log_add_errors(message->event.lines);
+                return;
+        }
         broker->hello.usage = message->event.target;
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
@@ -427,6 +438,8 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker->mode->config_changed(broker, config);
         config_free(broker->config);
         broker->config = config;
+        event_set_code(config->log_code);
+        event_reload(&(struct event_reload){"config", true, ""});
 }
 
 static int ask_monitor(void *data, const struct monitor_request *request, uint32_t *serial)
@@ -561,7 +574,11 @@ static int prepare(struct broker *broker, struct error *err)
                 r = isolate(broker, err);
         if (r < 0)
                 broker->status = EXIT_NO_SANDBOX;
-        return r < 0 ? r : parse_config(&broker->options, files, texts, n, &broker->config, err);
+        if (r >= 0)
+                r = parse_config(&broker->options, files, texts, n, &broker->config, err);
+        if (r >= 0)
+                event_set_code(broker->config->log_code);
+        return r;
 }
 
 static void start_no_server(void *data, const struct config_profile *profile,

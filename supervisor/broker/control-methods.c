@@ -286,9 +286,14 @@ static int answer_undo(const struct control_context *context, yyjson_val *params
 }
 
 const struct control_method control_methods[] = {
-        {"sessions/list", .answer = answer_list},    {"sessions/end", .answer = answer_end},
-        {"sessions/reset", .answer = answer_reset},  {"sessions/undo", .answer = answer_undo},
-        {"sessions/exec", .begin = control_exec},    {"sessions/probe", .begin = control_probe},
-        {"files/list", .begin = control_list_files}, {"files/get", .begin = control_get_file},
-        {"files/put", .begin = control_put_file},    {NULL},
+        {"sessions/list", .unrecorded = true, .answer = answer_list},
+        {"sessions/end", .answer = answer_end},
+        {"sessions/reset", .answer = answer_reset},
+        {"sessions/undo", .answer = answer_undo},
+        {"sessions/exec", .begin = control_exec},
+        {"sessions/probe", .unrecorded = true, .begin = control_probe},
+        {"files/list", .begin = control_list_files},
+        {"files/get", .begin = control_get_file},
+        {"files/put", .begin = control_put_file},
+        {NULL},
 };

@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "supervisor/service/event.h"
 #include "supervisor/session/machine/session-state.h"
 #include "supervisor/session/session.h"
 
@@ -181,19 +183,45 @@ static const struct control_method *find_method(const struct control *control,
         return NULL;
 }
 
+/* A file that is copied in pieces is one command. */
+static bool is_first_piece(yyjson_val *params)
+{
+        int64_t offset = 0;
+
+        return json_int64(yyjson_obj_get(params, "offset"), &offset) < 0 || offset == 0;
+}
+
+/* For the event: the session that the command names, or "". */
+static void take_session(yyjson_val *params, char to[SESSION_KEY_MAX + 1])
+{
+        size_t n = 0;
+        const char *name = json_string(params, "name", &n);
+        bool is_valid = name && session_key_valid(name, n);
+
+        snprintf(to, SESSION_KEY_MAX + 1, "%s", is_valid ? name : "");
+}
+
 /* Appends the answer, or begins a task. Returns negative errno if the answer is too large. */
 static int call(struct control_client *client, struct jsonrpc_message *message, struct buffer *to)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(ANSWER_MAX);
         struct control *control = client->control;
         const struct control_method *method = find_method(control, message);
+        char session[SESSION_KEY_MAX + 1];
         struct error err = {};
 
         if (!method)
                 return jsonrpc_append_error(to, message->id, JSONRPC_METHOD_NOT_FOUND,
                                             "method not found", NULL, 0);
+        bool is_recorded = !method->unrecorded && is_first_piece(message->params);
+        take_session(message->params, session);
         int r = method->begin ? method->begin(client, control, message, &err)
                               : method->answer(&control->context, message->params, &result, &err);
+        if (is_recorded)
+                event_owner(&(struct event_owner){.ids = {.session = session},
+                                                  .command = method->name,
+                                                  .ok = r >= 0,
+                                                  .why = err.text});
         if (r < 0)
                 return jsonrpc_append_error(to, message->id, code_of(r), err.text, NULL, 0);
         return method->begin ? 0

@@ -44,6 +44,7 @@ struct control_context {
 /* One of the two members is NULL. Both return negative errno with an error. */
 struct control_method {
         const char *name;
+        bool unrecorded; /* it changes nothing, and is called often: not an event */
         /* Appends the answer. */
         int (*answer)(const struct control_context *context, yyjson_val *params,
                       struct buffer *result, struct error *err);

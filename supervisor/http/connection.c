@@ -25,6 +25,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/event.h"
 
 /* ---- headers against the body ---- */
 
@@ -223,6 +224,20 @@ static struct http_stream *open_stream(struct http_connection *c)
         return stream;
 }
 
+/* The trace of the request is that of its messages which have none of their own. */
+static void pass(const struct http_connection *c, struct mcp_peer *peer, struct mcp_sink *sink,
+                 const struct jsonrpc_message *message, int r, const struct error *err)
+{
+        const char *parent = header(c, "traceparent"), *state = header(c, "tracestate");
+        struct trace_context trace;
+
+        if (parent &&
+            trace_context_read(&trace, parent, strlen(parent), state, state ? strlen(state) : 0))
+                peer->trace = &trace;
+        mcp_peer_parsed(peer, sink, message, r, err);
+        peer->trace = NULL;
+}
+
 static void take_modern(struct http_connection *c, const struct jsonrpc_message *message)
 {
         struct mcp_request request;
@@ -251,7 +266,7 @@ static void take_modern(struct http_connection *c, const struct jsonrpc_message 
         stream->peer->fresh_sessions = true;
         if (mcp_request_read(message->params, &request, &err) != 0 || request.era != ERA_MODERN)
                 stream->error_status = 400;
-        mcp_peer_parsed(stream->peer, &stream->sink, message, 0, &err);
+        pass(c, stream->peer, &stream->sink, message, 0, &err);
 }
 
 static bool version_known(const char *version)
@@ -278,7 +293,7 @@ static void take_legacy(struct http_connection *c, struct http_session *session,
                 return;
         if (stream)
                 http_session_keep(session, stream);
-        mcp_peer_parsed(session->peer, stream ? &stream->sink : NULL, message, 0, &err);
+        pass(c, session->peer, stream ? &stream->sink : NULL, message, 0, &err);
         if (!stream) {
                 http_respond(c, 202, NULL, NULL, NULL, 0);
                 return;
@@ -427,7 +442,7 @@ static void on_messages(struct http_connection *c, const struct jsonrpc_message 
                 http_respond_text(c, 404, "there is no such session");
                 return;
         }
-        mcp_peer_parsed(session->peer, &session->main->sink, message, r, err);
+        pass(c, session->peer, &session->main->sink, message, r, err);
         http_respond(c, 202, NULL, NULL, NULL, 0);
 }
 
@@ -471,6 +486,8 @@ static void ask_for_token(struct http_connection *c)
         static const char text[] = "a bearer token is needed\n";
         char line[HEADER_SIZE];
 
+        event_token_refused(&(struct event_token_refused){
+                .is_missing = header(c, "authorization") == NULL, .status = 401});
         snprintf(line, sizeof(line),
                  "WWW-Authenticate: Bearer realm=\"cloister\"%s, "
                  "resource_metadata=\"%s://%.*s" METADATA_PATH "\"\r\n",

@@ -17,6 +17,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/event.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
 
@@ -190,6 +191,7 @@ static void take_tokens(struct http_server *server, int fd)
                 r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
         if (r < 0)
                 log_error("the file of tokens: %s; the previous ones stay in use", err.text);
+        event_reload(&(struct event_reload){"tokens", r >= 0, err.text});
         count_principals(server);
         const struct mcp_principal *refused = r < 0 ? NULL : without_profile(server);
         /* The config may be about to change as well. */

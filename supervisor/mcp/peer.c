@@ -98,6 +98,8 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
         }
         int code = mcp_request_read(message->params, &request, &err);
         request.peer = peer;
+        if (!*request.trace.id && peer->trace)
+                request.trace = *peer->trace;
         reply.modern = request.era == ERA_MODERN;
         if (code == 0 && reply.modern)
                 mcp_note_can(peer->server, request.can);

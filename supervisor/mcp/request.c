@@ -62,6 +62,7 @@ static int read_modern(yyjson_val *meta, struct mcp_request *ret, struct error *
                 return refuse(
                         err, META_LOG_LEVEL
                         " is no log level: debug, info, notice, warning, error, critical, alert or emergency");
+        ret->client_name = json_string(client, "name", NULL);
         ret->can = client_can_read(yyjson_obj_get(meta, META_CAPABILITIES));
         return 0;
 }
@@ -117,6 +118,16 @@ static bool is_modern(yyjson_val *meta)
         return false;
 }
 
+/* OpenTelemetry's convention for MCP: the headers of W3C Trace Context as members of _meta. */
+static void read_trace(yyjson_val *meta, struct trace_context *ret)
+{
+        size_t n_parent = 0, n_state = 0;
+        const char *parent = json_string(meta, "traceparent", &n_parent),
+                   *state = json_string(meta, "tracestate", &n_state);
+
+        (void)trace_context_read(ret, parent, n_parent, state, n_state);
+}
+
 int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *err)
 {
         yyjson_val *meta = yyjson_obj_get(params, "_meta");
@@ -128,6 +139,7 @@ int mcp_request_read(yyjson_val *params, struct mcp_request *ret, struct error *
                 .token = token,
                 .log_level = MCP_LOG_OFF,
         };
+        read_trace(meta, &ret->trace);
         if (is_modern(meta))
                 ret->era = ERA_MODERN;
         if (params && !yyjson_is_obj(params))

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "rpc/trace-context.h"
 
 /* Levels of MCP's logging, the lowest first (names: RFC 5424, 6.2.1). */
 enum mcp_log_level {
@@ -57,6 +58,8 @@ struct mcp_request {
         enum mcp_log_level log_level; /* of this request only, or MCP_LOG_OFF */
         unsigned
                 can; /* what its client can be asked for: bits of client_can; modern requests only */
+        const char *client_name;    /* that a modern client gives itself, or NULL */
+        struct trace_context trace; /* of _meta, or empty */
 };
 
 /* Whether a value has the required members of the schema's Implementation (clientInfo). */

@@ -97,6 +97,8 @@ struct mcp_peer {
         struct mcp_server *server;
         struct mcp_principal *principal; /* borrowed */
         bool fresh_sessions; /* a call that names no session gets a new one, and not "default" */
+        /* Of the HTTP request whose messages are being taken, borrowed; or NULL. */
+        const struct trace_context *trace;
 
         /* The legacy connection. */
         char client[128];                   /* clientInfo.name of initialize, or "" */

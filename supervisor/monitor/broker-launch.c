@@ -52,7 +52,10 @@ enum {
 struct log_relay {
         int fd;
         struct event *readable, *again;
-        size_t n; /* bytes of a line that has begun */
+        void (*lost)(void *data, uint64_t n);
+        void *data;
+        uint64_t n_lost; /* that were reported */
+        size_t n;        /* bytes of a line that has begun */
         char bytes[RELAY_BYTES];
 };
 
@@ -96,11 +99,16 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
 static void on_again(evutil_socket_t fd, short what, void *data)
 {
         struct log_relay *relay = data;
+        uint64_t n = log_errors();
 
         event_add(relay->readable, NULL);
+        if (n > relay->n_lost)
+                relay->lost(relay->data, n - relay->n_lost);
+        relay->n_lost = n;
 }
 
-int log_relay_new(struct log_relay **ret, struct event_base *base, int *theirs, struct error *err)
+int log_relay_new(struct log_relay **ret, struct event_base *base,
+                  void (*lost)(void *data, uint64_t n), void *data, int *theirs, struct error *err)
 {
         int ends[2];
 
@@ -116,6 +124,8 @@ int log_relay_new(struct log_relay **ret, struct event_base *base, int *theirs, 
         }
         (void)fcntl(ends[1], F_SETPIPE_SZ, RELAY_PIPE);
         relay->fd = ends[0];
+        relay->lost = lost;
+        relay->data = data;
         relay->readable = event_new(base, relay->fd, EV_READ, on_readable, relay);
         relay->again = evtimer_new(base, on_again, relay);
         if (!relay->readable || !relay->again || event_add(relay->readable, NULL) < 0) {

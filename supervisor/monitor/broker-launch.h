@@ -3,6 +3,7 @@
 
 #include <event2/event.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -36,8 +37,9 @@ pid_t broker_launch(const struct broker_launch *how, struct children *children, 
 struct log_relay;
 
 /* *theirs: the broker's end, which the caller closes. If the log is not a regular file, *ret is NULL and
- * *theirs -1. */
-int log_relay_new(struct log_relay **ret, struct event_base *base, int *theirs, struct error *err);
+ * *theirs -1. lost(): n more lines could not be written. */
+int log_relay_new(struct log_relay **ret, struct event_base *base,
+                  void (*lost)(void *data, uint64_t n), void *data, int *theirs, struct error *err);
 /* Appends what is left. NULL is allowed. Returns NULL. */
 struct log_relay *log_relay_free(struct log_relay *relay);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/journald.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor.h"
@@ -39,14 +40,32 @@ static void close_others(const struct options *o)
         child_close_all_but(keep, 3 + n);
 }
 
-/* A server's log is for programs, unless standard error is a terminal. */
+/* A server's log is for programs, unless standard error is a terminal: for journald, if that is where it goes. */
 static enum log_format choose_format(const struct options *o)
 {
         if (o->log_format >= 0)
                 return (enum log_format)o->log_format;
         bool server = monitor_is_server(o);
+        if (!o->log_file && server && journald_has_stderr())
+                return LOG_FORMAT_JOURNAL;
         return o->log_file || (server && isatty(STDERR_FILENO) != 1) ? LOG_FORMAT_JSON
                                                                      : LOG_FORMAT_TEXT;
+}
+
+/* Without journald's socket its stream takes lines, unless entries were asked for. */
+static int open_log(const struct options *o, struct error *err)
+{
+        enum log_format format = choose_format(o);
+
+        if (format != LOG_FORMAT_JOURNAL || o->log_file)
+                return log_file_open(o->log_file, format, err);
+        int fd = journald_open(err);
+        if (fd < 0 && o->log_format >= 0)
+                return error_context(err, "--log-format journal");
+        if (fd < 0)
+                log_warning("%s; lines are written to standard error", err->text);
+        log_to(fd < 0 ? STDERR_FILENO : fd, fd < 0 ? LOG_FORMAT_TEXT : LOG_FORMAT_JOURNAL);
+        return 0;
 }
 
 int main(int argc, char **argv)
@@ -63,7 +82,7 @@ int main(int argc, char **argv)
         close_others(&options);
         if (options.log_level >= 0)
                 log_set_level((enum log_level)options.log_level);
-        if (log_file_open(options.log_file, choose_format(&options), &error) < 0) {
+        if (open_log(&options, &error) < 0) {
                 log_error("%s", error.text);
                 return monitor_failure(&options);
         }

@@ -170,6 +170,12 @@ static bool has_network_profiles(const struct config *config)
         return false;
 }
 
+static void on_lines_lost(void *data, uint64_t n)
+{
+        monitor_send(data, &(struct monitor_event){.kind = MONITOR_LOG_ERRORS, .lines = n}, NULL,
+                     0);
+}
+
 static int start_broker(struct monitor *m, struct error *err)
 {
         m->has_http = has_http_servers(m->config);
@@ -182,7 +188,7 @@ static int start_broker(struct monitor *m, struct error *err)
         if (m->has_network && egress < 0)
                 return egress;
         _cleanup_close_ int relayed = -1;
-        int r = log_relay_new(&m->log_relay, m->base, &relayed, err);
+        int r = log_relay_new(&m->log_relay, m->base, on_lines_lost, m, &relayed, err);
         if (r < 0)
                 return r;
         int log = relayed;

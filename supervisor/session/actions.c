@@ -1,6 +1,7 @@
 /* The actions: how a session gets its sandbox, runs cells and loses the sandbox; and the table of all actions. */
 #include "supervisor/session/actions.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/session-events.h"
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/branch-cells.h"
@@ -177,10 +179,9 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
                                             .may_take = may_take,
                                             .closed = on_closed,
                                             .takes_no_descriptors = session_is_javascript(s)};
-        const struct log_ids ids = session_log_ids(s, NULL);
 
-        log_event(LOG_LEVEL_INFO, &ids, "sandbox %u is up", target);
         s->target = target;
+        session_tell_start(s);
         meter_open(&s->meter, &fds[SESSION_CPU]);
         tasks_open(s, fds[SESSION_CHANGES]);
         session_network_open(s);
@@ -309,8 +310,8 @@ static void note_start(struct session *s, struct cell *cell)
                 return;
         }
         outcome_note_start(s, cell);
-        const struct log_ids ids = session_log_ids(s, cell);
-        log_event(LOG_LEVEL_DEBUG, &ids, "cell begins");
+        if (cell->kind == CELL_CODE)
+                session_tell_cell_begin(s, cell);
 }
 
 static int send_code(struct session *s, struct cell *cell, struct error *err)
@@ -571,10 +572,8 @@ void session_forget_sandbox(struct session *s)
 
 static void run_elsewhere(struct session *s)
 {
-        const struct log_ids ids = session_log_ids(s, s->queue.first);
-
-        log_event(LOG_LEVEL_INFO, &ids,
-                  "sandbox %u ended before it had read the cell: another one takes it", s->target);
+        session_tell_end(s, s->queue.first, "unread",
+                         "before it had read the cell: another one takes it");
         session_forget_sandbox(s);
         files_fail_all(s, "its sandbox has ended");
         session_wake(s);
@@ -594,6 +593,19 @@ static void refuse_bound(struct session *s)
         session_refuse_unbegun(s, is_bound, NULL, "SandboxError", why);
 }
 
+/* One word. */
+static const char *end_reason(const struct session *s, const struct cell_outcome *outcome)
+{
+        static const char *const reasons[] = {
+                [END_NONE] = "",         [END_TIMEOUT] = "timeout", [END_CANCELLED] = "cancelled",
+                [END_RESET] = "reset",   [END_IDLE] = "idle",       [END_PROTOCOL] = "protocol",
+                [END_CLOSED] = "closed", [END_OWNER] = "owner",
+        };
+        static_assert(ARRAY_SIZE(reasons) == SESSION_END_MAX, "a word for each end");
+
+        return s->end == END_NONE ? cell_status_name(outcome->status) : reasons[s->end];
+}
+
 static void finish(struct session *s, const struct session_details *details)
 {
         const struct monitor_ended *ended = details->ended;
@@ -605,7 +617,6 @@ static void finish(struct session *s, const struct session_details *details)
                 return;
         }
         struct cell *cell = session_current(s);
-        const struct log_ids ids = session_log_ids(s, cell);
         struct cell_outcome *outcome = cell ? &cell->outcome : &none;
         bool reset = s->end == END_RESET;
         /* A worker that has ended before is known better than its copy, which did not wake. A cell with a
@@ -620,8 +631,7 @@ static void finish(struct session *s, const struct session_details *details)
         if (outcome->why[0] == '\0')
                 snprintf(outcome->why, sizeof(outcome->why), "%s",
                          s->copies->lost[0] ? s->copies->lost : s->why);
-        log_event(LOG_LEVEL_INFO, &ids, "sandbox %u ended: %s", s->target,
-                  reset ? "reset" : outcome->why);
+        session_tell_end(s, cell, end_reason(s, outcome), reset ? "reset" : outcome->why);
         if (cell && !cell->has_result) {
                 calls_forget_unsent(s);
                 outcome_take_usage(s, cell, ended);

@@ -70,6 +70,7 @@ struct session *session_free(struct session *s)
 {
         if (!s)
                 return NULL;
+        session_tell_stop(s);
         if (s->timer && s->remind)
                 session_forget_sandbox(s);
         files_fail_all(s, "");

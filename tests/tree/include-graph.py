@@ -18,6 +18,7 @@ MCP = "supervisor/mcp/"
 MCP_SHARED = [
     MCP + name + ".h" for name in ("profile", "reply", "request", "sink", "state", "subscriptions", "tool")
 ]
+SERVICE = "supervisor/service/"
 SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
@@ -78,10 +79,11 @@ RULES = [
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
-    ("supervisor/session", ["base/", "policy/", "rpc/", SESSION]),
+    ("supervisor/service", ["base/", "policy/", "rpc/", SERVICE]),
+    ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
-    ("supervisor/session/machine", ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
+    ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
     (
         "supervisor/session/calls",
         ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],
@@ -109,15 +111,15 @@ RULES = [
         "supervisor/mcp/publish",
         ["base/", "policy/", "rpc/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
     ),
-    ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
+    ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     # Its commands, which main.c passes to it.
     (
         "supervisor/broker/modes",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),

@@ -370,6 +370,7 @@ static int64_t send_params(struct hub_calls *calls, const struct hub_call *call,
         struct hub_client client;
 
         (void)hub_call_client(call, &client);
+        client.trace = call->caller->trace ? call->caller->trace(call->data) : NULL;
         /* FNV-1a */
         client.principal = principal.n > 0 ? UINT64_C(14695981039346656037) : 0;
         for (size_t i = 0; i < principal.n; i++)

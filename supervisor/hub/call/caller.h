@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "rpc/client-request.h"
 #include "rpc/memory-account.h"
+#include "rpc/trace-context.h"
 
 /* The outcome of a call. */
 enum hub_outcome {
@@ -52,6 +53,7 @@ struct hub_client {
         unsigned can;          /* bits of client_can */
         const char *log_level; /* of the messages that it wants from servers, or NULL */
         uint64_t principal;    /* call.c: a number for it; 0: it has no name */
+        const struct trace_context *trace; /* call.c: of the call, or NULL */
 };
 
 struct hub_progress {
@@ -69,6 +71,8 @@ struct hub_caller {
         const char *(*principal)(void *data, size_t *n);
         /* Returns false if there is no client that could be asked. */
         bool (*client)(void *data, struct hub_client *ret);
+        /* The trace that the call is part of, or NULL. */
+        const struct trace_context *(*trace)(void *data);
         /* Passes a request on to that client. Returns 0, or negative errno and it is not taken. */
         int (*ask)(void *data, struct client_ask *ask, struct error *err);
         void (*progress)(void *data, const struct hub_progress *progress);

@@ -385,19 +385,25 @@ static void abandon(struct transport *t)
         buffer_done(&((struct http *)(void *)t)->prepared);
 }
 
-static void add_mirrored(void *to, const char *name, const char *value, size_t n)
+/* value: as it is sent; NULL: out of memory, and the header is left out. */
+static void add_header(struct http_request *r, const char *name, const char *value)
 {
-        struct http_request *r = to;
-        _cleanup_free_ char *encoded = http_header_encode(value, n);
         char **grown = reallocarray(r->mirrored, r->n_mirrored + 2, sizeof(char *));
 
         if (!grown)
                 return;
         r->mirrored = grown;
         grown[r->n_mirrored] = NULL;
-        if (!encoded || asprintf(&grown[r->n_mirrored], "%s: %s", name, encoded) < 0)
+        if (!value || asprintf(&grown[r->n_mirrored], "%s: %s", name, value) < 0)
                 return;
         grown[++r->n_mirrored] = NULL;
+}
+
+static void add_mirrored(void *to, const char *name, const char *value, size_t n)
+{
+        _cleanup_free_ char *encoded = http_header_encode(value, n);
+
+        add_header(to, name, encoded);
 }
 
 /* Members that a modern request repeats in headers (2026-07-28, "Request Metadata"). */
@@ -442,6 +448,10 @@ static int commit(struct transport *t, const struct outgoing *m)
         r->is_initialized = m->method && strcmp(m->method, "notifications/initialized") == 0;
         if (m->method && m->is_modern)
                 find_headers(r, m);
+        if (m->trace_parent)
+                add_header(r, "traceparent", m->trace_parent);
+        if (m->trace_state)
+                add_header(r, "tracestate", m->trace_state);
         r->body = h->prepared;
         buffer_init(&h->prepared, HTTP_BODIES_MAX);
         r->body.length--; /* the newline */

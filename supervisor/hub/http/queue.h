@@ -59,7 +59,7 @@ struct http_request {
         bool is_modern, is_initialize, is_initialized;
         char *method;    /* of JSON-RPC; NULL: an answer, or no message */
         char *target;    /* Mcp-Name as it is sent, or NULL */
-        char **mirrored; /* "Mcp-Param-NAME: value", NULL-terminated, or NULL */
+        char **mirrored; /* "Mcp-Param-NAME: value" and those of the trace, NULL-terminated, or NULL */
         size_t n_mirrored;
         struct buffer body;
         struct exchange *exchange;

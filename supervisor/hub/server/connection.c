@@ -18,7 +18,7 @@ enum { RESPONSES_QUEUED_MAX = 1024 * 1024 };
 
 /* Of the members of _meta in every request of MCP 2026-07-28. */
 #define META "io.modelcontextprotocol/"
-enum { META_MAX = 2048 };
+enum { META_MAX = 4096 };
 
 static const char *name(const struct connection *c)
 {
@@ -76,9 +76,9 @@ static void put_modern(struct json_out *out, const struct connection_call *call)
                 json_out_text(out, META "logLevel", call->log_level);
 }
 
-/* The member _meta and a NUL. call: NULL, or of a call. */
-static int append_meta(const struct connection *c, const struct connection_call *call, int64_t id,
-                       struct buffer *to)
+/* The member _meta and a NUL. call: NULL, or of a call. m: the trace. */
+static int append_meta(const struct connection *c, const struct connection_call *call,
+                       const struct outgoing *m, struct buffer *to)
 {
         struct json_out out = {.to = to};
 
@@ -86,7 +86,11 @@ static int append_meta(const struct connection *c, const struct connection_call 
         if (c->is_modern)
                 put_modern(&out, call);
         if (call)
-                json_out_int(&out, "progressToken", id);
+                json_out_int(&out, "progressToken", m->id);
+        if (m->trace_parent)
+                json_out_text(&out, "traceparent", m->trace_parent);
+        if (m->trace_state)
+                json_out_text(&out, "tracestate", m->trace_state);
         json_out_end(&out, '}');
         return out.error < 0 ? out.error : buffer_append(to, "", 1);
 }
@@ -97,7 +101,8 @@ static int64_t send_request(struct connection *c, const char *method,
         _cleanup_buffer_ struct buffer meta = BUFFER_INIT(META_MAX);
         bool has_meta = c->is_modern || call;
         int64_t id = ++c->last_id;
-        char after[64];
+        char after[64], parent[TRACE_PARENT_LENGTH + 1];
+        const struct trace_context *trace = call ? call->trace : NULL;
         const struct outgoing m = {.kind = OUTGOING_REQUEST,
                                    .id = id,
                                    .method = method,
@@ -105,16 +110,20 @@ static int64_t send_request(struct connection *c, const char *method,
                                    .n = params->bytes.length,
                                    .is_modern = c->is_modern,
                                    .principal = call ? call->principal : 0,
+                                   .trace_parent = trace ? parent : NULL,
+                                   .trace_state = trace && *trace->state ? trace->state : NULL,
                                    .text = params->text,
                                    .after = after};
         struct buffer *to;
 
+        if (trace)
+                trace_context_child(trace, parent);
         snprintf(after, sizeof(after), "%s" JSONRPC_END, params->text ? params->after : "");
         int r = prepare(c, call_params_length(params), &to);
         if (r < 0)
                 return r;
         if (has_meta)
-                r = append_meta(c, call, id, &meta);
+                r = append_meta(c, call, &m, &meta);
         if (r >= 0)
                 r = jsonrpc_begin_request(to, id, method, has_meta ? buffer_bytes(&meta) : NULL,
                                           m.params, m.n);

@@ -63,9 +63,10 @@ int64_t connection_request(struct connection *c, const char *method, const char 
 /* The request of a call, whose id is its progress token too. */
 struct connection_call {
         unsigned can; /* what the server may ask for: bits of client_can, for a modern one */
-        const char *log_level; /* of its log messages, or NULL */
-        bool takes_tasks;      /* the answer may be a task */
-        uint64_t principal;    /* struct hub_client */
+        const char *log_level;             /* of its log messages, or NULL */
+        bool takes_tasks;                  /* the answer may be a task */
+        uint64_t principal;                /* struct hub_client */
+        const struct trace_context *trace; /* or NULL */
 };
 int64_t connection_call(struct connection *c, const char *method,
                         const struct connection_call *call, const struct call_params *params);

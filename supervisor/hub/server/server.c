@@ -352,6 +352,7 @@ static int64_t send_request(void *data, const char *method, const struct hub_cli
                 .log_level = client->log_level,
                 .takes_tasks = is_tool,
                 .principal = client->principal,
+                .trace = client->trace,
         };
 
         if (!is_tool && !hub_method_find(method))

@@ -86,8 +86,9 @@ struct outgoing {
         const char *method; /* NULL for an answer */
         const char *params; /* JSON, or NULL; not whole if there is a text */
         size_t n;
-        bool is_modern;     /* of MCP 2026-07-28 */
-        uint64_t principal; /* of a call, a number; 0: it has no name */
+        bool is_modern;                         /* of MCP 2026-07-28 */
+        uint64_t principal;                     /* of a call, a number; 0: it has no name */
+        const char *trace_parent, *trace_state; /* of a call; NULL: none */
         /* To be sent behind what was appended, and what ends the message; only if takes_text. */
         struct shared_text *text; /* or NULL */
         const char *after;

@@ -1,11 +1,13 @@
 /* The life of pending calls. */
 #include "supervisor/mcp/call/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/share.h"
+#include "base/utf8.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
@@ -192,6 +194,10 @@ struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mc
         call->principal->n_calls++;
         take_reply(call, reply);
         take_client(call, request);
+        const char *name = call->modern ? request->client_name : peer->client;
+        snprintf(call->client_name, sizeof(call->client_name), "%s", name ? name : "");
+        utf8_trim(call->client_name);
+        call->trace = request->trace;
         memcpy(call->session, session, sizeof(call->session));
         call->max_output = max_output;
         mcp_asks_init(&call->asks, &call->cell);

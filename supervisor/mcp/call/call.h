@@ -77,6 +77,8 @@ struct mcp_call {
         unsigned can; /* what its client can be asked for */
         enum mcp_log_level log_level;
         struct mcp_asks asks;
+        char client_name[CELL_CLIENT_MAX + 1]; /* that the client gives itself, or "" */
+        struct trace_context trace;            /* of the request that has made the call */
         struct mcp_suspension suspension;
         struct mcp_wait wait;
         struct published_run *run;     /* of something published, or NULL */

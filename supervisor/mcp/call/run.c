@@ -585,6 +585,8 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .from_checkpoint = arguments->from_checkpoint[0] ? arguments->from_checkpoint
                                                                  : NULL,
                 .request_id = reply_id(&call->reply),
+                .client_name = call->client_name,
+                .trace = &call->trace,
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .client = &mcp_input_client,

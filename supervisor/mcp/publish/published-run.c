@@ -180,6 +180,8 @@ int published_run_start(struct mcp_call *call, struct error *err)
                                                      : run->config->cell_timeout_ms,
                 .profile = run->entry->profile ? run->entry->profile : run->profile,
                 .request_id = reply_id(&call->reply),
+                .client_name = call->client_name,
+                .trace = &call->trace,
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .told = on_told,

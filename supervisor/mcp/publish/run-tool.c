@@ -183,6 +183,8 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
                 .language = arguments->language,
                 .is_single = !entry->run.session,
                 .request_id = reply_id(&call->reply),
+                .client_name = call->client_name,
+                .trace = &call->trace,
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .client = &mcp_input_client,

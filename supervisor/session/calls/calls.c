@@ -230,6 +230,14 @@ const char *tool_call_principal(const struct tool_call *call, size_t *n)
         return key;
 }
 
+const struct trace_context *tool_call_trace(const struct tool_call *call)
+{
+        struct cell_call *slot;
+        const struct cell *cell = cell_of(call, &slot);
+
+        return cell && *cell->trace.id ? &cell->trace : NULL;
+}
+
 int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err)
 {
         struct cell *cell = cell_with_client(call);

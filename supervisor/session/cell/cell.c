@@ -121,6 +121,11 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         if (request->profile)
                 memcpy(cell->profile, request->profile,
                        strnlen(request->profile, sizeof(cell->profile) - 1));
+        snprintf(cell->client_name, sizeof(cell->client_name), "%s",
+                 request->client_name ? request->client_name : "");
+        utf8_trim(cell->client_name);
+        if (request->trace)
+                cell->trace = *request->trace;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);
         take_request(cell, request->request_id);

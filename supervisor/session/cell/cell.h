@@ -19,6 +19,7 @@
 #include "rpc/client-request.h"
 #include "rpc/egress-messages.h"
 #include "rpc/memory-account.h"
+#include "rpc/trace-context.h"
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/cell/cell-picture.h"
 #include "supervisor/session/cell/output.h"
@@ -61,6 +62,7 @@ enum {
         CELL_NOTE_MAX = 240,
         CELL_NAME_MAX = 128,   /* bytes of a server's or tool's name in the record */
         CELL_EXCERPT_MAX = 72, /* bytes */
+        CELL_CLIENT_MAX = 63,  /* bytes of the name of a client */
         CELL_REQUEST_MAX =
                 95, /* bytes of a client's request id in the log; a longer one is left out */
         CELL_MIME_MAX = 127,
@@ -231,7 +233,9 @@ struct cell_request {
         const char *from_checkpoint; /* of it; NULL: as it is now */
         struct branch *
                 *shared; /* the state that several cells begin as: NULL at the first; or NULL */
-        yyjson_val *request_id; /* the client's, or NULL */
+        yyjson_val *request_id;            /* the client's, or NULL */
+        const char *client_name;           /* that the client gives itself, or NULL */
+        const struct trace_context *trace; /* or NULL */
 
         const struct cell_input *standard_input; /* or NULL: the code has none (calls.h) */
         enum language language; /* of the code; LANGUAGE_MAX: that of the session */
@@ -274,6 +278,8 @@ struct cell {
         char profile[IMAGE_NAME_SIZE];         /* name; "": the config's default */
         char excerpt[CELL_EXCERPT_MAX + 1];    /* the first line of the code, cut */
         char request_id[CELL_REQUEST_MAX + 1]; /* JSON text of the client's id, or "" */
+        char client_name[CELL_CLIENT_MAX + 1]; /* or "" */
+        struct trace_context trace;            /* of the call */
         uint64_t number;                       /* the id of its frames */
         uint64_t sent_as;                      /* EXEC was this frame of the channel, from 1 */
         unsigned attempts;                     /* how often it was sent */

@@ -280,8 +280,10 @@ static inline enum monitor_usage session_usage_kind(const struct session *sessio
 static inline struct log_ids session_log_ids(const struct session *session, const struct cell *cell)
 {
         return (struct log_ids){.session = session->name,
+                                .client = cell && *cell->client_name ? cell->client_name : NULL,
                                 .request = cell && *cell->request_id ? cell->request_id : NULL,
-                                .cell = cell ? cell->number : 0};
+                                .cell = cell ? cell->number : 0,
+                                .trace_id = cell && *cell->trace.id ? cell->trace.id : NULL};
 }
 
 #define SESSION_ENDED_BY_OWNER "its owner ended it with 'cloister sessions'"

@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/outcome.h"
+#include "supervisor/session/machine/session-events.h"
 #include "supervisor/session/machine/tasks.h"
 
 void session_wake(struct session *s)
@@ -19,6 +20,28 @@ static void on_wake(evutil_socket_t fd, short what, void *data)
 {
         session_drop_cancelled(data);
         session_dispatch(data, EVENT_WAKE, NULL);
+}
+
+/* Whether its begin was told, and so must be its end. */
+static bool is_told(const struct cell *cell)
+{
+        return cell->number != 0 && cell->kind == CELL_CODE && !cell->request.is_probe;
+}
+
+void session_tell_stop(struct session *s)
+{
+        static const char why[] = "the server ended";
+        struct cell *cell = session_current(s);
+
+        if (cell && is_told(cell)) {
+                cell->outcome.status = CELL_KILLED;
+                cell->outcome.state = CELL_STATE_LOST;
+                cell->outcome.duration_us = clock_us() - cell->started_us;
+                snprintf(cell->outcome.why, sizeof(cell->outcome.why), "%s", why);
+                session_tell_cell_end(s, cell);
+        }
+        if (s->target > 0)
+                session_tell_end(s, cell, "stop", why);
 }
 
 int queue_init(struct session *s)
@@ -97,6 +120,17 @@ void session_number_cell(struct session *s)
         cell->started_us = clock_us();
 }
 
+/* The end of what was not told as a cell that begins. */
+static void log_end(const struct session *s, const struct cell *cell)
+{
+        const struct log_ids ids = session_log_ids(s, cell);
+
+        log_event(cell->request.is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, &ids,
+                  "cell ended: %s in %llu ms%s%s", cell_status_name(cell->outcome.status),
+                  (unsigned long long)(cell->outcome.duration_us / 1000),
+                  *cell->outcome.why ? ", " : "", cell->outcome.why);
+}
+
 void session_end_cell(struct session *s, struct cell *cell)
 {
         for (struct cell **at = &s->queue.first; *at; at = &(*at)->next) {
@@ -111,11 +145,10 @@ void session_end_cell(struct session *s, struct cell *cell)
                 streams_end(&s->streams);
                 session_note_owners_end(s, cell);
         }
-        const struct log_ids ids = session_log_ids(s, cell);
-        log_event(cell->request.is_probe ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, &ids,
-                  "cell ended: %s in %llu ms%s%s", cell_status_name(cell->outcome.status),
-                  (unsigned long long)(cell->outcome.duration_us / 1000),
-                  *cell->outcome.why ? ", " : "", cell->outcome.why);
+        if (is_told(cell))
+                session_tell_cell_end(s, cell);
+        else
+                log_end(s, cell);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_finish(&cell->outcome.streams[i]);
         if (cell->number != 0 && cell->kind == CELL_CODE) {

@@ -20,6 +20,8 @@ void session_push(struct session *session, struct cell *cell);
 
 /* The first cell starts: its output begins, and it gets its number. */
 void session_number_cell(struct session *session);
+/* The server ends: tells the end of the cell that runs, and of the sandbox. */
+void session_tell_stop(struct session *session);
 /* Removes a cell from the queue, calls its done() and frees it. */
 void session_end_cell(struct session *session, struct cell *cell);
 /* Action: the session is idle, and a cell that has waited for this (for its checkpoint) ends. */

@@ -19,6 +19,7 @@
 #include "rpc/memory-account.h"
 #include "supervisor/session/cell/cell.h"
 
+struct trace_context;
 struct tool_call; /* a call or a wait of a session; only supervisor/session/calls/calls.c looks inside */
 
 struct tool_result {
@@ -103,6 +104,8 @@ void tool_wait_done(struct tool_call *call);
 bool tool_call_client(struct tool_call *call, struct cell_client *ret, const void **cell);
 /* The principal of its session (session-name.h), not terminated; *n is 0 if it has no name. */
 const char *tool_call_principal(const struct tool_call *call, size_t *n);
+/* The trace of its cell, or NULL. */
+const struct trace_context *tool_call_trace(const struct tool_call *call);
 int tool_call_ask(struct tool_call *call, struct client_ask *ask, struct error *err);
 void tool_call_progress(struct tool_call *call, const struct cell_progress *progress);
 void tool_call_log(struct tool_call *call, yyjson_val *params);
