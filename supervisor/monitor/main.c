@@ -1,11 +1,14 @@
 /* cloister-monitor: started by `cloister`, not by people. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/places.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child.h"
@@ -49,6 +52,19 @@ static enum log_format choose_format(const struct options *o)
                                                                      : LOG_FORMAT_TEXT;
 }
 
+/* A service has a directory for its logs: a name without a slash is a file there. */
+static int find_log_file(struct options *o, char path[PATH_MAX], struct error *err)
+{
+        char logs[PATH_MAX];
+
+        if (!o->log_file || strchr(o->log_file, '/') || !place_logs(logs, sizeof(logs)))
+                return 0;
+        if (snprintf(path, PATH_MAX, "%s/%s", logs, o->log_file) >= PATH_MAX)
+                return error_set(err, ENAMETOOLONG, "--log-file: the path is too long");
+        o->log_file = path;
+        return 0;
+}
+
 int main(int argc, char **argv)
 {
         struct options options;
@@ -63,7 +79,9 @@ int main(int argc, char **argv)
         close_others(&options);
         if (options.log_level >= 0)
                 log_set_level((enum log_level)options.log_level);
-        if (log_file_open(options.log_file, choose_format(&options), &error) < 0) {
+        char log_path[PATH_MAX];
+        if (find_log_file(&options, log_path, &error) < 0 ||
+            log_file_open(options.log_file, choose_format(&options), &error) < 0) {
                 log_error("%s", error.text);
                 return monitor_failure(&options);
         }
