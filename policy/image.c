@@ -386,13 +386,16 @@ int image_store_path(uid_t euid, const struct image_store_env *env, char *ret, s
 
         if (env->store && env->store[0] == '/')
                 n = snprintf(ret, size, "%s", env->store);
+        else if (env->state && env->state[0] == '/')
+                n = snprintf(ret, size, "%s/images", env->state);
         else if (euid == 0)
                 n = snprintf(ret, size, "/var/lib/%s", below);
         else
                 r = path_in_base(env->data_home, env->home, ".local/share", below, ret, size);
         if (r == -ENOENT)
-                return error_set(err, ENOENT,
-                                 "no place for images: neither XDG_DATA_HOME nor HOME is set");
+                return error_set(
+                        err, ENOENT,
+                        "no place for images: none of STATE_DIRECTORY, XDG_DATA_HOME and HOME is set");
         if (r < 0 || n < 0 || (size_t)n >= size)
                 return error_errno(err, ENAMETOOLONG, "path of the image store");
         return 0;

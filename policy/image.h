@@ -106,11 +106,12 @@ void image_parts_key(const char *python, char ret[IMAGE_KEY_SIZE]);
 /* Values of the environment that decide where images are; NULL where not set. */
 struct image_store_env {
         const char *store;     /* CLOISTER_IMAGE_STORE */
+        const char *state;     /* the directory of a service (base/places.h) */
         const char *data_home; /* XDG_DATA_HOME */
         const char *home;      /* HOME, else the passwd entry's */
 };
 
-/* The store: $CLOISTER_IMAGE_STORE, else /var/lib/cloister/images for root,
+/* The store: $CLOISTER_IMAGE_STORE, else images in the directory of a service, else /var/lib/cloister/images for root,
  * $XDG_DATA_HOME/cloister/images or
  * ~/.local/share/cloister/images for others. Relative values do not count (as the XDG specification
  * has it). */

@@ -151,7 +151,7 @@ void config_server_mask(const struct config_server *server)
         mask_url(server->url);
 }
 
-/* ---- ${VAR}, ${VAR:-default} and ~ in what a server is started with ---- */
+/* ---- ${VAR}, ${VAR:-default}, ${credential:NAME} and ~ in what a server is started with ---- */
 
 enum {
         EXPANDED_MAX = 128 *
@@ -159,7 +159,7 @@ enum {
         VARIABLE_MAX = 255,
 };
 
-typedef const char *lookup_fn(const char *name);
+static const char credential[] = "credential:";
 
 static bool is_name(const char *text, size_t n)
 {
@@ -170,20 +170,42 @@ static bool is_name(const char *text, size_t n)
                !(text[0] >= '0' && text[0] <= '9');
 }
 
+/* Fails closed: such a reference is never passed on as it stands. */
+static int append_credential(struct buffer *to, const char *name, size_t n,
+                             const struct config_values *values, struct error *err)
+{
+        _cleanup_free_ char *key = strndup(name, n);
+        char *value = NULL;
+
+        if (!key)
+                return error_errno(err, ENOMEM, "expand");
+        int r = values->credential ? values->credential(key, &value, err)
+                                   : error_set(err, EINVAL, "${credential:%s}: not here", key);
+        if (r < 0)
+                return r;
+        r = buffer_append(to, value, strlen(value));
+        explicit_bzero(value, strlen(value));
+        free(value);
+        return r;
+}
+
 /* Appends the value of the variable between braces. Returns 0, or 1 if the text is not a reference,
  * which the caller copies unchanged. */
-static int append_variable(struct buffer *to, const char *inner, size_t n, lookup_fn *lookup,
-                           struct error *err)
+static int append_variable(struct buffer *to, const char *inner, size_t n,
+                           const struct config_values *values, struct error *err)
 {
         const char *fallback = memmem(inner, n, ":-", 2);
         size_t length = fallback ? (size_t)(fallback - inner) : n;
         char name[VARIABLE_MAX + 1];
 
+        if (n >= sizeof(credential) - 1 && memcmp(inner, credential, sizeof(credential) - 1) == 0)
+                return append_credential(to, inner + sizeof(credential) - 1,
+                                         n - (sizeof(credential) - 1), values, err);
         if (!is_name(inner, length))
                 return 1;
         memcpy(name, inner, length);
         name[length] = '\0';
-        const char *value = lookup(name);
+        const char *value = values->variable(name);
         /* As in a shell, :- also applies to an empty variable. */
         if (fallback && (!value || *value == '\0'))
                 return buffer_append(to, fallback + 2, n - length - 2);
@@ -194,9 +216,9 @@ static int append_variable(struct buffer *to, const char *inner, size_t n, looku
         return buffer_append(to, value, strlen(value));
 }
 
-static int append_home(struct buffer *to, lookup_fn *lookup, struct error *err)
+static int append_home(struct buffer *to, const struct config_values *values, struct error *err)
 {
-        const char *home = lookup("HOME");
+        const char *home = values->variable("HOME");
 
         if (!home || *home == '\0')
                 return error_set(err, ENOKEY, "~: HOME is not set");
@@ -205,7 +227,7 @@ static int append_home(struct buffer *to, lookup_fn *lookup, struct error *err)
 
 /* Appends the text up to the next reference, and its value. Returns the number of bytes consumed or
  * negative errno. */
-static ssize_t append_piece(struct buffer *to, const char *text, lookup_fn *lookup,
+static ssize_t append_piece(struct buffer *to, const char *text, const struct config_values *values,
                             struct error *err)
 {
         size_t plain = strcspn(text, "$");
@@ -216,7 +238,7 @@ static ssize_t append_piece(struct buffer *to, const char *text, lookup_fn *look
                 return r < 0 ? r : (ssize_t)plain;
         text += plain;
         end = text[1] == '{' ? strchr(text, '}') : NULL;
-        r = end ? append_variable(to, text + 2, (size_t)(end - text - 2), lookup, err) : 1;
+        r = end ? append_variable(to, text + 2, (size_t)(end - text - 2), values, err) : 1;
         if (r < 0)
                 return r;
         if (r == 0)
@@ -225,17 +247,17 @@ static ssize_t append_piece(struct buffer *to, const char *text, lookup_fn *look
         return r < 0 ? r : (ssize_t)plain + 1;
 }
 
-static int append_expanded(struct buffer *to, const char *text, lookup_fn *lookup,
+static int append_expanded(struct buffer *to, const char *text, const struct config_values *values,
                            struct error *err)
 {
         if (text[0] == '~' && (text[1] == '/' || text[1] == '\0')) {
-                int r = append_home(to, lookup, err);
+                int r = append_home(to, values, err);
                 if (r < 0)
                         return r;
                 text++;
         }
         while (*text) {
-                ssize_t n = append_piece(to, text, lookup, err);
+                ssize_t n = append_piece(to, text, values, err);
                 if (n < 0)
                         return (int)n;
                 text += n;
@@ -244,7 +266,8 @@ static int append_expanded(struct buffer *to, const char *text, lookup_fn *looku
 }
 
 /* Expands *text, starting at byte `from`. what: names the text in the error message. */
-static int expand(char **text, size_t from, const char *what, lookup_fn *lookup, struct error *err)
+static int expand(char **text, size_t from, const char *what, const struct config_values *values,
+                  struct error *err)
 {
         _cleanup_buffer_ struct buffer to = BUFFER_INIT(EXPANDED_MAX);
         struct error why = {};
@@ -253,7 +276,7 @@ static int expand(char **text, size_t from, const char *what, lookup_fn *lookup,
                 return 0;
         int r = buffer_append(&to, *text, from);
         if (r >= 0)
-                r = append_expanded(&to, *text + from, lookup, &why);
+                r = append_expanded(&to, *text + from, values, &why);
         if (r == -EMSGSIZE)
                 return error_set(err, EMSGSIZE, "%s: longer than 128 KiB once expanded", what);
         if (r < 0)
@@ -262,25 +285,25 @@ static int expand(char **text, size_t from, const char *what, lookup_fn *lookup,
         return config_set_text(text, buffer_bytes(&to));
 }
 
-int config_server_expand(struct config_server *server, const char *(*lookup)(const char *name),
+int config_server_expand(struct config_server *server, const struct config_values *values,
                          struct error *err)
 {
-        int r = expand(&server->command, 0, "command", lookup, err);
+        int r = expand(&server->command, 0, "command", values, err);
 
         if (r >= 0)
-                r = expand(&server->cwd, 0, "cwd", lookup, err);
+                r = expand(&server->cwd, 0, "cwd", values, err);
         for (size_t i = 0; i < server->n_args && r >= 0; i++)
-                r = expand(&server->args[i], 0, "args", lookup, err);
+                r = expand(&server->args[i], 0, "args", values, err);
         for (size_t i = 0; i < server->n_env && r >= 0; i++)
-                r = expand(&server->env[i], strcspn(server->env[i], "=") + 1, "env", lookup, err);
+                r = expand(&server->env[i], strcspn(server->env[i], "=") + 1, "env", values, err);
         if (r >= 0)
-                r = expand(&server->url, 0, "url", lookup, err);
+                r = expand(&server->url, 0, "url", values, err);
         if (r >= 0)
-                r = expand(&server->token_file, 0, "token", lookup, err);
+                r = expand(&server->token_file, 0, "token", values, err);
         for (char **header = server->headers; header && *header && r >= 0; header++)
-                r = expand(header, strcspn(*header, ":") + 2, "headers", lookup, err);
+                r = expand(header, strcspn(*header, ":") + 2, "headers", values, err);
         for (char **part = server->token_command; part && *part && r >= 0; part++)
-                r = expand(part, 0, "token", lookup, err);
+                r = expand(part, 0, "token", values, err);
         if (r == -ENOMEM && !error_is_set(err))
                 error_errno(err, ENOMEM, "expand");
         if (r >= 0 && config_server_is_ourselves(server))
@@ -288,24 +311,24 @@ int config_server_expand(struct config_server *server, const char *(*lookup)(con
         return r < 0 ? error_context(err, "server \"%s\"", server->name) : 0;
 }
 
-int config_oauth_expand(struct config_oauth *oauth, const char *(*lookup)(const char *name),
+int config_oauth_expand(struct config_oauth *oauth, const struct config_values *values,
                         struct error *err)
 {
-        int r = expand(&oauth->client_secret_file, 0, "client_secret_file", lookup, err);
+        int r = expand(&oauth->client_secret_file, 0, "client_secret_file", values, err);
 
         if (r >= 0)
-                r = expand(&oauth->private_key_file, 0, "private_key_file", lookup, err);
-        return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", lookup, err);
+                r = expand(&oauth->private_key_file, 0, "private_key_file", values, err);
+        return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", values, err);
 }
 
 int config_packages_index(const struct config_packages *packages,
-                          const char *(*lookup)(const char *name), char **ret, struct error *err)
+                          const struct config_values *values, char **ret, struct error *err)
 {
         char *index = NULL;
         int r = packages->index ? config_set_text(&index, packages->index) : 0;
 
         if (r >= 0)
-                r = expand(&index, 0, "packages.index", lookup, err);
+                r = expand(&index, 0, "packages.index", values, err);
         if (r >= 0)
                 *ret = take_ptr(index);
         free(index);

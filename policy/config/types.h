@@ -336,6 +336,7 @@ struct config {
         uint32_t cpu_total_milli;     /* the same */
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
         char *user;                   /* the user of upstream servers (root mode), or NULL */
+        char *control_group;          /* the group that may use the control socket, or NULL */
         int log_level;                /* enum log_level; negative: not set */
         enum config_log_code log_code;
         uint32_t id_first, id_count; /* id_range; count 0: the default range */

@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/json-out.h"
-#include "base/path.h"
+#include "base/places.h"
 #include "base/program.h"
 
 enum {
@@ -78,9 +78,7 @@ static bool has_logins(void)
 {
         char path[PATH_MAX];
 
-        return path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", path,
-                                      sizeof(path)) == 0 &&
-               access(path, F_OK) == 0;
+        return place_state("oauth", path, sizeof(path)) == 0 && access(path, F_OK) == 0;
 }
 
 /* A header of the config is the token then. */

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/places.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
 
@@ -314,8 +315,7 @@ static int add_named(struct config_files *files, const char *path, struct config
 
 bool config_files_user_path(char *ret, size_t size)
 {
-        return path_in_user_directory("XDG_CONFIG_HOME", ".config", "cloister/config.json", ret,
-                                      size) == 0;
+        return place_config("config.json", ret, size) == 0;
 }
 
 static int add_default(struct config_files *files, struct config *config, struct error *err)

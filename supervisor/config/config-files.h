@@ -15,7 +15,7 @@ struct dirent;
 
 /*
  * Opens what --config named: files, or directories whose *.json are taken sorted by name. With
- * none, $XDG_CONFIG_HOME/cloister/config.json, else /etc/cloister/config.json, else nothing. Each
+ * none, $CONFIGURATION_DIRECTORY/config.json or $XDG_CONFIG_HOME/cloister/config.json, else /etc/cloister/config.json, else nothing. Each
  * file that is taken was added to config, in order, so that the indices of servers agree with the
  * broker's.
  *
@@ -57,7 +57,7 @@ bool config_files_same(const struct config_files *a, const struct config_files *
 /* Lists the *.json of a directory, sorted by bytes, as scandir(3). */
 int config_files_scan(const char *path, struct dirent ***ret);
 
-/* The path of the user's own file. False: neither XDG_CONFIG_HOME nor HOME is set. */
+/* The path of the user's own file, or the service's. False: none of CONFIGURATION_DIRECTORY, XDG_CONFIG_HOME and HOME is set. */
 bool config_files_user_path(char *ret, size_t size);
 
 size_t config_files_count(const struct config_files *files);

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -155,6 +156,18 @@ struct log_relay *log_relay_free(struct log_relay *relay)
 
 enum { BACKLOG = 64, ATTEMPTS = 3 };
 
+/* A service manager has made it. */
+static int service_directory(const char *path, struct error *err)
+{
+        struct stat st;
+
+        if (lstat(path, &st) < 0)
+                return error_errno(err, errno, "RUNTIME_DIRECTORY: %s", path);
+        if (st.st_uid != geteuid() || !control_directory_is_sound(&st))
+                return error_set(err, EPERM, "RUNTIME_DIRECTORY: %s " CONTROL_SERVICE_FAULT, path);
+        return 0;
+}
+
 /* Another user could have created it first, for example in /tmp. */
 static int own_directory(const char *path, struct error *err)
 {
@@ -190,6 +203,25 @@ static int listen_at(const char *path, struct error *err)
         return r < 0 ? error_errno(err, -r, "listen at %s", path) : take_fd(fd);
 }
 
+static int try_directory(struct control_socket *s, const char *directory, bool is_of_service,
+                         struct error *err)
+{
+        int r = is_of_service ? service_directory(directory, err) : own_directory(directory, err);
+
+        if (r < 0)
+                return r;
+        s->is_of_service = is_of_service;
+        control_path(directory, getpid(), s->path);
+        /* Some file systems have no sockets. */
+        int fd = r = listen_at(s->path, err);
+        if (fd >= 0)
+                close(fd);
+        control_path_remove(s->path);
+        if (r < 0)
+                s->path[0] = '\0';
+        return r < 0 ? r : 0;
+}
+
 int control_socket_choose(struct control_socket *s, struct error *err)
 {
         char directories[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
@@ -197,24 +229,38 @@ int control_socket_choose(struct control_socket *s, struct error *err)
         int r = -ENOENT;
 
         *s = (struct control_socket){.fd = -1};
+        /* A manager's directory that cannot be used is a fault: 'cloister sessions' would search in another place than this. */
+        if (control_directory_of_service(directories[0]))
+                return try_directory(s, directories[0], true, err);
         for (size_t i = 0; i < n && r < 0; i++) {
                 *err = (struct error){};
-                r = own_directory(directories[i], err);
-                if (r < 0)
-                        continue;
-                control_path(directories[i], getpid(), s->path);
-                /* Some file systems have no sockets. */
-                int fd = r = listen_at(s->path, err);
-                if (fd >= 0)
-                        close(fd);
-                path_remove_with_directory(s->path);
-                if (r < 0)
-                        s->path[0] = '\0';
+                r = try_directory(s, directories[i], false, err);
         }
         return r < 0 ? r : 0;
 }
 
-int control_socket_open(struct control_socket *s, struct error *err)
+/* The socket is reachable by its owner alone until its group is set. */
+static int give_to_group(const struct control_socket *s, const char *group, struct error *err)
+{
+        const struct group *entry = group ? getgrnam(group) : NULL;
+
+        if (!group)
+                return 0;
+        if (!entry)
+                return error_set(err, ENOENT, "\"control_group\": there is no group \"%s\"", group);
+        if (!s->is_of_service)
+                return error_set(
+                        err, EINVAL,
+                        "\"control_group\" needs a directory that its members can enter: RuntimeDirectory=cloister in the unit");
+        if (lchown(s->path, (uid_t)-1, entry->gr_gid) < 0)
+                return error_errno(
+                        err, errno,
+                        "\"control_group\": the server's user is not in \"%s\" (SupplementaryGroups=%s in the unit)",
+                        group, group);
+        return chmod(s->path, 0660) < 0 ? error_errno(err, errno, "chmod %s", s->path) : 0;
+}
+
+int control_socket_open(struct control_socket *s, const char *group, struct error *err)
 {
         char directory[CONTROL_PATH_SIZE];
         int fd = -ENOENT;
@@ -224,7 +270,8 @@ int control_socket_open(struct control_socket *s, struct error *err)
         unlink(s->path);
         /* Another server that ends may remove the directory while it is empty. */
         for (int i = 0; i < ATTEMPTS && fd == -ENOENT; i++) {
-                int r = own_directory(directory, err);
+                int r = s->is_of_service ? service_directory(directory, err)
+                                         : own_directory(directory, err);
                 if (r < 0)
                         return r;
                 fd = listen_at(s->path, err);
@@ -232,7 +279,7 @@ int control_socket_open(struct control_socket *s, struct error *err)
         if (fd < 0)
                 return fd;
         s->fd = fd;
-        return 0;
+        return give_to_group(s, group, err);
 }
 
 void control_socket_close(struct control_socket *s)
@@ -241,7 +288,7 @@ void control_socket_close(struct control_socket *s)
                 close(s->fd);
         s->fd = -1;
         if (*s->path)
-                path_remove_with_directory(s->path);
+                control_path_remove(s->path);
         s->path[0] = '\0';
 }
 

@@ -48,14 +48,16 @@ struct log_relay *log_relay_free(struct log_relay *relay);
 struct control_socket {
         int fd;                       /* listening, -1: none */
         char path[CONTROL_PATH_SIZE]; /* "": none */
+        bool is_of_service;           /* its directory belongs to a service manager, and stays */
 };
 
 /* Finds the first directory that only our user can access, and sets path. Call it before the
  * janitor starts, which removes the socket when the monitor was killed. */
 int control_socket_choose(struct control_socket *socket, struct error *err);
 
-/* Creates the socket there. Only the user that runs this process may connect. */
-int control_socket_open(struct control_socket *socket, struct error *err);
+/* Creates the socket there. Only the user that runs this process may connect, and root; with `group`, also the members of that
+ * group, if the directory is that of a service. NULL: none. */
+int control_socket_open(struct control_socket *socket, const char *group, struct error *err);
 
-/* Closes the socket and removes it, and its directory if that is empty then. */
+/* Closes the socket and removes it, and its directory if that is empty then and not a service manager's. */
 void control_socket_close(struct control_socket *socket);

@@ -1,12 +1,15 @@
 /* cloister-monitor: started by `cloister`, not by people. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/journald.h"
 #include "base/log.h"
+#include "base/places.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor.h"
 #include "supervisor/monitor/process/child.h"
@@ -68,6 +71,19 @@ static int open_log(const struct options *o, struct error *err)
         return 0;
 }
 
+/* A service has a directory for its logs: a name without a slash is a file there. */
+static int find_log_file(struct options *o, char path[PATH_MAX], struct error *err)
+{
+        char logs[PATH_MAX];
+
+        if (!o->log_file || strchr(o->log_file, '/') || !place_logs(logs, sizeof(logs)))
+                return 0;
+        if (snprintf(path, PATH_MAX, "%s/%s", logs, o->log_file) >= PATH_MAX)
+                return error_set(err, ENAMETOOLONG, "--log-file: the path is too long");
+        o->log_file = path;
+        return 0;
+}
+
 int main(int argc, char **argv)
 {
         struct options options;
@@ -82,7 +98,8 @@ int main(int argc, char **argv)
         close_others(&options);
         if (options.log_level >= 0)
                 log_set_level((enum log_level)options.log_level);
-        if (open_log(&options, &error) < 0) {
+        char log_path[PATH_MAX];
+        if (find_log_file(&options, log_path, &error) < 0 || open_log(&options, &error) < 0) {
                 log_error("%s", error.text);
                 return monitor_failure(&options);
         }

@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/path.h"
+#include "base/places.h"
 #include "supervisor/monitor/monitor-branches.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
@@ -157,29 +157,31 @@ static void path_of(int fd, char *ret, size_t size)
         ret[n < 0 ? 0 : n] = '\0';
 }
 
-/* Cloister's directory there; "": the user has none. */
-static int user_directory(const char *variable, const char *fallback, char ret[PATH_MAX],
-                          struct error *err)
+/* "": there is none. */
+static int own_directory(int (*place)(const char *below, char *ret, size_t size),
+                         char ret[PATH_MAX], struct error *err)
 {
-        int r = path_in_user_directory(variable, fallback, "cloister", ret, PATH_MAX);
+        int r = place("", ret, PATH_MAX);
 
         if (r == -ENOENT)
                 *ret = '\0';
-        return r < 0 && r != -ENOENT ? error_errno(err, -r, "%s", variable) : 0;
+        return r < 0 && r != -ENOENT ? error_errno(err, -r, "the path of Cloister's directories")
+                                     : 0;
 }
 
 static int add_guards(void *data, struct mount_guards *guards, struct error *err)
 {
         const struct monitor *m = data;
         char programs[sizeof(m->program)], config[PATH_MAX], state[PATH_MAX], log[PATH_MAX];
+        char credentials[PATH_MAX];
         char sockets[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
         size_t n_sockets = control_directories_here(sockets);
 
         cut_name(m->program, programs, sizeof(programs));
         path_of(log_file_is_bounded() ? log_get_fd() : -1, log, sizeof(log));
-        int r = user_directory("XDG_CONFIG_HOME", ".config", config, err);
+        int r = own_directory(place_config, config, err);
         if (r >= 0)
-                r = user_directory("XDG_STATE_HOME", ".local/state", state, err);
+                r = own_directory(place_state, state, err);
         if (r < 0)
                 return r;
         const struct guarded list[] = {
@@ -188,6 +190,8 @@ static int add_guards(void *data, struct mount_guards *guards, struct error *err
                 {state, "Cloister's state", MOUNT_GUARD_PRIVATE},
                 {log, "the log", MOUNT_GUARD_PRIVATE},
                 {m->tokens_path, "the tokens", MOUNT_GUARD_PRIVATE},
+                {place_credentials(credentials, sizeof(credentials)) ? credentials : "",
+                 "the credentials", MOUNT_GUARD_PRIVATE},
                 {"/etc/cloister", "Cloister's config", MOUNT_GUARD_DIRECTORY},
                 {config, "Cloister's config", MOUNT_GUARD_DIRECTORY},
                 {programs, "where Cloister's programs are", MOUNT_GUARD_FILE},

@@ -8,6 +8,7 @@
 #include "supervisor/monitor/monitor-upstreams.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "base/json-out.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/places.h"
 #include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "policy/package-set.h"
@@ -69,11 +71,11 @@ static int write_entry(struct buffer *b, const struct config_server *server)
 
 /* Makes an expanded config (with a url) one that runs cloister-access, whose path is program. */
 static int upstream_access_prepare(struct config_server *server, const char *program,
-                                   struct error *err)
+                                   bool is_other_user, struct error *err)
 {
         _cleanup_buffer_ struct buffer entry = BUFFER_INIT(ENTRY_MAX);
-        char **env = reallocarray(server->env, server->n_env + 2, sizeof(char *));
-        char *variable = NULL;
+        char **env = reallocarray(server->env, server->n_env + 3, sizeof(char *));
+        char *variable = NULL, place[PATH_MAX];
 
         if (!env)
                 return error_errno(err, ENOMEM, "start");
@@ -87,6 +89,13 @@ static int upstream_access_prepare(struct config_server *server, const char *pro
                 return error_errno(err, ENOMEM, "start");
         env[server->n_env++] = variable;
         env[server->n_env] = NULL;
+        /* Logins are kept there (base/places.h). Another user has a directory of its own. */
+        if (!is_other_user && place_service_state(place, sizeof(place))) {
+                if (asprintf(&variable, "STATE_DIRECTORY=%s", place) < 0)
+                        return error_errno(err, ENOMEM, "start");
+                env[server->n_env++] = variable;
+                env[server->n_env] = NULL;
+        }
         server->command = strdup(program);
         return server->command ? 0 : error_errno(err, ENOMEM, "start");
 }
@@ -183,6 +192,8 @@ static const char *lookup(const char *name)
         return getenv(name);
 }
 
+static const struct config_values values = {lookup, credential_read};
+
 /* The expanded config is freed at once, so that the values of variables are nowhere but in the
  * server's own environment. */
 static int start_expanded(struct monitor *m, const struct config_server *configured,
@@ -193,9 +204,9 @@ static int start_expanded(struct monitor *m, const struct config_server *configu
         int r = config_copy(CONFIG_SERVER, configured, &server);
         if (r < 0)
                 return error_errno(err, -r, "expand its config");
-        r = config_server_expand(&server, lookup, err);
+        r = config_server_expand(&server, &values, err);
         if (r >= 0 && server.url)
-                r = upstream_access_prepare(&server, m->access_program, err);
+                r = upstream_access_prepare(&server, m->access_program, m->user.home != NULL, err);
         if (r >= 0)
                 r = upstream_start(&server, &m->user, -1, &u->upstream, u->fds, err);
         config_done(CONFIG_SERVER, &server);
@@ -419,7 +430,7 @@ static int start_installer(struct monitor *m, const struct config_profile *profi
                 .env = environment,
         };
 
-        int r = config_packages_index(&profile->packages, lookup, &index, err);
+        int r = config_packages_index(&profile->packages, &values, &index, err);
         if (r < 0)
                 return r;
         r = write_settings(&settings, profile);

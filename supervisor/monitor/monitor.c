@@ -42,6 +42,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/path.h"
+#include "base/places.h"
 #include "base/program.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/broker-launch.h"
@@ -115,11 +116,17 @@ static void make_state(struct monitor *m)
         char *path = m->state_path;
         size_t size = sizeof(m->state_path);
 
-        if (m->ids.mode != SANDBOX_ROOTLESS)
+        char service[PATH_MAX];
+        if (m->ids.mode == SANDBOX_ROOTLESS) {
+                if (place_state("", path, size) < 0)
+                        *path = '\0';
+        } else if (place_service_state(service, sizeof(service))) {
+                /* The rest of that directory is not the broker's. */
+                if ((size_t)snprintf(path, size, "%s/state", service) >= size)
+                        *path = '\0';
+        } else {
                 snprintf(path, size, "/var/lib/cloister/state");
-        else if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister", path, size) <
-                 0)
-                *path = '\0';
+        }
         (void)path_make_parents(path, 0755);
         /* In the privileged modes it is the broker's of today; what another left there is just not
          * used. */
@@ -130,7 +137,7 @@ static void make_state(struct monitor *m)
         struct stat st;
         if (!*path || lstat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
                 log_info("no directory for the cache of tools (%s)",
-                         *path ? path : "HOME is not set");
+                         *path ? path : PLACE_STATE_MISSING);
                 *path = '\0';
         }
 }
@@ -148,8 +155,14 @@ static void open_control(struct monitor *m)
 {
         struct error why = {};
 
-        if (*m->control.path && control_socket_open(&m->control, &why) < 0)
-                log_warning("'cloister sessions' will not see this server: %s", why.text);
+        if (!*m->control.path ||
+            control_socket_open(&m->control, m->config->control_group, &why) >= 0)
+                return;
+        /* The socket may exist, only without its group. */
+        log_warning(m->control.fd < 0
+                            ? "'cloister sessions' will not see this server: %s"
+                            : "only the server's user and root may use its control socket: %s",
+                    why.text);
 }
 
 static bool has_http_servers(const struct config *config)

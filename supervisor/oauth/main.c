@@ -17,6 +17,7 @@
 #include "base/landlock.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "base/places.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
 #include "policy/config/server.h"
@@ -37,6 +38,8 @@ static const char *lookup(const char *name)
 {
         return getenv(name);
 }
+
+static const struct config_values values = {lookup, credential_read};
 
 static int not_found(const struct config *config, const char *name, struct error *err)
 {
@@ -71,8 +74,8 @@ static int find_server(const struct config *config, const char *name, struct con
                                  name);
         if (config_copy(CONFIG_SERVER, found, ret) < 0)
                 return error_errno(err, ENOMEM, "config");
-        int r = config_server_expand(ret, lookup, err);
-        return r < 0 ? r : config_oauth_expand(&ret->oauth, lookup, err);
+        int r = config_server_expand(ret, &values, err);
+        return r < 0 ? r : config_oauth_expand(&ret->oauth, &values, err);
 }
 
 static bool has_authorization(const struct config_server *server)
@@ -224,9 +227,8 @@ static int confine(struct error *err)
 {
         char tokens[512];
 
-        if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", tokens,
-                                   sizeof(tokens)) < 0)
-                return error_set(err, ENOENT, "tokens: neither XDG_STATE_HOME nor HOME is set");
+        if (place_state("oauth", tokens, sizeof(tokens)) < 0)
+                return error_set(err, ENOENT, "tokens: " PLACE_STATE_MISSING);
         const struct landlock_rule rules[] = {
                 {tokens, LANDLOCK_READ | LANDLOCK_CHANGE | LANDLOCK_TRUNCATE},
                 {"/etc", LANDLOCK_READ},
@@ -270,9 +272,7 @@ static int run(const char *verb, const struct options *o, const struct config_se
                 return error_set(err, EINVAL, "the server's name or url is too long");
         int r = login ? read_secret(&target, err) : 0;
         /* Landlock's rules name what exists. */
-        if (r >= 0 && login &&
-            path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", tokens,
-                                   sizeof(tokens)) == 0)
+        if (r >= 0 && login && place_state("oauth", tokens, sizeof(tokens)) == 0)
                 r = path_make_directories(tokens, 0700);
         if (r < 0)
                 return error_is_set(err) ? r : oauth_store_cannot_make(tokens, -r, err);

@@ -18,6 +18,7 @@
 #include "base/json-out.h"
 #include "base/json.h"
 #include "base/path.h"
+#include "base/places.h"
 
 enum { FILE_MAX = 128 * 1024, VERSION = 1 };
 
@@ -177,9 +178,8 @@ static int open_directory(struct oauth_store *store, bool make, struct error *er
 {
         struct stat st;
 
-        if (path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/oauth", store->path,
-                                   sizeof(store->path)) < 0)
-                return error_set(err, ENOENT, "tokens: neither XDG_STATE_HOME nor HOME is set");
+        if (place_state("oauth", store->path, sizeof(store->path)) < 0)
+                return error_set(err, ENOENT, "tokens: " PLACE_STATE_MISSING);
         if (make) {
                 int r = path_make_directories(store->path, 0700);
                 if (r < 0)

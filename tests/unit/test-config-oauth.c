@@ -131,6 +131,8 @@ static const char *lookup(const char *name)
         return strcmp(name, "HOME") == 0 ? "/home/u" : strcmp(name, "A") == 0 ? "secret" : NULL;
 }
 
+static const struct config_values values = {.variable = lookup};
+
 /* A start of the server does not need the secret: only a login expands it. */
 static void test_expansion(void)
 {
@@ -140,14 +142,14 @@ static void test_expansion(void)
         struct error err = {};
 
         check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &copy), 0);
-        check_eq_int(config_server_expand(&copy, lookup, &err), 0);
-        check_eq_int(config_oauth_expand(&copy.oauth, lookup, &err), -ENOKEY);
+        check_eq_int(config_server_expand(&copy, &values, &err), 0);
+        check_eq_int(config_oauth_expand(&copy.oauth, &values, &err), -ENOKEY);
         config_done(CONFIG_SERVER, &copy);
         config_free(config);
         config = config_of("{\"client_id\": \"x\", \"client_secret_file\": \"~/f\","
                            "\"issuer\": \"https://i\"}");
         check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &copy), 0);
-        check_eq_int(config_oauth_expand(&copy.oauth, lookup, &err), 0);
+        check_eq_int(config_oauth_expand(&copy.oauth, &values, &err), 0);
         check_eq_str(copy.oauth.client_secret_file, "/home/u/f");
         config_done(CONFIG_SERVER, &copy);
         config_free(config);

@@ -540,6 +540,16 @@ static const char *lookup(const char *name)
         return NULL;
 }
 
+static int credential(const char *name, char **ret, struct error *err)
+{
+        if (strcmp(name, "key.txt") != 0)
+                return error_set(err, ENOENT, "no credential <%s>", name);
+        *ret = strdup("${TOKEN} \\");
+        return 0;
+}
+
+static const struct config_values values = {lookup, credential};
+
 static const char *none(const char *name)
 {
         return NULL;
@@ -553,10 +563,10 @@ static void test_expand(void)
                 "{\"mcpServers\": {\"a\": {\"command\": \"~/bin/x\", \"cwd\": \"~\", \"args\":"
                 "[\"${TOKEN}\", \"a${HOME}b${HOME}\", \"${NOPE:-d}${NOPE:-}\", \"${EMPTY:-e}\", \"[${EMPTY}]\","
                 "\"$HOME $$ ${ ${} ${a b} ${1} $\", \"~user a~\", \"${HOME\", \"--dir=~/x\"],"
-                "\"env\": {\"T\": \"~/t\", \"${HOME}\": \"k\"}}}}");
+                "\"env\": {\"T\": \"~/t\", \"${HOME}\": \"k\", \"C\": \"<${credential:key.txt}>\"}}}}");
 
         check_eq_int(config_copy(CONFIG_SERVER, &config->servers[0], &s), 0);
-        check_ok(config_server_expand(&s, lookup, &err));
+        check_ok(config_server_expand(&s, &values, &err));
         check_eq_str(s.command, "/home/u/bin/x");
         check_eq_str(s.cwd, "/home/u");
         check_eq_str(s.args[0], "s3${HOME}");
@@ -570,11 +580,12 @@ static void test_expand(void)
         check_eq_str(s.args[8], "--dir=~/x");
         check_eq_str(s.env[0], "T=/home/u/t");
         check_eq_str(s.env[1], "${HOME}=k");
+        check_eq_str(s.env[2], "C=<${TOKEN} \\>");
         check(s.key == config->servers[0].key);
         config_done(CONFIG_SERVER, &s);
 }
 
-static void expand_fails(const char *entry, const char *(*with)(const char *), int code,
+static void expand_fails(const char *entry, const struct config_values *with, int code,
                          const char *part)
 {
         struct error err = {};
@@ -599,12 +610,20 @@ static const char *huge(const char *name)
 
 static void test_expand_refuses(void)
 {
-        expand_fails("{\"command\": \"c\", \"env\": {\"K\": \"${NOPE}\"}}", lookup, ENOKEY,
+        expand_fails("{\"command\": \"c\", \"env\": {\"K\": \"${NOPE}\"}}", &values, ENOKEY,
                      "${NOPE}: the variable is not set");
-        expand_fails("{\"command\": \"~/c\"}", none, ENOKEY, "HOME is not set");
-        expand_fails("{\"command\": \"${A}${B}${C}\"}", huge, EMSGSIZE, "longer than 128 KiB");
-        expand_fails("{\"command\": \"${SELF}\", \"args\": [\"mcp\"]}", lookup, ELOOP,
+        expand_fails("{\"command\": \"~/c\"}", &(struct config_values){.variable = none}, ENOKEY,
+                     "HOME is not set");
+        expand_fails("{\"command\": \"${A}${B}${C}\"}", &(struct config_values){.variable = huge},
+                     EMSGSIZE, "longer than 128 KiB");
+        expand_fails("{\"command\": \"${SELF}\", \"args\": [\"mcp\"]}", &values, ELOOP,
                      "Cloister inside Cloister");
+        expand_fails("{\"command\": \"${credential:other}\"}", &values, ENOENT,
+                     "no credential <other>");
+        expand_fails("{\"command\": \"${credential:}\"}", &values, ENOENT, "no credential <>");
+        expand_fails("{\"command\": \"${credential:a:-b}\"}", &values, ENOENT, "<a:-b>");
+        expand_fails("{\"command\": \"${credential:a}\"}",
+                     &(struct config_values){.variable = none}, EINVAL, "not here");
 }
 
 static void test_did_you_mean(void)

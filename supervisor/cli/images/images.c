@@ -17,6 +17,7 @@
 #include "base/json-out.h"
 #include "base/json.h"
 #include "base/path.h"
+#include "base/places.h"
 #include "policy/image.h"
 #include "rootfs/image-build.h"
 #include "rootfs/image-import.h"
@@ -30,8 +31,10 @@ enum { MIB = 1024 * 1024 };
 /* The image store of this user. */
 static int store_path(const struct options *o, char ret[PATH_MAX], struct error *err)
 {
+        char state[PATH_MAX];
         struct image_store_env env = {
                 .store = getenv("CLOISTER_IMAGE_STORE"),
+                .state = place_service_state(state, sizeof(state)) ? state : NULL,
                 .data_home = getenv("XDG_DATA_HOME"),
                 .home = path_home(),
         };

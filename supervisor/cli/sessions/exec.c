@@ -26,6 +26,7 @@
 #include "base/file-path.h"
 #include "base/json-out.h"
 #include "base/path.h"
+#include "base/places.h"
 #include "base/printable.h"
 #include "supervisor/cli/command/script.h"
 #include "supervisor/cli/sessions/line-editor.h"
@@ -570,8 +571,7 @@ int prompt_run(struct owner_cells *cells, struct server_link *link)
         char path[PATH_MAX];
         struct error err = {};
 
-        bool has_path = path_in_user_directory("XDG_STATE_HOME", ".local/state", "cloister/history",
-                                               path, sizeof(path)) == 0;
+        bool has_path = place_state("history", path, sizeof(path)) == 0;
         server_link_notify(link, "stay", NULL); /* an error shows at the next request */
         int r = line_editor_new(&p.editor, has_path ? path : NULL, &owner, &err);
         cells->editor = p.editor;

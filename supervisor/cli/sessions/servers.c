@@ -31,7 +31,17 @@ void servers_done(struct servers *servers)
                 yyjson_doc_free(servers->list[i].answer);
 }
 
-/* Accepts only a directory of mode 0700 that we own: no other user can have put a socket there. */
+/* The directory of a service is another user's: the socket's mode says who may connect. */
+static bool is_of_service(const char *path, const struct stat *st)
+{
+        char here[CONTROL_DIRECTORY_SIZE];
+        bool named = strcmp(path, CONTROL_SERVICE_DIRECTORY) == 0 ||
+                     (control_directory_of_service(here) && strcmp(path, here) == 0);
+
+        return named && control_directory_is_sound(st);
+}
+
+/* Accepts only a directory of mode 0700 that we own, or that of a service: no other user can have put a socket there. */
 static DIR *open_own(const char *path, struct servers *servers)
 {
         struct stat st;
@@ -39,7 +49,8 @@ static DIR *open_own(const char *path, struct servers *servers)
 
         if (fd < 0)
                 return NULL;
-        if (fstat(fd, &st) < 0 || !control_directory_is_private(&st, geteuid())) {
+        if (fstat(fd, &st) < 0 ||
+            (!control_directory_is_private(&st, geteuid()) && !is_of_service(path, &st))) {
                 snprintf(servers->refused, sizeof(servers->refused), "%s", path);
                 close(fd);
                 return NULL;
@@ -58,6 +69,9 @@ static void find_in(const char *directory, const char *only, struct servers *ret
                 if (server->pid == 0 || (only && strtol(only, NULL, 10) != server->pid))
                         continue;
                 control_path(directory, server->pid, server->path);
+                /* Of a service that this user may not control. */
+                if (faccessat(dirfd(dir), entry->d_name, W_OK, AT_EACCESS) < 0 && errno == EACCES)
+                        continue;
                 ret->n++;
         }
         if (dir)
@@ -69,6 +83,8 @@ void servers_find(const char *only, struct servers *ret)
         char directories[CONTROL_DIRECTORIES_MAX][CONTROL_DIRECTORY_SIZE];
         size_t n = control_directories_here(directories);
 
+        if (n < CONTROL_DIRECTORIES_MAX)
+                snprintf(directories[n++], CONTROL_DIRECTORY_SIZE, CONTROL_SERVICE_DIRECTORY);
         for (size_t i = 0; i < n; i++) {
                 bool twice = false;
 

@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/path.h"
 #include "policy/control-path.h"
 #include "supervisor/monitor/cgroup/cgroup-files.h"
 #include "supervisor/monitor/ids/ids.h"
@@ -231,7 +230,7 @@ _Noreturn static void run(int pipe_fd, const char *const *paths, size_t n, const
         while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
                 ;
         if (socket)
-                path_remove_with_directory(socket);
+                control_path_remove(socket);
         clean(paths, n);
         _exit(0);
 }

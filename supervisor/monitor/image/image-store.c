@@ -32,6 +32,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/path.h"
+#include "base/places.h"
 #include "policy/package-set.h"
 #include "policy/python-version.h"
 
@@ -68,8 +69,10 @@ int image_choice_check(const struct image_choice *choice, struct error *err)
 
 static int choose_place(const char *python, struct image_choice *ret, struct error *err)
 {
+        char state[PATH_MAX];
         struct image_store_env env = {
                 .store = getenv("CLOISTER_IMAGE_STORE"),
+                .state = place_service_state(state, sizeof(state)) ? state : NULL,
                 .data_home = getenv("XDG_DATA_HOME"),
                 .home = path_home(),
         };
