@@ -27,6 +27,7 @@ int config_server_expand(struct config_server *server, const char *(*lookup)(con
 int config_oauth_expand(struct config_oauth *oauth, const char *(*lookup)(const char *name),
                         struct error *err);
 
-/* Expands ${VAR} in the index of packages, or returns 0 and NULL if there is none. *ret is the caller's. */
-int config_packages_index(const struct config_packages *packages,
+/* Expands ${VAR} in the index of packages, or with JavaScript in the registry, or returns 0 and NULL if there is none. *ret is the
+ * caller's. */
+int config_packages_index(const struct config_packages *packages, enum language language,
                           const char *(*lookup)(const char *name), char **ret, struct error *err);
