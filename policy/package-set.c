@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "policy/image.h"
 
@@ -82,6 +83,97 @@ int package_check(const char *list, struct error *err)
         return count > 0 ? 0 : error_set(err, EINVAL, "no package is named");
 }
 
+/* ---- packages of npm ---- */
+
+enum { NPM_NAME_MAX = 214, NPM_VERSIONS_MAX = 128 };
+
+bool npm_next(const char **list, const char **word, size_t *n)
+{
+        const char *p = *list + strspn(*list, " \t,");
+
+        if (*p == '\0')
+                return false;
+        *word = p;
+        *n = strcspn(p, ",");
+        *list = p + *n;
+        while (*n > 0 && ((*word)[*n - 1] == ' ' || (*word)[*n - 1] == '\t'))
+                (*n)--;
+        return true;
+}
+
+static bool is_in(char c, const char *others)
+{
+        return isalnum((unsigned char)c) || (c != '\0' && strchr(others, c));
+}
+
+/* Length of a name without its scope; 0: it is not one. */
+static size_t npm_part(const char *word, size_t n)
+{
+        size_t length = 0;
+
+        if (n == 0 || !is_in(word[0], "-~"))
+                return 0;
+        while (length < n && is_in(word[length], "-~._"))
+                length++;
+        return length;
+}
+
+static size_t npm_name(const char *word, size_t n)
+{
+        if (n == 0 || word[0] != '@')
+                return npm_part(word, n);
+        size_t scope = npm_part(word + 1, n - 1);
+        if (scope == 0 || scope + 2 >= n || word[scope + 1] != '/')
+                return 0;
+        size_t name = npm_part(word + scope + 2, n - scope - 2);
+        return name > 0 ? scope + 2 + name : 0;
+}
+
+static bool ends_with(const char *word, size_t n, const char *end)
+{
+        size_t length = strlen(end);
+
+        return n >= length && strncasecmp(word + n - length, end, length) == 0;
+}
+
+/* rootfs/npm.py checks the same again. */
+static bool npm_valid(const char *word, size_t n)
+{
+        size_t name = npm_name(word, n);
+
+        if (name == 0 || name > NPM_NAME_MAX ||
+            (name == 12 && memcmp(word, "node_modules", 12) == 0))
+                return false;
+        if (name == n)
+                return true;
+        const char *versions = word + name + 1;
+        size_t length = n - name - 1;
+        if (word[name] != '@' || length == 0 || length > NPM_VERSIONS_MAX || versions[0] == '.' ||
+            ends_with(versions, length, ".tgz") || ends_with(versions, length, ".tar") ||
+            ends_with(versions, length, ".tar.gz"))
+                return false;
+        for (size_t i = 0; i < length; i++)
+                if (!is_in(versions[i], ".*^~<>=|+ -"))
+                        return false;
+        return true;
+}
+
+int npm_check(const char *list, struct error *err)
+{
+        const char *word = NULL;
+        size_t n = 0, count = 0;
+
+        for (; npm_next(&list, &word, &n); count++)
+                if (!npm_valid(word, n))
+                        return error_set(
+                                err, EINVAL,
+                                "\"%.*s\" is not a package of npm: write a name, or a name with versions as in 'lodash@^4'; files, addresses and repositories are not fetched",
+                                (int)(n > 100 ? 100 : n), word);
+        return count > 0 ? 0 : error_set(err, EINVAL, "no package is named");
+}
+
+/* ---- the key ---- */
+
 /* Ignores spaces, and in names case and the difference between -, _ and . (PEP 503). */
 static uint64_t key_of(const char *word, size_t n)
 {
@@ -118,6 +210,12 @@ uint64_t package_set_key(const struct package_set *set, const char *base)
                 size_t n = 0;
                 while (package_next(&list, &word, &n))
                         sum += scatter(key_of(word, n));
+        }
+        for (size_t i = 0; i < set->n_npm; i++) {
+                const char *list = set->npm[i], *word = NULL;
+                size_t n = 0;
+                while (npm_next(&list, &word, &n))
+                        sum += scatter(image_hash(image_hash(IMAGE_HASH_START, "npm", 4), word, n));
         }
         if (set->files_key)
                 sum += scatter(

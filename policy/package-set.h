@@ -20,8 +20,10 @@
 #define PACKAGES_TARGET "/run/packages"
 
 /* Variables of the installer (rootfs/packages.h). */
-#define PACKAGES_VARIABLE        "CLOISTER_PACKAGES"
-#define PACKAGES_INDEX_VARIABLE  "CLOISTER_PACKAGES_INDEX"
+#define PACKAGES_VARIABLE       "CLOISTER_PACKAGES"
+#define PACKAGES_INDEX_VARIABLE "CLOISTER_PACKAGES_INDEX"
+#define PACKAGES_NPM_VARIABLE                                                                      \
+        "CLOISTER_PACKAGES_NPM" /* the script of npm, in the installer's sandbox */
 #define PACKAGES_FILTER_VARIABLE "CLOISTER_PACKAGES_FILTER" /* the number of a descriptor */
 
 enum { PACKAGES_INSTALLERS_MAX = 4 }; /* that run at the same time */
@@ -34,6 +36,8 @@ struct package_set {
         size_t n_with;
         const char *files[PACKAGE_FILES_MAX]; /* requirements files, absolute */
         size_t n_files;
+        const char *npm[PACKAGE_WITH_MAX]; /* of npm, "lodash@^4,@scope/name": see npm_next() */
+        size_t n_npm;
         const char *
                 files_key; /* of what they have; NULL: it is not noted which image was made of them */
         const char *installer;  /* "pip", "uv", or NULL: the one that exists */
@@ -43,7 +47,7 @@ struct package_set {
 
 static inline bool package_set_empty(const struct package_set *set)
 {
-        return set->n_with == 0 && set->n_files == 0;
+        return set->n_with == 0 && set->n_files == 0 && set->n_npm == 0;
 }
 
 /* Reads the next requirement of a list. A comma is a separator if a name follows it: "a[x,y]>=1,<2,b"
@@ -53,6 +57,13 @@ bool package_next(const char **list, const char **word, size_t *n);
 /* Each member must be a name with its specifiers (PEP 508), so that an installer cannot interpret
  * it as an option, a directory or a source. */
 int package_check(const char *list, struct error *err);
+
+/* Reads the next package of a list that commas separate. Returns false at the end. */
+bool npm_next(const char **list, const char **word, size_t *n);
+
+/* Each member must be the name of a package of npm, with versions if need be: NAME, @SCOPE/NAME, NAME@VERSIONS. npm would
+ * read other texts as a file, an address or a repository. */
+int npm_check(const char *list, struct error *err);
 
 /* A hash of the requirements, in any order, and of the name of the base image. */
 uint64_t package_set_key(const struct package_set *set, const char *base);

@@ -62,6 +62,7 @@ struct build {
         char slot[IMAGE_NAME_SIZE];
         char root[PATH_MAX];          /* STORE/.tmp-SLOT/root */
         char place[PATH_MAX];         /* STORE/.tmp-SLOT/packages */
+        char npm_place[PATH_MAX];     /* STORE/.tmp-SLOT/npm */
         char begun[IMAGE_NAME_SIZE];  /* the default image's name before the build */
         char before[IMAGE_NAME_SIZE]; /* name of the default image */
 };
@@ -326,22 +327,46 @@ static int move(int from, int to, int depth)
         return r;
 }
 
+/* The directory /usr/local/NAME of the root, or with inner /usr/local/NAME/INNER. Makes what is missing. */
+static int open_local(int root, const char *name, const char *inner)
+{
+        const char *const names[] = {"local", name, inner};
+        int dir = process_open_inside(root, "/usr", O_RDONLY | O_DIRECTORY);
+
+        for (size_t i = 0; i < ARRAY_SIZE(names) && names[i] && dir >= 0; i++) {
+                _cleanup_close_ int above = dir;
+                int r = mkdirat(above, names[i], 0755) < 0 && errno != EEXIST ? -errno : 0;
+                dir = r < 0 ? r : openat(above, names[i], DIRECTORY);
+                if (r >= 0 && dir < 0)
+                        dir = -errno;
+        }
+        return dir;
+}
+
 /* Moves bin/ of the packages to a directory of PATH. */
 static int move_programs(int packages, int root)
 {
         _cleanup_close_ int bin = openat(packages, "bin", DIRECTORY);
         if (bin < 0)
                 return errno == ENOENT ? 0 : -errno;
-        _cleanup_close_ int usr = process_open_inside(root, "/usr", O_RDONLY | O_DIRECTORY);
-        if (usr < 0)
-                return usr;
-        if ((mkdirat(usr, "local", 0755) < 0 && errno != EEXIST) ||
-            (mkdirat(usr, "local/bin", 0755) < 0 && errno != EEXIST))
-                return -errno;
-        _cleanup_close_ int to = process_open_inside(root, "/usr/local/bin",
-                                                     O_RDONLY | O_DIRECTORY);
+        _cleanup_close_ int to = open_local(root, "bin", NULL);
         int r = to < 0 ? to : move(bin, to, 0);
         return r < 0 ? r : unlinkat(packages, "bin", AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+/* directory: STORE/.tmp-NAME with npm/node_modules/ and root/. */
+static int merge_npm(int directory, struct error *err)
+{
+        _cleanup_close_ int from = openat(directory, "npm/node_modules", DIRECTORY);
+        _cleanup_close_ int root = openat(directory, "root", DIRECTORY);
+        if (from < 0 || root < 0)
+                return error_errno(err, errno, "packages of npm");
+        _cleanup_close_ int to = open_local(root, "lib", "node_modules");
+        int r = to < 0 ? to : move(from, to, 0);
+        if (r < 0)
+                return error_errno(err, -r, "move packages of npm");
+        store_clear(directory, "npm");
+        return 0;
 }
 
 /* directory: STORE/.tmp-NAME with packages/ and root/. place: the existing site-packages inside the
@@ -380,6 +405,8 @@ static int fill(struct build *b, int directory, struct error *err)
                         return r;
                 if (unlinkat(directory, "packages", AT_REMOVEDIR) < 0)
                         store_clear(directory, "packages");
+                if (packages_have_npm(b->packages) && (r = merge_npm(directory, err)) < 0)
+                        return r;
         }
         if ((r = check_unchanged(b, err)) < 0)
                 return r;
@@ -393,7 +420,7 @@ static int unpack(struct build *b, int directory, struct error *err)
 {
         if (mkdirat(directory, "packages", 0755) < 0)
                 return error_errno(err, errno, "make %s", b->place);
-        int r = packages_unpack(b->packages, b->place, &b->progress, &b->layer_bytes,
+        int r = packages_unpack(b->packages, b->place, b->npm_place, &b->progress, &b->layer_bytes,
                                 &b->layer_files, err);
         if (r < 0)
                 return r;
@@ -578,6 +605,9 @@ static int choose_name(struct build *b, struct error *err)
                         b->options->name);
         if (b->options->name)
                 snprintf(b->info.name, sizeof(b->info.name), "%s", b->options->name);
+        if (b->options->set && b->options->set->n_npm > 0 && !b->options->node)
+                return error_set(err, EINVAL,
+                                 "packages of npm need a Node in the image: --node PATH");
         if (b->options->set && !package_set_empty(b->options->set)) {
                 if (!b->options->name)
                         snprintf(b->info.name, sizeof(b->info.name), "of packages");
@@ -614,7 +644,9 @@ static int build(struct build *b, struct error *err)
         if (snprintf(b->root, sizeof(b->root), "%s/.tmp-%s/root", b->options->store, b->slot) >=
                     (int)sizeof(b->root) ||
             snprintf(b->place, sizeof(b->place), "%s/.tmp-%s/packages", b->options->store,
-                     b->slot) >= (int)sizeof(b->place))
+                     b->slot) >= (int)sizeof(b->place) ||
+            snprintf(b->npm_place, sizeof(b->npm_place), "%s/.tmp-%s/npm", b->options->store,
+                     b->slot) >= (int)sizeof(b->npm_place))
                 return error_errno(err, ENAMETOOLONG, "image store %s", b->options->store);
         r = build_locked(b, err);
         if (r >= 0 && note_set(b, err) < 0)

@@ -300,6 +300,18 @@ class Place:
                           "without a request for a day are removed, and so does cloister image prune"
                           % (readable(total), readable(most)))
 
+    def add(self, name, stage, described, size, settings):
+        """Makes a directory a set. size: the bytes that there must be room for."""
+        held = self.lock("room")
+        self.make_room(size, SETS_BYTES * settings["max_bytes"])
+        self.write(self.index, name, described)
+        try:
+            os.rename(stage, os.path.join(self.sets, name))
+        except OSError:
+            if not self.touch(name):
+                raise
+        os.close(held)
+
     def remove(self, name):
         os.unlink(os.path.join(self.index, name + ".json"))
         away = os.path.join(self.work, "old-" + name)
@@ -393,15 +405,7 @@ def make_set(place, packages, cache, temporary, compiles, settings):
         in_child(lambda: compile_set(stage, name, size), 300)
     for folder, _, _ in os.walk(stage):
         os.chmod(folder, 0o755)
-    held = place.lock("room")
-    place.make_room(2 * size, SETS_BYTES * settings["max_bytes"])
-    place.write(place.index, name, {"packages": described, "bytes": 2 * size if compiles else size})
-    try:
-        os.rename(stage, os.path.join(place.sets, name))
-    except OSError:
-        if not place.touch(name):
-            raise
-    os.close(held)
+    place.add(name, stage, {"packages": described, "bytes": 2 * size if compiles else size}, 2 * size, settings)
     return name, described
 
 
@@ -467,7 +471,8 @@ def install_for_session(asked):
     signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, settings["timeout_ms"] / 1000)
     try:
-        answer = install_in(asked["store"], settings, sys.stdin.readline(REQUEST_MAX + 1))
+        install = install_npm_in if settings.get("language") == "javascript" else install_in
+        answer = install(asked["store"], settings, sys.stdin.readline(REQUEST_MAX + 1))
     except Failure as failure:
         answer = {"error": str(failure)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:

@@ -53,6 +53,7 @@ enum {
         FILES_MAX = 128,     /* descriptors of a process: each socket has buffers of the kernel */
         MEMORY_MIB = 960,    /* of all processes */
         DATA_MIB = 768,      /* private memory of one, which the kernel bounds at once */
+        CODE_MIB = 640,      /* of npm's Node besides: address space for code that V8 reserves */
         FILE_MIN = 64 << 20, /* bytes that one file may have in any case */
         MEASURE_MS = 50,
         NICE = 5, /* as workers */
@@ -83,14 +84,15 @@ static const char devices[] = "/dev/null /dev/zero /dev/random /dev/urandom";
 /* Variables with paths of files that the installer reads, or lists of them. */
 static const char path_variables[] =
         "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT "
-        "PIP_CLIENT_CERT LD_LIBRARY_PATH";
+        "PIP_CLIENT_CERT NODE_EXTRA_CA_CERTS LD_LIBRARY_PATH";
 
 /* The others that it gets. */
 static const char variables[] =
         "PATH HOME LANG LC_ALL LC_CTYPE TZ http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY "
         "ALL_PROXY NO_PROXY PIP_INDEX_URL UV_INDEX_URL UV_DEFAULT_INDEX PIP_PROXY PIP_TIMEOUT "
         "PIP_DEFAULT_TIMEOUT PIP_TRUSTED_HOST UV_NATIVE_TLS UV_SYSTEM_CERTS UV_HTTP_TIMEOUT "
-        "UV_INSECURE_HOST " PACKAGES_VARIABLE " " PACKAGES_INDEX_VARIABLE;
+        "UV_INSECURE_HOST NPM_CONFIG_REGISTRY npm_config_registry " PACKAGES_VARIABLE
+        " " PACKAGES_INDEX_VARIABLE " " PACKAGES_NPM_VARIABLE;
 
 /* And for an image, which is built with the user's own settings of indexes. */
 static const char image_variables[] =
@@ -228,19 +230,60 @@ static int show_python(const struct tree *t, const char *program, struct error *
         return r;
 }
 
+static bool find_program(const char *name, char ret[PATH_MAX])
+{
+        const char *list = getenv("PATH");
+        char directory[PATH_MAX];
+
+        while (next_of(&list, ":", directory))
+                if (snprintf(ret, PATH_MAX, "%s/%s", directory, name) < PATH_MAX &&
+                    access(ret, X_OK) == 0)
+                        return true;
+        return false;
+}
+
+/* A program and what it is a link to. */
+static int show_linked(const struct tree *t, const char *path, struct error *err)
+{
+        char real[PATH_MAX];
+        int r = show_plain(t, path, err);
+
+        return r < 0 || !realpath(path, real) ? r : show_plain(t, real, err);
+}
+
+/* npm is the script NPM/bin/npm-cli.js: its directory NPM, that of Debian's modules of Node, and the programs that
+ * rootfs/npm.py looks for. */
+static int show_npm(const struct tree *t, struct error *err)
+{
+        char npm[PATH_MAX], path[PATH_MAX + 8];
+
+        if (!find_program("npm", npm))
+                return 0;
+        int r = show_plain(t, npm, err);
+        snprintf(path, sizeof(path), "%s", npm);
+        cut(path, 1);
+        strcat(path, "/node");
+        if (r >= 0)
+                r = show_linked(t, path, err);
+        if (r >= 0 && find_program("node", path))
+                r = show_linked(t, path, err);
+        if (r >= 0 && realpath(npm, path)) {
+                /* The link is a file there. */
+                setenv(PACKAGES_NPM_VARIABLE, path, 1);
+                cut(path, 2);
+                r = show_plain(t, path, err);
+        }
+        return r < 0 ? r : show_plain(t, "/usr/share/nodejs", err);
+}
+
 /* The first program of this name in PATH. */
 static int show_program(const struct tree *t, const char *name, struct error *err)
 {
-        const char *list = getenv("PATH");
-        char directory[PATH_MAX], path[PATH_MAX + 16];
+        char path[PATH_MAX];
 
-        while (next_of(&list, ":", directory)) {
-                snprintf(path, sizeof(path), "%s/%s", directory, name);
-                if (access(path, X_OK) == 0)
-                        return strcmp(name, "uv") == 0 ? show_plain(t, path, err)
-                                                       : show_python(t, path, err);
-        }
-        return 0;
+        if (!find_program(name, path))
+                return 0;
+        return strcmp(name, "uv") == 0 ? show_plain(t, path, err) : show_python(t, path, err);
 }
 
 /* Who could write to one of these directories could put code into every session. */
@@ -292,6 +335,8 @@ static int fill(const struct tree *t, const struct installer_sandbox *how, char 
                 r = show_program(t, "python3", err);
         if (r >= 0)
                 r = show_program(t, "uv", err);
+        if (r >= 0 && how->npm)
+                r = show_npm(t, err);
         if (r >= 0)
                 r = show_matches(t, t->home, ".local/lib/python3*/site-packages/pip", err);
         /* Last: a certificate in a package must not stand for the whole library of an interpreter. */
@@ -361,15 +406,15 @@ static bool has_own_count(void)
                (major > 5 || (major == 5 && minor >= 14));
 }
 
-static int set_limits(uint64_t size_max, struct error *err)
+static int set_limits(const struct installer_sandbox *how, struct error *err)
 {
         const struct {
                 __rlimit_resource_t resource;
                 rlim_t most;
         } limits[] = {
-                {RLIMIT_DATA, (rlim_t)DATA_MIB << 20},
+                {RLIMIT_DATA, (rlim_t)(DATA_MIB + (how->npm ? CODE_MIB : 0)) << 20},
                 {RLIMIT_NOFILE, FILES_MAX},
-                {RLIMIT_FSIZE, MAX(size_max, FILE_MIN)},
+                {RLIMIT_FSIZE, MAX(how->size_max, FILE_MIN)},
                 {RLIMIT_CORE, 1},
                 {RLIMIT_MEMLOCK, 0},
                 {RLIMIT_NPROC, TASKS_MAX},
@@ -405,7 +450,7 @@ static int confine(const struct installer_sandbox *how, const char *top, struct 
         /* An error means that the kernel has no Landlock, or another version of it. */
         (void)landlock_confine(rules, ARRAY_SIZE(rules), true, &hint);
         setpriority(PRIO_PROCESS, 0, NICE);
-        r = set_limits(how->size_max, err);
+        r = set_limits(how, err);
         if (r < 0)
                 return r;
         if (how->filter_fd != FILTER_AT && dup2(how->filter_fd, FILTER_AT) < 0)

@@ -1,6 +1,7 @@
 /* The sandbox of the program that installs packages for sessions (docs/packages.md) and images (docs/images.md). */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@ struct installer_sandbox {
         const char *root;         /* an empty directory for the mount points. NULL: a tmpfs */
         const char *const *shown; /* NULL-terminated: what else it may read. NULL: for a session */
         const char *python;       /* the interpreter that runs it */
+        bool npm;                 /* npm and its Node are shown too */
         uint64_t size_max;        /* bytes that one file may have; 64 MiB in any case */
         int filter_fd;            /* FILTER_INSTALLER (owned) */
 };

@@ -37,7 +37,7 @@ static const char script[] = {
 
 struct packages {
         yyjson_doc *answer, *unpacked;
-        yyjson_val *list;
+        yyjson_val *list, *npm; /* npm may be NULL */
         struct packages_target target;
         const struct package_set *set;
         const char *store;
@@ -87,6 +87,14 @@ static void begin_request(struct json_out *out, const struct packages *p, const 
                 const char *list = p->set->with[i], *word = NULL;
                 size_t n = 0;
                 while (package_next(&list, &word, &n))
+                        json_out_string(out, NULL, word, n);
+        }
+        json_out_end(out, ']');
+        json_out_begin(out, "npm", '[');
+        for (size_t i = 0; i < p->set->n_npm; i++) {
+                const char *list = p->set->npm[i], *word = NULL;
+                size_t n = 0;
+                while (npm_next(&list, &word, &n))
                         json_out_string(out, NULL, word, n);
         }
         json_out_end(out, ']');
@@ -155,6 +163,7 @@ int packages_resolve(const struct package_set *set, const struct packages_target
         if (r < 0)
                 return r;
         p->list = yyjson_obj_get(yyjson_doc_get_root(p->answer), "packages");
+        p->npm = yyjson_obj_get(yyjson_doc_get_root(p->answer), "npm");
         *ret = take_ptr(p);
         return 0;
 }
@@ -188,8 +197,13 @@ static int tidy(int parent, const char *name, int depth, uint64_t *bytes, uint64
         return r;
 }
 
-int packages_unpack(struct packages *packages, const char *directory, struct progress *progress,
-                    uint64_t *bytes, uint64_t *files, struct error *err)
+bool packages_have_npm(const struct packages *packages)
+{
+        return yyjson_arr_size(packages->npm) > 0;
+}
+
+int packages_unpack(struct packages *packages, const char *directory, const char *npm_directory,
+                    struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(REQUEST_MAX);
         struct json_out request = {.to = &text};
@@ -199,10 +213,14 @@ int packages_unpack(struct packages *packages, const char *directory, struct pro
         json_out_text(&request, "place", packages->target.place);
         json_out_text(&request, "loader", packages->target.loader);
         json_out_value(&request, "packages", packages->list);
+        json_out_text(&request, "npm_stage", npm_directory);
+        json_out_value(&request, "tarballs", packages->npm);
         int r = ask(packages, &request, progress, &packages->unpacked, err);
         if (r < 0)
                 return r;
         r = tidy(AT_FDCWD, directory, 0, bytes, files);
+        if (r >= 0 && packages_have_npm(packages))
+                r = tidy(AT_FDCWD, npm_directory, 0, bytes, files);
         return r < 0 ? error_errno(err, -r, "packages: unpacked in %s", directory) : 0;
 }
 
@@ -211,15 +229,15 @@ yyjson_val *packages_libraries(const struct packages *packages)
         return yyjson_obj_get(yyjson_doc_get_root(packages->unpacked), "libraries");
 }
 
-static const char *const described[] = {"name", "version", "sha256"};
+/* Members of a package; those that a wheel lacks are of npm: where it lies, and the hash that the registry names. */
+static const char *const described[] = {"name", "version", "sha256", "path", "sha512"};
 
-uint64_t packages_key(const struct packages *packages)
+static uint64_t mix(uint64_t hash, yyjson_val *list)
 {
-        uint64_t hash = IMAGE_HASH_START;
         yyjson_val *package;
         size_t i, n;
 
-        yyjson_arr_foreach (packages->list, i, n, package) {
+        yyjson_arr_foreach (list, i, n, package) {
                 for (size_t k = 0; k < ARRAY_SIZE(described); k++) {
                         const char *value = json_string(package, described[k], NULL);
                         if (value)
@@ -229,19 +247,31 @@ uint64_t packages_key(const struct packages *packages)
         return hash;
 }
 
-void packages_list(const struct packages *packages, struct json_out *out)
+uint64_t packages_key(const struct packages *packages)
+{
+        return mix(mix(IMAGE_HASH_START, packages->list), packages->npm);
+}
+
+static void write_list(yyjson_val *list, struct json_out *out)
 {
         yyjson_val *package;
         size_t i, n;
 
-        yyjson_arr_foreach (packages->list, i, n, package) {
+        yyjson_arr_foreach (list, i, n, package) {
                 json_out_begin(out, NULL, '{');
                 for (size_t k = 0; k < ARRAY_SIZE(described); k++) {
                         const char *value = json_string(package, described[k], NULL);
-                        json_out_text(out, described[k], value ? value : "");
+                        if (value || k < 3)
+                                json_out_text(out, described[k], value ? value : "");
                 }
                 json_out_end(out, '}');
         }
+}
+
+void packages_list(const struct packages *packages, struct json_out *out)
+{
+        write_list(packages->list, out);
+        write_list(packages->npm, out);
 }
 
 static int add_replaced(struct packages *p, const char *pattern)
@@ -339,6 +369,7 @@ int packages_become_builder(const char *python, const char *request, struct erro
                 .shown = shown,
                 .python = python,
                 .size_max = FILE_MAX,
+                .npm = strncmp(json_string(root, "action", NULL) ?: "", "npm-fetch", 9) == 0,
         };
         if (r < 0 || !sandbox.top[0] || !sandbox.root)
                 return error_set(err, EINVAL, "packages: Cloister starts this command itself");
@@ -390,9 +421,11 @@ int packages_become_installer(const char *python, const char *store, struct erro
         r = out.error < 0 ? out.error : buffer_append(&request, "", 1);
         if (r < 0)
                 return error_errno(err, -r, "packages");
+        const char *language = json_string(settings, "language", NULL);
         struct installer_sandbox sandbox = {
                 .top = {store, PACKAGES_INSTALLED, profile},
                 .python = inside,
+                .npm = language && strcmp(language, "javascript") == 0,
                 .size_max = (uint64_t)most,
         };
         return become(&sandbox, buffer_bytes(&request), err);

@@ -1,7 +1,7 @@
 /*
  * Third-party packages of an image. pip or uv of the host resolves and fetches them, as wheels
  * only, so that none of their code runs. Wheels are cached by content in STORE/.cache, so that a
- * second image of the same set needs no network. packages.py does the work in the host's
+ * second image of the same set needs no network. Packages of npm are resolved by npm, and fetched as archives. packages.py does the work in the host's
  * interpreter: all that reads an index or a wheel in the sandbox of installer-sandbox.h, in a process
  * that packages_become_builder() makes.
  */
@@ -37,11 +37,15 @@ struct packages *packages_free(struct packages *packages);
 DEFINE_CLEANUP(struct packages *, packages_free)
 #define _cleanup_packages_ _cleanup_(cleanup_packages_free)
 
+/* Whether there are packages of npm. */
+bool packages_have_npm(const struct packages *packages);
+
 /* Unpacks the wheels into an existing empty directory, as site-packages holds them (bin/ has their
- * programs), and compiles their sources; then only files and directories exist, 0644 or 0755. Adds to *bytes, *files.
+ * programs), and compiles their sources; and packages of npm, if there are any, into node_modules of a directory that does
+ * not exist yet, npm_directory. Then only files and directories exist, 0644 or 0755. Adds to *bytes, *files.
  */
-int packages_unpack(struct packages *packages, const char *directory, struct progress *progress,
-                    uint64_t *bytes, uint64_t *files, struct error *err);
+int packages_unpack(struct packages *packages, const char *directory, const char *npm_directory,
+                    struct progress *progress, uint64_t *bytes, uint64_t *files, struct error *err);
 
 /* Paths of the host's libraries that the unpacked packages need, as a process in the sandbox names them: not to be believed. */
 yyjson_val *packages_libraries(const struct packages *packages);
@@ -58,7 +62,7 @@ int packages_become_builder(const char *python, const char *request, struct erro
 /* A hash over names, versions and hashes of wheels. */
 uint64_t packages_key(const struct packages *packages);
 
-/* Writes the items of a list for image.json: {"name", "version", "sha256"}. */
+/* Writes the items of a list for image.json: {"name", "version", "sha256"}, of npm also "path" and "sha512". */
 void packages_list(const struct packages *packages, struct json_out *out);
 
 /* Patterns (fnmatch, relative to site-packages) of what an older copy of these packages has there:

@@ -300,10 +300,10 @@ def environment():
     return env
 
 
-def run(argv, on_line=None):
+def run(argv, on_line=None, env=None):
     """Returns the exit status and the output."""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
-                          env=environment(), encoding="utf-8", errors="replace", start_new_session=guard is not None) as process:
+                          env=environment() if env is None else env, encoding="utf-8", errors="replace", start_new_session=guard is not None) as process:
         lines = []
         try:
             if guard:
@@ -715,6 +715,8 @@ def resolve(request):
         read_file(file, found)
     key = key_of(request, found["texts"])
     packages = None if request.get("upgrade") else cache.read_set(key)
+    if not request["with"] and not request["files"]:
+        packages = []
     if packages is None:
         remove_old(request["cache"])
         with tempfile.TemporaryDirectory(dir=request["cache"]) as place:
@@ -723,7 +725,7 @@ def resolve(request):
             packages = [cache.keep(package, os.path.join(place, "top")) for package in answer.get("packages", [])]
         packages.sort(key=lambda package: package["name"])
         cache.write_set(key, packages)
-    return {"packages": packages}
+    return {"packages": packages, "npm": resolve_npm(request)}
 
 
 def fetch(request):
@@ -737,19 +739,26 @@ def fetch(request):
 
 def install(request):
     cache = Cache(request["cache"])
-    wheels = [cache.path(package) for package in request["packages"]]
-    if None in wheels:
+    wheels, tarballs = ([cache.path(package) for package in request.get(key) or []] for key in ("packages", "tarballs"))
+    if None in wheels + tarballs:
         raise Failure("a wheel was removed from the cache: try again")
-    answer = {"packages": request["packages"]}
-    for action, shown in (("unpack", cache.wheels), ("libraries", request["stage"])) if wheels else ():
-        with tempfile.TemporaryDirectory(dir=os.path.dirname(request["stage"])) as place:
-            found = confined(request, action, place, [shown], wheels=wheels)
-            if action == "unpack":
-                os.rename(os.path.join(place, "top", "stage"), request["stage"])
-                if not found.get("has_libraries"):
-                    break
-            answer["libraries"] = found.get("libraries")
-    return answer
+    libraries = []
+    if wheels:
+        libraries += install_stage(request, "unpack", request["stage"], [cache.wheels], wheels=wheels)
+    if tarballs:
+        libraries += install_stage(request, "npm-unpack", request["npm_stage"], [cache.wheels], list=request["tarballs"])
+    return {"packages": request["packages"], "libraries": sorted(set(libraries))}
+
+
+def install_stage(request, action, stage, shown, **more):
+    """Has packages unpacked in the sandbox, moves them to their stage, and returns the libraries of the machine that they need."""
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(stage)) as place:
+        found = confined(request, action, place, shown, **more)
+        os.rename(os.path.join(place, "top", "stage"), stage)
+    if not found.get("has_libraries"):
+        return []
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(stage)) as place:
+        return confined({**request, "stage": stage}, "libraries", place, [stage]).get("libraries") or []
 
 
 def unpack_for_image(request):
@@ -763,7 +772,7 @@ def unpack_for_image(request):
 
 
 def libraries_below(stage):
-    return [os.path.join(folder, name) for folder, _, names in os.walk(stage) for name in names if ".so" in name]
+    return [os.path.join(folder, name) for folder, _, names in os.walk(stage) for name in names if ".so" in name or name.endswith(".node")]
 
 
 def list_libraries(request):
@@ -807,7 +816,8 @@ def main():
         return install_for_session(request)
     top = request.get("top")
     try:
-        actions = {"fetch": fetch, "unpack": unpack_for_image, "libraries": list_libraries} if top else {"resolve": resolve, "install": install}
+        actions = {"fetch": fetch, "unpack": unpack_for_image, "libraries": list_libraries, "npm-fetch": fetch_npm_for_image,
+                   "npm-unpack": unpack_npm_for_image} if top else {"resolve": resolve, "install": install}
         answer = actions[request["action"]](request)
     except Failure as failure:
         answer = {"error": str(failure)}

@@ -425,12 +425,70 @@ static int check_allowed_packages(struct config_reading *r, const struct config_
         return 0;
 }
 
+static int check_npm(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        char *const *list = *(char ***)config_member(key, r->into);
+
+        for (size_t i = 0; list[i]; i++) {
+                struct error why = {};
+                if (npm_check(list[i], &why) < 0 || strchr(list[i], ','))
+                        return config_mistake(
+                                r, yyjson_arr_get(value, i),
+                                "%s: item %zu must be a package of npm, with versions if need be, such as \"lodash@^4\"",
+                                key->name, i + 1);
+        }
+        return 0;
+}
+
+static int check_allowed_npm(struct config_reading *r, const struct config_key *key,
+                             yyjson_val *value)
+{
+        if (yyjson_arr_size(value) == 0)
+                return config_mistake(
+                        r, value,
+                        "allow_npm names no package: leave it out to allow every package, or write \"install\": \"never\"");
+        return check_npm(r, key, value);
+}
+
+static int check_libraries(struct config_reading *r, const struct config_key *key,
+                           yyjson_val *value)
+{
+        char *const *list = *(char ***)config_member(key, r->into);
+
+        for (size_t i = 0; list[i]; i++) {
+                struct error why = {};
+                if (package_check(list[i], &why) < 0)
+                        return config_mistake(r, yyjson_arr_get(value, i), "%s: item %zu: %s",
+                                              key->name, i + 1, why.text);
+        }
+        return 0;
+}
+
+static bool is_url(const char *text)
+{
+        bool good = strlen(text) <= CONFIG_PACKAGES_INDEX_MAX &&
+                    (strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0 ||
+                     strncmp(text, "${", 2) == 0);
+
+        for (const char *c = text; good && *c; c++)
+                good = (unsigned char)*c > ' ' && *c != 0x7f;
+        return good;
+}
+
+static int check_registry(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        if (is_url(*(char **)config_member(key, r->into)))
+                return 0;
+        return config_mistake(
+                r, value,
+                "registry must be the url of a registry of npm, such as \"https://registry.npmjs.org\"");
+}
+
 static int check_index(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
         const char *text = *(char **)config_member(key, r->into);
-        bool good = strlen(text) <= CONFIG_PACKAGES_INDEX_MAX &&
-                    (strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0 ||
-                     strncmp(text, "file:///", 8) == 0 || strncmp(text, "${", 2) == 0);
+        bool is_file = strncmp(text, "file:///", 8) == 0;
+        bool good = is_url(text) || (is_file && strlen(text) <= CONFIG_PACKAGES_INDEX_MAX);
 
         for (const char *c = text; good && *c; c++)
                 good = (unsigned char)*c > ' ' && *c != 0x7f;
@@ -735,7 +793,6 @@ static void limit_to_language(struct config_profile *profile)
                 return;
         profile->survives = false;
         profile->checkpoints = 0;
-        profile->packages.install = false;
 }
 
 void config_set_language(struct config *config, const char *profile, enum language language)

@@ -21,7 +21,7 @@ int config_keep_json(struct config_reading *r, const struct config_key *key, yyj
         return json_write(value, to, &n) < 0 ? config_no_memory(r->reader) : 0;
 }
 
-/* Each key is a JSON Pointer (RFC 6901) into the config, or the name of an option of Cloister. */
+/* Each key is a JSON Pointer (RFC 6901) into the config, which may begin with {SETTING}, or the name of an option of Cloister. */
 int config_check_pointers(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
         static const char *const options[] = {"--log-file", "--log-format", "--log-level",
@@ -30,7 +30,7 @@ int config_check_pointers(struct config_reading *r, const struct config_key *key
         int e = 0;
 
         for (size_t i = 0; e >= 0 && list[i]; i++) {
-                bool good = list[i][0] == '/' && list[i][1] != '\0';
+                bool good = (list[i][0] == '/' || list[i][0] == '{') && list[i][1] != '\0';
                 for (size_t j = 0; j < ARRAY_SIZE(options); j++)
                         good |= strcmp(list[i], options[j]) == 0;
                 if (!good)

@@ -321,14 +321,16 @@ int config_oauth_expand(struct config_oauth *oauth, const struct config_values *
         return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", values, err);
 }
 
-int config_packages_index(const struct config_packages *packages,
+int config_packages_index(const struct config_packages *packages, enum language language,
                           const struct config_values *values, char **ret, struct error *err)
 {
+        bool npm = language == LANGUAGE_JAVASCRIPT;
+        const char *given = npm ? packages->registry : packages->index;
         char *index = NULL;
-        int r = packages->index ? config_set_text(&index, packages->index) : 0;
+        int r = given ? config_set_text(&index, given) : 0;
 
         if (r >= 0)
-                r = expand(&index, 0, "packages.index", values, err);
+                r = expand(&index, 0, npm ? "packages.registry" : "packages.index", values, err);
         if (r >= 0)
                 *ret = take_ptr(index);
         free(index);

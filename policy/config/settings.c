@@ -454,14 +454,47 @@ static int set_key(struct applying *a, struct reading *r, const char *key, yyjso
         return 0;
 }
 
+/* The text that `values` of a setting gives for its value. */
+static const char *place_of(const struct applying *a, const char *name, size_t n)
+{
+        for (size_t i = 0; i < a->as->n_settings; i++) {
+                const struct config_setting *s = &a->as->settings[i];
+                if (strlen(s->name) != n || memcmp(s->name, name, n) != 0)
+                        continue;
+                struct reading r = {.s = s};
+                yyjson_mut_val *value = yyjson_mut_obj_get(a->values, s->name);
+                r.text = yyjson_mut_get_str(value);
+                return r.text ? yyjson_mut_get_str(mapped(a, &r, value)) : NULL;
+        }
+        return NULL;
+}
+
+/* A key without its {SETTING}; NULL: that has no text. */
+static const char *expand_key(const struct applying *a, const char *key)
+{
+        const char *end = key[0] == '{' ? strchr(key, '}') : NULL;
+        char whole[CONFIG_CODE_PATH_MAX];
+
+        if (key[0] != '{')
+                return key;
+        const char *place = end ? place_of(a, key + 1, (size_t)(end - key) - 1) : NULL;
+        if (!place || snprintf(whole, sizeof(whole), "%s%s", place, end + 1) >= (int)sizeof(whole))
+                return NULL;
+        return yyjson_mut_get_str(yyjson_mut_strcpy(a->out, whole));
+}
+
 static int set_keys(struct applying *a, struct reading *r, yyjson_mut_val *value)
 {
         int e = 0;
 
         if (!value)
                 return no_memory(r->err);
-        for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++)
-                e = set_key(a, r, r->s->keys[i], value);
+        for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++) {
+                const char *key = expand_key(a, r->s->keys[i]);
+                e = key ? set_key(a, r, key, value)
+                        : error_set(r->err, EINVAL, "%s: the table has no place %s", r->from,
+                                    r->s->keys[i]);
+        }
         r->table_is_wrong = e < 0;
         return e;
 }

@@ -76,11 +76,20 @@ struct config_packages {
         uint64_t max_bytes;  /* of one installation: the wheels, and what they are unpacked to */
         uint32_t timeout_ms; /* of one installation */
         char *exclude_newer; /* "14d", or a date; NULL: nothing is excluded */
+        char **allow_npm;    /* NAME or NAME@VERSIONS, NULL-terminated; NULL: as `allow` says */
+        char *registry;      /* of npm, http or https; ${VAR} is not expanded. NULL: npm's own */
 };
 enum {
         CONFIG_PACKAGES_ALLOW_MAX = 256,
         CONFIG_PACKAGES_INDEX_MAX = 2000,
 };
+
+/* "libraries" of a profile: the packages that its default image gets besides (docs/images.md). */
+struct config_libraries {
+        char **python, **npm; /* NULL-terminated, or NULL */
+        bool optional;        /* where they cannot be had, the image without them is used */
+};
+enum { CONFIG_LIBRARIES_MAX = 32 };
 
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * inherit the keys that they do not set. */
@@ -91,6 +100,7 @@ struct config_profile {
         bool python_downloads; /* uv may download a version that this machine lacks */
         enum language language;
         char *nodejs; /* for the default image of JavaScript; NULL: the first in PATH */
+        struct config_libraries libraries; /* of the default image */
         struct limits limits;
         enum config_network network;
         struct config_egress egress;

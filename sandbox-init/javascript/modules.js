@@ -28,17 +28,32 @@ function quietly(action) {
 class Modules {
   constructor(directory) {
     this.directory = directory;
-    process.env.NODE_PATH = [process.env.NODE_PATH, ...PLACES].filter(Boolean).join(':');
-    Module._initPaths();
+    this._path = process.env.NODE_PATH;
+    this._places = PLACES;
+    this._setPath();
     this.require = createRequire(`${directory}/cell.js`);
     this._importers = null;
     // Kept, because code may replace it.
     this.load = (name, options) => this._load(name, options);
   }
 
+  _setPath() {
+    process.env.NODE_PATH = [this._path, ...this._places].filter(Boolean).join(':');
+    Module._initPaths();
+  }
+
+  /** Lets code find the packages in a directory node_modules, before those of the image. */
+  add(place) {
+    if (!this._places.includes(place)) {
+      this._places = [place, ...this._places];
+      this._importers = null;
+      this._setPath();
+    }
+  }
+
   async _load(name, options) {
     // An ES module has no NODE_PATH: the same places are tried one after the other.
-    this._importers ??= [this.directory, ...PLACES.map(path.dirname)].map(importerOf);
+    this._importers ??= [this.directory, ...this._places.map(path.dirname)].map(importerOf);
     let first;
     for (const load of this._importers) {
       try {

@@ -47,6 +47,8 @@ function errorOf(message) {
 class Session {
   constructor(settings) {
     this._waiting = []; // {number, payload, kind}
+    this._needs = null; // {number, payload} of the last NEED
+    this._installer = null;
     this._current = null;
     this._rested = 0; // what _answered was at the last _rest()
     this._complaints = 0;
@@ -86,6 +88,9 @@ class Session {
       [frames.CHECK]: cell(frames.CHECK),
       [frames.PROBE]: cell(frames.PROBE),
       [frames.CATALOG]: (version, payload) => this._namespace.onCatalogue(version, payload),
+      [frames.NEED]: (number, payload) => {
+        this._needs = { __proto__: null, number, payload };
+      },
       [frames.SCRIPT]: (number, payload) => this._scripts.onFrame(payload),
       [frames.KEEP]: (number) => this._channel.send(frames.KEPT, number, '{"why":"failed"}'),
     };
@@ -166,6 +171,8 @@ class Session {
     const name = slice(text, end + 1) || `<cell ${number}>`;
     const isScript = !startsWith(name, '<cell ');
     const cell = { __proto__: null, number, isScript, outcome: null, exit: null, watch: null };
+    const needs = this._needs !== null && this._needs.number === number ? this._needs.payload : null;
+    this._needs = null;
     this._current = cell;
     if (this._isEarly) {
       this._isEarly = false;
@@ -179,9 +186,33 @@ class Session {
     if (this._answered !== 0) {
       this._interrupts.start();
     }
-    this._run(cell, source, name);
+    if (needs === null || !this._provide(cell, needs, source, name)) {
+      this._run(cell, source, name);
+    }
     // The first cell has run this far without the thread: there was nothing yet that an interrupt would have to keep.
     this._interrupts.start();
+  }
+
+  /** Has the packages installed that the call names, and runs the cell then. Returns false if there is nothing to wait for. */
+  _provide(cell, payload, source, name) {
+    const { dependencies } = kept.parse(utf8(payload, 0, payload.length));
+    this._installer ??= new (require('./installer.js').Installer)(this._channel, this._modules);
+    const promise = this._installer.provide(dependencies, cell.number);
+    if (promise === null) {
+      return false;
+    }
+    const done = (error) => {
+      if (cell !== this._current || cell.outcome !== null) {
+        return;
+      }
+      if (error === null) {
+        this._run(cell, source, name);
+      } else {
+        this._fail(cell, error);
+      }
+    };
+    then(promise, done, done);
+    return true;
   }
 
   _run(cell, source, name) {

@@ -24,8 +24,8 @@
 
 enum {
         COMMON = CLI_LOG_LEVEL | CLI_VERBOSE | CLI_LOG_FILE | CLI_LOG_FORMAT,
-        PACKAGES = CLI_WITH | CLI_REQUIREMENTS | CLI_INSTALLER | CLI_FIND_LINKS | CLI_OFFLINE |
-                   CLI_UPGRADE,
+        PACKAGES = CLI_WITH | CLI_REQUIREMENTS | CLI_NPM | CLI_INSTALLER | CLI_FIND_LINKS |
+                   CLI_OFFLINE | CLI_UPGRADE,
         SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE | CLI_PROFILE,
 };
 
@@ -326,6 +326,9 @@ static const struct cli_command rows[] = {
          "Wheels are cached by content, so that the same set needs no network the next time. pip's and\n"
          "uv's own settings name the index (PIP_INDEX_URL, pip.conf, UV_INDEX_URL, ...).\n"
          "\n"
+         "--npm adds packages of npm, with the Node of --node (default: node). The machine's npm\n"
+         "resolves them; no script of a package runs. NPM_CONFIG_REGISTRY names the registry.\n"
+         "\n"
          "--rootfs DIRECTORY is a root file system that contains a CPython 3.9 or later, such as\n"
          "mmdebstrap makes; --python is then the interpreter's path inside it. It is copied without\n"
          "setuid bits and devices, and without what other users of the machine may not read there\n"
@@ -344,6 +347,7 @@ static const struct cli_command rows[] = {
          "      --python-from \"$(cloister image list --json | jq -r '.[0].name')\"\n"
          "  cloister image build --with pandas,numpy --name data\n"
          "  cloister image build -r requirements.txt --name report\n"
+         "  cloister image build --npm lodash@^4,@google/genai --name tools\n"
          "  cloister image build --with ours --find-links ./wheels --offline --name ours\n"
          "  cloister image build --python 3.13\n"
          "  cloister image build --python ~/project/.venv\n"

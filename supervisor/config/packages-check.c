@@ -84,9 +84,12 @@ const char *packages_check(const struct config *config, const struct config_prof
         snprintf(sets, sizeof(sets), PACKAGES_INSTALLED "/%s/" PACKAGES_SETS, profile->name);
         if (packages_check_uid(config) == 0)
                 return "packages are never installed by root: name a \"user\" in the config";
-        if (profile->packages.exclude_newer && !packages_check_path("uv"))
+        bool npm = profile->language == LANGUAGE_JAVASCRIPT;
+        if (npm && !packages_check_path("npm"))
+                return "there is no npm in PATH: install npm, which finds and fetches packages of JavaScript";
+        if (!npm && profile->packages.exclude_newer && !packages_check_path("uv"))
                 return "exclude_newer needs uv, which is not in PATH";
-        if (!has_installer())
+        if (!npm && !has_installer())
                 return "there is neither uv nor pip: apt install python3-pip, or put uv into PATH";
         if (store >= 0 && (!is_safe(store, ".") || !is_safe(store, PACKAGES_INSTALLED) ||
                            !is_safe(store, own) || !is_safe(store, sets)))

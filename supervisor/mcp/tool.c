@@ -217,7 +217,8 @@ static void append_network(const struct config_profile *profile, struct buffer *
 }
 
 /* Appends the networks and directories that the code can reach. */
-static void append_reach(const struct config_profile *profile, struct buffer *to)
+static void append_reach(const struct config_profile *profile, enum language language,
+                         struct buffer *to)
 {
         size_t n = profile ? profile->n_mounts : 0;
 
@@ -235,8 +236,11 @@ static void append_reach(const struct config_profile *profile, struct buffer *to
                               i + 1 < n ? "," : ".");
         }
         if (profile && profile->packages.install)
-                buffer_append_text(to, " Install packages with the argument `dependencies` or a "
-                                       "line %pip install NAME.");
+                buffer_append_text(to, language == LANGUAGE_JAVASCRIPT
+                                               ? " Install packages of npm with the argument "
+                                                 "`dependencies`."
+                                               : " Install packages with the argument "
+                                                 "`dependencies` or a line %pip install NAME.");
 }
 
 static void append_description(const struct config *config, const struct config_profile *profile,
@@ -244,7 +248,7 @@ static void append_description(const struct config *config, const struct config_
 {
         _cleanup_buffer_ struct buffer reach = BUFFER_INIT(LIST_MAX);
 
-        append_reach(profile, &reach);
+        append_reach(profile, language, &reach);
         if (buffer_append(&reach, "", 1) < 0 || reach.error < 0)
                 to->error = reach.error;
         else
@@ -404,9 +408,12 @@ static void append_arguments(const struct config *config, enum language language
 static void put_input_schema(struct json_out *out, const struct config *config,
                              const struct config_profile *own, enum language language)
 {
-        static const char dependencies[] =
+        static const char *const dependencies[LANGUAGE_MAX] = {
                 "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"Packages to "
-                "install in the session first, such as numpy>=2. Variables are kept\"}";
+                "install in the session first, such as numpy>=2. Variables are kept\"}",
+                "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"Packages of npm to "
+                "install in the session first, such as lodash@^4. Variables are kept\"}",
+        };
 
         json_out_begin(out, "inputSchema", '{');
         json_out_text(out, "type", "object");
@@ -414,7 +421,7 @@ static void put_input_schema(struct json_out *out, const struct config *config,
         append_arguments(config, language, out->to);
         out->more = true;
         if (abilities_of(config, own, language).installs)
-                put_text(out, "dependencies", dependencies);
+                put_text(out, "dependencies", dependencies[language]);
         put_profile_argument(out, config, own, language);
         json_out_end(out, '}');
         json_out_bool(out, "additionalProperties", false);

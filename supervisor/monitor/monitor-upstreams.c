@@ -401,7 +401,9 @@ static int write_settings(struct buffer *b, const struct config_profile *profile
         int r = buffer_append_text(b, PACKAGES_VARIABLE "=");
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "profile", profile->name);
+        json_out_text(&out, "language", language_names[profile->language]);
         write_list(&out, "allow", p->allow);
+        write_list(&out, "allow_npm", p->allow_npm);
         if (p->exclude_newer)
                 json_out_text(&out, "exclude_newer", p->exclude_newer);
         json_out_int(&out, "max_bytes", (int64_t)p->max_bytes);
@@ -430,7 +432,7 @@ static int start_installer(struct monitor *m, const struct config_profile *profi
                 .env = environment,
         };
 
-        int r = config_packages_index(&profile->packages, &values, &index, err);
+        int r = config_packages_index(&profile->packages, profile->language, &values, &index, err);
         if (r < 0)
                 return r;
         r = write_settings(&settings, profile);

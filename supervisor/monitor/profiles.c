@@ -88,6 +88,7 @@ struct profile {
         struct limits limits; /* fitted */
         struct ids ids;       /* one id where its sandboxes mount host directories */
         struct image_choice image;
+        struct package_set libraries;   /* of the settings, which own the names; empty: none */
         struct error problem;           /* why it has no image to look for */
         int sources[CONFIG_MOUNTS_MAX]; /* opened with privilege; -1: when the template starts */
         struct error source_problem;    /* why one of them could not be opened */
@@ -286,13 +287,28 @@ static bool is_building(const struct profiles *ps, const char *image)
         return false;
 }
 
-/* Another profile has built this image, or failed to. */
-static void profile_image_built(struct profile *p, const char *image, const struct error *error)
+/* The end of a build. Without libraries that are optional, the image is the one without them. */
+static void built(struct profile *p, const struct error *error)
 {
         struct error failed = error ? *error : (struct error){};
 
+        if (error && p->image.set == &p->libraries && p->settings->libraries.optional) {
+                log_warning("profile %s: used without its libraries until the next start: %s",
+                            p->settings->name, failed.text);
+                p->image.set = NULL;
+                p->image.name[0] = '\0';
+                handle(p, EVENT_BUILT, NULL);
+                p->was_built = false;
+                return;
+        }
+        handle(p, error ? EVENT_FAILED : EVENT_BUILT, &failed);
+}
+
+/* Another profile has built this image, or failed to. */
+static void profile_image_built(struct profile *p, const char *image, const struct error *error)
+{
         if (p->state == PROFILE_BUILDING && !p->image_job && strcmp(p->image.name, image) == 0)
-                handle(p, error ? EVENT_FAILED : EVENT_BUILT, &failed);
+                built(p, error);
 }
 
 /* ---- The template ---- */
@@ -391,7 +407,7 @@ static void on_image_built(void *data, const struct error *error)
 
         memcpy(image, p->image.name, sizeof(image));
         p->image_job = image_job_free(p->image_job);
-        handle(p, error ? EVENT_FAILED : EVENT_BUILT, &failed);
+        built(p, error ? &failed : NULL);
         for (size_t i = 0; i < p->all->n + p->all->n_retired; i++)
                 profile_image_built(nth(p->all, i), image, error ? &failed : NULL);
 }
@@ -559,6 +575,21 @@ static void profile_bounds_known(struct profile *p)
 
 /* ---- One profile ---- */
 
+/* The libraries that the default image of its language gets. */
+static void take_libraries(struct profile *p)
+{
+        const struct config_libraries *libraries = &p->settings->libraries;
+        bool npm = p->settings->language == LANGUAGE_JAVASCRIPT;
+        char *const *list = npm ? libraries->npm : libraries->python;
+        const char **to = npm ? p->libraries.npm : p->libraries.with;
+        size_t n = 0;
+
+        static_assert((int)CONFIG_LIBRARIES_MAX <= (int)PACKAGE_WITH_MAX, "all fit");
+        for (; list && list[n]; n++)
+                to[n] = list[n];
+        *(npm ? &p->libraries.n_npm : &p->libraries.n_with) = n;
+}
+
 /* The same profile, in another config. */
 static void profile_set_config(struct profile *p, struct config *config, size_t index)
 {
@@ -566,6 +597,7 @@ static void profile_set_config(struct profile *p, struct config *config, size_t 
 
         p->config = config_ref(config);
         p->settings = &config->profiles[index];
+        take_libraries(p);
         config_free(old);
 }
 
@@ -578,6 +610,9 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
                 image_choose_set(choice->set, python, &p->image, &p->problem);
         else
                 image_choose(name, python, &p->image, &p->problem);
+        take_libraries(p);
+        if (!choice->set && p->image.is_default && !package_set_empty(&p->libraries))
+                p->image.set = &p->libraries;
         if (p->settings->language == LANGUAGE_JAVASCRIPT && p->image.is_default &&
             !error_is_set(&p->problem))
                 image_choose_node(&p->image, p->settings->nodejs, &p->problem);
@@ -714,7 +749,9 @@ static bool same_sandbox(const struct config_profile *a, const struct config_pro
             a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
             a->network != b->network || memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 ||
             a->n_mounts != b->n_mounts || !config_same_list(a->preload, b->preload) ||
-            a->recycle != b->recycle || a->packages.install != b->packages.install)
+            a->recycle != b->recycle || a->packages.install != b->packages.install ||
+            !config_same_list(a->libraries.python, b->libraries.python) ||
+            !config_same_list(a->libraries.npm, b->libraries.npm))
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

@@ -3,16 +3,28 @@
 import contextlib
 import json
 import os
+import shutil
+import tempfile
 
 import harness
 import rawmcp
 import systems
+from npm_registry import Registry
+from test_installs import Index, module
 
 SECRET = "sesame-" + os.urandom(8).hex()
 
 
+NOWHERE = "http://127.0.0.1:1/"
+PYTHON = ("numpy", "pandas", "matplotlib", "scikit-learn", "requests", "google-genai")
+
+
 class CodeSandbox(systems.SystemCase):
     SYSTEM = "code-sandbox-mcp"
+
+    def start(self, *args, config=None, **rest):
+        """Without the libraries of the table, which have tests of their own below."""
+        return super().start(*args, config={"libraries": {"python": [], "npm": []}, **(config or {})}, **rest)
 
     def test_results(self):
         self.both(self.check_results)
@@ -88,6 +100,74 @@ class CodeSandbox(systems.SystemCase):
 
     def test_wrong_names(self):
         self.refused(2, "--pass-through-env A=b: must be names of variables, separated by commas", "--pass-through-env", "A=b")
+
+
+
+class Libraries(systems.SystemCase):
+    """The libraries that the original has: an image at the first use, and not again at the second."""
+
+    SYSTEM = "code-sandbox-mcp"
+
+    def setUp(self):
+        super().setUp()
+        self.place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+        self.registry = Registry()
+        self.addCleanup(self.registry.close)
+        self.registry.add("@google/genai", "1.0.0", {"index.js": "exports.GoogleGenAI = class { hello() { return 'genai' } }"})
+        self.index = Index(*(module(name.replace("-", "_"), "1.0") for name in PYTHON))
+        self.addCleanup(self.index.server_close)
+        self.addCleanup(self.index.shutdown)
+
+    def env(self, here=True):
+        index, registry = (self.index.url(), self.registry.url) if here else (NOWHERE + "simple", NOWHERE)
+        return {"CLOISTER_IMAGE_STORE": f"{self.place}/images", "PIP_INDEX_URL": index, "UV_DEFAULT_INDEX": index, "NPM_CONFIG_REGISTRY": registry}
+
+    def both_languages(self, server, **expected):
+        code = "import importlib.util as u; print([n for n in %r if u.find_spec(n.replace('-', '_'))])" % (PYTHON,)
+        self.assertEqual(self.told(server, "run_python_code", code=code), str(expected["python"]))
+        code = "try { console.log(new (require('@google/genai').GoogleGenAI)().hello()) } catch (e) { console.log(e.code) }"
+        self.assertEqual(self.told(server, "run_javascript_code", code=code), expected["javascript"])
+
+    def test_libraries(self):
+        server = self.start(env=self.env())
+        self.both_languages(server, python=list(PYTHON), javascript="genai")
+        read = json.loads(server.ask("resources/read", {"uri": "sandbox://environments"})["contents"][0]["text"])
+        self.assertEqual((read["python"]["installed_libraries"], read["javascript"]["installed_libraries"]), (list(PYTHON), ["@google/genai"]))
+        self.assertRegex(server.log(), "installing 6 packages with")
+        self.assertRegex(server.log(), "downloading @google/genai 1.0.0")
+        server.close()
+        asked = len(self.index.asked), len(self.registry.asked)
+        server = self.start(env=self.env(here=False))
+        self.both_languages(server, python=list(PYTHON), javascript="genai")
+        self.assertEqual((len(self.index.asked), len(self.registry.asked)), asked)
+        self.assertNotIn("without its libraries", server.log())
+
+    def test_without_a_network(self):
+        server = self.start(env=self.env(here=False))
+        self.both_languages(server, python=[], javascript="MODULE_NOT_FOUND")
+        lines = [line for line in server.log().splitlines() if "without its libraries" in line]
+        self.assertEqual(len(lines), 2, server.log())
+        self.assertRegex(lines[0], "used without its libraries until the next start: .*the index can't be reached")
+        self.assertRegex(lines[1], "used without its libraries until the next start: .*the registry can't be reached")
+
+    def test_image_of_a_language(self):
+        """CONTAINER_IMAGE is for the language of CONTAINER_LANGUAGE; the other one keeps its libraries."""
+        env = self.env()
+        built = self.run_cloister("image", "build", "--npm", "own", "--name", "mine", env=harness.environment(**env))
+        self.assertEqual(built.returncode, 1, "the control")
+        self.registry.add("own", "1.0.0", {"index.js": "module.exports = 'mine'"})
+        built = self.run_cloister("image", "build", "--npm", "own", "--name", "mine", env=harness.environment(**env), timeout=harness.patient(60))
+        self.assertEqual(built.returncode, 0, built.stderr)
+        server = self.start(env={**env, "CONTAINER_IMAGE": "mine", "CONTAINER_LANGUAGE": "javascript"})
+        self.assertEqual(self.told(server, "run_javascript_code", code="console.log(require('own'))"), "mine")
+        self.assertEqual(self.told(server, "run_python_code", code="import os; print(os.path.exists('/usr/local/bin/node'))"), "False")
+        read = json.loads(server.ask("resources/read", {"uri": "sandbox://environments"})["contents"][0]["text"])
+        self.assertEqual(read["javascript"]["installed_libraries"], [])
+        server.close()
+        server = self.start(env={**env, "CONTAINER_IMAGE": "mine"})
+        self.assertEqual(self.told(server, "run_python_code", code="import os; print(os.path.exists('/usr/local/bin/node'))"), "True")
+        self.refused(1, "CONTAINER_LANGUAGE ruby: must be one of python, javascript", env={**env, "CONTAINER_LANGUAGE": "ruby"})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """llm-sandbox: its tools, its resource, and variables of which a wrong one fails each call."""
 
 import json
+import unittest
 
 import harness
 import systems
+from npm_registry import Registry
 from test_publish import PNG
 
 
@@ -34,6 +36,18 @@ class LlmSandbox(systems.SystemCase):
         javascript = self.value(server, "get_language_details", language="javascript")
         self.assertEqual(list(javascript), list(details))
         self.assertEqual(json.loads(read), {"python": details, "javascript": javascript})
+
+    @unittest.skipIf(harness.ROOT, "packages are never fetched by root")
+    def test_libraries_of_javascript(self):
+        registry = Registry()
+        self.addCleanup(registry.close)
+        registry.add("library", "1.0.0", {"index.js": "module.exports = 'here'"}, scripts={"install": "exit 1"})
+        server = self.start(env={"NPM_CONFIG_REGISTRY": registry.url})
+        run = lambda *libraries: self.value(server, "execute_code", code="console.log(require('library'))", language="javascript", libraries=list(libraries))
+        self.assertEqual(run("library@^1"), {"exit_code": 0, "stderr": "", "stdout": "here\n"})
+        self.assertIn("Cannot find module", run()["stderr"])
+        self.assertRegex(run("library;id")["stderr"], "is not a package of npm")
+        self.assertRegex(run("nowhere")["stderr"], "no such package: 'nowhere'")
 
     def test_last_image_comes_first(self):
         server = self.start()

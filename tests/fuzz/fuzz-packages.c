@@ -26,11 +26,15 @@ static void check_words(const char *list, bool good)
 bool fuzz_accepts(const uint8_t *data, size_t n)
 {
         _cleanup_free_ char *list = strndup((const char *)data, n);
-        struct package_set set = {.with = {list}, .n_with = 1};
+        struct package_set set = {.with = {list}, .n_with = 1, .npm = {list}, .n_npm = 1};
         struct error err = {};
 
         assert(list);
-        bool good = package_check(list, &err) >= 0;
+        bool good = npm_check(list, &err) >= 0;
+        assert(good || error_is_set(&err));
+        assert(!good || !strpbrk(list, ":;$`'\"()\\\n"));
+        err = (struct error){};
+        good = package_check(list, &err) >= 0;
         assert(good || error_is_set(&err));
         check_words(list, good);
         assert(package_set_key(&set, "host") == package_set_key(&set, "host"));

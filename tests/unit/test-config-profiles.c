@@ -357,6 +357,14 @@ static void test_packages(void)
         wrong("\"packages\": {\"allow\": [\"a[x]\"]}", "packages.allow: item 1 must be");
         wrong("\"packages\": {\"allow\": [\"a @ https://x/a.whl\"]}", "packages.allow: item 1");
         wrong("\"packages\": {\"index\": \"pypi.org\"}", "packages.index must be the url");
+        wrong("\"packages\": {\"allow_npm\": []}", "packages.allow_npm names no package");
+        wrong("\"packages\": {\"allow_npm\": [\"a\", \"./b\"]}",
+              "packages.allow_npm: item 2 must be");
+        wrong("\"packages\": {\"allow_npm\": [\"a,b\"]}", "packages.allow_npm: item 1 must be");
+        wrong("\"packages\": {\"registry\": \"file:///x\"}", "packages.registry must be the url");
+        wrong("\"libraries\": {\"npm\": [\"a b\"]}", "libraries.npm: item 1 must be");
+        wrong("\"libraries\": {\"python\": [\"-e .\"]}", "libraries.python: item 1");
+        wrong("\"libraries\": [\"a\"]", "libraries must be an object");
         wrong("\"packages\": {\"exclude_newer\": \"14\"}", "packages.exclude_newer must be");
         wrong("\"packages\": {\"max_size\": 1}", "packages.max_size must be from 1M");
         wrong("\"packages\": {\"timeout\": \"2h\"}", "packages.timeout must be from");
@@ -459,6 +467,21 @@ static void test_unknown_keys(void)
         check_has(config->warnings[5], "a.json: line 7: unknown key \"servers\"");
 }
 
+static void test_libraries(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"libraries\": {\"python\": [\"a>=1\"], \"npm\": [\"@s/b@^1\"], \"optional\": true}, \"packages\": {\"allow_npm\": [\"c\"], \"registry\": \"http://x/\"},"
+                "\"profiles\": {\"js\": {\"language\": \"javascript\"}, \"none\": {\"libraries\": {\"python\": []}}}}");
+        const struct config_profile *js = profile(config, "js");
+
+        check_eq_str(js->libraries.python[0], "a>=1");
+        check_eq_str(js->libraries.npm[0], "@s/b@^1");
+        check(js->libraries.optional);
+        check_eq_str(js->packages.allow_npm[0], "c");
+        check_eq_str(js->packages.registry, "http://x/");
+        check(!profile(config, "none")->libraries.python[0]);
+}
+
 static void test_language(void)
 {
         _cleanup_config_ struct config *config = good(
@@ -469,11 +492,11 @@ static void test_language(void)
 
         check_eq_int(config->profiles[0].language, LANGUAGE_PYTHON);
         check(config->profiles[0].survives && config->profiles[0].packages.install);
-        /* It has no copies, no packages of Python, and not the image of the other language. */
+        /* It has no copies, and not the image of the other language. */
         check_eq_int(js->language, LANGUAGE_JAVASCRIPT);
         check_eq_str(js->nodejs, "/n/node");
         check_eq_str(js->image, NULL);
-        check(!js->survives && js->checkpoints == 0 && !js->packages.install);
+        check(!js->survives && js->checkpoints == 0 && js->packages.install);
         check_eq_str(profile(config, "own")->image, "y");
         /* That of an option. */
         config_set_language(config, "js", LANGUAGE_JAVASCRIPT);
@@ -586,6 +609,7 @@ int main(void)
         run(test_checkpoints);
         run(test_pictures);
         run(test_packages);
+        run(test_libraries);
         run(test_python);
         run(test_all_keys);
         run(test_inherits_absent_keys);

@@ -1,6 +1,8 @@
 /* Requested packages: how the list is split, what is refused, which lists are equal. */
 #include "policy/package-set.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
 #include "tests/unit/test.h"
 
@@ -82,8 +84,49 @@ static void test_key(void)
         check(package_set_key(&set, "default-1") != package_set_key(&set, "default-2"));
 }
 
+static void test_npm(void)
+{
+        static const char *const good[] = {"lodash",           "JSONStream",        "@google/genai",
+                                           "a@^1.2 || >=3 <4", "a@next,@s/b@1.x,c", "~a",
+                                           "a.b_c-d"};
+        static const char *const bad[] = {
+                "",        ",",           "@scope",       "@/a",
+                "@a/",     "a/b",         "./a",          "../a",
+                "/a",      "a b",         "a@",           "a@file:b",
+                "a@npm:b", "a@http://b",  "a@../b",       "a@.b",
+                "a@b.tgz", "a@b.TAR.GZ",  "--registry=",  "$(id)",
+                "a;b",     "a\nb",        "node_modules", "git+https://a/b",
+                "a@\"1\"", "caf\xc3\xa9", "a@1\\b",       ".a",
+                "_a",      "@.s/a",       "@s/_a",        "a@1#b"};
+        struct error err;
+        char longest[216];
+
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+                err = (struct error){};
+                check_ok(npm_check(good[i], &err));
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                err = (struct error){};
+                check(npm_check(bad[i], &err) < 0);
+                check(error_is_set(&err));
+        }
+        memset(longest, 'a', sizeof(longest));
+        longest[215] = '\0';
+        check(npm_check(longest, &err) < 0);
+        longest[214] = '\0';
+        check_ok(npm_check(longest, &err));
+
+        struct package_set set = {.npm = {"a,b@1"}, .n_npm = 1},
+                           other = {.npm = {"b@1", "a"}, .n_npm = 2};
+        struct package_set python = {.with = {"a"}, .n_with = 1}, npm = {.npm = {"a"}, .n_npm = 1};
+        check(package_set_key(&set, "x") == package_set_key(&other, "x"));
+        check(package_set_key(&python, "x") != package_set_key(&npm, "x"));
+        check(!package_set_empty(&npm));
+}
+
 int main(void)
 {
+        run(test_npm);
         run(test_split);
         run(test_check);
         run(test_key);

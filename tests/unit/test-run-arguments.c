@@ -53,8 +53,6 @@ static void test_javascript(void)
         /* An argument that is wrong besides does not hide it. */
         check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"from\":7}", &a),
                   "has no copies");
-        check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"dependencies\":[\"a\"]}", &a),
-                  "no argument \"dependencies\"");
         check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"check_only\":true}", &a),
                   "no argument \"check_only\"");
         check_has(parse_for(LANGUAGE_JAVASCRIPT, "{\"code\":\"1\",\"nothing\":1}", &a),

@@ -18,6 +18,8 @@ static const char table[] =
         "\"--call\": {\"choices\": [\"a\"], \"exit\": 0},"
         "\"--on\": {\"type\": \"flag\"}},"
         "\"environment\": {\"MOST\": \"--most\", \"PIDS\": {\"type\": \"integer\", \"keys\": [\"/limits/pids\"]},"
+        "\"KIND\": {\"choices\": [\"a\", \"b\"], \"default\": \"a\", \"values\": {\"a\": \"\", \"b\": \"/profiles/p\"}},"
+        "\"OF\": {\"keys\": [\"{KIND}/image\"]}, \"OF_NONE\": {\"keys\": [\"{NOTHING}/image\"]},"
         "\"TOKEN\": {\"secret\": true, \"notes\": \"not used\"},"
         "\"DIRECTORY\": {\"type\": \"path\", \"default\": \"~/d\", \"always\": true, \"keys\": [\"--servers-from\"], \"unless\": \"SERVERS\"},"
         "\"SERVERS\": {\"type\": \"servers\", \"keys\": [\"/mcpServers\"]}}}}";
@@ -91,6 +93,26 @@ static void test_values(void)
         free(directory);
 }
 
+/* A key below the place that another setting chooses. */
+static void test_places(void)
+{
+        struct error err = {};
+        int status = 0;
+
+        set_variable("OF", "x");
+        _cleanup_free_ char *text = apply(NULL, &status, NULL, &err);
+        check_has(text, "\"image\":\"x\"");
+        check(!strstr(text, "profiles"));
+        set_variable("OF", "x");
+        set_variable("KIND", "b");
+        _cleanup_free_ char *other = apply(NULL, &status, NULL, &err);
+        check_has(other, "\"profiles\":{\"p\":{\"image\":\"x\"}}");
+        set_variable("OF_NONE", "x");
+        check(!apply(NULL, &status, NULL, &err));
+        check_eq_int(status, 125);
+        check_has(err.text, "the table has no place {NOTHING}/image");
+}
+
 static void test_servers(void)
 {
         struct error err = {};
@@ -162,6 +184,7 @@ int main(void)
 {
         run(test_values);
         run(test_servers);
+        run(test_places);
         run(test_wrong);
         run(test_bounds);
         return 0;

@@ -141,6 +141,8 @@ static int check(enum option_id id, const char *name, const char *value, struct 
                 break;
         case OPTION_ID_WITH:
                 return package_check(value, err) < 0 ? error_context(err, "--with") : 0;
+        case OPTION_ID_NPM:
+                return npm_check(value, err) < 0 ? error_context(err, "--npm") : 0;
         default:
                 break;
         }

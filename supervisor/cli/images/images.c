@@ -282,6 +282,7 @@ int cli_image_path(const struct options *o, const char *const *words, size_t n)
 int cli_image_build(const struct options *o, const char *const *words, size_t n)
 {
         struct monitor_command command;
+        struct options own = *o;
         struct error error = {};
 
         const char *option = o->rootfs ? "--rootfs" : "--oci";
@@ -305,7 +306,9 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
         if (o->python_from && (o->python || o->link))
                 return cli_fail_text(2, "--python-from and %s do not go together",
                                      o->python ? "--python" : "--link");
-        if (monitor_command_init(&command, o, &error) < 0)
+        if (o->set.n_npm > 0 && !o->node)
+                own.node = "node";
+        if (monitor_command_init(&command, &own, &error) < 0)
                 return cli_fail(1, &error);
         monitor_command_exec(&command, PROGRAM_MONITOR, "image-build", &error);
         monitor_command_done(&command);

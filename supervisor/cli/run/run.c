@@ -582,7 +582,8 @@ static int check_prompt(const struct options *o, const char *path, struct error 
 
 static int check(const struct options *o, const char *path, struct error *err)
 {
-        uint64_t packages = o->given & (CLI_WITH | CLI_REQUIREMENTS);
+        uint64_t python_packages = o->given & (CLI_WITH | CLI_REQUIREMENTS);
+        uint64_t packages = python_packages | (o->given & CLI_NPM);
 
         if (o->prompt) {
                 int r = check_prompt(o, path, err);
@@ -601,9 +602,13 @@ static int check(const struct options *o, const char *path, struct error *err)
         if (o->language && language_parse(o->language) < 0)
                 return error_set(err, EINVAL, "--language %.60s: python or javascript",
                                  o->language);
-        if (is_javascript(o) && packages)
+        if (is_javascript(o) && python_packages)
                 return error_set(err, EINVAL, "%s adds packages of Python: not with JavaScript",
-                                 cli_option_name(packages & -packages));
+                                 cli_option_name(python_packages & -python_packages));
+        if (!is_javascript(o) && (o->given & CLI_NPM))
+                return error_set(
+                        err, EINVAL,
+                        "--npm adds packages of JavaScript: the code is Python (--language javascript)");
         if (o->out_hidden && !o->out)
                 return error_set(err, EINVAL, "--out-hidden needs --out DIRECTORY");
         return check_environment(o, err);

@@ -361,7 +361,7 @@ static int refuse_unknown(const char *name, const struct config *config, enum la
                 err, EINVAL, "unknown argument \"%.*s\": %s takes %s", NAME_MAX_SHOWN, name,
                 is_javascript ? "run_javascript" : "run_python",
                 is_javascript
-                        ? "code, session, timeout, wait, interrupt, reset and max_output"
+                        ? "code, session, timeout, wait, interrupt, reset, dependencies and max_output"
                         : "code, session, from, branches, timeout, wait, interrupt, reset, restore, checkpoint, check_only, on_error, dependencies and max_output");
 }
 
@@ -406,7 +406,7 @@ static int check_branches(const struct run_arguments *a, struct error *err)
         return 0;
 }
 
-/* Node cannot be forked, and packages of a session are those of Python. */
+/* Node cannot be forked. */
 static int check_language(yyjson_val *arguments, const struct run_arguments *a, struct error *err)
 {
         if (a->language != LANGUAGE_JAVASCRIPT)
@@ -423,10 +423,6 @@ static int check_language(yyjson_val *arguments, const struct run_arguments *a, 
                 return error_set(
                         err, EINVAL,
                         "run_javascript has no argument \"check_only\": only Python code can be checked before it runs; nothing was run");
-        if (a->dependencies)
-                return error_set(
-                        err, EINVAL,
-                        "run_javascript has no argument \"dependencies\": a session can use the packages of its image and of mounted directories; nothing was run");
         return 0;
 }
 

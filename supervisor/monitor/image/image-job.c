@@ -17,7 +17,7 @@
 
 /* The builder's own steps have deadlines that are shorter in all. This one covers a file system that
  * hangs, and the lock of a build that hangs. */
-enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 160, VARIABLE_MAX = 4096, BUILD_SECONDS = 3600 };
+enum { HELD_LINE_MAX = 700, ARGUMENTS_MAX = 240, VARIABLE_MAX = 4096, BUILD_SECONDS = 3600 };
 
 struct image_job {
         struct children *children;
@@ -180,6 +180,8 @@ static size_t describe_job(const struct image_choice *choice, bool quiet, const 
                 add_argument(arguments, &n, "--with", set->with[i]);
         for (size_t i = 0; set && i < set->n_files; i++)
                 add_argument(arguments, &n, "--requirements", set->files[i]);
+        for (size_t i = 0; set && i < set->n_npm; i++)
+                add_argument(arguments, &n, "--npm", set->npm[i]);
         add_argument(arguments, &n, "--files-key", set ? set->files_key : NULL);
         add_argument(arguments, &n, "--installer", set ? set->installer : NULL);
         add_argument(arguments, &n, "--find-links", set ? set->find_links : NULL);
