@@ -28,6 +28,7 @@
         PLACE(STATE, struct config_profile)                                                        \
         PLACE(PICTURES, struct config_profile)                                                     \
         PLACE(PACKAGES, struct config_packages)                                                    \
+        PLACE(PROGRAM, struct config_program)                                                      \
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \
         PLACE(OAUTH, struct config_oauth)                                                          \

@@ -82,6 +82,15 @@ enum {
         CONFIG_PACKAGES_INDEX_MAX = 2000,
 };
 
+/* "program" of a profile: a language whose code programs of the image run (docs/publish.md, "Other languages"). */
+struct config_program {
+        char *language;  /* its name; NULL: there is none */
+        char *file;      /* the code is written to this file of /workspace */
+        char **commands; /* NULL-terminated; one after another, in /workspace, until one fails */
+        char *source;    /* a container image that has the programs, for messages; or NULL */
+};
+enum { CONFIG_COMMANDS_MAX = 8, CONFIG_COMMAND_BYTES_MAX = 1000 };
+
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * inherit the keys that they do not set. */
 struct config_profile {
@@ -91,6 +100,7 @@ struct config_profile {
         bool python_downloads; /* uv may download a version that this machine lacks */
         enum language language;
         char *nodejs; /* for the default image of JavaScript; NULL: the first in PATH */
+        struct config_program program;
         struct limits limits;
         enum config_network network;
         struct config_egress egress;

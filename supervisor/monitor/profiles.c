@@ -367,12 +367,26 @@ static void on_template_ended(void *data, const struct error *error)
 
 /* ---- The image ---- */
 
+/* A profile of a further language says which container image has its programs. */
+static void add_source(const struct profile *p, struct error *error)
+{
+        const char *source = p->settings->program.source;
+
+        if (source && !p->image.is_default)
+                error_set(
+                        error, ENOENT,
+                        "there is no image '%s' (make it with 'cloister image build --oci %.200s --name %s')",
+                        p->image.name, source, p->image.name);
+}
+
 static void on_image_read(void *data, const struct error *error, struct image_found *found)
 {
         struct profile *p = data;
         struct error failed = error ? *error : (struct error){};
 
         p->image_reader = NULL;
+        if (error && error->code == ENOENT)
+                add_source(p, &failed);
         if (*found->name)
                 memcpy(p->image.name, found->name, sizeof(p->image.name));
         if (!error)
@@ -714,7 +728,8 @@ static bool same_sandbox(const struct config_profile *a, const struct config_pro
             a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
             a->network != b->network || memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 ||
             a->n_mounts != b->n_mounts || !config_same_list(a->preload, b->preload) ||
-            a->recycle != b->recycle || a->packages.install != b->packages.install)
+            a->recycle != b->recycle || !same_text(a->program.source, b->program.source) ||
+            a->packages.install != b->packages.install)
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

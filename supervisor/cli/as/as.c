@@ -14,6 +14,7 @@
 #include "base/path.h"
 #include "policy/config/add.h"
 #include "policy/config/settings.h"
+#include "supervisor/cli/as/languages.h"
 #include "supervisor/cli/as/tables.h"
 #include "supervisor/cli/command/command.h"
 #include "supervisor/cli/command/monitor-command.h"
@@ -243,6 +244,16 @@ static int apply_table(struct system *s, struct options *o, int *status, struct 
         }
         if (r >= 0)
                 r = seal("cloister-settings", result.settings, &o->settings_fd, err);
+        const struct config_layers layers = {.table_fd = o->table_fd,
+                                             .settings_fd = o->settings_fd,
+                                             .table = s->path,
+                                             .servers = o->servers_from};
+        if (r >= 0)
+                r = languages_put(o, s->config, &layers, result.settings, err);
+        if (r > 0) {
+                close(o->settings_fd);
+                r = seal("cloister-settings", result.settings, &o->settings_fd, err);
+        }
         yyjson_mut_doc_free(table);
         settings_done(&result);
         return r;
