@@ -480,7 +480,7 @@ static struct config *new_from(const struct config *before)
 /* Moves the keys that one of them sets to the other. */
 static void overlay(struct config_profile *to, struct config_profile *from)
 {
-        static const char *const interpreters[] = {"python", "language", "nodejs"};
+        static const char *const interpreters[] = {"python", "language", "nodejs", "pyodide"};
         enum config_form form;
         uint64_t said = from->said;
 

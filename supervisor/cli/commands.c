@@ -306,7 +306,7 @@ static const struct cli_command rows[] = {
          "  cloister config import ./team/mcp.json --config ~/mcp.json\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
          COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK | CLI_NODE |
-                 CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,
+                 CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,
          0, cli_image_build,
          "Copies a CPython (3.9 or later), its standard library, its packages and the shared\n"
          "libraries that they need. This needs no download and no privilege, and takes a second or\n"
@@ -440,8 +440,9 @@ static const struct cli_command rows[] = {
          "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,
-         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_NODE | CLI_ROOTFS |
-                 CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | CLI_FILES_KEY | PACKAGES,
+         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_NODE |
+                 CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE |
+                 CLI_FILES_KEY | PACKAGES,
          0, cli_image_builder,
          "Builds one image. 'cloister image build' is the command for users.\n"},
         {"package-installer", "--store DIRECTORY --python PATH [REQUEST]", NULL,

@@ -594,7 +594,8 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
                 image_choose(name, python, &p->image, &p->problem);
         if (p->settings->language == LANGUAGE_JAVASCRIPT && p->image.is_default &&
             !error_is_set(&p->problem))
-                image_choose_node(&p->image, p->settings->nodejs, &p->problem);
+                image_choose_node(&p->image, p->settings->nodejs, p->settings->pyodide,
+                                  &p->problem);
         p->image.python_downloads = p->settings->python_downloads;
         if (p->settings->packages.install)
                 snprintf(p->image.packages, sizeof(p->image.packages), "%s", p->settings->name);
@@ -726,9 +727,10 @@ static bool same_sandbox(const struct config_profile *a, const struct config_pro
         if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
             !same_text(a->python, b->python) || a->python_downloads != b->python_downloads ||
             a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
-            a->network != b->network || memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 ||
-            a->n_mounts != b->n_mounts || !config_same_list(a->preload, b->preload) ||
-            a->recycle != b->recycle || !same_text(a->program.source, b->program.source) ||
+            !same_text(a->pyodide, b->pyodide) || a->network != b->network ||
+            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
+            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
+            !same_text(a->program.source, b->program.source) ||
             a->packages.install != b->packages.install)
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {

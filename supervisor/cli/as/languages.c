@@ -2,39 +2,13 @@
 #include "supervisor/cli/as/languages.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/path.h"
-#include "policy/config/add.h"
 #include "policy/image.h"
-
-DEFINE_CLEANUP(struct config *, config_free)
-
-static bool has_program(const struct config *config)
-{
-        for (size_t i = 0; i < config->n_profiles; i++)
-                if (config->profiles[i].program.language)
-                        return true;
-        return false;
-}
-
-/* The whole config, as the server reads it afterwards. */
-static int read_config(const struct options *o, const struct config_layers *layers,
-                       struct config *config)
-{
-        struct config_files *files = NULL;
-        struct error ignored = {};
-
-        int r = config_files_open_layers(o->configs, o->n_configs, layers, geteuid() == 0, NULL,
-                                         config, &files, &ignored);
-        config_files_free(files);
-        return r < 0 ? r : config_finish(config, &ignored);
-}
 
 static bool has_image(const struct config_profile *p, const char *store)
 {
@@ -47,34 +21,23 @@ static bool has_image(const struct config_profile *p, const char *store)
                access(path, F_OK) == 0;
 }
 
-int languages_put(const struct options *o, const struct config *table,
-                  const struct config_layers *layers, yyjson_mut_doc *settings, struct error *err)
+int languages_put(const struct config *config, yyjson_mut_doc *settings, struct error *err)
 {
         const struct image_store_env env = {.store = getenv("CLOISTER_IMAGE_STORE"),
                                             .data_home = getenv("XDG_DATA_HOME"),
                                             .home = path_home()};
-        struct config_findings findings = {};
         char store[PATH_MAX] = "";
 
-        if (!has_program(table))
-                return 0;
-        _cleanup_(cleanup_config_free) struct config *config = config_new();
-        if (!config)
-                return error_errno(err, ENOMEM, "config");
-        config->findings = &findings;
         yyjson_mut_val *as = yyjson_mut_obj_get(yyjson_mut_doc_get_root(settings), "as");
         yyjson_mut_val *list = yyjson_mut_obj_add_arr(settings, yyjson_mut_obj_get(as, "values"),
                                                       "languages");
         bool good = list;
         for (int i = 0; good && i < LANGUAGE_MAX; i++)
                 good = yyjson_mut_arr_add_str(settings, list, language_names[i]);
-        bool known = read_config(o, layers, config) >= 0 &&
-                     image_store_path(geteuid(), &env, store, sizeof(store), NULL) >= 0;
+        bool known = image_store_path(geteuid(), &env, store, sizeof(store), NULL) >= 0;
         for (size_t i = 0; good && known && i < config->n_profiles; i++)
                 if (config->profiles[i].program.language && has_image(&config->profiles[i], store))
                         good = yyjson_mut_arr_add_strcpy(settings, list,
                                                          config->profiles[i].program.language);
-        config->findings = NULL;
-        config_findings_done(&findings);
-        return good ? 1 : error_errno(err, ENOMEM, "languages");
+        return good ? 0 : error_errno(err, ENOMEM, "languages");
 }

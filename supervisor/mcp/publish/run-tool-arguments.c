@@ -70,7 +70,8 @@ static int take_language(yyjson_val *value, const struct config *config,
                          const struct config_run *run, struct run_tool_arguments *ret,
                          struct error *err)
 {
-        const char *name = run->language ? run->language : language_names[LANGUAGE_PYTHON];
+        enum language usual = run->guest == GUEST_PYODIDE ? LANGUAGE_JAVASCRIPT : LANGUAGE_PYTHON;
+        const char *name = run->language ? run->language : language_names[usual];
 
         if (value && !yyjson_is_str(value))
                 return error_set(err, EINVAL, "%s must be a string", run->language_argument);

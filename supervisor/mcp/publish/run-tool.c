@@ -130,14 +130,15 @@ static int append_script(const struct config_run *run, const struct config_progr
         struct json_out out = {.to = to};
         bool is_script = run->is_script || program;
 
-        if (!is_script && !run->name && !run->is_codemode)
+        if (!is_script && !run->name && run->guest == GUEST_CLOISTER)
                 return 0;
         json_out_begin(&out, NULL, '{');
         json_out_bool(&out, "once", true);
         if (run->name)
                 json_out_text(&out, "name", run->name);
-        if (run->is_codemode)
-                json_out_text(&out, "guest", "codemode-lite");
+        if (run->guest != GUEST_CLOISTER)
+                json_out_text(&out, "guest",
+                              run->guest == GUEST_PYODIDE ? "pyodide" : "codemode-lite");
         if (is_script) {
                 json_out_begin(&out, "arguments", '[');
                 json_out_text(&out, NULL, file);
@@ -182,7 +183,7 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
                 return error_errno(err, ENOMEM, "the script");
         session_key_make(call->principal->key, call->session, key);
         /* Its users read in the log what was run. */
-        if (entry->run.is_codemode)
+        if (entry->run.guest != GUEST_CLOISTER)
                 log_info("RUN_PYTHON %.*s", (int)arguments->code_length, arguments->code);
         const struct cell_request cell = {
                 .code = arguments->code,
