@@ -165,6 +165,8 @@ int image_info_parse(const char *data, size_t n, struct image_info *ret, struct 
                 return r;
         if ((yyjson_obj_get(o, "node") &&
              (r = take_path(o, "node", info.node, sizeof(info.node), err)) < 0) ||
+            (yyjson_obj_get(o, "pyodide") &&
+             (r = take_path(o, "pyodide", info.pyodide, sizeof(info.pyodide), err)) < 0) ||
             (yyjson_obj_get(o, "base") &&
              (r = take_text(o, "base", info.base, sizeof(info.base), err)) < 0) ||
             (yyjson_obj_get(o, "set") &&
@@ -196,7 +198,7 @@ bool image_info_valid(const struct image_info *info)
                 {info->libpython, sizeof(info->libpython)}, {info->version, sizeof(info->version)},
                 {info->created, sizeof(info->created)},     {info->source, sizeof(info->source)},
                 {info->base, sizeof(info->base)},           {info->set, sizeof(info->set)},
-                {info->node, sizeof(info->node)},
+                {info->node, sizeof(info->node)},           {info->pyodide, sizeof(info->pyodide)},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
@@ -223,13 +225,15 @@ int image_info_append(struct buffer *b, const struct image_info *info)
                 {"created", info->created},
                 {"source", info->source},
                 {"node", info->node},
+                {"pyodide", info->pyodide},
         };
 
         int r = buffer_printf(b, "{\"format\": %d", IMAGE_FORMAT);
         for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(texts); i++) {
                 if (texts[i].value == info->libpython && info->link == TEMPLATE_LINK_MODULE)
                         continue;
-                if (texts[i].value == info->node && !*info->node)
+                if ((texts[i].value == info->node || texts[i].value == info->pyodide) &&
+                    !*texts[i].value)
                         continue;
                 r = buffer_printf(b, ", \"%s\": ", texts[i].key);
                 if (r >= 0)
@@ -349,20 +353,32 @@ int image_default_name(const char *python, const char *parts,
         return 0;
 }
 
-int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node,
-                        int (*look)(const char *path, struct image_stamp *ret), struct error *err)
+static int add_file(char name[IMAGE_NAME_SIZE], const char *path,
+                    int (*look)(const char *path, struct image_stamp *ret), const char *what,
+                    struct error *err)
 {
         struct image_stamp stamp = {};
 
-        if (!node || !*node)
-                return 0;
-        int r = look(node, &stamp);
+        int r = look(path, &stamp);
         if (r < 0)
-                return error_errno(err, -r, "Node: %s", node);
+                return error_errno(err, -r, "%s: %s", what, path);
         uint64_t hash = image_hash(IMAGE_HASH_START, name, strlen(name) + 1);
-        hash = mix_stamp(image_hash(hash, node, strlen(node) + 1), &stamp);
+        hash = mix_stamp(image_hash(hash, path, strlen(path) + 1), &stamp);
         snprintf(name, IMAGE_NAME_SIZE, "node-%012" PRIx64, hash >> 16);
         return 0;
+}
+
+int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *pyodide,
+                        int (*look)(const char *path, struct image_stamp *ret), struct error *err)
+{
+        char path[1024];
+
+        int r = node && *node ? add_file(name, node, look, "Node", err) : 0;
+        if (r < 0 || !pyodide || !*pyodide)
+                return r;
+        if (snprintf(path, sizeof(path), "%s/" PYODIDE_FILE, pyodide) >= (int)sizeof(path))
+                return error_errno(err, ENAMETOOLONG, "Pyodide: %s", pyodide);
+        return add_file(name, path, look, "Pyodide", err);
 }
 
 bool image_name_is_default(const char *name)

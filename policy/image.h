@@ -7,7 +7,7 @@
  *
  * {"format": 1, "name", "created", "python": "/usr/bin/python3.11", "version": "3.11.2",
  *  "link": "embed", "libpython": "/usr/lib/…/libpython3.11.so.1.0", "source": "…", "bytes": n,
- *  "files": n, "node": "/usr/bin/node", "base": "default-…", "set": "…", "packages": [{"name", "version", "sha256"?}]};
+ *  "files": n, "node": "/usr/bin/node", "pyodide": "…", "base": "default-…", "set": "…", "packages": [{"name", "version", "sha256"?}]};
  * "link" defaults to embed; with module there is no libpython
  *
  * Beside the images a store has small files of its own, which the monitor reads too:
@@ -46,6 +46,7 @@ struct image_info {
         char created[32];           /* RFC 3339 */
         char source[256];           /* the host interpreter it was made from */
         char node[256];             /* the host's Node that was added; "" for none */
+        char pyodide[256];          /* npm's package that was added to it; "" for none */
         char base[IMAGE_NAME_SIZE]; /* the default image's name when it was made; "" if unknown */
         char set[IMAGE_KEY_SIZE];   /* key of the packages that were asked for; "" if none were */
         uint64_t bytes, files;
@@ -93,8 +94,11 @@ int image_default_name(const char *python, const char *parts,
                        int (*look)(const char *path, struct image_stamp *ret),
                        char ret[IMAGE_NAME_SIZE], struct error *err);
 
-/* The name of the default image that has this Node too, from the name without it. NULL or "": no change. */
-int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node,
+/* Of npm's package "pyodide": what changes with its version. */
+#define PYODIDE_FILE "package.json"
+
+/* The name of the default image that has this Node, and this Pyodide, too, from the name without them. NULL or "": no change. */
+int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *pyodide,
                         int (*look)(const char *path, struct image_stamp *ret), struct error *err);
 
 /* Whether a name is one of image_default_name() or image_name_add_node(). */

@@ -72,7 +72,9 @@ static int default_name(const struct build *b, char ret[IMAGE_NAME_SIZE], struct
 {
         int r = store_default_name(b->store, b->python, ret, err);
 
-        return r < 0 ? r : image_name_add_node(ret, b->options->node, store_stamp, err);
+        return r < 0 ? r
+                     : image_name_add_node(ret, b->options->node, b->options->pyodide, store_stamp,
+                                           err);
 }
 
 static bool is_default(const struct build *b)
@@ -244,12 +246,15 @@ static int describe(struct build *b, struct error *err)
         snprintf(b->info.base, sizeof(b->info.base), "%s", b->before);
         snprintf(b->info.node, sizeof(b->info.node), "%s",
                  b->options->node ? b->options->node : "");
+        snprintf(b->info.pyodide, sizeof(b->info.pyodide), "%s",
+                 b->options->pyodide ? b->options->pyodide : "");
         int r = list_packages(b);
         if (r < 0)
                 return error_errno(err, -r, "list of packages");
         b->info.packages = buffer_bytes(&b->list);
         if (!image_record_storable(&b->info, b->python, &again, err) ||
             strcmp(again.source, b->python) != 0 || strcmp(again.node, b->info.node) != 0 ||
+            strcmp(again.pyodide, b->info.pyodide) != 0 ||
             strcmp(again.python, in->executable) != 0 ||
             strcmp(again.libpython, in->libpython) != 0)
                 return error_set(
@@ -288,6 +293,10 @@ static int find(struct build *b, struct error *err)
                 return image_record_taken(b->info.name, err,
                                           *info.node ? ", with Node " : ", without Node",
                                           info.node);
+        if (strcmp(info.pyodide, b->options->pyodide ? b->options->pyodide : "") != 0)
+                return image_record_taken(b->info.name, err,
+                                          *info.pyodide ? ", with Pyodide " : ", without Pyodide",
+                                          info.pyodide);
         if (b->options->link != INTERPRETER_LINK_ANY && (int)info.link != b->options->link)
                 return image_record_taken(b->info.name, err, ", made with --link ",
                                           image_link_name(info.link));
@@ -488,6 +497,7 @@ static int ask_node(struct build *b, struct error *err)
 {
         progress_stage(&b->progress, "inspecting %s", b->options->node);
         int r = node_ask(b->options->node, &b->node, err);
+        b->node.pyodide = b->options->pyodide;
         b->layer.node = &b->node;
         return r < 0 ? r : know_parts(b, err);
 }

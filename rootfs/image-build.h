@@ -19,6 +19,7 @@ struct image_build_options {
         const char *store;             /* absolute; created if missing */
         const char *python;            /* absolute; NULL: IMAGE_PYTHON_DEFAULT */
         const char *node;              /* absolute: this Node is added; NULL: none */
+        const char *pyodide;           /* absolute: npm's package is added to it; NULL: none */
         const char *rootfs;            /* for image_import(), which takes one of these two */
         const char *oci;               /* a container image */
         const char *python_from;       /* the image whose Python it gets, or NULL: its own */

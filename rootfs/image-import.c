@@ -36,7 +36,8 @@ struct import {
         struct progress progress;
         struct image_info info;
         struct tree_totals totals;
-        struct oci_image container; /* of options->oci */
+        struct oci_image container;   /* of options->oci */
+        char lender[IMAGE_NAME_SIZE]; /* the default image, if the tree has no Python; else "" */
 };
 
 /* ---- its Python ---- */
@@ -62,6 +63,22 @@ static bool is_in_search(int root, const char *search, char ret[PATH_MAX])
         return false;
 }
 
+/* A container image with programs of another kind. Its sessions get the Python of this machine, which starts these programs. */
+static int lend_default(struct import *import, struct error *err)
+{
+        const struct image_build_options options = {
+                .store = import->options->store, .link = INTERPRETER_LINK_ANY, .quiet = true};
+        struct image_info info = {};
+
+        progress_stage(&import->progress, "building the default image, for its Python");
+        int r = image_build(&options, &info, err);
+        snprintf(import->lender, sizeof(import->lender), "%s", info.name);
+        return r < 0 ? error_context(err,
+                                     "%s has no python3, and that of this machine cannot be added",
+                                     import->source)
+                     : 0;
+}
+
 static int find_python(const struct import *import, int root, char ret[PATH_MAX], struct error *err)
 {
         static const char *const usual[] = {"/usr/bin/python3", "/usr/local/bin/python3",
@@ -85,7 +102,7 @@ static int find_python(const struct import *import, int root, char ret[PATH_MAX]
         return error_set(
                 err, ENOENT,
                 import->options->oci
-                        ? "%s: no python3 in it: --python-from NAME adds that of another image (see 'cloister image list'), or name its path inside with --python"
+                        ? "%s: no python3 in it: name its path inside with --python, or leave --link out"
                         : "%s: no python3 in it (mmdebstrap --include=python3), or name its path inside with --python",
                 import->source);
 }
@@ -94,17 +111,23 @@ static int ask_python(struct import *import, int root, struct interpreter *in, s
 {
         const struct image_build_options *options = import->options;
         char python[PATH_MAX];
-        int r;
+        const char *lender = options->python_from;
+        bool is_named = options->python && strcmp(options->python, IMAGE_PYTHON_DEFAULT) != 0;
 
-        if (options->python_from) {
-                r = borrowed_python_add(import->store, options->python_from, root, python,
-                                        &import->progress, &import->totals, err);
+        int r = lender ? 0 : find_python(import, root, python, err);
+        if (r == -ENOENT && options->oci && !is_named && options->link == INTERPRETER_LINK_ANY) {
+                *err = (struct error){};
+                r = lend_default(import, err);
+                lender = import->lender;
+        }
+        if (r >= 0 && lender) {
+                r = borrowed_python_add(import->store, lender, root, python, &import->progress,
+                                        &import->totals, err);
                 if (r >= 0)
                         r = interpreter_ask_inside(import->root_path, root, python,
                                                    INTERPRETER_LINK_LAUNCHED, in, err);
                 return r;
         }
-        r = find_python(import, root, python, err);
         if (r >= 0)
                 r = interpreter_ask_inside(import->root_path, root, python, options->link, in, err);
         if (r >= 0 && options->link != INTERPRETER_LINK_ANY && options->link != (int)in->link)
@@ -222,9 +245,10 @@ static void report(const struct import *import)
         const struct image_info *info = &import->info;
 
         fprintf(stderr,
-                "cloister: image %s: Python %s, %" PRIu64 " files, %" PRIu64 " MiB, %" PRIu64
+                "cloister: image %s: Python %s%s%s, %" PRIu64 " files, %" PRIu64 " MiB, %" PRIu64
                 " left out, in %.1f s\n",
-                info->name, info->version, info->files, info->bytes / MIB, import->totals.left_out,
+                info->name, info->version, *import->lender ? " of image " : "", import->lender,
+                info->files, info->bytes / MIB, import->totals.left_out,
                 progress_seconds(&import->progress));
         if (import->options->oci)
                 fprintf(stderr, "cloister: image %s: %" PRIu64 " layer%s of sha256:%s\n",

@@ -85,6 +85,32 @@ int node_ask(const char *node, struct node *ret, struct error *err)
         return check(node, ret, err);
 }
 
+/* Its files, at the path of the host, and a link from a directory in which require() searches. Its own packages are not needed. */
+static int plan_pyodide(struct plan *plan, const char *folder, struct error *err)
+{
+        static const char place[] = "/usr/local/lib/node_modules/pyodide";
+        static const char *const names[] = {
+                "package.json",     "pyodide.mjs",       "pyodide.asm.mjs",  "pyodide.asm.js",
+                "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json"};
+        _cleanup_free_ char *real = realpath(folder, NULL);
+        char path[PATH_MAX];
+        int r = real ? 0 : error_errno(err, errno, "Pyodide: %s", folder);
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(names); i++) {
+                /* The glue code has one of the two names, by version. */
+                bool either = strncmp(names[i], "pyodide.asm.", 12) == 0 &&
+                              strcmp(names[i], "pyodide.asm.wasm") != 0;
+                if (snprintf(path, sizeof(path), "%s/%s", real, names[i]) >= PATH_MAX)
+                        return error_errno(err, ENAMETOOLONG, "Pyodide: %s", folder);
+                if (either && access(path, F_OK) < 0)
+                        continue;
+                r = plan_path(plan, path, PLAN_REQUIRED, NULL, err);
+        }
+        if (r >= 0 && strcmp(real, place) != 0)
+                r = plan_link(plan, place, real, err);
+        return r;
+}
+
 int node_plan(struct plan *plan, const struct node *node, struct error *err)
 {
         static const char name[] = "/usr/local/bin/node";
@@ -98,5 +124,7 @@ int node_plan(struct plan *plan, const struct node *node, struct error *err)
                 if (strcmp(node->real, "/usr/bin/node") == 0 && access(shared[i], R_OK | X_OK) == 0)
                         r = plan_tree(plan, shared[i], &rules, err);
         }
+        if (r >= 0 && node->pyodide)
+                r = plan_pyodide(plan, node->pyodide, err);
         return r < 0 ? error_context(err, "Node") : 0;
 }

@@ -12,6 +12,8 @@ struct node {
         char real
                 [PATH_MAX]; /* the program itself, as it names itself: node may be a script or a link */
         char version[32]; /* "22.20.0" */
+        const char
+                *pyodide; /* directory of npm's package, which is added too; or NULL (borrowed) */
 };
 
 /* Runs it. A program that cannot be used is refused with a line that says what to do. node: an absolute path. */

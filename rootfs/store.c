@@ -461,7 +461,7 @@ bool housekeeping_is_stale(int store, const struct image_info *info)
         if (info->source[0] != '/')
                 return false;
         return store_default_name(store, info->source, now, NULL) < 0 ||
-               image_name_add_node(now, info->node, store_stamp, NULL) < 0 ||
+               image_name_add_node(now, info->node, info->pyodide, store_stamp, NULL) < 0 ||
                strcmp(now, is_default ? info->name : info->base) != 0;
 }
 
@@ -474,6 +474,7 @@ void housekeeping_remove_older(int store, const struct image_info *made)
                 if (image_name_is_default(images[i].name) &&
                     strcmp(images[i].source, made->source) == 0 &&
                     strcmp(images[i].node, made->node) == 0 &&
+                    strcmp(images[i].pyodide, made->pyodide) == 0 &&
                     strcmp(images[i].name, made->name) != 0)
                         store_remove(store, images[i].name, NULL);
         }

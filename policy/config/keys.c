@@ -34,7 +34,7 @@ static const char *const grants[] = {"authorization_code", "client_credentials",
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
 static const char *const unlimited[] = {"unlimited", NULL};
-static const char *const guests[] = {"cloister", "codemode-lite", NULL};
+static const char *const guests[] = {"cloister", "codemode-lite", "pyodide", NULL};
 static const char *const forms[] = {"cell", "script", NULL};
 /* In the order of enum config_setting_type. */
 static const char *const setting_types[] = {"text",    "integer", "number",    "boolean",

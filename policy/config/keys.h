@@ -29,6 +29,7 @@
         PLACE(PICTURES, struct config_profile)                                                     \
         PLACE(PACKAGES, struct config_packages)                                                    \
         PLACE(LIBRARIES, struct config_libraries)                                                  \
+        PLACE(PROGRAM, struct config_program)                                                      \
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \
         PLACE(OAUTH, struct config_oauth)                                                          \

@@ -220,7 +220,9 @@ static int refer_to_profile(struct config_reading *r, yyjson_val *object)
 
         if (!p->profile)
                 return 0;
-        if (p->run.language_argument)
+        if (p->run.guest == GUEST_PYODIDE)
+                language = language_names[LANGUAGE_JAVASCRIPT];
+        else if (p->run.language_argument)
                 language = NULL;
         else if (p->run.language)
                 language = p->run.language;

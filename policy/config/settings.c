@@ -483,6 +483,26 @@ static const char *expand_key(const struct applying *a, const char *key)
         return yyjson_mut_get_str(yyjson_mut_strcpy(a->out, whole));
 }
 
+/* Changes the table as `merge` says for a value. */
+static int merge_into_table(struct applying *a, const struct reading *r, yyjson_mut_val *value)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        if (!r->s->merge || json_parse(r->s->merge, strlen(r->s->merge), &doc, NULL) < 0)
+                return 0;
+        yyjson_val *patch = yyjson_obj_get(yyjson_doc_get_root(doc), word_of(r, value));
+        if (!patch)
+                return 0;
+        yyjson_mut_val *copy = yyjson_val_mut_copy(a->table, patch);
+        yyjson_mut_val *whole = copy ? yyjson_mut_merge_patch(
+                                               a->table, yyjson_mut_doc_get_root(a->table), copy)
+                                     : NULL;
+        if (!whole)
+                return no_memory(r->err);
+        yyjson_mut_doc_set_root(a->table, whole);
+        return 0;
+}
+
 static int set_keys(struct applying *a, struct reading *r, yyjson_mut_val *value)
 {
         int e = 0;
@@ -551,7 +571,8 @@ static int apply_given(struct applying *a, struct reading *r, yyjson_mut_val **v
                 add_note(a, "%s %.*s: %s", r->from, SHOWN_MAX, r->text, note);
         else if (note)
                 add_note(a, "%s: %s", r->from, note);
-        return set_keys(a, r, mapped(a, r, *value));
+        int e = merge_into_table(a, r, *value);
+        return e < 0 ? e : set_keys(a, r, mapped(a, r, *value));
 }
 
 /* The names in an object: code and log get no value. */

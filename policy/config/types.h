@@ -91,6 +91,15 @@ struct config_libraries {
 };
 enum { CONFIG_LIBRARIES_MAX = 32 };
 
+/* "program" of a profile: a language whose code programs of the image run (docs/publish.md, "Other languages"). */
+struct config_program {
+        char *language;  /* its name; NULL: there is none */
+        char *file;      /* the code is written to this file of /workspace */
+        char **commands; /* NULL-terminated; one after another, in /workspace, until one fails */
+        char *source;    /* a container image that has the programs, for messages; or NULL */
+};
+enum { CONFIG_COMMANDS_MAX = 8, CONFIG_COMMAND_BYTES_MAX = 1000 };
+
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * inherit the keys that they do not set. */
 struct config_profile {
@@ -99,8 +108,10 @@ struct config_profile {
         char *python;          /* for the default image: a path or a version; or NULL */
         bool python_downloads; /* uv may download a version that this machine lacks */
         enum language language;
-        char *nodejs; /* for the default image of JavaScript; NULL: the first in PATH */
+        char *nodejs;  /* for the default image of JavaScript; NULL: the first in PATH */
+        char *pyodide; /* the directory of npm's package, for the same image; NULL: none */
         struct config_libraries libraries; /* of the default image */
+        struct config_program program;
         struct limits limits;
         enum config_network network;
         struct config_egress egress;
@@ -195,6 +206,13 @@ enum config_published_kind {
 /* Whether a call of a tool can be a task (supervisor/mcp/tasks.h), or must be one. */
 enum config_task_support { TASK_SUPPORT_OPTIONAL, TASK_SUPPORT_REQUIRED, TASK_SUPPORT_FORBIDDEN };
 
+/* What the code of a published tool finds in its sandbox. */
+enum config_guest {
+        GUEST_CLOISTER, /* the names that run_python has */
+        GUEST_CODEMODE, /* those of codemode-lite */
+        GUEST_PYODIDE, /* Python in Pyodide, in a profile of JavaScript, with the names of codemode-lite */
+};
+
 /* The code of a published tool comes from its caller (docs/publish.md): the names of the arguments, and how it runs. */
 struct config_run {
         char *code;     /* the argument that is the code; NULL: the tool has code of its own */
@@ -208,10 +226,10 @@ struct config_run {
                 uint32_t initial_ms;        /* without it; 0: the config's */
                 uint32_t least_ms, most_ms; /* to which the argument is clamped; 0: no bound */
         } timeout;
-        bool is_codemode; /* the names in the code are those of codemode-lite */
-        char **env;       /* NAME=value, NULL-terminated, or NULL */
-        char *packages;   /* the argument that is a list of requirements, or NULL */
-        char *servers;    /* the argument that is a list of names of servers, or NULL */
+        enum config_guest guest;
+        char **env;     /* NAME=value, NULL-terminated, or NULL */
+        char *packages; /* the argument that is a list of requirements, or NULL */
+        char *servers;  /* the argument that is a list of names of servers, or NULL */
 };
 
 /* A tool, prompt, resource or template that Python in a sandbox implements (docs/publish.md). Texts
@@ -261,9 +279,9 @@ struct config_setting {
         enum config_setting_type type;
         char **keys; /* NULL-terminated, or NULL: JSON Pointers, or options of Cloister */
         uint32_t least, most;
-        char *at_most, *unless;                  /* names of other settings, or NULL */
-        char **choices;                          /* NULL-terminated, or NULL */
-        char *initial, *values, *notes, *refuse; /* JSON, or NULL */
+        char *at_most, *unless;                          /* names of other settings, or NULL */
+        char **choices;                                  /* NULL-terminated, or NULL */
+        char *initial, *values, *merge, *notes, *refuse; /* JSON, or NULL */
         bool always, secret;
         uint8_t exit, exit_range;
 };

@@ -29,7 +29,8 @@ class Scripts {
     }
     const given = kept.parse(this._payload);
     this._payload = null;
-    const { arguments: list, environment, file, write, input } = given;
+    const { arguments: list, environment, file, write, input, guest } = given;
+    cell.isPython = guest === 'pyodide';
     if (list === undefined) {
       this._readFrom(input);
       return;

@@ -170,7 +170,7 @@ class Session {
     }
     const name = slice(text, end + 1) || `<cell ${number}>`;
     const isScript = !startsWith(name, '<cell ');
-    const cell = { __proto__: null, number, isScript, outcome: null, exit: null, watch: null };
+    const cell = { __proto__: null, number, isScript, isPython: false, outcome: null, exit: null, watch: null };
     const needs = this._needs !== null && this._needs.number === number ? this._needs.payload : null;
     this._needs = null;
     this._current = cell;
@@ -219,8 +219,7 @@ class Session {
     try {
       this._scripts.begin(source, name, cell);
       this._namespace.prepare(source);
-      const unique = addSource(name, source);
-      const { promise, value } = this._cells[cell.isScript ? 'runScript' : 'run'](cell.number, source, unique, name);
+      const { promise, value } = cell.isPython ? this._runPython(source) : this._runCode(cell, source, name);
       if (promise === null) {
         this._settle(cell, { __proto__: null, value, error: null, failed: false });
         return;
@@ -236,6 +235,15 @@ class Session {
     } catch (error) {
       this._fail(cell, error);
     }
+  }
+
+  _runCode(cell, source, name) {
+    const unique = addSource(name, source);
+    return this._cells[cell.isScript ? 'runScript' : 'run'](cell.number, source, unique, name);
+  }
+
+  _runPython(source) {
+    return { __proto__: null, promise: require('./pyodide.js').run(source, this._namespace.loadTools().values, this._cells.ours.load), value: undefined };
   }
 
   /**

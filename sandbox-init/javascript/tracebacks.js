@@ -112,7 +112,18 @@ class CellSyntaxError extends SyntaxError {
   }
 }
 
+/** An error of Python in Pyodide, which describes itself. */
+class PythonError extends Error {
+  constructor(described) {
+    super(described.message);
+    this.described = described;
+  }
+}
+
 function describeError(error) {
+  if (error instanceof PythonError) {
+    return error.described;
+  }
   if (error instanceof CellSyntaxError) {
     const text = `${snippet(error.place)}SyntaxError: ${error.message}\n`;
     return { type: 'SyntaxError', message: error.message, traceback: text, line: error.place.line };
@@ -144,4 +155,4 @@ function describe(error) {
   return `{"type":${text(type, NAME_MAX)},"message":${text(message, MESSAGE_MAX)},"traceback":${text(traceback, TEXT_MAX)}${at}}`;
 }
 
-module.exports = { addSource, addEdits, describe, CellSyntaxError };
+module.exports = { addSource, addEdits, describe, CellSyntaxError, PythonError };

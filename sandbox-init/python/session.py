@@ -356,6 +356,10 @@ class Session:
         self._displays.begin(number)
         if self._published.begin(number):
             outcome = self._published.execute(self._cells, source, filename, self._namespace.prepare)
+        elif self._script.commands is not None:
+            from cloister import program
+
+            outcome = program.run(self._script.commands)
         elif number in self._checks:
             outcome = self._cells.check(source, filename, self._namespace.prepare)
         else:

@@ -306,7 +306,7 @@ static const struct cli_command rows[] = {
          "  cloister config import ./team/mcp.json --config ~/mcp.json\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
          COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK | CLI_NODE |
-                 CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,
+                 CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,
          0, cli_image_build,
          "Copies a CPython (3.9 or later), its standard library, its packages and the shared\n"
          "libraries that they need. This needs no download and no privilege, and takes a second or\n"
@@ -336,15 +336,14 @@ static const struct cli_command rows[] = {
          "\n"
          "--oci PATH is a container image: an OCI layout (PATH:TAG if it has several images), an OCI\n"
          "archive or what 'docker save' writes. docker://REF is fetched by skopeo or crane. Variables\n"
-         "and working directory of its config apply. An image without a Python gets one by\n"
-         "--python-from NAME; its programs then run by subprocess.\n"
+         "and working directory of its config apply. An image without a Python gets that of the\n"
+         "default image, or of --python-from NAME; its programs then run by subprocess.\n"
          "\n"
          "Examples:\n"
          "  cloister image build\n"
          "  cloister image build --rootfs ./bookworm --name bookworm\n"
          "  cloister image build --oci ./debian.tar --name debian\n"
-         "  cloister image build --oci docker://docker.io/library/golang:1.24 --name go \\\n"
-         "      --python-from \"$(cloister image list --json | jq -r '.[0].name')\"\n"
+         "  cloister image build --oci docker://docker.io/library/golang:1.24 --name go\n"
          "  cloister image build --with pandas,numpy --name data\n"
          "  cloister image build -r requirements.txt --name report\n"
          "  cloister image build --npm lodash@^4,@google/genai --name tools\n"
@@ -445,8 +444,9 @@ static const struct cli_command rows[] = {
          "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,
-         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_NODE | CLI_ROOTFS |
-                 CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | CLI_FILES_KEY | PACKAGES,
+         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_NODE |
+                 CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE |
+                 CLI_FILES_KEY | PACKAGES,
          0, cli_image_builder,
          "Builds one image. 'cloister image build' is the command for users.\n"},
         {"package-installer", "--store DIRECTORY --python PATH [REQUEST]", NULL,

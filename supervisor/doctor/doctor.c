@@ -544,7 +544,7 @@ static void check_image(struct doctor *d, enum sandbox_mode mode, const struct c
         bool needs_node = config->top.language == LANGUAGE_JAVASCRIPT && !config->top.image;
 
         if (image_choose(config->top.image, config->top.python, &choice, &error) < 0 ||
-            (needs_node && image_choose_node(&choice, config->top.nodejs, &error) < 0) ||
+            (needs_node && image_choose_node(&choice, config->top.nodejs, NULL, &error) < 0) ||
             image_choice_check(&choice, &error) < 0) {
                 doctor_add(d, "image", DOCTOR_MISSING, true,
                            "apt install python3, or \"python\" in the config", "%s", error.text);
@@ -664,7 +664,7 @@ static int choose_image(const struct config_profile *profile, struct image_choic
         int r = image_choose(NULL, profile->python, ret, err);
 
         if (r >= 0 && profile->language == LANGUAGE_JAVASCRIPT)
-                r = image_choose_node(ret, profile->nodejs, err);
+                r = image_choose_node(ret, profile->nodejs, profile->pyodide, err);
         return r < 0 ? r : image_choice_check(ret, err);
 }
 

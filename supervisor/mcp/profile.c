@@ -39,7 +39,8 @@ bool mcp_profile_for(const struct config *config, const struct config_profile *o
                 return true;
         for (size_t i = 0; i < config->n_profiles; i++) {
                 *ret = &config->profiles[i];
-                if (mcp_profile_is_choice(*ret, own, language))
+                /* Those of further languages have images of these. */
+                if (!(*ret)->program.language && mcp_profile_is_choice(*ret, own, language))
                         return true;
         }
         *ret = NULL;

@@ -91,7 +91,8 @@ static int choose_image(struct monitor *m, struct error *err)
         m->image.python_from = m->options->python_from;
         m->image.with_private = m->options->with_private;
         m->image.set = set;
-        if (m->options->node && (r = image_choose_node(&m->image, m->options->node, err)) < 0)
+        if (m->options->node &&
+            (r = image_choose_node(&m->image, m->options->node, m->options->pyodide, err)) < 0)
                 return r;
         m->image.python_downloads = profile->python_downloads;
         return image_choice_check(&m->image, err);

@@ -383,12 +383,26 @@ static void on_template_ended(void *data, const struct error *error)
 
 /* ---- The image ---- */
 
+/* A profile of a further language says which container image has its programs. */
+static void add_source(const struct profile *p, struct error *error)
+{
+        const char *source = p->settings->program.source;
+
+        if (source && !p->image.is_default)
+                error_set(
+                        error, ENOENT,
+                        "there is no image '%s' (make it with 'cloister image build --oci %.200s --name %s')",
+                        p->image.name, source, p->image.name);
+}
+
 static void on_image_read(void *data, const struct error *error, struct image_found *found)
 {
         struct profile *p = data;
         struct error failed = error ? *error : (struct error){};
 
         p->image_reader = NULL;
+        if (error && error->code == ENOENT)
+                add_source(p, &failed);
         if (*found->name)
                 memcpy(p->image.name, found->name, sizeof(p->image.name));
         if (!error)
@@ -615,7 +629,8 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
                 p->image.set = &p->libraries;
         if (p->settings->language == LANGUAGE_JAVASCRIPT && p->image.is_default &&
             !error_is_set(&p->problem))
-                image_choose_node(&p->image, p->settings->nodejs, &p->problem);
+                image_choose_node(&p->image, p->settings->nodejs, p->settings->pyodide,
+                                  &p->problem);
         p->image.python_downloads = p->settings->python_downloads;
         if (p->settings->packages.install)
                 snprintf(p->image.packages, sizeof(p->image.packages), "%s", p->settings->name);
@@ -747,9 +762,11 @@ static bool same_sandbox(const struct config_profile *a, const struct config_pro
         if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
             !same_text(a->python, b->python) || a->python_downloads != b->python_downloads ||
             a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
-            a->network != b->network || memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 ||
-            a->n_mounts != b->n_mounts || !config_same_list(a->preload, b->preload) ||
-            a->recycle != b->recycle || a->packages.install != b->packages.install ||
+            !same_text(a->pyodide, b->pyodide) || a->network != b->network ||
+            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
+            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
+            !same_text(a->program.source, b->program.source) ||
+            a->packages.install != b->packages.install ||
             !config_same_list(a->libraries.python, b->libraries.python) ||
             !config_same_list(a->libraries.npm, b->libraries.npm))
                 return false;

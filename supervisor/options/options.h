@@ -60,7 +60,7 @@ struct options {
 
         /* Of an image to build. */
         const char *name; /* or of the published tool, or of the server to log in to */
-        const char *rootfs, *oci, *python_from, *link, *node;
+        const char *rootfs, *oci, *python_from, *link, *node, *pyodide;
         struct package_set set;
 
         /* Of the code to run. */

@@ -526,7 +526,9 @@ static void note_closed(struct session *s, const struct session_details *details
         char why[CELL_WHY_MAX];
 
         if (!error_is_set(details->error)) {
-                s->stop_status = CELL_OK;
+                /* A copy that takes the worker's place was not interrupted. Without copies, the interrupt has ended the worker. */
+                if (!s->profile || s->profile->survives)
+                        s->stop_status = CELL_OK;
                 session_enter(s, SESSION_CLOSED);
                 return;
         }

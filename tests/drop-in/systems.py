@@ -68,7 +68,8 @@ class SystemCase(harness.Case):
                 check(self.start(*args, http=http, **rest))
 
     def result(self, server, name, **arguments):
-        return server.ask("tools/call", {"name": name, "arguments": arguments})
+        # Pyodide is loaded in seconds on an idle machine, and in a minute on a busy one.
+        return server.ask("tools/call", {"name": name, "arguments": arguments}, timeout=harness.patient(150))
 
     def told(self, server, name, **arguments):
         """The text of a result; these systems mark no result as an error."""

@@ -90,6 +90,55 @@ print(json.dumps([seen, one == two, wrong, _schema('nope').get('error') is not N
         self.assertIn(r"RUN_PYTHON 1\x0a00:00:00 cloister ERROR forged", log)
         self.assertNotIn("a1B2" * 9, log)
 
+    def pyodide(self):
+        """npm's package, of quickstart; CLOISTER_PYODIDE is another one. A sandbox hides what is below /tmp."""
+        path = os.path.realpath(os.environ.get("CLOISTER_PYODIDE", os.path.join(harness.NODE_DIR, "node_modules", "pyodide")))
+        self.assertTrue(os.path.exists(os.path.join(path, "pyodide.mjs")), f"{path}: ./quickstart build fetches it")
+        return {"CODEMODE_BACKEND": "pyodide-wasm", **self.directory}, {"pyodide": path}
+
+    def test_pyodide(self):
+        env, config = self.pyodide()
+        self.both(self.check_pyodide, env=env, config=config)
+
+    def check_pyodide(self, server):
+        found = self.run_code(server, """
+import sys
+async def main():
+    global left
+    left = 1
+    seen = [name for name in "asyncio json re math datetime collections itertools functools".split() if name not in globals()]
+    one = await tools['echo'](a='x', b=None)
+    two = [await echo({'a': 'x'}), await mcp_my_server.echo(arguments={'a': 'x'})]
+    try:
+        await tools['fail']()
+    except RuntimeError as error:
+        wrong = type(error).__name__
+    return {"platform": sys.platform, "seen": seen, "one": one, "same": [one == each for each in two], "wrong": wrong, "name": __name__,
+            "unknown": list(_schema('nope')), "schema": 'inputSchema' in str(_schema('echo')) or 'properties' in str(_schema('echo')),
+            "search": [t['name'] for t in _search('ECH')], "server": (await _discover())[0]['server'], "has": 'echo' in tools}
+""", servers=["My-Server"])
+        self.assertEqual(found["error"], None)
+        self.assertEqual((found["success"], found["backend"], list(found)),
+                         (True, "pyodide-wasm", ["success", "output", "error", "duration", "backend", "tool_calls"]))
+        self.assertEqual(found["output"], {"platform": "emscripten", "seen": [], "one": {"a": "x"}, "same": [True, True], "wrong": "ToolError", "name": "__sandbox__",
+                                           "unknown": ["error"], "schema": True, "search": ["echo"], "server": "My-Server", "has": True})
+        self.assertEqual([(call["name"], call["success"]) for call in found["tool_calls"]], [("echo", True)] * 3 + [("fail", False)])
+        if isinstance(server, systems.Http):
+            return  # each call loads it again
+        # A fresh one for each call. An error is that of Python.
+        failed = self.run_code(server, "async def main():\n    return {'left': left}")
+        self.assertEqual((failed["success"], failed["output"], failed["backend"], failed["tool_calls"]), (False, None, "pyodide-wasm", []))
+        self.assertRegex(failed["error"], r"\ATraceback \(most recent call last\):\n.*\n(.*\n)*NameError: name 'left' is not defined\n\Z")
+        late = self.run_code(server, "async def main():\n    while True: pass", timeout=1)
+        self.assertEqual((late["success"], late["error"]), (False, "Execution timed out after 1s"))
+
+    def test_pyodide_that_is_missing(self):
+        """The start ends with one line, and CPython does not take its place."""
+        env, _ = self.pyodide()
+        self.refused(1, r"Pyodide is not installed \(not in \S+/node_modules/pyodide, .*npm install --prefix ~ pyodide, or name its directory with \"pyodide\"",
+                     env={**env, "HOME": self.path("mcps"), "PATH": "/nowhere", "npm_config_prefix": self.path("mcps")})
+        self.refused(1, '"pyodide" in the config: /nowhere has no npm package', env=env, config={"pyodide": "/nowhere"})
+
     def test_servers_of_a_variable_replace_the_directory(self):
         servers = [{"name": "one", **harness.fixture("--name", "one", env={"KEY": "sesame-7"})}]
         server = self.start(env={**self.directory, "CODEMODE_SERVERS": json.dumps(servers), "CODEMODE_LOG_LEVEL": "debug"})

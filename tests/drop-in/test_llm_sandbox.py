@@ -26,7 +26,7 @@ class LlmSandbox(systems.SystemCase):
         self.assertEqual(run("process.exit(4)", language="javascript")["exit_code"], 4)
         unknown = run("x", language="go")
         self.assertEqual((unknown["exit_code"], unknown["stdout"]), (1, ""))
-        self.assertIn('"go" is not available', unknown["stderr"])
+        self.assertRegex(unknown["stderr"], "there is no image 'go' .*cloister image build --oci docker://")
         self.assertEqual(json.loads(self.told(server, "get_supported_languages")), ["python", "javascript"])
         details = self.value(server, "get_language_details", language="python")
         self.assertEqual(list(details), ["version", "package_manager", "preinstalled_libraries", "use_cases", "visualization_support", "examples"])

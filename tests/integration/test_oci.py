@@ -159,9 +159,9 @@ print([os.getcwd(), module_of_app.value, os.environ["OWN"], os.environ["PATH"], 
         libraries = subprocess.check_output(["ldd", shell], text=True).split()
         files = [file(path[1:], open(path, "rb").read(), 0o755) for path in libraries if path.startswith("/")]
         path = Image(tar(file("bin/sh", open(shell, "rb").read(), 0o755), *files)).archive(f"{self.work}/shell.tar")
-        done = self.build(path)
+        done = self.build(path, "--link", "embed")
         self.assertEqual(done.returncode, 1)
-        self.assertIn(b"no python3 in it: --python-from NAME adds that of another image", done.stderr)
+        self.assertIn(b"no python3 in it: name its path inside with --python, or leave --link out", done.stderr)
         self.assertIn("there is no image 'nothing'", self.cloister("image", "build", "--oci", path, "--name", "image", "--python-from", "nothing").stderr.decode())
         self.built(path, "--python-from", "lender")
         code = """
@@ -552,7 +552,7 @@ print([subprocess.check_output(["sh", "-c", "echo $((6 * 7))"], text=True), subp
                 f.write(f"#!/bin/sh\numask 022\ncd \"$3/root\" || exit 1\n{commands}\nprintf '%s\\n' '{text}'\n")
                 os.fchmod(f.fileno(), 0o755)
             with self.subTest(commands=commands, text=text):
-                done = subprocess.run([f"{programs}/cloister", "image", "build", "--oci", path, "--name", "refused"], check=False, capture_output=True,
+                done = subprocess.run([f"{programs}/cloister", "image", "build", "--oci", path, "--name", "refused", "--link", "embed"], check=False, capture_output=True,
                                       env=harness.environment(CLOISTER_IMAGE_STORE=self.store), timeout=harness.patient(120))
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(expected, done.stderr.decode())

@@ -385,6 +385,24 @@ static void test_python(void)
         wrong("\"python_downloads\": true", "python_downloads must be \"never\" or \"allow\"");
 }
 
+static void test_program(void)
+{
+        _cleanup_config_ struct config *config = good(
+                "{\"profiles\": {\"a\": {\"program\": {\"language\": \"c++\", \"file\": \"a.cpp\", \"commands\": [\"g++ a.cpp\", \"./a.out 'a b'\"], \"source\": \"docker://gcc\"}}, \"b\": {}}}");
+        const struct config_program *program = &profile(config, "a")->program;
+
+        check_eq_str(program->language, "c++");
+        check_eq_str(program->file, "a.cpp");
+        check_eq_str(program->commands[1], "./a.out 'a b'");
+        check(!program->commands[2]);
+        check_eq_str(program->source, "docker://gcc");
+        check(!profile(config, "b")->program.language);
+        wrong("\"program\": {\"language\": \"c\"}",
+              "program needs \"language\", \"file\" and \"commands\"");
+        wrong("\"program\": {\"language\": \"c\", \"file\": \"a/b\", \"commands\": [\"x\"]}",
+              "program.file must be the name of a file");
+}
+
 static void test_wrong_values(void)
 {
         refused("{\"profiles\": []}", "profiles must be an object");
@@ -611,6 +629,7 @@ int main(void)
         run(test_packages);
         run(test_libraries);
         run(test_python);
+        run(test_program);
         run(test_all_keys);
         run(test_inherits_absent_keys);
         run(test_later_file_overrides_keys);

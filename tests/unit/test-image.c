@@ -247,18 +247,18 @@ static void test_name_with_node(void)
 
         check_ok(image_default_name(NULL, NULL, look, none, &err));
         memcpy(a, none, sizeof(a));
-        check_ok(image_name_add_node(a, NULL, look, &err));
-        check_ok(image_name_add_node(a, "", look, &err));
+        check_ok(image_name_add_node(a, NULL, NULL, look, &err));
+        check_ok(image_name_add_node(a, "", "", look, &err));
         check_eq_str(a, none);
         /* Any file that exists is a program to it. */
-        check_ok(image_name_add_node(a, "/home/u/venv/bin/python", look, &err));
+        check_ok(image_name_add_node(a, "/home/u/venv/bin/python", NULL, look, &err));
         check_eq_int(strlen(a), strlen("node-0123456789ab"));
         check(image_name_valid(a) && image_name_is_default(a) && image_name_is_default(none));
         check(!image_name_is_default("numbers"));
         memcpy(b, none, sizeof(b));
-        check_ok(image_name_add_node(b, "/usr/bin/python3", look, &err));
+        check_ok(image_name_add_node(b, "/usr/bin/python3", NULL, look, &err));
         check(strcmp(a, b) != 0);
-        check_eq_int(image_name_add_node(b, "/no/node", look, &err), -ENOENT);
+        check_eq_int(image_name_add_node(b, "/no/node", NULL, look, &err), -ENOENT);
         check_has(err.text, "/no/node");
 }
 

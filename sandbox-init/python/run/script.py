@@ -44,6 +44,7 @@ class Script:
         self._files = files
         self._payload = None
         self._arguments = None
+        self.commands = None  # that run the code, which is not Python (program.py)
 
     @property
     def is_one(self):
@@ -80,6 +81,7 @@ class Script:
 
         def end(outcome):
             self._arguments = arguments
+            self.commands = None
             for key in ("__name__", "__file__"):
                 self._namespace.pop(key, None)
             self._namespace.update(before)
@@ -116,6 +118,7 @@ class Script:
             # As `python FILE` has it. The module is read from memory: its source may differ from what the file becomes.
             _path()[:1] = [os.path.dirname(file)]
             self._namespace["__file__"] = file
+        self.commands = given.get("commands")
         if source != "none":
             stdio.replace_input(piped(self._channel, source == "terminal"))
         self._arguments = arguments

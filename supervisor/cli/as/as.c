@@ -14,9 +14,12 @@
 #include "base/path.h"
 #include "policy/config/add.h"
 #include "policy/config/settings.h"
+#include "supervisor/cli/as/languages.h"
+#include "supervisor/cli/as/pyodide.h"
 #include "supervisor/cli/as/tables.h"
 #include "supervisor/cli/command/command.h"
 #include "supervisor/cli/command/monitor-command.h"
+#include "supervisor/config/config-files.h"
 
 enum { NETWORK_MAX = 8 * 1024 };
 
@@ -212,6 +215,61 @@ static bool passes_variables(const struct config_as *as, const struct settings_g
         return false;
 }
 
+/* ---- what the machine has ---- */
+
+/* The table has languages that need an image, or another runtime for a value of a setting. */
+static bool depends_on_machine(const struct config *table)
+{
+        for (size_t i = 0; i < table->n_profiles; i++)
+                if (table->profiles[i].program.language)
+                        return true;
+        for (size_t i = 0; i < table->as.n_settings; i++)
+                if (table->as.settings[i].merge)
+                        return true;
+        return false;
+}
+
+/* The whole config, as the server reads it afterwards. That reports what is wrong in it. */
+static int read_served(const struct system *s, const struct options *o, struct config *config)
+{
+        const struct config_layers layers = {
+                .table_fd = o->table_fd, .settings_fd = o->settings_fd, .table = s->path};
+        struct config_findings findings = {};
+        struct config_files *files = NULL;
+        struct error ignored = {};
+
+        config->findings = &findings;
+        int r = config_files_open_layers(o->configs, o->n_configs, &layers, geteuid() == 0, NULL,
+                                         config, &files, &ignored);
+        if (r >= 0)
+                r = config_finish(config, &ignored);
+        config_files_free(files);
+        config->findings = NULL;
+        config_findings_done(&findings);
+        return r;
+}
+
+/* Adds to the settings what they make of this machine. */
+static int add_machine(const struct system *s, struct options *o, yyjson_mut_doc *settings,
+                       int *status, struct error *err)
+{
+        struct config *config = config_new();
+        int r = config ? 0 : error_errno(err, ENOMEM, "config");
+
+        if (r >= 0 && read_served(s, o, config) >= 0) {
+                *status = 1;
+                r = languages_put(config, settings, err);
+                if (r >= 0)
+                        r = pyodide_put(config, settings, err);
+        }
+        config_free(config);
+        if (r < 0)
+                return r;
+        *status = EXIT_CLOISTER;
+        close(o->settings_fd);
+        return seal("cloister-settings", settings, &o->settings_fd, err);
+}
+
 static int apply_table(struct system *s, struct options *o, int *status, struct error *err)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
@@ -243,6 +301,8 @@ static int apply_table(struct system *s, struct options *o, int *status, struct 
         }
         if (r >= 0)
                 r = seal("cloister-settings", result.settings, &o->settings_fd, err);
+        if (r >= 0 && depends_on_machine(s->config))
+                r = add_machine(s, o, result.settings, status, err);
         yyjson_mut_doc_free(table);
         settings_done(&result);
         return r;

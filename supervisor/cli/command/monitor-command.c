@@ -142,6 +142,8 @@ static int make_all_absolute(struct monitor_command *h, struct error *err)
                         o->node = h->owned[h->n_owned++] = node;
         }
         if (r >= 0)
+                r = make_absolute(h, "--pyodide", &o->pyodide, err);
+        if (r >= 0)
                 r = make_absolute(h, "--find-links", &o->set.find_links, err);
         for (size_t i = 0; i < o->set.n_files && r >= 0; i++)
                 r = make_absolute(h, "--requirements", &o->set.files[i], err);

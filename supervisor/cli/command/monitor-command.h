@@ -7,7 +7,7 @@
 struct monitor_command {
         struct options options; /* the caller may set more of them */
         char *owned[CONFIG_PATHS_MAX + PACKAGE_FILES_MAX +
-                    4]; /* the paths that were made absolute */
+                    5]; /* the paths that were made absolute */
         size_t n_owned;
 };
 

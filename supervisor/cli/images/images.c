@@ -291,6 +291,8 @@ int cli_image_build(const struct options *o, const char *const *words, size_t n)
                 return cli_fail_text(
                         2, "%s and --node do not go together: install Node before the import",
                         option);
+        if (o->pyodide && !o->node)
+                return cli_fail_text(2, "--pyodide goes with --node");
         if (o->rootfs && o->oci)
                 return cli_fail_text(2, "--rootfs and --oci do not go together: name one of them");
         if ((o->rootfs || o->oci) && !o->name)
@@ -349,6 +351,7 @@ int cli_image_builder(const struct options *o, const char *const *words, size_t 
                 .store = o->store,
                 .python = o->python,
                 .node = o->node,
+                .pyodide = o->pyodide,
                 .name = o->name,
                 .rootfs = o->rootfs,
                 .oci = o->oci,

@@ -3,13 +3,20 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "policy/schema-check.h"
 #include "supervisor/session/cell/cell.h"
 
-enum { NEEDS_MAX = 100, NEED_BYTES_MAX = 400, SERVERS_MAX = 100, TIMEOUT_LEAST_MS = 100 };
+enum {
+        NEEDS_MAX = 100,
+        NEED_BYTES_MAX = 400,
+        SERVERS_MAX = 100,
+        TIMEOUT_LEAST_MS = 100,
+        LANGUAGES_TEXT_MAX = 512
+};
 
 /* An argument of a name that may be NULL; null counts as absent. */
 static yyjson_val *argument(yyjson_val *arguments, const char *name)
@@ -32,21 +39,52 @@ static int take_code(yyjson_val *value, const char *name, struct run_tool_argume
         return 0;
 }
 
-static int take_language(yyjson_val *value, const struct config_run *run,
-                         struct run_tool_arguments *ret, struct error *err)
+/* The profile whose "program" runs this language, or NULL. */
+static const struct config_profile *find_program(const struct config *config, const char *name)
 {
-        const char *name = run->language ? run->language : language_names[LANGUAGE_PYTHON];
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct config_profile *p = &config->profiles[i];
+                if (p->program.language && strcmp(p->program.language, name) == 0)
+                        return p;
+        }
+        return NULL;
+}
+
+static int refuse_language(const struct config *config, const char *name, struct error *err)
+{
+        char known[LANGUAGES_TEXT_MAX] = "";
+        size_t used = 0;
+
+        for (int i = 0; i < LANGUAGE_MAX; i++)
+                used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+                                         i > 0 ? ", " : "", language_names[i]);
+        for (size_t i = 0; i < config->n_profiles && used < sizeof(known); i++)
+                if (config->profiles[i].program.language)
+                        used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s",
+                                                 config->profiles[i].program.language);
+        return error_set(err, EINVAL, "the language \"%.40s\" is not available: this server has %s",
+                         name, known);
+}
+
+static int take_language(yyjson_val *value, const struct config *config,
+                         const struct config_run *run, struct run_tool_arguments *ret,
+                         struct error *err)
+{
+        enum language usual = run->guest == GUEST_PYODIDE ? LANGUAGE_JAVASCRIPT : LANGUAGE_PYTHON;
+        const char *name = run->language ? run->language : language_names[usual];
 
         if (value && !yyjson_is_str(value))
                 return error_set(err, EINVAL, "%s must be a string", run->language_argument);
         if (value)
                 name = yyjson_get_str(value);
         int language = language_parse(name);
-        if (language < 0)
-                return error_set(
-                        err, EINVAL,
-                        "the language \"%.40s\" is not available: this server runs %s and %s", name,
-                        language_names[LANGUAGE_PYTHON], language_names[LANGUAGE_JAVASCRIPT]);
+        if (language < 0) {
+                /* Python starts the programs. */
+                language = LANGUAGE_PYTHON;
+                ret->program = find_program(config, name);
+                if (!ret->program)
+                        return refuse_language(config, name, err);
+        }
         ret->language = (enum language)language;
         return 0;
 }
@@ -142,7 +180,8 @@ int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
         if (r >= 0)
                 r = take_code(argument(arguments, run->code), run->code, ret, err);
         if (r >= 0)
-                r = take_language(argument(arguments, run->language_argument), run, ret, err);
+                r = take_language(argument(arguments, run->language_argument), config, run, ret,
+                                  err);
         if (r >= 0)
                 r = take_timeout(argument(arguments, run->timeout.argument), config, &run->timeout,
                                  ret, err);
@@ -156,6 +195,12 @@ int run_tool_arguments_take(yyjson_val *arguments, const struct config *config,
                 return r;
         if (yyjson_arr_size(ret->needs) == 0)
                 ret->needs = NULL;
+        if (ret->needs && ret->program)
+                return error_set(
+                        err, EINVAL,
+                        "%s: packages can be installed for python only: %s has those of its image \"%s\"",
+                        run->packages, ret->program->program.language,
+                        ret->program->image ? ret->program->image : "default");
         return 0;
 }
 

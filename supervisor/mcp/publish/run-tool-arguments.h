@@ -13,6 +13,8 @@ struct run_tool_arguments {
         const char *code;
         size_t code_length;
         enum language language;
+        const struct config_profile
+                *program; /* whose "program" runs the code; NULL: the language itself */
         uint32_t timeout_ms;
         yyjson_val *needs;   /* requirements: an array of strings, or NULL */
         yyjson_val *servers; /* an array of strings, or NULL */

@@ -123,20 +123,23 @@ static const struct mcp_call_kind tool_kind = {on_ended, on_done};
 
 /* ---- the cell ---- */
 
-/* The payload of SCRIPT. Empty: the code is a cell as that of run_python. */
-static int append_script(const struct config_run *run, const char *file, struct buffer *to)
+/* The payload of SCRIPT. Empty: the code is a cell as that of run_python. program: of the language, or NULL. */
+static int append_script(const struct config_run *run, const struct config_program *program,
+                         const char *file, struct buffer *to)
 {
         struct json_out out = {.to = to};
+        bool is_script = run->is_script || program;
 
-        if (!run->is_script && !run->name && !run->is_codemode)
+        if (!is_script && !run->name && run->guest == GUEST_CLOISTER)
                 return 0;
         json_out_begin(&out, NULL, '{');
         json_out_bool(&out, "once", true);
         if (run->name)
                 json_out_text(&out, "name", run->name);
-        if (run->is_codemode)
-                json_out_text(&out, "guest", "codemode-lite");
-        if (run->is_script) {
+        if (run->guest != GUEST_CLOISTER)
+                json_out_text(&out, "guest",
+                              run->guest == GUEST_PYODIDE ? "pyodide" : "codemode-lite");
+        if (is_script) {
                 json_out_begin(&out, "arguments", '[');
                 json_out_text(&out, NULL, file);
                 json_out_end(&out, ']');
@@ -149,7 +152,13 @@ static int append_script(const struct config_run *run, const char *file, struct 
                 json_out_end(&out, '}');
                 json_out_text(&out, "file", file);
                 json_out_bool(&out, "write", true);
-                json_out_bool(&out, "ends", !run->session);
+                json_out_bool(&out, "ends", !run->session && !program);
+        }
+        if (program) {
+                json_out_begin(&out, "commands", '[');
+                for (char *const *command = program->commands; *command; command++)
+                        json_out_text(&out, NULL, *command);
+                json_out_end(&out, ']');
         }
         json_out_text(&out, "input", "none");
         json_out_end(&out, '}');
@@ -161,19 +170,25 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
                       const struct run_tool_arguments *arguments, struct error *err)
 {
         _cleanup_buffer_ struct buffer script = BUFFER_INIT(SCRIPT_FRAME_MAX);
-        const char *file = script_files[profile ? profile->language : LANGUAGE_PYTHON];
-        char key[SESSION_KEY_MAX + 1];
+        const struct config_program *program = arguments->program ? &arguments->program->program
+                                                                  : NULL;
+        char file[sizeof("/workspace/") + IMAGE_NAME_SIZE], key[SESSION_KEY_MAX + 1];
 
-        if (append_script(&entry->run, file, &script) < 0)
+        if (program)
+                snprintf(file, sizeof(file), "/workspace/%s", program->file);
+        else
+                snprintf(file, sizeof(file), "%s",
+                         script_files[profile ? profile->language : LANGUAGE_PYTHON]);
+        if (append_script(&entry->run, program, file, &script) < 0)
                 return error_errno(err, ENOMEM, "the script");
         session_key_make(call->principal->key, call->session, key);
         /* Its users read in the log what was run. */
-        if (entry->run.is_codemode)
+        if (entry->run.guest != GUEST_CLOISTER)
                 log_info("RUN_PYTHON %.*s", (int)arguments->code_length, arguments->code);
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
-                .filename = entry->run.is_script ? file : NULL,
+                .filename = entry->run.is_script || program ? file : NULL,
                 .script = script.length > 0 ? buffer_bytes(&script) : NULL,
                 .script_length = script.length,
                 .needs = arguments->needs,
@@ -195,25 +210,31 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
 
 /* The profile of the entry, or of the client, for the language of the call; NULL: the config's default. */
 static int find_profile(const struct mcp_request *request, const struct config_published *entry,
-                        enum language language, const struct config_profile **ret,
-                        struct error *err)
+                        const struct run_tool_arguments *arguments,
+                        const struct config_profile **ret, struct error *err)
 {
         const struct config *config = request->peer->server->config;
+        const struct config_profile *own = mcp_profile(request->peer, request->era);
+        enum language language = arguments->language;
         size_t i = entry->profile ? config_profile_index(config, entry->profile) : SIZE_MAX;
         bool found;
 
-        if (i != SIZE_MAX) {
+        if (arguments->program) {
+                *ret = arguments->program;
+                found = (i != SIZE_MAX && *ret == &config->profiles[i]) ||
+                        mcp_profile_is_choice(*ret, own, language);
+        } else if (i != SIZE_MAX) {
                 *ret = &config->profiles[i];
                 found = (*ret)->language == language;
         } else {
-                found = mcp_profile_for(config, mcp_profile(request->peer, request->era), language,
-                                        ret);
+                found = mcp_profile_for(config, own, language, ret);
         }
         return found ? 0
                      : error_set(
                                err, EINVAL,
                                "the language \"%s\" is not available: no profile that may be used here has it",
-                               language_names[language]);
+                               arguments->program ? arguments->program->program.language
+                                                  : language_names[language]);
 }
 
 /* By which a modern client's request is compared with the call that it continues. */
@@ -261,7 +282,7 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
         }
         int r = run_tool_arguments_take(given, tool->config, entry, &arguments, &err);
         if (r >= 0)
-                r = find_profile(request, entry, arguments.language, &profile, &err);
+                r = find_profile(request, entry, &arguments, &profile, &err);
         if (r >= 0)
                 r = run_tool_arguments_find_servers(&arguments, tool->config, profile, &err);
         tool->facts.timeout_ms = arguments.timeout_ms;

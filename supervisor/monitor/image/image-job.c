@@ -169,6 +169,7 @@ static size_t describe_job(const struct image_choice *choice, bool quiet, const 
         add_argument(arguments, &n, "--store", choice->store);
         add_argument(arguments, &n, "--python", choice->python);
         add_argument(arguments, &n, "--node", *choice->node ? choice->node : NULL);
+        add_argument(arguments, &n, "--pyodide", *choice->pyodide ? choice->pyodide : NULL);
         add_argument(arguments, &n, "--name", choice->is_default ? NULL : choice->name);
         add_argument(arguments, &n, "--link", choice->link);
         add_argument(arguments, &n, "--rootfs", choice->rootfs);

@@ -55,7 +55,7 @@ int image_choice_default_name(const struct image_choice *choice, const char *par
                               char ret[IMAGE_NAME_SIZE], struct error *err)
 {
         int r = image_default_name(choice->python, parts, stamp, ret, err);
-        return r < 0 ? r : image_name_add_node(ret, choice->node, stamp, err);
+        return r < 0 ? r : image_name_add_node(ret, choice->node, choice->pyodide, stamp, err);
 }
 
 int image_choice_check(const struct image_choice *choice, struct error *err)
@@ -118,9 +118,14 @@ static bool find_in_path(const char *name, char *ret, size_t size)
         return false;
 }
 
-int image_choose_node(struct image_choice *choice, const char *nodejs, struct error *err)
+int image_choose_node(struct image_choice *choice, const char *nodejs, const char *pyodide,
+                      struct error *err)
 {
         const char *path = getenv("PATH");
+
+        if (pyodide && (size_t)snprintf(choice->pyodide, sizeof(choice->pyodide), "%s", pyodide) >=
+                               sizeof(choice->pyodide))
+                return error_set(err, ENAMETOOLONG, "the path of Pyodide is too long");
 
         if (nodejs) {
                 if ((size_t)snprintf(choice->node, sizeof(choice->node), "%s", nodejs) >=

@@ -19,6 +19,7 @@ struct image_choice {
         char store[512];
         char python[512];           /* a path, or a version that is searched for each time */
         char node[512];             /* for the build: is added to the image; "": none */
+        char pyodide[512];          /* the same of npm's package; "": none */
         char name[IMAGE_NAME_SIZE]; /* "" until the store was read, unless a name was chosen */
         bool is_default;            /* built when it is missing; a named one is not */
         const char *link;           /* for the build: "embed", "module" or NULL */
@@ -39,8 +40,9 @@ int image_choose(const char *name, const char *python, struct image_choice *ret,
 int image_choose_set(const struct package_set *set, const char *python, struct image_choice *ret,
                      struct error *err);
 
-/* After one of these: an image that is built gets this Node. nodejs: an absolute path; NULL: the first in PATH. */
-int image_choose_node(struct image_choice *choice, const char *nodejs, struct error *err);
+/* After one of these: an image that is built gets this Node, and this Pyodide unless it is NULL. nodejs: an absolute path; NULL: the first in PATH. */
+int image_choose_node(struct image_choice *choice, const char *nodejs, const char *pyodide,
+                      struct error *err);
 
 /* The name of the default image of choice->python as of now (policy/image.h). parts: contents of the
  * store's .parts file, or NULL. */
