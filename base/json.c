@@ -360,3 +360,88 @@ int json_append_bytes(struct buffer *b, const char *bytes, size_t n)
 {
         return append_string(b, bytes, n, true);
 }
+
+/* ---- a document that can be changed ---- */
+
+static yyjson_mut_doc *doc_of(const struct json_tree *tree)
+{
+        return (yyjson_mut_doc *)(uintptr_t)tree;
+}
+
+struct json_tree *json_tree_new(yyjson_val *root)
+{
+        yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+        yyjson_mut_val *copy = !doc   ? NULL
+                               : root ? yyjson_val_mut_copy(doc, root)
+                                      : yyjson_mut_obj(doc);
+
+        if (!copy) {
+                yyjson_mut_doc_free(doc);
+                return NULL;
+        }
+        yyjson_mut_doc_set_root(doc, copy);
+        return (struct json_tree *)doc;
+}
+
+struct json_tree *json_tree_free(struct json_tree *tree)
+{
+        yyjson_mut_doc_free(doc_of(tree));
+        return NULL;
+}
+
+int json_tree_put(struct json_tree *tree, const char *pointer, const char *json, size_t n)
+{
+        _cleanup_json_ yyjson_doc *value = NULL;
+        yyjson_ptr_ctx context = {};
+        yyjson_ptr_err why = {};
+
+        int r = json_parse(json, n, &value, NULL);
+        if (r < 0)
+                return r;
+        yyjson_mut_val *copy = yyjson_val_mut_copy(doc_of(tree), yyjson_doc_get_root(value));
+        if (!copy)
+                return -ENOMEM;
+        if (yyjson_mut_doc_ptr_setx(doc_of(tree), pointer, strlen(pointer), copy, true, &context,
+                                    &why))
+                return 0;
+        return why.code == YYJSON_PTR_ERR_MEMORY_ALLOCATION ? -ENOMEM : -ENOENT;
+}
+
+int json_tree_merge(struct json_tree *tree, yyjson_val *patch)
+{
+        yyjson_mut_doc *doc = doc_of(tree);
+        yyjson_mut_val *copy = yyjson_val_mut_copy(doc, patch);
+        yyjson_mut_val *whole = copy ? yyjson_mut_merge_patch(doc, yyjson_mut_doc_get_root(doc),
+                                                              copy)
+                                     : NULL;
+
+        if (!whole)
+                return -ENOMEM;
+        yyjson_mut_doc_set_root(doc, whole);
+        return 0;
+}
+
+void json_tree_remove(struct json_tree *tree, const char *const *keys, const char *name)
+{
+        yyjson_mut_val *at = yyjson_mut_doc_get_root(doc_of(tree));
+
+        for (; *keys; keys++)
+                at = yyjson_mut_obj_get(at, *keys);
+        yyjson_mut_obj_remove_key(at, name);
+}
+
+bool json_tree_equals(const struct json_tree *a, const struct json_tree *b)
+{
+        return yyjson_mut_equals(yyjson_mut_doc_get_root(doc_of(a)),
+                                 yyjson_mut_doc_get_root(doc_of(b)));
+}
+
+int json_tree_write(const struct json_tree *tree, char **ret, size_t *n)
+{
+        char *text = yyjson_mut_write(doc_of(tree), YYJSON_WRITE_PRETTY, n);
+
+        if (!text)
+                return -ENOMEM;
+        *ret = text;
+        return 0;
+}

@@ -59,6 +59,26 @@ int json_append_string(struct buffer *b, const char *text, size_t n);
 /* Like json_append_string(), but each byte that is not UTF-8 becomes a lone surrogate, as in Python's str (PEP 383). */
 int json_append_bytes(struct buffer *b, const char *bytes, size_t n);
 
+/*
+ * A document that can be changed. No other file uses yyjson's own: what is written from the start is written by json-out.h.
+ */
+struct json_tree;
+
+/* A copy of a value, or an empty object for NULL. NULL: no memory. */
+struct json_tree *json_tree_new(yyjson_val *root);
+struct json_tree *json_tree_free(struct json_tree *tree);
+/* Puts n bytes of JSON at a JSON pointer (RFC 6901), with the objects above it. Returns 0, -ENOENT if the tree can have no such place,
+ * -EBADMSG if the bytes are not JSON, or -ENOMEM. */
+int json_tree_put(struct json_tree *tree, const char *pointer, const char *json, size_t n);
+/* Merges a patch (RFC 7396). Returns 0 or -ENOMEM. */
+int json_tree_merge(struct json_tree *tree, yyjson_val *patch);
+/* Removes a member of the object that the keys lead to, if it exists. */
+void json_tree_remove(struct json_tree *tree, const char *const *keys, const char *name);
+/* Whether both have the same values; the order of members does not count. */
+bool json_tree_equals(const struct json_tree *a, const struct json_tree *b);
+/* As JSON with line breaks, as a new string, which the caller frees. Returns 0 or -ENOMEM. */
+int json_tree_write(const struct json_tree *tree, char **ret, size_t *n);
+
 static inline void cleanup_json_doc(yyjson_doc **d)
 {
         yyjson_doc_free(*d);

@@ -1,31 +1,23 @@
-#!/usr/bin/env python3
-"""Measures the import of a container image beside `tar -xz` of its layers and `umoci unpack`.
+"""The import of a container image beside `tar -xz` of its layers and `umoci unpack`.
 
-    containers.py [BUILD] [--mib N] [--files N] [--rounds N]
-
-The image has a Python (of `cloister image build`) and files of text, in four layers of gzip. Prints the shortest time of each, the least
-processor time, the ratios, and the peak of the memory of cloister-unpacker. cloister also writes all to the disk before it ends.
+The image has a Python (of `cloister image build`) and files of text, in layers of gzip. Cloister also writes all to the disk before it ends.
 """
 
-import argparse
 import os
 import random
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tests", "integration"))
-
-import container_images as containers  # noqa: E402
+from measure import HERE, Failure, last_line
 
 LAYERS = 4
 
 
-def text_layer(number, files, size):
+def text_layer(containers, number, files, size):
     """A tar of files of words, of which gzip makes about a third."""
     choose = random.Random(number)
     words = [bytes(choose.choices(b"abcdefghijklmnopqrstuvwxyz", k=choose.randrange(2, 12))) for _ in range(20000)]
@@ -37,77 +29,70 @@ def text_layer(number, files, size):
     return containers.tar(*entries)
 
 
-def memory_of(name, process):
-    """The peak of a process below this one, in KiB, as far as it was seen."""
-    peak = 0
-    while process.poll() is None:
+def watch_memory(name, peaks, ended):
+    """Appends the peak of a process with this name, in MiB, ten times a second until an event."""
+    while not ended.wait(0.1):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
                     status = dict(line.split(":", 1) for line in f.read().splitlines() if ":" in line)
                 if status["Name"].strip() == name[:15]:
-                    peak = max(peak, int(status["VmHWM"].split()[0]))
+                    peaks.append(int(status["VmHWM"].split()[0]) / 1024)
             except (OSError, KeyError):
                 continue
-        time.sleep(0.1)
-    return peak
 
 
-def processor_time():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+class Containers:
+    """An image of so many MiB in so many files, made once, below a directory that close() removes."""
 
+    def __init__(self, bench, mib, files):
+        tests = os.path.join(os.path.dirname(HERE), "tests", "integration")
+        if not os.path.exists(f"{tests}/container_images.py"):
+            raise Failure("what makes container images is in the source tree only: bench/run.py there measures this row")
+        sys.path.append(tests)
+        import container_images as containers
 
-def timed(command, place, **options):
-    shutil.rmtree(place, ignore_errors=True)
-    os.sync()
-    begun, used = time.monotonic(), processor_time()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
-    peak = memory_of("cloister-unpacker", process) if command[0].endswith("cloister") else 0
-    _, errors = process.communicate()
-    if process.returncode:
-        sys.exit(f"{command}: {errors.decode()}")
-    return time.monotonic() - begun, processor_time() - used, peak
+        self.program, self.work = bench.cloister, tempfile.mkdtemp(prefix="cloister-bench-", dir=os.environ.get("TMPDIR", "/var/tmp"))
+        self.environment = {**bench.environment, "CLOISTER_IMAGE_STORE": f"{self.work}/store"}
+        try:
+            subprocess.run([self.program, "image", "build", "--name", "base", "--quiet"], env=self.environment, check=True)
+            layers = [containers.tar_of(f"{self.work}/store/base/root")]
+            layers += [text_layer(containers, i, files // LAYERS, (mib << 20) // files) for i in range(LAYERS)]
+            self.image = containers.Image(*layers).layout(f"{self.work}/layout")
+            blobs = sorted(os.scandir(f"{self.image}/blobs/sha256"), key=lambda e: -e.stat().st_size)
+            self.layers = [blob.path for blob in blobs[:len(layers)]]
+        except BaseException:
+            self.close()
+            raise
 
+    def timed(self, place, *command):
+        """The nanoseconds of a command that writes into a place."""
+        place = f"{self.work}/{place}"
+        shutil.rmtree(place, ignore_errors=True)
+        os.sync()
+        began = time.perf_counter_ns()
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.environment, check=False)
+        took = time.perf_counter_ns() - began
+        if done.returncode:
+            raise Failure(f"{command[0]}: {last_line(done.stderr)}")
+        return took
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("build", nargs="?", default=os.path.join(os.path.dirname(HERE), "build"))
-    parser.add_argument("--mib", type=int, default=1024)
-    parser.add_argument("--files", type=int, default=30000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    work = tempfile.mkdtemp(prefix="cloister-bench-", dir="/var/tmp")
-    try:
-        program = os.path.join(os.path.abspath(options.build), "cloister")
-        env = {**os.environ, "CLOISTER_IMAGE_STORE": f"{work}/store"}
-        subprocess.run([program, "image", "build", "--name", "base", "--quiet"], env=env, check=True)
-        layers = [containers.tar_of(f"{work}/store/base/root")]
-        layers += [text_layer(i, options.files // LAYERS, (options.mib << 20) // options.files) for i in range(LAYERS)]
-        image = containers.Image(*layers).layout(f"{work}/layout")
-        blobs = sorted(os.scandir(f"{image}/blobs/sha256"), key=lambda e: -e.stat().st_size)[: len(layers)]
-        print(f"{sum(map(len, layers)) >> 20} MiB in {len(layers)} layers, {sum(b.stat().st_size for b in blobs) >> 20} MiB compressed", flush=True)
-        unpack = f"mkdir {work}/tar && for blob in {' '.join(b.path for b in blobs)}; do tar -xzf $blob -C {work}/tar; done"
-        commands = {
-            "cloister": ([program, "image", "build", "--oci", image, "--name", "image", "--quiet"], f"{work}/store/image"),
-            "tar -xz": (["sh", "-c", unpack], f"{work}/tar"),
-        }
+    def round(self):
+        """Nanoseconds of the rows; the value of oci-memory is MiB, scaled like them."""
+        blobs, peaks, ended = " ".join(self.layers), [], threading.Event()
+        watcher = threading.Thread(target=watch_memory, args=("cloister-unpacker", peaks, ended))
+        watcher.start()
+        try:
+            own = self.timed("store/image", self.program, "image", "build", "--oci", self.image, "--name", "image", "--quiet")
+        finally:
+            ended.set()
+            watcher.join()
+        tar = self.timed("tar", "sh", "-c", f"mkdir {self.work}/tar && for blob in {blobs}; do tar -xzf $blob -C {self.work}/tar; done")
+        found = {"oci": [own], "oci-memory": [max(peaks, default=0) * 1e6], "oci-tar": [tar]}
         if shutil.which("umoci"):
-            commands["umoci"] = (["umoci", "unpack", "--image", f"{image}:latest", f"{work}/bundle"], f"{work}/bundle")
-        best, least, peak = {}, {}, 0
-        for _ in range(options.rounds):
-            for name, (command, place) in commands.items():
-                seconds, used, memory = timed(command, place, env=env)
-                best[name] = min(best.get(name, seconds), seconds)
-                least[name] = min(least.get(name, used), used)
-                peak = max(peak, memory)
-        for name, seconds in best.items():
-            print(f"{name:10} {seconds:6.1f} s, {least[name]:5.1f} s of a processor; cloister takes "
-                  f"{best['cloister'] / seconds:.2f} and {least['cloister'] / least[name]:.2f} of it")
-        print(f"cloister-unpacker: {peak / 1024:.0f} MiB at most")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+            umoci = self.timed("bundle", "umoci", "unpack", "--image", f"{self.image}:latest", f"{self.work}/bundle")
+            found |= {"oci-unpack": [own], "oci-umoci": [umoci]}
+        return found
 
-
-if __name__ == "__main__":
-    main()
+    def close(self):
+        shutil.rmtree(self.work, ignore_errors=True)

@@ -51,11 +51,11 @@ def rest(seconds):
 class Ping:
     """A program behind bench-ping (ping.c describes its commands). Times are nanoseconds."""
 
-    def __init__(self, bench, command, cwd=None):
+    def __init__(self, bench, command, cwd=None, **variables):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [bench.program("bench-ping"), *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, env=bench.environment, cwd=cwd)
+            stderr=self.errors, env={**bench.environment, **variables}, cwd=cwd)
         self.name = os.path.basename(command[0])
 
     def fail(self):
@@ -128,27 +128,28 @@ ECHO = request("tools/call", {"name": "echo", "arguments": {"message": "x"}})
 class Mcp(Ping):
     """An MCP server after its handshake."""
 
-    def __init__(self, bench, command):
-        super().__init__(bench, command)
+    def __init__(self, bench, command, **variables):
+        super().__init__(bench, command, **variables)
         self.ask(INITIALIZE)
         self.send(INITIALIZED)
 
 
-def cell(code, session=None, **more):
+def cell(code, session=None, tool="run_python", **more):
     """The request that runs code; a session's name may contain %d."""
     arguments = {"code": code, **({"session": session} if session else {}), **more}
-    return request("tools/call", {"name": "run_python", "arguments": arguments})
+    return request("tools/call", {"name": tool, "arguments": arguments})
 
 
 class Cloister(Mcp):
-    """`cloister mcp` with its own config."""
+    """`cloister mcp` with its own config. tool: what runs code."""
 
-    def __init__(self, bench, config=None):
+    def __init__(self, bench, config=None, tool="run_python"):
+        self.tool = tool
         super().__init__(bench, [bench.cloister, "mcp", "--config", bench.config(config or {})])
 
     def run(self, code, session=None, **more):
         """(nanoseconds, age, value) of a cell, which must succeed."""
-        done = self.ask(cell(code, session, **more))
+        done = self.ask(cell(code, session, self.tool, **more))
         result = done["answer"].get("result", {}).get("structuredContent", {})
         if result.get("status") != "ok":
             raise Failure(f"cloister: {json.dumps(result.get('error', done['answer']))[:300]}")
@@ -158,7 +159,7 @@ class Cloister(Mcp):
         """The times of cells, which must succeed."""
         self.want('"status":"ok"')
         try:
-            return self.burst(count, cell(code, session, **more))
+            return self.burst(count, cell(code, session, self.tool, **more))
         finally:
             self.want("")
 
@@ -169,6 +170,21 @@ class Cloister(Mcp):
             rest(pause)
             took += self.burst_ok(1, "1+1", "new-%d")
         return took
+
+
+class System(Mcp):
+    """`cloister mcp --as NAME`, whose tool run_python answers in the form of that system."""
+
+    def __init__(self, bench, name, succeeded, **variables):
+        super().__init__(bench, [bench.cloister, "mcp", "--config", bench.config({}), "--as", name], **variables)
+        self.want(succeeded)
+
+    def burst(self, count, code):
+        return super().burst(count, cell(code))
+
+    def age_of(self, code):
+        """The time from the start to the answer."""
+        return self.ask(cell(code))["age_ns"]
 
 
 class Served(Ping):
@@ -324,6 +340,15 @@ def pinned():
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def available():
+    """MemAvailable in MiB."""
+    with open("/proc/meminfo", encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) / 1024
+    raise Failure("/proc/meminfo has no MemAvailable")
 
 
 def machine(bench):

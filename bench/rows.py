@@ -10,8 +10,10 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+from containers import Containers
+from javascript import JavaScript
 from lean import Lean
-from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, Streamable, cell, last_line, rest, summary
+from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, Streamable, System, available, cell, last_line, rest, summary
 from peers import bwrap_command, once
 
 TOOL_CALLS = """import time
@@ -109,6 +111,22 @@ ROWS = (
     Row("loopback-python", "64 MiB over a TCP connection of the host's loopback, from one Python process to another"),
     Row("loopback", "64 MiB over a TCP connection of loopback in a session, from one process to another", budget=1 / 0.7, against="loopback-python",
         budget_text="<= 1.43x"),
+    Row("as-warm", "`1+1` by the tool of `cloister mcp --as codemode-lite`, in a living session", budget=1.02, against="warm", budget_text="<= 1.02x"),
+    Row("as-first", "`cloister mcp --as codemode-lite` from nothing to the first result of `1+1`", budget=1.05, against="first", budget_text="<= 1.05x"),
+    Row("node-bwrap", "bubblewrap + node -e 1"),
+    Row("node-fresh", "`1+1` in a JavaScript session made for it", budget=1, against="node-bwrap", budget_text="<= 1x"),
+    Row("node-pool", "`1+1` in a JavaScript session from the pool", budget=2, against="fresh-pool", budget_text="<= 2x"),
+    Row("node-warm", "`1+1` in a living JavaScript session", budget=2, against="warm", budget_text="<= 2x"),
+    Row("node-tool", "a tool call from a JavaScript session to a minimal server in C", budget=1.5, against="tool-c", budget_text="<= 1.5x"),
+    Row("gather-100", "a tool call to a minimal server in C, of 100 that are gathered"),
+    Row("node-gather", "a tool call from a JavaScript session to a minimal server in C, of 100 that are gathered", budget=1.5, against="gather-100",
+        budget_text="<= 1.5x"),
+    Row("node-memory", "memory of an idle JavaScript session that ran `1+1`", unit="MiB", budget=16, budget_text="<= 16 MiB"),
+    Row("oci-tar", "`tar -xz` of the layers of a container image of 1 GiB in 30,000 files"),
+    Row("oci-umoci", "`umoci unpack` of that image"),
+    Row("oci", "`cloister image build --oci` of that image", budget=1.2, against="oci-tar", budget_text="<= 1.2x"),
+    Row("oci-unpack", "`cloister image build --oci` of that image, beside umoci", budget=0.6, against="oci-umoci", budget_text="<= 0.6x"),
+    Row("oci-memory", "the most memory that cloister-unpacker takes for that image", unit="MiB", budget=64, budget_text="<= 64 MiB"),
     Row("memory-plain", "memory of an idle session that ran `1+1`", unit="MiB", budget=4, budget_text="<= 4 MiB"),
     Row("calm-p99", "the answer to `ping`, 99th percentile"),
     Row("spin-p99", "the answer to `ping` beside eight sandboxes that compute, 99th percentile", budget=3, against="calm-p99",
@@ -134,7 +152,7 @@ LEAN_ROWS = (
 )
 
 
-class Measures(Lean):
+class Measures(Lean, JavaScript):
     """The measures, a method each. Servers live from the first round to the last."""
 
     def __init__(self, bench, quick):
@@ -144,10 +162,12 @@ class Measures(Lean):
         self.served = None
         self.streamable = self.over_http = None
         self.imports = None
-        self.floors = {}
+        self.floors, self.least = {}, {}
+        self.systems = {}
 
     def close(self):
-        for server in [*self.direct.values(), *self.floors.values(), self.living, self.served, self.over_http, self.streamable]:
+        for server in [*self.direct.values(), *self.floors.values(), *self.least.values(), *self.systems.values(),
+                       self.living, self.served, self.over_http, self.streamable]:
             if server:
                 server.close()
 
@@ -303,6 +323,30 @@ class Measures(Lean):
         _, _, took = self.over_http.run(TOOL_CALLS.format(tool="http.echo", count=count))
         return {"direct-http-everything": direct, "tool-http-everything": took}
 
+    # ---- the tools of another system ----
+
+    def through_as(self):
+        # The result is JSON in a text.
+        return System(self.bench, "codemode-lite", r'\"success\": true', CODEMODE_SERVERS="[]")
+
+    def as_warm(self):
+        if "as" not in self.systems:
+            self.systems["as"] = self.through_as()
+        server = self.systems["as"]
+        server.burst(self.count(20, 2), "1+1")
+        return {"as-warm": server.burst(self.count(100, 10), "1+1")}
+
+    def as_first(self):
+        with self.through_as() as server:
+            return {"as-first": [server.age_of("1+1")]}
+
+    # ---- container images ----
+
+    def container_image(self):
+        if "oci" not in self.systems:
+            self.systems["oci"] = Containers(self.bench, self.count(1024, 32), self.count(30000, 1000))
+        return self.systems["oci"].round()
+
     # ---- memory, load ----
 
     def loopback(self):
@@ -311,10 +355,10 @@ class Measures(Lean):
         with Cloister(self.bench, {"network": "loopback"}) as server:
             return {"loopback-python": direct, "loopback": server.run(code)[2]}
 
-    def memory(self, row="memory-plain", code="1+1"):
+    def memory(self, row="memory-plain", code="1+1", most=100, **server):
         """The slope of MemAvailable from ten sessions on. The value is MiB, scaled like the nanoseconds of other rows."""
-        more = self.count(100, 10)
-        with Cloister(self.bench, {"pool": 0}) as server:
+        more = self.count(most, 10)
+        with Cloister(self.bench, {"pool": 0, **server.pop("config", {})}, **server) as server:
             server.burst_ok(10, code, "early-%d")
             rest(0.5)
             before = available()
@@ -339,15 +383,6 @@ class Measures(Lean):
             return {"calm-p99": [summary(calm)["p99"] * 1e6], "spin-p99": [summary(busy)["p99"] * 1e6]}
 
 
-def available():
-    """MemAvailable in MiB."""
-    with open("/proc/meminfo", encoding="utf-8") as f:
-        for line in f:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) / 1024
-    raise Failure("/proc/meminfo has no MemAvailable")
-
-
 PING = '{"jsonrpc":"2.0","id":%d,"method":"ping"}'
 
 # The rows of each measure, and whether its processes are bound to one CPU. In a round trip only one process works at a
@@ -369,6 +404,16 @@ MEASURES = (
     ("tool_python", ("direct-python", "floor-await-python", "tool-python"), True),
     ("tool_everything", ("direct-everything", "floor-await-everything", "tool-everything"), True),
     ("tool_http_everything", ("direct-http-everything", "tool-http-everything"), True),
+    ("as_warm", ("as-warm",), True),
+    ("as_first", ("as-first",), False),
+    ("node_bwrap", ("node-bwrap",), False),
+    ("node_fresh", ("node-fresh",), False),
+    ("node_pool", ("node-pool",), False),
+    ("node_warm", ("node-warm",), True),
+    ("node_tool", ("node-tool",), True),
+    ("node_gather", ("gather-100", "node-gather"), True),
+    ("node_memory", ("node-memory",), False),
+    ("container_image", ("oci-tar", "oci-umoci", "oci", "oci-unpack", "oci-memory"), False),
     ("loopback", ("loopback-python", "loopback"), False),
     ("memory", ("memory-plain",), False),
     ("spin", ("calm-p99", "spin-p99"), False),
@@ -381,4 +426,4 @@ MEASURES = (
     ("gather", ("gather",), True),
 )
 # Slow measures have at most this many rounds.
-SELDOM = {"memory": 3, "spin": 5, "lean_faults": 3, "lean_bursts": 3, "lean_growth": 2, "memory_copy": 3}
+SELDOM = {"memory": 3, "node_memory": 3, "container_image": 2, "spin": 5, "lean_faults": 3, "lean_bursts": 3, "lean_growth": 2, "memory_copy": 3}

@@ -4,7 +4,7 @@
     bench/run.py [--json] [--rounds N] [--quick] [--build DIR] [ROW...]
 
 Rows are named as the table names them; "own" is all of Cloister's but those of "lean", what a session costs, "all" those and
-the peers, "here" those that need nothing but what is installed; "growth" is how latency grows with tools, memory, results and parallel calls,
+the peers, "here" those that need nothing but what is installed, without those of container images; "growth" is how latency grows with tools, memory, results and parallel calls,
 and each of its curves has a name too. Budgets are verdicts in what is printed; the exit status is 0 when the run could
 be made.
 """
@@ -54,7 +54,7 @@ PEERS = [name for peer in peers.ALL for name in peers.names(peer)]
 def here(bench):
     """The rows that need no package of a registry: those with budgets, and peers that are installed."""
     there = {name for peer in peers.ALL for name in peers.names(peer) if not peer(bench).why}
-    return {name for name in OWN if not name.endswith("-everything")} | {"bwrap", "python"} | there
+    return {name for name in OWN if not name.endswith("-everything") and not name.startswith("oci")} | {"bwrap", "python"} | there
 
 
 def chosen(names, bench):

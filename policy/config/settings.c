@@ -2,26 +2,48 @@
 #include "policy/config/settings.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "policy/did-you-mean.h"
 #include "policy/quantity.h"
 
-enum { KEYS_MAX = 128, SHOWN_MAX = 80, TEXT_MAX = 500, NOTES_MAX = 64 };
+enum {
+        KEYS_MAX = 128,
+        SHOWN_MAX = 80,
+        TEXT_MAX = 500,
+        NOTES_MAX = 64,
+        JSON_MAX = 8 * SETTINGS_VALUE_MAX, /* of one value: a byte may be an escape */
+        VALUES_JSON_MAX = 2 * CONFIG_SETTINGS_MAX * JSON_MAX, /* of the options and the variables */
+};
+
+/* A value as JSON. */
+struct value {
+        struct buffer json;
+        struct buffer names; /* of an object of variables: the array of their names */
+        double number;       /* NAN: it is not a number */
+        const char *word;    /* of a boolean: "true" or "false"; otherwise NULL */
+};
 
 /* The state of settings_apply(). */
 struct applying {
         const struct config_as *as;
         const struct settings_given *given;
-        yyjson_mut_doc *table, *out;
-        yyjson_mut_val *values, *notes; /* of the object "as" in out */
-        const char *set[KEYS_MAX];      /* keys that an earlier setting has set */
+        struct json_tree *table;
+        struct buffer values_json, notes_json; /* of the object "as" in the file of the settings */
+        struct json_out values, notes;
+        double numbers[2 * CONFIG_SETTINGS_MAX]; /* of applied settings; NAN: not a number */
+        size_t n_notes;
+        char *set[KEYS_MAX];                   /* keys that an earlier setting has set */
+        char *places[2 * CONFIG_SETTINGS_MAX]; /* of applied settings: keep_place() */
         size_t n_set;
         struct settings_result *result;
         struct error refusal; /* the first */
@@ -163,12 +185,26 @@ static int out_of_range(struct reading *r, double most)
 /* The bound that another setting gives, or that of the row. */
 static double upper_bound(const struct applying *a, const struct config_setting *s)
 {
-        yyjson_mut_val *other = s->at_most ? yyjson_mut_obj_get(a->values, s->at_most) : NULL;
+        const struct config_setting *other = s->at_most ? find(a->as, s->at_most) : NULL;
+        double number = other ? a->numbers[other - a->as->settings] : NAN;
 
-        return yyjson_mut_is_num(other) ? yyjson_mut_get_num(other) : s->most;
+        return isnan(number) ? s->most : number;
 }
 
-static yyjson_mut_val *read_number(const struct applying *a, struct reading *r)
+/* The shortest text that reads back the same. */
+static void put_real(struct value *value, double number)
+{
+        char text[32];
+        int digits = 15;
+
+        do
+                snprintf(text, sizeof(text), "%.*g", digits++, number);
+        while (digits <= 17 && strtod(text, NULL) != number);
+        buffer_append_text(&value->json, text);
+        value->number = number;
+}
+
+static bool read_number(const struct applying *a, struct reading *r, struct value *value)
 {
         bool whole = r->s->type == SETTING_INTEGER;
         double most = upper_bound(a, r->s);
@@ -180,42 +216,57 @@ static yyjson_mut_val *read_number(const struct applying *a, struct reading *r)
         if (end == r->text || *end || !isfinite(number) ||
             strpbrk(r->text, whole ? "xX" : "xXnN")) {
                 wrong(r, whole ? "must be a whole number" : "must be a number");
-                return NULL;
+                return false;
         }
         if (errno == ERANGE || number < r->s->least || number > most) {
                 out_of_range(r, most);
-                return NULL;
+                return false;
         }
-        return whole ? yyjson_mut_sint(a->out, (int64_t)number) : yyjson_mut_real(a->out, number);
+        if (whole)
+                buffer_printf(&value->json, "%lld", (long long)number);
+        else
+                put_real(value, number);
+        value->number = number;
+        return true;
 }
 
-static yyjson_mut_val *read_boolean(const struct applying *a, struct reading *r)
+static void put_boolean(struct value *value, bool is_true)
+{
+        value->word = is_true ? "true" : "false";
+        buffer_append_text(&value->json, value->word);
+}
+
+static bool read_boolean(struct reading *r, struct value *value)
 {
         static const char *const words[] = {"false", "0", "no",  "off", "n", "f",
                                             "true",  "1", "yes", "on",  "y", "t"};
 
         for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-                if (strcasecmp(r->text, words[i]) == 0)
-                        return yyjson_mut_bool(a->out, i >= ARRAY_SIZE(words) / 2);
+                if (strcasecmp(r->text, words[i]) == 0) {
+                        put_boolean(value, i >= ARRAY_SIZE(words) / 2);
+                        return true;
+                }
         wrong(r, "must be true or false");
-        return NULL;
+        return false;
 }
 
 /* "512m", "1g", "1gb", a number of bytes. */
-static yyjson_mut_val *read_bytes(const struct applying *a, struct reading *r)
+static bool read_bytes(struct reading *r, struct value *value)
 {
         uint64_t bytes = 0;
 
         if (quantity_bytes_of(r->text, &bytes) < 0) {
                 wrong(r, "must be a size such as 512m or 1g");
-                return NULL;
+                return false;
         }
         if (bytes < r->s->least) {
                 r->out_of_range = true;
                 wrong(r, "must be at least %u MiB", r->s->least >> 20);
-                return NULL;
+                return false;
         }
-        return yyjson_mut_uint(a->out, bytes);
+        buffer_printf(&value->json, "%" PRIu64, bytes);
+        value->number = (double)bytes;
+        return true;
 }
 
 /* The names in a list: letters, digits and _. Empty ones are left out. */
@@ -235,27 +286,38 @@ static void add_note(struct applying *a, const char *format, ...)
         va_start(args, format);
         vsnprintf(text, sizeof(text), format, args);
         va_end(args);
-        if (yyjson_mut_arr_size(a->notes) < NOTES_MAX)
-                yyjson_mut_arr_add_strcpy(a->out, a->notes, text);
+        if (a->n_notes++ < NOTES_MAX)
+                json_out_text(&a->notes, NULL, text);
 }
 
-/* Adds a variable, and its name to the line for the log. */
-static void pass_variable(const struct applying *a, yyjson_mut_val *to, const char *name,
-                          const char *value, char passed[TEXT_MAX / 2])
+/* Whether an array of names has this one, which needs no escapes. */
+static bool has_name(const struct buffer *names, const char *name)
+{
+        char quoted[CONFIG_CODE_PATH_MAX + 2];
+        int n = snprintf(quoted, sizeof(quoted), "\"%s\"", name);
+
+        return memmem(buffer_bytes(names), names->length, quoted, (size_t)n) != NULL;
+}
+
+/* Adds a name to the line for the log. */
+static void add_passed(char passed[TEXT_MAX / 2], const char *name)
 {
         size_t n = strlen(passed);
 
-        yyjson_mut_obj_add(to, yyjson_mut_strcpy(a->out, name), yyjson_mut_strcpy(a->out, value));
         snprintf(passed + n, TEXT_MAX / 2 - n, "%s%s", n > 0 ? ", " : "", name);
 }
 
 /* A list of names: an array, or for variables an object with their values. */
-static yyjson_mut_val *read_names(struct applying *a, struct reading *r)
+static bool read_names(struct applying *a, struct reading *r, struct value *value)
 {
         bool variables = r->s->type == SETTING_VARIABLES;
-        yyjson_mut_val *list = variables ? yyjson_mut_obj(a->out) : yyjson_mut_arr(a->out);
+        struct json_out names = {.to = variables ? &value->names : &value->json};
+        struct json_out object = {.to = &value->json};
         char passed[TEXT_MAX / 2] = "";
 
+        json_out_begin(&names, NULL, '[');
+        if (variables)
+                json_out_begin(&object, NULL, '{');
         for (const char *p = r->text; *p;) {
                 char name[CONFIG_CODE_PATH_MAX];
                 size_t n = strcspn(p, ","), lead = strspn(p, " ");
@@ -265,66 +327,95 @@ static yyjson_mut_val *read_names(struct applying *a, struct reading *r)
                         length--;
                 if (variables && length > 0 && !is_variable(p + lead, length)) {
                         wrong(r, "must be names of variables, separated by commas");
-                        return NULL;
+                        return false;
                 }
                 snprintf(name, sizeof(name), "%.*s", (int)length, p + lead);
-                const char *value = variables && length > 0 ? a->given->variable(name) : NULL;
+                const char *passes = variables && length > 0 ? a->given->variable(name) : NULL;
                 if (!variables && length > 0)
-                        yyjson_mut_arr_add_strcpy(a->out, list, name);
-                else if (value && !yyjson_mut_obj_get(list, name))
-                        pass_variable(a, list, name, value, passed);
-                else if (variables && length > 0 && !value)
+                        json_out_text(&names, NULL, name);
+                else if (passes && !has_name(&value->names, name)) {
+                        json_out_text(&names, NULL, name);
+                        json_out_text(&object, name, passes);
+                        add_passed(passed, name);
+                } else if (variables && length > 0 && !passes)
                         add_note(a, "%s: the variable %s is not set, and is not set inside",
                                  r->from, name);
                 p += n + (p[n] == ',');
         }
+        json_out_end(&names, ']');
+        if (variables)
+                json_out_end(&object, '}');
         if (variables && *passed)
                 add_note(a, "%s: code gets these variables: %s", r->from, passed);
-        return list;
+        return true;
+}
+
+/* A server without its name. */
+static void put_server(struct json_out *out, yyjson_val *server)
+{
+        yyjson_val *key, *member;
+        size_t i, n;
+
+        json_out_begin(out, NULL, '{');
+        yyjson_obj_foreach (server, i, n, key, member) {
+                if (yyjson_equals_str(key, "name"))
+                        continue;
+                json_out_key(out, yyjson_get_str(key), yyjson_get_len(key));
+                json_out_value(out, NULL, member);
+        }
+        json_out_end(out, '}');
 }
 
 /* A JSON array of servers, each with its name, as an object by name. */
-static yyjson_mut_val *read_servers(const struct applying *a, struct reading *r)
+static bool read_servers(struct reading *r, struct value *value)
 {
+        struct json_out out = {.to = &value->json};
         _cleanup_json_ yyjson_doc *doc = NULL;
-        yyjson_mut_val *servers = yyjson_mut_obj(a->out);
         struct error why = {};
         size_t i, n;
         yyjson_val *item;
 
         if (json_parse(r->text, strlen(r->text), &doc, &why) < 0) {
                 wrong(r, "is not JSON: %s", why.text);
-                return NULL;
+                return false;
         }
         yyjson_val *root = yyjson_doc_get_root(doc);
         if (!yyjson_is_arr(root) || yyjson_arr_size(root) > CONFIG_SERVERS_MAX) {
                 wrong(r, "must be a JSON array of at most %d servers", CONFIG_SERVERS_MAX);
-                return NULL;
+                return false;
         }
+        json_out_begin(&out, NULL, '{');
         yyjson_arr_foreach (root, i, n, item) {
-                const char *name = json_string(item, "name", NULL);
-                yyjson_mut_val *copy = name ? yyjson_val_mut_copy(a->out, item) : NULL;
-                if (!copy) {
+                size_t length = 0;
+                const char *name = json_string(item, "name", &length);
+                if (!name) {
                         wrong(r, "item %zu must be an object with a name", i + 1);
-                        return NULL;
+                        return false;
                 }
-                yyjson_mut_obj_remove_key(copy, "name");
-                yyjson_mut_obj_add(servers, yyjson_mut_strcpy(a->out, name), copy);
+                json_out_key(&out, name, length);
+                put_server(&out, item);
         }
-        return servers;
+        json_out_end(&out, '}');
+        return true;
 }
 
-static yyjson_mut_val *read_text(const struct applying *a, struct reading *r)
+static void put_text(struct value *value, const char *text)
+{
+        json_append_string(&value->json, text, strlen(text));
+}
+
+static bool read_text(const struct applying *a, const struct reading *r, struct value *value)
 {
         const char *home = a->given->home;
+        char path[4096];
 
         if (r->s->type == SETTING_PATH && r->text[0] == '~' && home &&
-            (r->text[1] == '/' || r->text[1] == '\0')) {
-                char path[4096];
-                if (snprintf(path, sizeof(path), "%s%s", home, r->text + 1) < (int)sizeof(path))
-                        return yyjson_mut_strcpy(a->out, path);
-        }
-        return yyjson_mut_strcpy(a->out, r->text);
+            (r->text[1] == '/' || r->text[1] == '\0') &&
+            snprintf(path, sizeof(path), "%s%s", home, r->text + 1) < (int)sizeof(path))
+                put_text(value, path);
+        else
+                put_text(value, r->text);
+        return true;
 }
 
 static bool is_choice(const struct config_setting *s, const char *text)
@@ -346,43 +437,45 @@ static void list_choices(const struct config_setting *s, struct reading *r)
         wrong(r, "must be one of %s", all);
 }
 
-/* The value of a text. NULL: wrong, with the error set, or no memory. */
-static yyjson_mut_val *read_value(struct applying *a, struct reading *r)
+/* The value of a text. False: it is wrong, and the error is set. */
+static bool read_value(struct applying *a, struct reading *r, struct value *value)
 {
         size_t n = r->text ? strlen(r->text) : 0;
 
-        if (r->s->type == SETTING_FLAG)
-                return yyjson_mut_bool(a->out, true);
+        if (r->s->type == SETTING_FLAG) {
+                put_boolean(value, true);
+                return true;
+        }
         if (n > SETTINGS_VALUE_MAX) {
                 error_set(r->err, EINVAL, "%s: longer than %d KiB", r->from,
                           SETTINGS_VALUE_MAX / 1024);
-                return NULL;
+                return false;
         }
         for (const char *c = r->text; *c && r->s->type != SETTING_SERVERS; c++) {
                 if ((unsigned char)*c >= 0x20 && *c != 0x7f)
                         continue;
                 error_set(r->err, EINVAL, "%s: has control characters", r->from);
-                return NULL;
+                return false;
         }
         if (!is_choice(r->s, r->text)) {
                 list_choices(r->s, r);
-                return NULL;
+                return false;
         }
         switch (r->s->type) {
         case SETTING_INTEGER:
         case SETTING_NUMBER:
-                return read_number(a, r);
+                return read_number(a, r, value);
         case SETTING_BOOLEAN:
-                return read_boolean(a, r);
+                return read_boolean(r, value);
         case SETTING_NAMES:
         case SETTING_VARIABLES:
-                return read_names(a, r);
+                return read_names(a, r, value);
         case SETTING_BYTES:
-                return read_bytes(a, r);
+                return read_bytes(r, value);
         case SETTING_SERVERS:
-                return read_servers(a, r);
+                return read_servers(r, value);
         default:
-                return read_text(a, r);
+                return read_text(a, r, value);
         }
 }
 
@@ -400,23 +493,21 @@ static const char *text_for(const char *json, const char *text, yyjson_doc **doc
 }
 
 /* The text by which `notes`, `refuse` and `values` name a value. */
-static const char *word_of(const struct reading *r, yyjson_mut_val *value)
+static const char *word_of(const struct reading *r, const struct value *value)
 {
-        if (yyjson_mut_is_bool(value))
-                return yyjson_mut_get_bool(value) ? "true" : "false";
-        return r->text;
+        return value->word ? value->word : r->text;
 }
 
-/* The value that a row's `values` gives for a text, or the value itself. */
-static yyjson_mut_val *mapped(const struct applying *a, const struct reading *r,
-                              yyjson_mut_val *value)
+/* The JSON that a row's `values` gives for a text, or that of the value itself. */
+static int mapped(const struct reading *r, const struct value *value, struct buffer *to)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
+        yyjson_val *other = NULL;
 
-        if (!r->s->values || json_parse(r->s->values, strlen(r->s->values), &doc, NULL) < 0)
-                return value;
-        yyjson_val *other = yyjson_obj_get(yyjson_doc_get_root(doc), word_of(r, value));
-        return other ? yyjson_val_mut_copy(a->out, other) : value;
+        if (r->s->values && json_parse(r->s->values, strlen(r->s->values), &doc, NULL) >= 0)
+                other = yyjson_obj_get(yyjson_doc_get_root(doc), word_of(r, value));
+        return other ? json_append(to, other)
+                     : buffer_append(to, buffer_bytes(&value->json), value->json.length);
 }
 
 static int no_memory(struct error *err)
@@ -424,145 +515,159 @@ static int no_memory(struct error *err)
         return error_errno(err, ENOMEM, "the settings");
 }
 
-/* Writes a value to a key. The first setting that sets a key counts. */
-static int set_key(struct applying *a, struct reading *r, const char *key, yyjson_mut_val *value)
+/* Gives a text to an option of Cloister. */
+static int set_option(struct applying *a, struct reading *r, const char *key,
+                      const struct buffer *json)
 {
         struct settings_result *to = a->result;
+        _cleanup_json_ yyjson_doc *doc = NULL;
 
+        if (json_parse(buffer_bytes(json), json->length, &doc, NULL) < 0)
+                return no_memory(r->err);
+        const char *text = yyjson_get_str(yyjson_doc_get_root(doc));
+        if (!text || to->n_cloister == SETTINGS_CLOISTER_MAX)
+                return error_set(r->err, EINVAL, "%s: %s needs a text", r->from, key);
+        to->cloister[to->n_cloister].name = key;
+        to->cloister[to->n_cloister].value = strdup(text);
+        return to->cloister[to->n_cloister++].value ? 0 : no_memory(r->err);
+}
+
+/* Writes a value to a key. The first setting that sets a key counts. */
+static int set_key(struct applying *a, struct reading *r, const char *key,
+                   const struct buffer *json)
+{
         for (size_t i = 0; i < a->n_set; i++)
                 if (strcmp(a->set[i], key) == 0)
                         return 0;
         if (a->n_set == KEYS_MAX)
                 return error_set(r->err, E2BIG, "%s: the table sets too many keys", r->from);
-        a->set[a->n_set++] = key;
-        if (key[0] == '-') {
-                const char *text = yyjson_mut_get_str(value);
-                if (!text || to->n_cloister == SETTINGS_CLOISTER_MAX)
-                        return error_set(r->err, EINVAL, "%s: %s needs a text", r->from, key);
-                to->cloister[to->n_cloister].name = key;
-                to->cloister[to->n_cloister].value = strdup(text);
-                return to->cloister[to->n_cloister++].value ? 0 : no_memory(r->err);
-        }
+        a->set[a->n_set] = strdup(key);
+        if (!a->set[a->n_set++])
+                return no_memory(r->err);
+        if (key[0] == '-')
+                return set_option(a, r, key, json);
         bool of_table = strncmp(key, "/publish/", 9) == 0;
-        yyjson_mut_doc *doc = of_table ? a->table : a->out;
-        yyjson_mut_val *copy = of_table ? yyjson_mut_val_mut_copy(doc, value)
-                                        : yyjson_mut_val_mut_copy(a->out, value);
-        yyjson_ptr_ctx context = {};
-        yyjson_ptr_err why = {};
-        if (!copy || !yyjson_mut_doc_ptr_setx(doc, key, strlen(key), copy, true, &context, &why))
-                return error_set(r->err, EINVAL, "%s: the table has no place %s", r->from, key);
-        return 0;
+        int e = json_tree_put(of_table ? a->table : a->result->settings, key, buffer_bytes(json),
+                              json->length);
+        return e == -ENOMEM ? no_memory(r->err)
+               : e < 0 ? error_set(r->err, EINVAL, "%s: the table has no place %s", r->from, key)
+                       : 0;
 }
 
-/* The text that `values` of a setting gives for its value. */
-static const char *place_of(const struct applying *a, const char *name, size_t n)
-{
-        for (size_t i = 0; i < a->as->n_settings; i++) {
-                const struct config_setting *s = &a->as->settings[i];
-                if (strlen(s->name) != n || memcmp(s->name, name, n) != 0)
-                        continue;
-                struct reading r = {.s = s};
-                yyjson_mut_val *value = yyjson_mut_obj_get(a->values, s->name);
-                r.text = yyjson_mut_get_str(value);
-                return r.text ? yyjson_mut_get_str(mapped(a, &r, value)) : NULL;
-        }
-        return NULL;
-}
-
-/* A key without its {SETTING}; NULL: that has no text. */
-static const char *expand_key(const struct applying *a, const char *key)
+/* A key without its {SETTING}, whose text an earlier setting has given. Returns 0, -EINVAL if there is none. */
+static int expand_key(const struct applying *a, const char *key, char ret[CONFIG_CODE_PATH_MAX])
 {
         const char *end = key[0] == '{' ? strchr(key, '}') : NULL;
-        char whole[CONFIG_CODE_PATH_MAX];
+        size_t n = end ? (size_t)(end - key) - 1 : 0;
+        const char *place = "";
 
-        if (key[0] != '{')
-                return key;
-        const char *place = end ? place_of(a, key + 1, (size_t)(end - key) - 1) : NULL;
-        if (!place || snprintf(whole, sizeof(whole), "%s%s", place, end + 1) >= (int)sizeof(whole))
-                return NULL;
-        return yyjson_mut_get_str(yyjson_mut_strcpy(a->out, whole));
+        for (size_t i = 0; end && i < a->as->n_settings; i++) {
+                const char *name = a->as->settings[i].name;
+                if (strlen(name) == n && memcmp(name, key + 1, n) == 0)
+                        place = a->places[i] ?: "";
+        }
+        if (key[0] == '{' && place[0] != '/')
+                return -EINVAL;
+        return snprintf(ret, CONFIG_CODE_PATH_MAX, "%s%s", place, end ? end + 1 : key) <
+                               CONFIG_CODE_PATH_MAX
+                       ? 0
+                       : -EINVAL;
+}
+
+/* The text that `values` of a setting gives for its value is kept, for keys of later settings. */
+static int keep_place(struct applying *a, const struct config_setting *s, const struct value *value)
+{
+        _cleanup_json_ yyjson_doc *given = NULL, *doc = NULL;
+        _cleanup_buffer_ struct buffer json = BUFFER_INIT(JSON_MAX);
+        struct reading r = {.s = s};
+
+        if (!s->values ||
+            json_parse(buffer_bytes(&value->json), value->json.length, &given, NULL) < 0)
+                return 0;
+        r.text = yyjson_get_str(yyjson_doc_get_root(given));
+        if (!r.text || mapped(&r, value, &json) < 0 ||
+            json_parse(buffer_bytes(&json), json.length, &doc, NULL) < 0)
+                return 0;
+        const char *text = yyjson_get_str(yyjson_doc_get_root(doc));
+        char **place = &a->places[s - a->as->settings];
+        *place = text ? strdup(text) : NULL;
+        return text && !*place ? -ENOMEM : 0;
 }
 
 /* Changes the table as `merge` says for a value. */
-static int merge_into_table(struct applying *a, const struct reading *r, yyjson_mut_val *value)
+static int merge_into_table(struct applying *a, const struct reading *r, const struct value *value)
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
 
         if (!r->s->merge || json_parse(r->s->merge, strlen(r->s->merge), &doc, NULL) < 0)
                 return 0;
         yyjson_val *patch = yyjson_obj_get(yyjson_doc_get_root(doc), word_of(r, value));
-        if (!patch)
-                return 0;
-        yyjson_mut_val *copy = yyjson_val_mut_copy(a->table, patch);
-        yyjson_mut_val *whole = copy ? yyjson_mut_merge_patch(
-                                               a->table, yyjson_mut_doc_get_root(a->table), copy)
-                                     : NULL;
-        if (!whole)
-                return no_memory(r->err);
-        yyjson_mut_doc_set_root(a->table, whole);
-        return 0;
+        return patch && json_tree_merge(a->table, patch) < 0 ? no_memory(r->err) : 0;
 }
 
-static int set_keys(struct applying *a, struct reading *r, yyjson_mut_val *value)
+static int set_keys(struct applying *a, struct reading *r, const struct buffer *json)
 {
         int e = 0;
 
-        if (!value)
+        if (json->error < 0 || json->length == 0)
                 return no_memory(r->err);
         for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++) {
-                const char *key = expand_key(a, r->s->keys[i]);
-                e = key ? set_key(a, r, key, value)
-                        : error_set(r->err, EINVAL, "%s: the table has no place %s", r->from,
-                                    r->s->keys[i]);
+                const char *key = r->s->keys[i];
+                char whole[CONFIG_CODE_PATH_MAX];
+                e = expand_key(a, key, whole) < 0
+                            ? error_set(r->err, EINVAL, "%s: the table has no place %s", r->from,
+                                        key)
+                            : set_key(a, r, key[0] == '{' ? whole : key, json);
         }
         r->table_is_wrong = e < 0;
         return e;
 }
 
-static yyjson_mut_val *default_of(const struct applying *a, const struct config_setting *s)
+/* The default of a setting, as the table has it. *text: of a string; the caller frees *doc. */
+static void take_default(const struct config_setting *s, struct value *value, const char **text,
+                         yyjson_doc **doc)
 {
-        _cleanup_json_ yyjson_doc *doc = NULL;
+        const char *json = s->initial ? s->initial : "null";
 
-        if (!s->initial || json_parse(s->initial, strlen(s->initial), &doc, NULL) < 0)
-                return yyjson_mut_null(a->out);
-        yyjson_val *root = yyjson_doc_get_root(doc);
-        int64_t number = 0;
-        double real = 0;
-        /* Numbers are kept as they were written: this one is read as one of 64 bits. */
-        if (json_int64(root, &number) == 0)
-                return yyjson_mut_sint(a->out, number);
-        if (json_is_number(root) && json_double(root, &real) == 0)
-                return yyjson_mut_real(a->out, real);
-        return yyjson_val_mut_copy(a->out, root);
+        if (json_parse(json, strlen(json), doc, NULL) < 0)
+                return;
+        yyjson_val *root = yyjson_doc_get_root(*doc);
+        if (json_is_number(root) && json_double(root, &value->number) < 0)
+                value->number = NAN;
+        *text = yyjson_get_str(root);
+        json_append(&value->json, root);
 }
 
-/* The first name of a list that is refused. */
-static const char *text_for_names(const struct config_setting *s, yyjson_mut_val *names,
+/* The text for the first name of a list that is refused. */
+static const char *text_for_names(const struct config_setting *s, const struct value *names,
                                   yyjson_doc **doc)
 {
-        yyjson_mut_val *name;
+        _cleanup_json_ yyjson_doc *list = NULL;
+        const char *text = NULL;
+        yyjson_val *name;
         size_t i, n;
 
-        yyjson_mut_arr_foreach (names, i, n, name) {
-                const char *text = *doc ? json_string(yyjson_doc_get_root(*doc),
-                                                      yyjson_mut_get_str(name), NULL)
-                                        : text_for(s->refuse, yyjson_mut_get_str(name), doc);
+        if (json_parse(buffer_bytes(&names->json), names->json.length, &list, NULL) < 0)
+                return NULL;
+        yyjson_arr_foreach (yyjson_doc_get_root(list), i, n, name) {
                 if (text)
-                        return text;
+                        break;
+                text = *doc ? json_string(yyjson_doc_get_root(*doc), yyjson_get_str(name), NULL)
+                            : text_for(s->refuse, yyjson_get_str(name), doc);
         }
-        return NULL;
+        return text;
 }
 
 /* A setting that was given. */
-static int apply_given(struct applying *a, struct reading *r, yyjson_mut_val **value)
+static int apply_given(struct applying *a, struct reading *r, struct value *value)
 {
         _cleanup_json_ yyjson_doc *refusals = NULL, *notes = NULL;
+        _cleanup_buffer_ struct buffer json = BUFFER_INIT(JSON_MAX);
 
-        *value = read_value(a, r);
-        if (!*value)
-                return error_is_set(r->err) ? -EINVAL : no_memory(r->err);
-        const char *word = word_of(r, *value);
-        const char *why = r->s->type == SETTING_NAMES ? text_for_names(r->s, *value, &refusals)
+        if (!read_value(a, r, value))
+                return -EINVAL;
+        const char *word = word_of(r, value);
+        const char *why = r->s->type == SETTING_NAMES ? text_for_names(r->s, value, &refusals)
                                                       : text_for(r->s->refuse, word, &refusals);
         if (why)
                 return wrong(r, "%s", why);
@@ -571,47 +676,60 @@ static int apply_given(struct applying *a, struct reading *r, yyjson_mut_val **v
                 add_note(a, "%s %.*s: %s", r->from, SHOWN_MAX, r->text, note);
         else if (note)
                 add_note(a, "%s: %s", r->from, note);
-        int e = merge_into_table(a, r, *value);
-        return e < 0 ? e : set_keys(a, r, mapped(a, r, *value));
+        if (merge_into_table(a, r, value) < 0)
+                return -ENOMEM;
+        mapped(r, value, &json);
+        return set_keys(a, r, &json);
 }
 
-/* The names in an object: code and log get no value. */
-static yyjson_mut_val *names_of(const struct applying *a, yyjson_mut_val *object)
+/* A setting that was not given, or has no effect. */
+static int apply_default(struct applying *a, struct reading *r, bool is_set, struct value *value)
 {
-        yyjson_mut_val *names = yyjson_mut_arr(a->out), *key, *value;
-        size_t i, n;
+        _cleanup_json_ yyjson_doc *doc = NULL;
 
-        yyjson_mut_obj_foreach(object, i, n, key, value)
-        {
-                yyjson_mut_arr_add_strcpy(a->out, names, yyjson_mut_get_str(key));
+        take_default(r->s, value, &r->text, &doc);
+        if (r->text && r->s->type == SETTING_PATH) {
+                buffer_consume(&value->json, value->json.length);
+                read_text(a, r, value);
         }
-        return names;
+        r->text = NULL;
+        return is_set ? set_keys(a, r, &value->json) : 0;
 }
 
-static int apply_one(struct applying *a, const struct config_setting *s, struct error *err)
+/* Writes the value of a setting for code and `cloister config show`: nothing of a secret, and of variables the names only. */
+static void put_value(struct applying *a, const struct config_setting *s, bool given,
+                      const struct value *value)
+{
+        const struct buffer *json = given && s->type == SETTING_VARIABLES ? &value->names
+                                                                          : &value->json;
+        bool is_hidden = s->secret || (given && s->type == SETTING_SERVERS) || json->length == 0;
+
+        json_out_key(&a->values, s->name, strlen(s->name));
+        if (is_hidden)
+                json_out_raw(&a->values, NULL, "null", strlen("null"));
+        else
+                json_out_buffer(&a->values, NULL, json);
+        if (!is_hidden)
+                a->numbers[s - a->as->settings] = value->number;
+}
+
+/* value: empty. */
+static int apply_value(struct applying *a, const struct config_setting *s, struct value *value,
+                       struct error *err)
 {
         struct error why = {};
         struct reading r = {.s = s, .err = &why};
-        yyjson_mut_val *value = NULL;
         const char *from, *text;
         bool given = find_given(a, s, &r.from, &r.text);
         const struct config_setting *other = s->unless ? find(a->as, s->unless) : NULL;
-        int e = 0;
+        bool has_other = other && find_given(a, other, &from, &text);
 
-        if (given && other && find_given(a, other, &from, &text)) {
+        if (given && has_other) {
                 add_note(a, "%s has no effect beside %s", r.from, from);
                 given = false;
-        } else if (given) {
-                e = apply_given(a, &r, &value);
         }
-        if (e == 0 && !given) {
-                value = default_of(a, s);
-                r.text = yyjson_mut_get_str(value);
-                if (r.text && s->type == SETTING_PATH)
-                        value = read_text(a, &r);
-                if (s->always && !(other && find_given(a, other, &from, &text)))
-                        e = set_keys(a, &r, value);
-        }
+        int e = given ? apply_given(a, &r, value)
+                      : apply_default(a, &r, s->always && !has_other, value);
         if (e < 0) {
                 a->status = r.table_is_wrong                  ? SETTINGS_STATUS_TABLE
                             : r.out_of_range && s->exit_range ? s->exit_range
@@ -620,43 +738,83 @@ static int apply_one(struct applying *a, const struct config_setting *s, struct 
                         return error_set(err, why.code ? why.code : -e, "%s", why.text);
                 if (!error_is_set(&a->refusal))
                         a->refusal = why;
-                value = yyjson_mut_null(a->out);
+                buffer_consume(&value->json, value->json.length);
+                buffer_consume(&value->names, value->names.length);
         }
-        if (s->secret || (given && s->type == SETTING_SERVERS))
-                value = yyjson_mut_null(a->out);
-        else if (given && s->type == SETTING_VARIABLES && yyjson_mut_is_obj(value))
-                value = names_of(a, value);
-        yyjson_mut_val *name = yyjson_mut_strcpy(a->out, s->name);
-        return name && value && yyjson_mut_obj_add(a->values, name, value) ? 0 : no_memory(err);
+        if (value->json.error < 0 || value->names.error < 0)
+                return no_memory(err);
+        put_value(a, s, given, value);
+        return keep_place(a, s, value) < 0 ? no_memory(err) : 0;
+}
+
+static int apply_one(struct applying *a, const struct config_setting *s, struct error *err)
+{
+        struct value value = {.number = NAN};
+
+        buffer_init(&value.json, JSON_MAX);
+        buffer_init(&value.names, JSON_MAX);
+        int r = apply_value(a, s, &value, err);
+        buffer_done(&value.json);
+        buffer_done(&value.names);
+        return r;
+}
+
+static int put_member(struct applying *a, const char *pointer, const struct buffer *json)
+{
+        return json->error < 0 ? json->error
+                               : json_tree_put(a->result->settings, pointer, buffer_bytes(json),
+                                               json->length);
+}
+
+/* What code and the log get: the values, the notes, and the first refusal. */
+static int put_members(struct applying *a, struct error *err)
+{
+        _cleanup_buffer_ struct buffer refusal = BUFFER_INIT(JSON_MAX);
+
+        json_out_end(&a->values, '}');
+        json_out_end(&a->notes, ']');
+        int r = put_member(a, "/as/values", &a->values_json);
+        if (r >= 0)
+                r = put_member(a, "/as/notes", &a->notes_json);
+        if (r >= 0 && error_is_set(&a->refusal)) {
+                json_append_string(&refusal, a->refusal.text, strlen(a->refusal.text));
+                r = put_member(a, "/as/refusal", &refusal);
+        }
+        return r < 0 ? error_errno(err, -r, "the settings") : 0;
 }
 
 int settings_apply(const struct config_as *as, const struct settings_given *given,
-                   yyjson_mut_doc *table, struct settings_result *ret, int *status,
+                   struct json_tree *table, struct settings_result *ret, int *status,
                    struct error *err)
 {
         struct applying a = {.as = as, .given = given, .table = table, .result = ret};
         int r = 0;
 
-        *ret = (struct settings_result){.settings = yyjson_mut_doc_new(NULL)};
+        *ret = (struct settings_result){.settings = json_tree_new(NULL)};
         *status = SETTINGS_STATUS_TABLE;
-        a.out = ret->settings;
-        yyjson_mut_val *root = a.out ? yyjson_mut_obj(a.out) : NULL;
-        if (!root)
+        if (!ret->settings)
                 return no_memory(err);
-        yyjson_mut_doc_set_root(a.out, root);
-        yyjson_mut_val *object = yyjson_mut_obj_add_obj(a.out, root, "as");
-        a.values = yyjson_mut_obj_add_obj(a.out, object, "values");
-        a.notes = yyjson_mut_obj_add_arr(a.out, object, "notes");
-        if (!object || !a.values || !a.notes)
-                return no_memory(err);
+        buffer_init(&a.values_json, VALUES_JSON_MAX);
+        buffer_init(&a.notes_json, VALUES_JSON_MAX);
+        a.values = (struct json_out){.to = &a.values_json};
+        a.notes = (struct json_out){.to = &a.notes_json};
+        json_out_begin(&a.values, NULL, '{');
+        json_out_begin(&a.notes, NULL, '[');
+        for (size_t i = 0; i < as->n_settings; i++)
+                a.numbers[i] = NAN;
         for (size_t i = 0; i < as->n_settings && r >= 0; i++)
                 if (!as->settings[i].same_as)
                         r = apply_one(&a, &as->settings[i], err);
         if (r < 0)
                 *status = a.status ? a.status : 1;
-        if (r >= 0 && error_is_set(&a.refusal) &&
-            !yyjson_mut_obj_add_strcpy(a.out, object, "refusal", a.refusal.text))
-                r = no_memory(err);
+        else
+                r = put_members(&a, err);
+        buffer_done(&a.values_json);
+        buffer_done(&a.notes_json);
+        for (size_t i = 0; i < a.n_set; i++)
+                free(a.set[i]);
+        for (size_t i = 0; i < as->n_settings; i++)
+                free(a.places[i]);
         return r;
 }
 
@@ -664,6 +822,6 @@ void settings_done(struct settings_result *result)
 {
         for (size_t i = 0; i < result->n_cloister; i++)
                 free(result->cloister[i].value);
-        yyjson_mut_doc_free(result->settings);
+        json_tree_free(result->settings);
         *result = (struct settings_result){};
 }

@@ -6,10 +6,8 @@
  */
 #pragma once
 
-#include <yyjson.h>
-
-#include "base/buffer.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "policy/config/types.h"
 
 enum {
@@ -29,7 +27,7 @@ struct settings_given {
 };
 
 struct settings_result {
-        yyjson_mut_doc *settings; /* the config file of the layer CONFIG_LAYER_SETTINGS; owned */
+        struct json_tree *settings; /* the config file of the layer CONFIG_LAYER_SETTINGS; owned */
         struct {
                 const char *name; /* borrowed from the table: "--log-file" */
                 char *value;
@@ -46,11 +44,10 @@ int settings_take_option(const struct config_as *as, int argc, char *const *argv
                          struct settings_given *to, struct error *err);
 
 /*
- * Applies all settings: changes the document of the table, and makes that of the settings. On error *status is the
- * exit status.
+ * Applies all settings: changes the table, and makes the file of the settings. On error *status is the exit status.
  */
 int settings_apply(const struct config_as *as, const struct settings_given *given,
-                   yyjson_mut_doc *table, struct settings_result *ret, int *status,
+                   struct json_tree *table, struct settings_result *ret, int *status,
                    struct error *err);
 void settings_done(struct settings_result *result);
 

@@ -29,15 +29,15 @@ static void apply(const struct config *config, const uint8_t *data, size_t n)
                 assert(used <= 2);
         }
         assert(json_parse_config((const char *)data, n, &doc, &err) >= 0);
-        yyjson_mut_doc *table = yyjson_doc_mut_copy(doc, NULL);
+        struct json_tree *table = json_tree_new(yyjson_doc_get_root(doc));
         assert(table);
         int r = settings_apply(&config->as, &given, table, &result, &status, &err);
         assert(r >= 0 || (status > 0 && status <= SETTINGS_STATUS_TABLE));
         if (r >= 0) {
                 struct config *whole = config_new();
                 size_t length = 0;
-                char *text = yyjson_mut_write(result.settings, 0, &length);
-                assert(whole && text);
+                char *text = NULL;
+                assert(whole && json_tree_write(result.settings, &text, &length) == 0);
                 config_add_layer(whole, CONFIG_LAYER_TABLE, "t", (const char *)data, n, &err);
                 config_add_layer(whole, CONFIG_LAYER_SETTINGS, "s", text, length, &err);
                 config_finish(whole, &err);
@@ -45,7 +45,7 @@ static void apply(const struct config *config, const uint8_t *data, size_t n)
                 config_free(whole);
         }
         settings_done(&result);
-        yyjson_mut_doc_free(table);
+        json_tree_free(table);
         yyjson_doc_free(doc);
 }
 

@@ -119,6 +119,7 @@ class Calls:
         self.assertEqual(duration(self.told(name, **arguments)), expected)
 
 
+@harness.once
 class Forms(Calls, rawmcp.ServerCase):
     SERVERS = {"fix": harness.fixture()}
     CONFIG = {"publish": PUBLISH}

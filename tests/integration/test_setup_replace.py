@@ -120,6 +120,7 @@ class Replace(harness.Case):
         return (f'# mine\nmodel = "x"\n\n[mcp_servers.{name}]\ncommand = {json.dumps(words[0])}\n{args}startup_timeout_sec = 20\n'
                 + (f"\n[mcp_servers.{name}.env]\n{pairs}" if env else "") + '\n[mcp_servers.other]\ncommand = "x"\n')
 
+    @harness.once
     def test_each_readme_entry(self):
         for system, name, words, env, own in READMES:
             for client in ("claude", "cursor", "gemini", "codex"):
@@ -142,6 +143,7 @@ class Replace(harness.Case):
         self.stays("gemini", "code-sandbox-mcp", '{"mcpServers": {"c": {"command": "code-sandbox-mcp", "env": {"A": "python" # or "javascript"\n}}}}',
                    "line 1")
 
+    @harness.once
     def test_commands(self):
         for system, words, length in COMMANDS:
             with self.subTest(words=words):
@@ -181,17 +183,20 @@ class Replace(harness.Case):
         '\ufeff{\r\n  "mcpServers": {\r\n    "s": {\r\n      "command": "uvx",\r\n      "args": ["%s", "--a", "b"],\r\n      "env": {}\r\n    }\r\n  }\r\n}\r\n',
         '{\n  // one\n  "mcpServers": {\n    "s": {\n      "command": "uvx", // why\n      "args": [\n        "%s", /* x */\n        "--a", // a\n        "b",\n'
         '      ],\n      "env": {},\n    },\n  },\n}\n',
+        '{"mcpServers": {"s": {"command": "uvx", "args": [ // one\n"%s", "--a", "b"], "env": {}}}}',
         '{"mcpServers": {"s": {"comm\\u0061nd": "uvx", "args": ["\\u006dcp%s", "--a", "b"], "env": {}}}}',
         '{"a": 12345678901234567890.50, "mcpServers": {"s": {"command": "uvx", "args": ["%s", "--a", "b"], "env": {}}}, "z": "[\\"//"}',
     )
 
+    @harness.once
     def test_layouts(self):
         for layout in self.LAYOUTS:
             with self.subTest(layout=layout):
                 text = layout % (EXEC[3:] if "\\u006d" in layout else EXEC)
                 after = self.replaced("cursor", EXEC, text)
-                for part in ("// one", "// why", "// a", "\r\n", "890.50", "\ufeff"):
-                    self.assertEqual(part in after, part in text)
+                for part in ("// one", "// why", "// a", "890.50", "\ufeff"):
+                    self.assertEqual(after.count(part), text.count(part))
+                self.assertEqual("\r\n" in after, "\r\n" in text)
                 entry = json.loads(re.sub(r",(\s*[]}])", r"\1", re.sub(r" // \w+| /\* x \*/|\n  // one", "", after.lstrip("\ufeff"))))["mcpServers"]["s"]
                 self.assertEqual(entry, {"command": harness.CLOISTER, "args": ["mcp", "--as", EXEC, "--a", "b"], "env": {}})
 
@@ -201,6 +206,14 @@ class Replace(harness.Case):
             with self.subTest(text=text):
                 self.assertIn('"args": ["mcp", "--as", "code-sandbox-mcp"', self.replaced("cursor", "code-sandbox-mcp", text))
 
+    def replaced_toml(self, system, text):
+        """The entry; comments and line breaks are as before."""
+        after = self.replaced("codex", system, text)
+        self.assertEqual([after.count(mark) for mark in ("# one", "# two", "# c")], [text.count(mark) for mark in ("# one", "# two", "# c")])
+        self.assertEqual(after.count("\r\n"), after.count("\n") if "\r\n" in text else 0)
+        return tomllib.loads(after)["mcp_servers"]["s"]
+
+    @harness.once
     def test_toml_layouts(self):
         for text in (
             "[mcp_servers.s]\ncommand = 'uvx'\nargs = ['%s', '--a', \"b\"]\n" % EXEC,
@@ -208,12 +221,12 @@ class Replace(harness.Case):
             'a = """\n[mcp_servers.s]\ncommand = "x"\n"""\n[[x]]\ncommand = 1\n[mcp_servers.s]\ncommand = """uvx"""\nargs = ["%s", "--a", "b"]' % EXEC,
         ):
             with self.subTest(text=text):
-                entry = tomllib.loads(self.replaced("codex", EXEC, text))["mcp_servers"]["s"]
+                entry = self.replaced_toml(EXEC, text)
                 self.assertEqual((entry["command"], entry["args"]), (harness.CLOISTER, ["mcp", "--as", EXEC, "--a", "b"]))
         for text in ('[mcp_servers.s]\ncommand = "code-sandbox-mcp" # c\n', '[mcp_servers.s]\r\ncommand = "code-sandbox-mcp"\r\n\r\n[x]\r\n',
                      "[mcp_servers.s]\ncommand = 'code-sandbox-mcp'"):
             with self.subTest(text=text):
-                entry = tomllib.loads(self.replaced("codex", "code-sandbox-mcp", text))["mcp_servers"]["s"]
+                entry = self.replaced_toml("code-sandbox-mcp", text)
                 self.assertEqual(entry["args"], ["mcp", "--as", "code-sandbox-mcp"])
         for text in ('mcp_servers.s.command = "code-sandbox-mcp"\n', '[mcp_servers]\ns = { command = "code-sandbox-mcp" }\n',
                      '[mcp_servers.s]\n"com\\u006dand" = "code-sandbox-mcp"\n'):

@@ -41,6 +41,20 @@ static void set_variable(const char *name, const char *value)
         values[n_variables++] = value;
 }
 
+/* A tree in one line. */
+static char *compact(const struct json_tree *tree)
+{
+        _cleanup_free_ char *text = NULL;
+        yyjson_doc *doc = NULL;
+        char *ret = NULL;
+        size_t n = 0;
+
+        check(json_tree_write(tree, &text, &n) == 0 && json_parse(text, n, &doc, NULL) == 0);
+        check(json_write(yyjson_doc_get_root(doc), &ret, &n) == 0);
+        yyjson_doc_free(doc);
+        return ret;
+}
+
 /* Applies the words of a command line. Returns the text of the settings, or NULL with status and error. */
 static char *apply(const char *const *words, int *status, char **directory, struct error *err)
 {
@@ -59,14 +73,13 @@ static char *apply(const char *const *words, int *status, char **directory, stru
                 check(used > 0);
                 i += used;
         }
-        yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_doc_set_root(doc, yyjson_mut_obj(doc));
-        int r = settings_apply(&config->as, &given, doc, &result, status, err);
-        char *text = r < 0 ? NULL : yyjson_mut_write(result.settings, 0, NULL);
+        struct json_tree *tree = json_tree_new(NULL);
+        int r = settings_apply(&config->as, &given, tree, &result, status, err);
+        char *text = r < 0 ? NULL : compact(result.settings);
         if (directory)
                 *directory = result.n_cloister > 0 ? strdup(result.cloister[0].value) : NULL;
         settings_done(&result);
-        yyjson_mut_doc_free(doc);
+        json_tree_free(tree);
         n_variables = 0;
         return text;
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/config/add.h"
@@ -21,7 +22,7 @@
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/config/config-files.h"
 
-enum { NETWORK_MAX = 8 * 1024 };
+enum { NETWORK_MAX = 8 * 1024, HOSTS_TEXT_MAX = 8 * NETWORK_MAX };
 
 /* A table, and what was given for it. It lives as long as the process. */
 struct system {
@@ -123,12 +124,12 @@ static void suggest(const struct system *s, int argc, char **argv, struct error 
 
 /* ---- the config files ---- */
 
-static int seal(const char *name, yyjson_mut_doc *doc, int *ret, struct error *err)
+static int seal(const char *name, const struct json_tree *tree, int *ret, struct error *err)
 {
+        char *text = NULL;
         size_t n = 0;
-        char *text = yyjson_mut_write(doc, YYJSON_WRITE_PRETTY, &n);
 
-        if (!text)
+        if (json_tree_write(tree, &text, &n) < 0)
                 return error_errno(err, ENOMEM, "%s", name);
         int fd = monitor_command_fd(fd_sealed(name, text, n, err), err);
         explicit_bzero(text, n);
@@ -138,28 +139,32 @@ static int seal(const char *name, yyjson_mut_doc *doc, int *ret, struct error *e
 }
 
 /* --network HOST[,HOST]: {"network": {"allow": […]}}. */
-static int put_network(const struct options *o, yyjson_mut_doc *doc, struct error *err)
+static int put_network(const struct options *o, struct json_tree *settings, struct error *err)
 {
-        yyjson_mut_val *network = yyjson_mut_obj_add_obj(doc, yyjson_mut_doc_get_root(doc),
-                                                         "network");
-        yyjson_mut_val *allow = network ? yyjson_mut_obj_add_arr(doc, network, "allow") : NULL;
+        _cleanup_buffer_ struct buffer hosts = BUFFER_INIT(HOSTS_TEXT_MAX);
+        struct json_out out = {.to = &hosts};
 
-        if (!allow || strlen(o->network) > NETWORK_MAX)
+        if (strlen(o->network) > NETWORK_MAX)
                 return error_set(err, EINVAL, "--network: too long");
+        json_out_begin(&out, NULL, '[');
         for (const char *p = o->network; *p;) {
                 size_t n = strcspn(p, ",");
                 if (n == 0)
                         return error_set(err, EINVAL,
                                          "--network %s: hosts separated by commas are needed",
                                          o->network);
-                yyjson_mut_arr_add_strncpy(doc, allow, p, n);
+                json_out_string(&out, NULL, p, n);
                 p += n + (p[n] == ',');
         }
-        return 0;
+        json_out_end(&out, ']');
+        int r = out.error;
+        if (r >= 0)
+                r = json_tree_put(settings, "/network/allow", buffer_bytes(&hosts), hosts.length);
+        return r < 0 ? error_errno(err, -r, "--network") : 0;
 }
 
 /* --also run_python, beside the tools of the table. */
-static int put_also(const struct options *o, const struct system *s, yyjson_mut_doc *doc,
+static int put_also(const struct options *o, const struct system *s, struct json_tree *settings,
                     struct error *err)
 {
         if (strcmp(o->also, "run_python") != 0)
@@ -172,9 +177,9 @@ static int put_also(const struct options *o, const struct system *s, yyjson_mut_
                         return error_set(err, EINVAL,
                                          "--also run_python: %s has a tool of this name",
                                          s->config->as.name);
-        yyjson_mut_val *as = yyjson_mut_obj_get(yyjson_mut_doc_get_root(doc), "as");
-        return yyjson_mut_obj_add_bool(doc, as, "also", true) ? 0
-                                                              : error_errno(err, ENOMEM, "--also");
+        return json_tree_put(settings, "/as/also", "true", strlen("true")) < 0
+                       ? error_errno(err, ENOMEM, "--also")
+                       : 0;
 }
 
 /* An option of Cloister's that the system's setting gives, unless it was given itself. */
@@ -250,7 +255,7 @@ static int read_served(const struct system *s, const struct options *o, struct c
 }
 
 /* Adds to the settings what they make of this machine. */
-static int add_machine(const struct system *s, struct options *o, yyjson_mut_doc *settings,
+static int add_machine(const struct system *s, struct options *o, struct json_tree *settings,
                        int *status, struct error *err)
 {
         struct config *config = config_new();
@@ -274,13 +279,13 @@ static int apply_table(struct system *s, struct options *o, int *status, struct 
 {
         _cleanup_json_ yyjson_doc *doc = NULL;
         struct settings_result result = {};
-        yyjson_mut_doc *table = NULL;
+        struct json_tree *table = NULL;
 
         *status = EXIT_CLOISTER;
         int r = json_parse_config(s->data, s->n, &doc, err);
         if (r < 0)
                 return r;
-        table = yyjson_doc_mut_copy(doc, NULL);
+        table = json_tree_new(yyjson_doc_get_root(doc));
         r = table ? settings_apply(&s->config->as, &s->given, table, &result, status, err)
                   : error_errno(err, ENOMEM, "%s", s->path);
         for (size_t i = 0; i < result.n_cloister && r >= 0; i++) {
@@ -303,24 +308,19 @@ static int apply_table(struct system *s, struct options *o, int *status, struct 
                 r = seal("cloister-settings", result.settings, &o->settings_fd, err);
         if (r >= 0 && depends_on_machine(s->config))
                 r = add_machine(s, o, result.settings, status, err);
-        yyjson_mut_doc_free(table);
+        json_tree_free(table);
         settings_done(&result);
         return r;
 }
 
 static int apply_network(struct options *o, struct error *err)
 {
-        yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_val *root = doc ? yyjson_mut_obj(doc) : NULL;
-        int r = root ? 0 : error_errno(err, ENOMEM, "--network");
+        struct json_tree *settings = json_tree_new(NULL);
 
-        if (r >= 0) {
-                yyjson_mut_doc_set_root(doc, root);
-                r = put_network(o, doc, err);
-        }
+        int r = settings ? put_network(o, settings, err) : error_errno(err, ENOMEM, "--network");
         if (r >= 0)
-                r = seal("cloister-settings", doc, &o->settings_fd, err);
-        yyjson_mut_doc_free(doc);
+                r = seal("cloister-settings", settings, &o->settings_fd, err);
+        json_tree_free(settings);
         return r;
 }
 

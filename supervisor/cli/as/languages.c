@@ -7,8 +7,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
+#include "base/json-out.h"
 #include "base/path.h"
 #include "policy/image.h"
+
+enum { LIST_MAX = 64 * 1024 };
 
 static bool has_image(const struct config_profile *p, const char *store)
 {
@@ -21,23 +25,25 @@ static bool has_image(const struct config_profile *p, const char *store)
                access(path, F_OK) == 0;
 }
 
-int languages_put(const struct config *config, yyjson_mut_doc *settings, struct error *err)
+int languages_put(const struct config *config, struct json_tree *settings, struct error *err)
 {
         const struct image_store_env env = {.store = getenv("CLOISTER_IMAGE_STORE"),
                                             .data_home = getenv("XDG_DATA_HOME"),
                                             .home = path_home()};
+        _cleanup_buffer_ struct buffer list = BUFFER_INIT(LIST_MAX);
+        struct json_out out = {.to = &list};
         char store[PATH_MAX] = "";
 
-        yyjson_mut_val *as = yyjson_mut_obj_get(yyjson_mut_doc_get_root(settings), "as");
-        yyjson_mut_val *list = yyjson_mut_obj_add_arr(settings, yyjson_mut_obj_get(as, "values"),
-                                                      "languages");
-        bool good = list;
-        for (int i = 0; good && i < LANGUAGE_MAX; i++)
-                good = yyjson_mut_arr_add_str(settings, list, language_names[i]);
         bool known = image_store_path(geteuid(), &env, store, sizeof(store), NULL) >= 0;
-        for (size_t i = 0; good && known && i < config->n_profiles; i++)
+        json_out_begin(&out, NULL, '[');
+        for (int i = 0; i < LANGUAGE_MAX; i++)
+                json_out_text(&out, NULL, language_names[i]);
+        for (size_t i = 0; known && i < config->n_profiles; i++)
                 if (config->profiles[i].program.language && has_image(&config->profiles[i], store))
-                        good = yyjson_mut_arr_add_strcpy(settings, list,
-                                                         config->profiles[i].program.language);
-        return good ? 0 : error_errno(err, ENOMEM, "languages");
+                        json_out_text(&out, NULL, config->profiles[i].program.language);
+        json_out_end(&out, ']');
+        int r = out.error < 0 ? out.error
+                              : json_tree_put(settings, "/as/values/languages", buffer_bytes(&list),
+                                              list.length);
+        return r < 0 ? error_errno(err, -r, "languages") : 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/path.h"
 #include "policy/image.h"
@@ -68,8 +69,9 @@ static bool find(char ret[PATH_MAX], char places[PLACES_TEXT_MAX])
         return false;
 }
 
-static int put(const struct config_profile *p, yyjson_mut_doc *settings, struct error *err)
+static int put(const struct config_profile *p, struct json_tree *settings, struct error *err)
 {
+        _cleanup_buffer_ struct buffer json = BUFFER_INIT(8 * PATH_MAX);
         char found[PATH_MAX], places[PLACES_TEXT_MAX], pointer[IMAGE_NAME_SIZE + 32];
 
         if (p->pyodide)
@@ -85,13 +87,13 @@ static int put(const struct config_profile *p, yyjson_mut_doc *settings, struct 
                         "Pyodide is not installed (not in %s): npm install --prefix ~ pyodide, or name its directory with \"pyodide\" in the config",
                         places);
         snprintf(pointer, sizeof(pointer), "/profiles/%s/pyodide", p->name);
-        yyjson_mut_val *value = yyjson_mut_strcpy(settings, found);
-        return value && yyjson_mut_doc_ptr_set(settings, pointer, value)
-                       ? 0
-                       : error_errno(err, ENOMEM, "Pyodide");
+        int r = json_append_string(&json, found, strlen(found));
+        if (r >= 0)
+                r = json_tree_put(settings, pointer, buffer_bytes(&json), json.length);
+        return r < 0 ? error_errno(err, -r, "Pyodide") : 0;
 }
 
-int pyodide_put(const struct config *config, yyjson_mut_doc *settings, struct error *err)
+int pyodide_put(const struct config *config, struct json_tree *settings, struct error *err)
 {
         int r = 0;
 

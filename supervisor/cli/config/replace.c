@@ -533,16 +533,13 @@ static int parse(const struct job *job, const struct buffer *text, yyjson_doc **
 }
 
 /* The document without "command" and "args" of the changed entries. */
-static yyjson_mut_doc *rest_of(const struct job *job, yyjson_doc *doc)
+static struct json_tree *rest_of(const struct job *job, yyjson_doc *doc)
 {
-        yyjson_mut_doc *ret = yyjson_doc_mut_copy(doc, NULL);
+        struct json_tree *ret = json_tree_new(yyjson_doc_get_root(doc));
 
         for (size_t i = 0; ret && i < job->n; i++) {
-                yyjson_mut_val *at = yyjson_mut_doc_get_root(ret);
-                for (const char *const *key = job->changes[i].keys; *key; key++)
-                        at = yyjson_mut_obj_get(at, *key);
-                yyjson_mut_obj_remove_key(at, "command");
-                yyjson_mut_obj_remove_key(at, "args");
+                json_tree_remove(ret, job->changes[i].keys, "command");
+                json_tree_remove(ret, job->changes[i].keys, "args");
         }
         return ret;
 }
@@ -553,9 +550,9 @@ static int check(struct job *job)
         _cleanup_json_ yyjson_doc *doc = NULL;
         bool good = parse(job, &job->to, &doc) >= 0;
 
-        yyjson_mut_doc *old = rest_of(job, job->file.doc), *new = good ? rest_of(job, doc) : NULL;
-        good = old &&
-               new &&yyjson_mut_equals(yyjson_mut_doc_get_root(old), yyjson_mut_doc_get_root(new));
+        struct json_tree *before = rest_of(job, job->file.doc);
+        struct json_tree *after = good ? rest_of(job, doc) : NULL;
+        good = before && after && json_tree_equals(before, after);
         for (size_t i = 0; good && i < job->n && !job->options->remove; i++) {
                 struct change *change = &job->changes[i];
                 yyjson_val *entry = entry_at(yyjson_doc_get_root(doc), change->keys);
@@ -568,8 +565,8 @@ static int check(struct job *job)
                                0 &&
                        (!args || json_write(args, &change->put_args, &n) >= 0);
         }
-        yyjson_mut_doc_free(old);
-        yyjson_mut_doc_free(new);
+        json_tree_free(before);
+        json_tree_free(after);
         return good ? 0
                     : error_set(job->err, EBADMSG,
                                 "%s: its layout cannot be edited without a risk: edit it by hand",
