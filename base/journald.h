@@ -16,6 +16,6 @@ bool journald_has_stderr(void);
 /* Returns a non-blocking socket that is connected to journald, for LOG_FORMAT_JOURNAL. */
 int journald_open(struct error *err);
 
-/* Whether one more entry of this process may be written now. Events have a rate of their own, which other lines do not
- * use up. */
+/* Whether one more entry of this process may be written now. Events have another rate than the other lines, which
+ * therefore do not use it up. */
 bool journald_allows(bool is_event);

@@ -26,5 +26,5 @@ struct trace_context {
 bool trace_context_read(struct trace_context *ret, const char *parent, size_t n_parent,
                         const char *state, size_t n_state);
 
-/* Makes the `traceparent` of a new span below it: with an id of its own. */
+/* Makes the `traceparent` of a new span below it, with a new id. */
 void trace_context_child(const struct trace_context *context, char ret[TRACE_PARENT_LENGTH + 1]);

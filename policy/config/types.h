@@ -149,7 +149,7 @@ enum config_transport {
         CONFIG_SSE,   /* HTTP+SSE of MCP 2024-11-05 */
 };
 
-/* What the log tells of the code of a cell, at level info. */
+/* The part of the code of a cell that the log has, at level info. */
 enum config_log_code { CONFIG_LOG_HASH, CONFIG_LOG_FULL, CONFIG_LOG_NONE };
 
 /* The key "oauth" of a server that is reached by HTTP: what `cloister login` has to know (docs/oauth.md). */

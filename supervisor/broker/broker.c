@@ -478,11 +478,23 @@ static void on_catalogue_changed(void *data)
                 broker->mode->catalogue_changed(broker);
 }
 
+static void tell_stop(const struct broker *broker)
+{
+        struct sessions_count count = {};
+
+        if (broker->sessions)
+                sessions_count(broker->sessions, &count);
+        event_drain(&(struct event_drain){
+                .phase = "stop", .sessions = count.live, .why = "the server got SIGTERM"});
+}
+
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct broker *broker = data;
         enum mode mode = broker->options.mode;
 
+        if (number == SIGTERM)
+                tell_stop(broker);
         if (number == SIGINT && broker->mode->interrupted)
                 broker->mode->interrupted(broker);
         else

@@ -55,7 +55,7 @@ static enum log_format choose_format(const struct options *o)
                                                                      : LOG_FORMAT_TEXT;
 }
 
-/* Without journald's socket its stream takes lines, unless entries were asked for. */
+/* Without journald's socket its stream gets lines of text, unless --log-format requires entries. */
 static int open_log(const struct options *o, struct error *err)
 {
         enum log_format format = choose_format(o);

@@ -210,7 +210,7 @@ void event_session_end(const struct event_session *event)
 
 /* ---- the server ---- */
 
-/* Whether one more refusal is told. *left_out: how many were not, since the last one that was. */
+/* Whether one more refusal becomes an event. *left_out: how many did not since the last event. */
 static bool may_tell_refusal(uint64_t *left_out)
 {
         static uint64_t until_us, n;
@@ -264,7 +264,8 @@ void event_drain(const struct event_drain *event)
         if (event->deadline_ms > 0)
                 add_number(&f, "deadline_ms", event->deadline_ms);
         add_number(&f, "sessions", event->sessions);
-        add_number(&f, "cells", event->cells);
+        if (event->cells > 0)
+                add_number(&f, "cells", event->cells);
         const struct log_record r = record(DRAIN, &f);
         log_record(LOG_LEVEL_INFO, NULL, &r, "draining: %s: %s", event->phase, event->why);
 }

@@ -1,8 +1,8 @@
 /*
  * Events: the record of what a server has done, for its operator, in the log at level info.
  *
- * The caller gives the facts; this file alone decides their form: names of members, what of the code is told, how much of a
- * list. base/log.h writes them, as JSON, for journald, or as a line for people. A begin of a cell without its end is a cell
+ * The caller gives the facts; this file alone decides their form: names of members, the part of the code, the length of
+ * a list. base/log.h writes them, as JSON, for journald, or as a line for people. A begin of a cell without its end is a cell
  * in doubt: the server was killed while it ran.
  *
  * Where nothing is logged at info, a function returns at once. Facts that cost something to gather: ask event_is_on().
@@ -17,7 +17,7 @@
 #include "policy/config/types.h"
 
 bool event_is_on(void);
-/* What events tell of the code of a cell (the key "log_code"). */
+/* The part of the code of a cell that events have (the key "log_code"). */
 void event_set_code(enum config_log_code code);
 
 /* A cell is about to be sent to its sandbox. */
@@ -61,8 +61,8 @@ struct event_session {
 void event_session_start(const struct event_session *event);
 void event_session_end(const struct event_session *event);
 
-/* A request without a valid token was refused. At most EVENT_REFUSED_BURST of them are told at once, and then one for each
- * EVENT_REFUSED_MS; the next one says how many were left out. */
+/* A request without a valid token was refused. At most EVENT_REFUSED_BURST of them become events at once, and then one for each
+ * EVENT_REFUSED_MS; the next event has the number of those that were left out. */
 enum { EVENT_REFUSED_BURST = 50, EVENT_REFUSED_MS = 200 };
 struct event_token_refused {
         bool is_missing; /* no token was sent */

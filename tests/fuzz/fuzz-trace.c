@@ -1,4 +1,4 @@
-/* traceparent and tracestate, from a client: the first line and the rest. What is passed on is valid, and within its bounds. */
+/* traceparent and tracestate, from a client: the first line and the rest. The values that are passed on are valid, and within their bounds. */
 #include "rpc/trace-context.h"
 #include "tests/fuzz/fuzz.h"
 

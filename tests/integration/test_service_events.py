@@ -67,7 +67,7 @@ class Events(harness.Case):
         self.assertNotIn("tools", found[4])
 
     def test_a_begin_without_an_end(self):
-        """The server ends while a cell runs: a stop is told, kill -9 leaves a cell in doubt."""
+        """The server ends while a cell runs: a stop writes the end of the cell, kill -9 leaves a cell in doubt."""
         for how in "stop", "kill":
             server = self.serve()
             server.start_call("import time\ntime.sleep(60)", timeout=20)
@@ -81,6 +81,7 @@ class Events(harness.Case):
             ends = self.events(server.log(), "cell.end")
             self.assertEqual([(e["status"], e["state"]) for e in ends], [] if how == "kill" else [("killed", "lost")])
             self.assertEqual(len(self.events(server.log(), "session.end")), len(ends))
+            self.assertEqual([(d["phase"], d["sessions"]) for d in self.events(server.log(), "drain")], [] if how == "kill" else [("stop", 1)])
 
     def test_what_is_told_of_the_code(self):
         code = "API_KEY='0123456789abcdef'\nprint(1)"
@@ -146,7 +147,7 @@ class Events(harness.Case):
         read = lambda: open(root + os.path.join(disk, "log"), encoding="utf-8").read()
         server.cell("2")
         self.assertTrue(harness.wait_until(lambda: "lines of the log could not be written" in read()))
-        # A line that was written in part is no part of another one.
+        # A line that was written in part does not mix with another one.
         lines = read().splitlines()
         bad = [line for line in lines if not line.endswith("}")]
         self.assertLessEqual(len(bad), 1)
@@ -234,6 +235,9 @@ class Journal(harness.Case):
         code = f"import os\nos.write(2, b'{FORGED}')\nawait tools['echo'](text='x')"
         call = server.start_call(code, session="work", meta={"traceparent": PARENT})
         self.assertEqual(call.result(harness.PATIENCE)["structuredContent"]["status"], "ok")
+        # An error is not printed besides.
+        self.write("config.json", "{")
+        self.assertTrue(harness.wait_until(lambda: any(e["PRIORITY"] == "3" for e in self.journald.entries)))
         server.close()
         self.assertEqual(server.log(), "")
         begin, = self.journald.of("cell.begin")
@@ -262,7 +266,7 @@ class Journal(harness.Case):
         self.assertIn('"event":"cell.end"', server.log())
 
     def test_a_journald_that_does_not_read(self):
-        """No call waits for it. Lost entries are counted, and it is told of them when it reads again."""
+        """No call waits for it. Lost entries are counted, and journald gets their number when it reads again."""
         server = self.serve("--log-level", "info", reads=False)
         for i in range(400):
             self.assertEqual(server.cell(f"{i}")["status"], "ok")

@@ -78,6 +78,7 @@ static void test_defaults(void)
         check_eq_int(config->sessions_max, 0);
         check_eq_int(config->output_characters, 10000);
         check_eq_int(config->id_count, 0);
+        check_eq_int(config->log_code, CONFIG_LOG_HASH);
         check_eq_int(config->memory_total, 0);
         check_eq_int(config->cpu_total_milli, 0);
 }
@@ -118,7 +119,7 @@ static void test_own_keys(void)
                 "\xef\xbb\xbf// a comment\n"
                 "{\"limits\": {\"memory\": \"1.5G\", \"pids\": 64, \"cpu\": 0.5, \"tmp\": \"1MiB\", \"workspace\": 1048576, \"shm\": \"64k\",},"
                 "\"timeout\": \"5m\", \"timeout_max\": \"1h\", \"idle\": 90.5, \"sessions\": 7,"
-                "\"output\": 500, \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
+                "\"output\": 500, \"log_code\": \"none\", \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
                 "\"user\": \"mcp\", \"id_range\": [200000, 512], \"$schema\": \"x\"}");
 
         check_eq_int(config->top.limits.memory, 1536ll << 20);
@@ -132,6 +133,7 @@ static void test_own_keys(void)
         check_eq_int(config->session_idle_ms, 90500);
         check_eq_int(config->sessions_max, 7);
         check_eq_int(config->output_characters, 500);
+        check_eq_int(config->log_code, CONFIG_LOG_NONE);
         check_eq_str(config->top.image, "py-3.12_a");
         check_eq_str(config->top.python, "/opt/py/bin/python3");
         check_eq_str(config->user, "mcp");

@@ -185,7 +185,7 @@ static void test_cell_in_json(void)
         end();
 }
 
-/* All of the code that fits, with secrets masked; or nothing of it. */
+/* All of the code that fits, with secrets masked; or none. */
 static void test_code(void)
 {
         static char code[100000];
@@ -337,7 +337,7 @@ static void test_the_others(void)
         end();
 }
 
-/* A flood of bad tokens: a few are told, and the next one has the number of the others. */
+/* A flood of bad tokens: a few become events, and the next one has the number of the others. */
 static void test_refusals(void)
 {
         int n = 0;
@@ -358,6 +358,41 @@ static void test_refusals(void)
         check_number(doc, "left_out", 1000 - n);
         check_member(doc, "reason", "missing");
         yyjson_doc_free(doc);
+        end();
+}
+
+/* The rate of entries is limited; calls of code do not use up the rate of events. The journal gets the number of lost ones. */
+static void test_rate_of_the_journal(void)
+{
+        const struct event_session event = {.ids = ids, .sandbox = 1, .profile = ""};
+        uint64_t before = log_errors();
+        int lines = 0, events = 0;
+
+        begin(LOG_FORMAT_JOURNAL);
+        fake_clock_stop(true);
+        fake_clock_advance_ms(60000);
+        for (int i = 0; i < 6000; i++) {
+                log_info("call succeeded");
+                while (next())
+                        lines += strstr(text, "call succeeded") != NULL;
+        }
+        check_eq_int(lines, 5000);
+        check_eq_int(log_errors() - before, 1000);
+        for (int i = 0; i < 6000; i++) {
+                event_session_start(&event);
+                while (next())
+                        events += strstr(text, "session.start") != NULL;
+        }
+        check_eq_int(events, 5000);
+        check_eq_int(log_errors() - before, 2000);
+        fake_clock_advance_ms(2000);
+        log_info("one more");
+        check(next());
+        check_field("MESSAGE", "1000 lines of the log could not be written");
+        check_field("PRIORITY", "4");
+        check(next());
+        check_field("MESSAGE", "one more");
+        fake_clock_stop(false);
         end();
 }
 
@@ -382,6 +417,7 @@ int main(void)
         run(test_hostile_names);
         run(test_the_others);
         run(test_refusals);
+        run(test_rate_of_the_journal);
         run(test_off);
         return 0;
 }

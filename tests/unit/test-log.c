@@ -153,6 +153,40 @@ static void test_long_json(void)
         check(strlen(json_string(yyjson_doc_get_root(doc), "message", NULL)) > 1000);
 }
 
+/* A line that a full pipe took in part does not become part of the next one, and those that are lost are counted. */
+static void test_a_full_pipe(void)
+{
+        static char text[64 * 1024];
+        char large[2000];
+        int ends[2];
+        uint64_t before = log_errors();
+
+        memset(large, 'x', sizeof(large) - 1);
+        large[sizeof(large) - 1] = '\0';
+        const struct log_field code = {"code", LOG_CODE, large, sizeof(large) - 1, 0};
+        const struct log_field fields[] = {code, code, code};
+        const struct log_record record = {"e", "0", fields, 3};
+
+        check_eq_int(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+        check(fcntl(ends[1], F_SETPIPE_SZ, 4096) == 4096);
+        log_to(ends[1], LOG_FORMAT_JSON);
+        log_record(LOG_LEVEL_ERROR, NULL, &record, "first");
+        check_eq_int(log_errors() - before, 1);
+        check_eq_int(read(ends[0], text, sizeof(text)), 4096);
+        log_warning("second");
+        log_to(STDERR_FILENO, LOG_FORMAT_TEXT);
+        ssize_t n = read(ends[0], text, sizeof(text) - 1);
+        check(n > 0);
+        text[n] = '\0';
+        check_eq_int(text[0], '\n');
+        check(strstr(text, "\"1 lines of the log could not be written\"}\n{"));
+        check(strstr(text, "\"message\":\"second\"}\n"));
+        log_add_errors(7);
+        check_eq_int(log_errors() - before, 8);
+        close(ends[0]);
+        close(ends[1]);
+}
+
 static void test_secrets(void)
 {
         begin();
@@ -181,6 +215,7 @@ int main(void)
         run(test_ids);
         run(test_json);
         run(test_long_json);
+        run(test_a_full_pipe);
         run(test_secrets);
         run(test_another_descriptor);
         run(test_levels);

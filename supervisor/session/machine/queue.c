@@ -22,7 +22,7 @@ static void on_wake(evutil_socket_t fd, short what, void *data)
         session_dispatch(data, EVENT_WAKE, NULL);
 }
 
-/* Whether its begin was told, and so must be its end. */
+/* Whether its begin was an event: then its end is one. */
 static bool is_told(const struct cell *cell)
 {
         return cell->number != 0 && cell->kind == CELL_CODE && !cell->request.is_probe;
