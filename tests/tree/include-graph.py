@@ -77,11 +77,12 @@ RULES = [
     ("supervisor/pictures", ["base/", "rpc/picture-messages.h", "supervisor/pictures/"]),
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
-    # The broker's, without privilege.
-    ("supervisor/session", ["base/", "policy/", "rpc/", SESSION]),
+    # The broker's, without privilege. What the server as a whole is and tells is below all of its parts.
+    ("supervisor/service", ["base/", "policy/", "rpc/", "supervisor/service/"]),
+    ("supervisor/session", ["base/", "policy/", "rpc/", "supervisor/service/", SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
-    ("supervisor/session/machine", ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
+    ("supervisor/session/machine", ["base/", "policy/", "rpc/", "supervisor/service/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
     (
         "supervisor/session/calls",
         ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],
@@ -90,7 +91,7 @@ RULES = [
         "supervisor/session/state",
         ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/", "state/")],
     ),
-    ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
+    ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/hub/"]),
     ("supervisor/hub/tools", ["base/", HUB + "tools/"]),
     ("supervisor/hub/cache", ["base/", HUB + "tools/", HUB + "cache/"]),
     ("supervisor/hub/call", ["base/", "rpc/", HUB + "call/"]),
@@ -100,7 +101,7 @@ RULES = [
         "supervisor/hub/server",
         ["base/", "policy/", "rpc/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
     ),
-    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", MCP]),
+    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", MCP]),
     # Its parts use what it offers to all of them, and each other in this order.
     ("supervisor/mcp/tasks", ["base/", "rpc/", MCP + "tasks/"] + MCP_SHARED),
     ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
@@ -109,15 +110,15 @@ RULES = [
         "supervisor/mcp/publish",
         ["base/", "policy/", "rpc/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
     ),
-    ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
+    ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     # Its commands, which main.c passes to it.
     (
         "supervisor/broker/modes",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),
