@@ -27,6 +27,7 @@
 #include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
 #include "supervisor/hub/cache/cache.h"
+#include "supervisor/service/liveness.h"
 
 enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
 
@@ -338,6 +339,10 @@ static void to_network(struct broker *broker, const struct monitor_message *mess
 
 static void to_broker(struct broker *broker, const struct monitor_message *message)
 {
+        if (message->asked.verb == MONITOR_PING) {
+                liveness_answered();
+                return;
+        }
         broker->hello.usage = message->event.target;
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }

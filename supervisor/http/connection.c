@@ -19,6 +19,7 @@
 #include "rpc/http/event-stream.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/memory-reservation.h"
+#include "supervisor/http/checks.h"
 #include "supervisor/http/state.h"
 #include "supervisor/http/stream.h"
 #include "supervisor/mcp/peer.h"
@@ -445,6 +446,8 @@ static const struct route {
         {"/sse", false, on_sse, NULL},
         {"/messages", false, refuse_method, on_messages},
         {"/healthz", true, on_health, NULL},
+        {"/livez", true, http_on_livez, NULL},
+        {"/readyz", true, http_on_readyz, NULL},
         {METADATA_PATH, true, on_metadata, NULL},
         {METADATA_PATH "/mcp", true, on_metadata, NULL},
 };
@@ -509,7 +512,7 @@ static bool take_head(struct http_connection *c)
                 http_respond_error(c, 403, NULL, JSONRPC_INVALID_REQUEST,
                                    "this Origin is not allowed (--allow-origin)");
         else if (!route)
-                http_respond_text(c, 404, "there is only /mcp, /sse and /healthz");
+                http_respond_text(c, 404, "there is only /mcp, /sse, /healthz, /livez and /readyz");
         else if (!(c->principal = access_principal(&c->server->access, header(c, "authorization"),
                                                    c->user)) &&
                  !route->open)

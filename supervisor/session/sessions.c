@@ -41,6 +41,7 @@ struct sessions {
         struct session_principals principals;
         struct pool *pool;
         bool servers_started;
+        struct sandbox_check check;
 };
 
 static size_t n_live(const struct sessions *sessions)
@@ -667,6 +668,9 @@ static int take_event(struct sessions *sessions, const struct monitor_message *m
         const struct monitor_event *event = &message->event;
         uint32_t verb = message->asked.verb;
 
+        if (verb == MONITOR_SESSION_CREATE &&
+            sandbox_check_answer(&sessions->check, &sessions->context.requests, message))
+                return 0;
         if (event->kind == MONITOR_SESSION_STARTED)
                 return take_started(sessions, message);
         if (verb == MONITOR_PRINCIPAL_REST)
@@ -760,6 +764,27 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
                 .spares_ending = pool_ending(sessions->pool),
         };
         ret->spares_coming = pool_count(sessions->pool) - ret->spares_ready;
+}
+
+enum sandbox_ability sessions_can_start(struct sessions *sessions)
+{
+        sandbox_check_again(&sessions->check, &sessions->context.requests,
+                            sessions->context.config->profile);
+        return sessions->check.ability;
+}
+
+bool sessions_have_place(const struct sessions *sessions)
+{
+        const struct session *s;
+        uint64_t now = clock_us();
+
+        if (n_live(sessions) - sessions->n_yielding < sessions->context.hello.sessions_max)
+                return true;
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (may_yield(s, now))
+                        return true;
+        }
+        return false;
 }
 
 int sessions_append_list(const struct sessions *sessions, struct buffer *to)

@@ -105,10 +105,10 @@ RULES = [
     # Its parts use what it offers to all of them, and each other in this order.
     ("supervisor/mcp/tasks", ["base/", "rpc/", MCP + "tasks/"] + MCP_SHARED),
     ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
-    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
+    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
     (
         "supervisor/mcp/publish",
-        ["base/", "policy/", "rpc/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
+        ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
     ),
     ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (

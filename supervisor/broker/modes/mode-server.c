@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cloister-config.h"
+#include "supervisor/broker/link.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"
@@ -20,6 +21,7 @@
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "supervisor/service/liveness.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
 #endif
@@ -115,6 +117,7 @@ static void mode_free(struct broker *broker)
 
         if (!mode)
                 return;
+        liveness_stop();
         if (mode->mcp)
                 mcp_server_drop_calls(mode->mcp);
         mcp_peer_free(mode->peer);
@@ -250,6 +253,13 @@ static void on_failed(void *data)
         broker_end(data, 1);
 }
 
+static int ping_monitor(void *data)
+{
+        const struct broker *broker = data;
+
+        return link_request(broker->link, &(struct monitor_request){.verb = MONITOR_PING}, NULL);
+}
+
 static int start_serve(struct broker *broker, struct error *err)
 {
         const struct options *o = &broker->options;
@@ -280,6 +290,8 @@ static int start_serve(struct broker *broker, struct error *err)
         options.tokens = tokens;
         if (r >= 0)
                 r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
+        if (r >= 0 && liveness_start(broker->base, ping_monitor, broker) < 0)
+                r = error_errno(err, ENOMEM, "timer");
         if (tokens)
                 explicit_bzero(tokens, options.tokens_length);
         return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;
