@@ -293,6 +293,8 @@ static void keep_bound(void)
                 (void)!ftruncate(place, 0);
 }
 
+static uint64_t lost;
+
 /* One write, so that lines of several processes do not mix; a log that cannot be written is lost.
  */
 static void write_line(int fd, struct line *line)
@@ -300,8 +302,12 @@ static void write_line(int fd, struct line *line)
         line->text[line->n++] = '\n';
         if (file.is_bounded && fd == place)
                 keep_bound();
-        ssize_t written = write(fd, line->text, line->n);
-        (void)written;
+        lost += write(fd, line->text, line->n) != (ssize_t)line->n;
+}
+
+uint64_t log_lines_lost(void)
+{
+        return lost;
 }
 
 void log_event(enum log_level level, const struct log_ids *ids, const char *format, ...)

@@ -76,6 +76,9 @@ enum { LOG_FILE_MAX = 16 * 1024 * 1024 };
  * those that a child expects its own descriptors at. */
 int log_file_open(const char *path, enum log_format format, struct error *err);
 
+/* Lines of this process that could not be written whole: the disk is full, or the reader has gone. */
+uint64_t log_lines_lost(void);
+
 /* Whether the log is a file, which has a bound. */
 bool log_file_is_bounded(void);
 

@@ -25,6 +25,7 @@
         PLACE(RULES, struct config_tool_rules)                                                     \
         PLACE(POOL, struct config_pool)                                                            \
         PLACE(BACKGROUND, struct config_profile)                                                   \
+        PLACE(METRICS, struct config)                                                              \
         PLACE(STATE, struct config_profile)                                                        \
         PLACE(PICTURES, struct config_profile)                                                     \
         PLACE(PACKAGES, struct config_packages)                                                    \

@@ -24,8 +24,7 @@ static void answer(struct http_connection *c, int code, const char *status)
         if (r < 0)
                 http_respond_text(c, 503, "out of memory");
         else
-                http_respond(c, code, "Cache-Control: no-store\r\n", "application/json",
-                             buffer_bytes(&body), body.length);
+                http_respond(c, code, NULL, "application/json", buffer_bytes(&body), body.length);
 }
 
 void http_on_livez(struct http_connection *c)

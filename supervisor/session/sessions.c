@@ -10,11 +10,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "supervisor/service/metrics.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/tally.h"
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session.h"
@@ -106,6 +108,7 @@ static int check_right(struct sessions *sessions, const struct session *s, struc
                  yield_one(sessions, s->principal, s->principal->n_live < right ? 0 : right));
         if (has_place)
                 return 0;
+        metrics_add(METRIC_REFUSED, 1, "full");
         return error_set(
                 err, EBUSY,
                 "%zu sessions are live%s, the most allowed: use one of them, or wait until an idle one is dropped",
@@ -258,6 +261,7 @@ static void state_changed(void *data, struct session *session, enum session_stat
                    is_awaiting(session)  ? session->serial
                    : now >= SESSION_IDLE ? session->target
                                          : 0);
+        tally_session(session, before);
         count_change(sessions, session, before);
         if (before == SESSION_RUNNING || now == SESSION_RUNNING)
                 pool_note_activity(sessions->pool, clock_us());
@@ -785,6 +789,17 @@ bool sessions_have_place(const struct sessions *sessions)
                         return true;
         }
         return false;
+}
+
+void sessions_visit(const struct sessions *sessions,
+                    void (*visit)(void *data, struct session *session), void *data)
+{
+        struct session *s;
+
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state != SESSION_NONE)
+                        visit(data, s);
+        }
 }
 
 int sessions_append_list(const struct sessions *sessions, struct buffer *to)

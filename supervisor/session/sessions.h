@@ -89,6 +89,9 @@ void sessions_catalogue_changed(struct sessions *sessions);
 
 /* Whether sandboxes can be made. Unless they can, another attempt begins (sandbox-check.h). */
 enum sandbox_ability sessions_can_start(struct sessions *sessions);
+/* Calls visit(), which frees and ends none, with each session that has a sandbox or waits for one. */
+void sessions_visit(const struct sessions *sessions,
+                    void (*visit)(void *data, struct session *session), void *data);
 /* Whether a session of one more client would get a place. */
 bool sessions_have_place(const struct sessions *sessions);
 

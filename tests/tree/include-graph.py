@@ -94,7 +94,7 @@ RULES = [
     ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/hub/"]),
     ("supervisor/hub/tools", ["base/", HUB + "tools/"]),
     ("supervisor/hub/cache", ["base/", HUB + "tools/", HUB + "cache/"]),
-    ("supervisor/hub/call", ["base/", "rpc/", HUB + "call/"]),
+    ("supervisor/hub/call", ["base/", "rpc/", "supervisor/service/", HUB + "call/"]),
     ("supervisor/hub/transport", ["base/", "rpc/", HUB + "transport/"]),
     ("supervisor/hub/http", ["base/", "rpc/", HUB + "transport/", HUB + "http/"]),
     (

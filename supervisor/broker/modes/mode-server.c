@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "cloister-config.h"
 #include "supervisor/broker/link.h"
+#include "supervisor/broker/modes/collect.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"
@@ -22,6 +23,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/service/liveness.h"
+#include "supervisor/service/metrics.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
 #endif
@@ -105,6 +107,8 @@ static void config_changed(struct broker *broker, const struct config *config)
         const struct mode_server *mode = broker->data;
 
         mcp_server_set_config(mode->mcp, config);
+        metrics_show_principals(config->metrics_principals);
+        metrics_add(METRIC_RELOADS, 1, "config");
 #if HAVE_SERVE
         if (mode->http)
                 http_server_restrict(mode->http);
@@ -272,10 +276,15 @@ static int start_serve(struct broker *broker, struct error *err)
                 .n_origins = o->n_origins,
                 .profile = o->profile,
                 .helper = o->helper_fd,
+                .admin_fd = o->admin_fd,
+                .admin_view = o->admin_view,
+                .collect = collect_metrics,
                 .failed = on_failed,
                 .data = broker,
         };
 
+        collect_begin();
+        metrics_show_principals(broker->config->metrics_principals);
         int r = start(broker, "serve", err);
         if (r < 0)
                 return r;

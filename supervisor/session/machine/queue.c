@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/outcome.h"
+#include "supervisor/session/machine/tally.h"
 #include "supervisor/session/machine/tasks.h"
 
 void session_wake(struct session *s)
@@ -116,6 +117,7 @@ void session_end_cell(struct session *s, struct cell *cell)
                   "cell ended: %s in %llu ms%s%s", cell_status_name(cell->outcome.status),
                   (unsigned long long)(cell->outcome.duration_us / 1000),
                   *cell->outcome.why ? ", " : "", cell->outcome.why);
+        tally_cell(s, cell);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_finish(&cell->outcome.streams[i]);
         if (cell->number != 0 && cell->kind == CELL_CODE) {
