@@ -289,6 +289,7 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
                 line = line && line->role == t->role ? line : NULL;
                 int change = line ? take_changes(access, t, line) : ACCESS_REMOVED;
                 t->removed = !line;
+                access->role_changes += change >= 0 && t->role;
                 if (change >= 0 && !t->role)
                         changed(data, &t->principal, change);
         }

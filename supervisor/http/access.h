@@ -67,6 +67,7 @@ struct access {
         bool needs_token;
         struct access_token *tokens[ACCESS_NAMES_EVER]; /* owned */
         size_t n_tokens;
+        size_t role_changes; /* of tokens with a role: how often one was replaced or removed */
         struct access_user *users[ACCESS_USERS_MAX]; /* owned */
         size_t n_users;
         struct mcp_principal everybody; /* without tokens */

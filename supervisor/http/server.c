@@ -226,6 +226,7 @@ static const struct mcp_principal *without_profile(const struct http_server *ser
 static void take_tokens(struct http_server *server, int fd)
 {
         _cleanup_free_ char *text = NULL;
+        size_t role_changes = server->access.role_changes;
         struct error err = {};
         size_t n = 0;
 
@@ -235,7 +236,7 @@ static void take_tokens(struct http_server *server, int fd)
         metrics_add(METRIC_RELOADS, 1, r < 0 ? "failed" : "tokens");
         if (r < 0)
                 log_error("the file of tokens: %s; the previous ones stay in use", err.text);
-        if (r >= 0)
+        if (server->access.role_changes != role_changes)
                 http_views_end(server);
         count_principals(server);
         const struct mcp_principal *refused = r < 0 ? NULL : without_profile(server);

@@ -196,8 +196,13 @@ class Access(Admin):
         with contextlib.closing(Connection(self.admin)) as c:
             stream = c.request("GET", "/ui/events", {"Authorization": f"Bearer {OPS}"}).response()
             self.assertEqual((stream.status, stream.headers["content-type"]), (200, "text/event-stream"))
+            states = stream.events()
+            # What others' tokens become does not end it.
+            self.tokens(TOKENS.replace("alice", "bob"))
+            self.assertTrue(harness.wait_until(lambda: self.ask("/mcp", ALICE, self.address).status == 400))
+            [next(states) for _ in range(3)]
             self.tokens(TOKENS.replace("role=view", "role=metrics"))
-            list(stream.events())
+            list(states)
         self.assertTrue(harness.wait_until(lambda: self.ask("/ui/events", OPS).status == 403))
         self.assertEqual(self.ask("/metrics", OPS).status, 200)
         self.tokens(TOKENS.replace("role=view", ""))

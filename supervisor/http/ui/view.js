@@ -36,12 +36,14 @@ function rowOf(rows, key, kinds) {
   return row;
 }
 
-// Puts rows into this order. A row that is where it belongs is not touched.
+// Puts rows into this order. A row that is where it belongs is not touched. Many that are not are put in at once.
 function place(body, rows) {
-  rows.forEach((row, i) => {
-    if (body.children[i] !== row) body.insertBefore(row, body.children[i] ?? null);
-  });
-  while (body.children.length > rows.length) body.lastChild.remove();
+  let next = body.firstChild, moved = 0;
+  for (const row of rows) {
+    if (row === next) next = next.nextSibling;
+    else moved++;
+  }
+  if (moved > 0 || next) body.replaceChildren(...rows);
 }
 
 function forget(rows, seen) {
