@@ -531,16 +531,6 @@ static bool is_plain(const struct config_key *key)
         return (key->place == CONFIG_TOP || key->place == CONFIG_METRICS) && config_is_number(key);
 }
 
-/* The keys that set members of struct config: those of the file, and of its parts. */
-static const struct config_key *next_own(const struct config_key *before)
-{
-        enum config_place place = before && before->place == CONFIG_METRICS ? CONFIG_METRICS
-                                                                            : CONFIG_TOP;
-        const struct config_key *key = config_next_key(place, before);
-
-        return key || place == CONFIG_METRICS ? key : config_next_key(CONFIG_METRICS, NULL);
-}
-
 /* Makes the config of one file, which begins with the numbers of the earlier files. */
 static struct config *new_from(const struct config *before)
 {
@@ -549,7 +539,7 @@ static struct config *new_from(const struct config *before)
         if (!config)
                 return NULL;
         config->findings = before->findings;
-        for (const struct config_key *key = NULL; (key = next_own(key));)
+        for (const struct config_key *key = NULL; (key = config_next_own_key(key));)
                 if (is_plain(key))
                         config_set_number(key, config, config_number(key, before));
         return config;
@@ -631,7 +621,7 @@ static int merge(struct config *config, struct config *file)
             config_append_items(&config->pending, &config->n_pending, &file->pending,
                                 &file->n_pending, sizeof(struct config_reference)) < 0)
                 return -ENOMEM;
-        for (const struct config_key *key = NULL; (key = next_own(key));)
+        for (const struct config_key *key = NULL; (key = config_next_own_key(key));)
                 if (is_plain(key) || (key->place == CONFIG_TOP && config_is_text(key) &&
                                       *(char **)config_member(key, file)))
                         config_move(key, file, config);
