@@ -135,8 +135,10 @@ bool http_admin_check(struct http_connection *c)
                         "the live view shows what all clients run: it needs --tokens FILE with a token that has role=view, or --admin unix:PATH");
                 return false;
         }
-        if (request->method == HTTP_METHOD_GET || request->method == HTTP_METHOD_HEAD)
+        if (request->method == HTTP_METHOD_GET || request->method == HTTP_METHOD_HEAD) {
+                c->reader.body_max = 0;
                 return true;
+        }
         http_respond(c, 405, "Allow: GET, HEAD\r\n", "text/plain", only, sizeof(only) - 1);
         return false;
 }

@@ -114,6 +114,8 @@ static void on_admin_connection(evutil_socket_t listener, short what, void *data
 
         for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
                 int fd = accept4((int)listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+                        event_del(server->admin_listener); /* until on_sweep() */
                 if (fd < 0)
                         return;
                 if (make_admin_place(server))
@@ -307,6 +309,8 @@ static void on_sweep(evutil_socket_t fd, short what, void *data)
 
         http_sessions_expire(server);
         http_server_resume(server);
+        if (server->admin_listener)
+                event_add(server->admin_listener, NULL);
 }
 
 static int listen_on(struct http_server *server, const struct http_options *options)
