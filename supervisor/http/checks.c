@@ -7,6 +7,7 @@
 #include "supervisor/http/state.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/liveness.h"
+#include "supervisor/service/node.h"
 #include "supervisor/service/phase.h"
 #include "supervisor/session/sessions.h"
 
@@ -19,6 +20,8 @@ static void answer(struct http_connection *c, int code, const char *status)
 
         json_out_begin(&out, NULL, '{');
         json_out_text(&out, "status", status);
+        if (*node_name())
+                json_out_text(&out, "node", node_name());
         json_out_end(&out, '}');
         int r = out.error < 0 ? out.error : buffer_append(&body, "\n", 1);
         if (r < 0)

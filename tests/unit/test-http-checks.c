@@ -1,5 +1,6 @@
 /* /livez and /readyz: what balancers and probes get in each state of the server. */
 #include "supervisor/service/liveness.h"
+#include "supervisor/service/node.h"
 #include "supervisor/service/phase.h"
 #include "supervisor/session/sandbox-check.h"
 #include "tests/unit/http-rig.h"
@@ -55,6 +56,9 @@ static void test_ready(void)
         check_answer("/readyz", 200, "{\"status\":\"ready\"}\n");
         check_answer("/readyz?new", 200, "{\"status\":\"ready\"}\n");
         check_eq_int(f.creates, 1);
+        node_set_name("n2");
+        check_answer("/readyz", 200, "{\"status\":\"ready\",\"node\":\"n2\"}\n");
+        node_set_name("");
         close_http();
 }
 

@@ -10,6 +10,7 @@
 #include "cloister-config.h"
 #include "supervisor/broker/broker.h"
 #include "supervisor/service/metrics.h"
+#include "supervisor/service/node.h"
 #include "supervisor/session/overview.h"
 
 static double seconds(const struct timeval *t)
@@ -46,6 +47,8 @@ void collect_metrics(void *data)
         sessions_collect(broker->sessions);
         hub_collect(broker->hub);
         collect_process(broker);
+        if (*node_name())
+                metrics_set(METRIC_NODE_INFO, 1, node_name());
         metrics_total(METRIC_LOG_ERRORS, (double)log_lines_lost());
 }
 
