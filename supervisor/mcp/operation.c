@@ -50,6 +50,8 @@ void operation_end(const struct operation *o, int code, const struct buffer *res
 {
         char text[16];
 
+        if (!o->method)
+                return;
         count(o, code != 0                                ? code_name(code, text)
                  : *o->tool && result && is_error(result) ? "tool_error"
                                                           : "");
