@@ -4,7 +4,7 @@
 enum {
         HTTP_LISTENERS_MAX = 4,
         HTTP_ADMIN_CONNECTIONS_MAX =
-                32, /* of --admin, besides the others; the longest idle one gives its place */
+                32, /* of --admin, besides the others; an idle one, or one that has not asked, gives its place */
         HTTP_CONNECTIONS_MAX =
                 2048, /* more wait in the backlog; busy ones above the principal's share: 503 */
         HTTP_BODY_MAX = 24 * 1024 * 1024, /* code of 16 MiB, escaped as JSON usually is */

@@ -92,20 +92,32 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 
 /* ---- the address of --admin ---- */
 
-/* The longest idle one gives its place to a new one. */
-static bool make_admin_place(struct http_server *server)
+/* The connection that gives its place to a new one: the longest idle one, else the oldest whose request has not come whole, so that
+ * nobody can keep others from asking. */
+static struct http_connection *least_wanted_admin(const struct http_server *server)
 {
         struct http_connection *c;
 
-        if (server->n_admin < HTTP_ADMIN_CONNECTIONS_MAX)
-                return true;
         TAILQ_FOREACH (c, &server->idle, link) {
-                if (c->admin) {
-                        http_connection_free(c);
-                        return true;
-                }
+                if (c->admin)
+                        return c;
         }
-        return false;
+        TAILQ_FOREACH (c, &server->busy, link) {
+                if (c->admin && (c->state == CONNECTION_READING || c->state == CONNECTION_CLOSING))
+                        return c;
+        }
+        return NULL;
+}
+
+static bool make_admin_place(struct http_server *server)
+{
+        struct http_connection *c = server->n_admin < HTTP_ADMIN_CONNECTIONS_MAX
+                                            ? NULL
+                                            : least_wanted_admin(server);
+
+        if (c)
+                http_connection_free(c);
+        return server->n_admin < HTTP_ADMIN_CONNECTIONS_MAX;
 }
 
 static void on_admin_connection(evutil_socket_t listener, short what, void *data)

@@ -244,6 +244,11 @@ class Unguarded(Admin):
         self.assertEqual(self.value(busy.call("1", session="x")), 1)
         idle = [socket.create_connection(self.admin) for _ in range(100)]
         self.assertEqual(self.ask("/metrics").status, 200)
+        for one in [socket.create_connection(self.admin) for _ in range(100)]:
+            with contextlib.suppress(OSError):
+                one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n")
+            idle.append(one)
+        self.assertEqual(self.ask("/metrics").status, 200)
         self.assertEqual(self.value(busy.call("2", session="x")), 2)
         for one in idle:
             one.close()
