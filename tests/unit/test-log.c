@@ -176,6 +176,23 @@ static void test_another_descriptor(void)
         close(other);
 }
 
+/* A full disk: what is lost is counted. */
+static void test_lost_lines(void)
+{
+        int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+        check(full >= 0);
+        check_eq_int(log_lines_lost(), 0);
+        log_to(full, LOG_FORMAT_TEXT);
+        log_warning("lost");
+        log_warning("lost");
+        log_to(STDERR_FILENO, LOG_FORMAT_TEXT);
+        check_eq_int(log_lines_lost(), 2);
+        log_warning("not lost");
+        check_eq_int(log_lines_lost(), 2);
+        close(full);
+}
+
 int main(void)
 {
         run(test_ids);
@@ -183,6 +200,7 @@ int main(void)
         run(test_long_json);
         run(test_secrets);
         run(test_another_descriptor);
+        run(test_lost_lines);
         run(test_levels);
         run(test_text_of_a_peer);
         run(test_every_byte);
