@@ -460,7 +460,7 @@ static int read_file(struct config_reader *reader, yyjson_val *root)
 
 static bool is_plain(const struct config_key *key)
 {
-        return key->place == CONFIG_TOP && config_is_number(key);
+        return (key->place == CONFIG_TOP || key->place == CONFIG_METRICS) && config_is_number(key);
 }
 
 /* Makes the config of one file, which begins with the numbers of the earlier files. */
@@ -471,7 +471,7 @@ static struct config *new_from(const struct config *before)
         if (!config)
                 return NULL;
         config->findings = before->findings;
-        for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_TOP, key));)
+        for (const struct config_key *key = NULL; (key = config_next_own_key(key));)
                 if (is_plain(key))
                         config_set_number(key, config, config_number(key, before));
         return config;
@@ -553,7 +553,7 @@ static int merge(struct config *config, struct config *file)
             config_append_items(&config->pending, &config->n_pending, &file->pending,
                                 &file->n_pending, sizeof(struct config_reference)) < 0)
                 return -ENOMEM;
-        for (const struct config_key *key = NULL; (key = config_next_key(CONFIG_TOP, key));)
+        for (const struct config_key *key = NULL; (key = config_next_own_key(key));)
                 if (is_plain(key) || (key->place == CONFIG_TOP && config_is_text(key) &&
                                       *(char **)config_member(key, file)))
                         config_move(key, file, config);

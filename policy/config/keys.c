@@ -115,6 +115,15 @@ const struct config_key *config_next_key(enum config_place place, const struct c
         return NULL;
 }
 
+const struct config_key *config_next_own_key(const struct config_key *before)
+{
+        enum config_place place = before && before->place == CONFIG_METRICS ? CONFIG_METRICS
+                                                                            : CONFIG_TOP;
+        const struct config_key *key = config_next_key(place, before);
+
+        return key || place == CONFIG_METRICS ? key : config_next_key(CONFIG_METRICS, NULL);
+}
+
 const struct config_alias *config_next_alias(enum config_place place,
                                              const struct config_alias *before)
 {

@@ -362,6 +362,7 @@ struct config {
         uint32_t sessions_max;        /* 0: by the machine's memory */
         uint64_t memory_total;        /* of all sandboxes; 0: by the machine */
         uint32_t cpu_total_milli;     /* the same */
+        bool metrics_principals;      /* /metrics has figures of each principal */
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
         char *user;                   /* the user of upstream servers (root mode), or NULL */
         char *control_group;          /* the group that may use the control socket, or NULL */

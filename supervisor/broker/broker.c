@@ -10,6 +10,7 @@
 #include "supervisor/broker/broker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@
 #include "supervisor/broker/isolate.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/service/event.h"
+#include "supervisor/service/liveness.h"
 
 enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
 
@@ -349,6 +351,10 @@ static void to_broker(struct broker *broker, const struct monitor_message *messa
                 log_add_errors(message->event.lines);
                 return;
         }
+        if (message->asked.verb == MONITOR_PING) {
+                liveness_answered();
+                return;
+        }
         broker->hello.usage = message->event.target;
         sessions_set_usage(broker->sessions, (enum monitor_usage)message->event.target);
 }
@@ -537,12 +543,13 @@ static int isolate(struct broker *broker, struct error *err)
         };
         int *keep = isolation.keep;
 
-        static_assert(ARRAY_SIZE(isolation.keep) == OPTION_FDS_MAX + 2 + 2 * EGRESS_PROCESSES_MAX,
+        static_assert(ARRAY_SIZE(isolation.keep) == OPTION_FDS_MAX + 3 + 2 * EGRESS_PROCESSES_MAX,
                       "all of them have a place");
         memset(keep, -1, sizeof(isolation.keep));
         keep += options_fds(o, PROGRAM_BROKER, keep);
         *keep++ = o->control_fd;
         *keep++ = o->log_fd;
+        *keep++ = broker->statm_fd;
         for (size_t i = 0; i < EGRESS_PROCESSES_MAX; i++) {
                 *keep++ = broker->egress[i].socket;
                 *keep++ = broker->egress[i].end;
@@ -582,6 +589,9 @@ static int prepare(struct broker *broker, struct error *err)
         int r = link_hello(MONITOR_FD, &broker->hello, files, &n, err);
         if (r >= 0)
                 r = read_config(files, n, texts, err);
+        /* There is no /proc after the isolation. */
+        if (r >= 0 && broker->options.mode == MODE_SERVE)
+                broker->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
         if (r >= 0)
                 r = isolate(broker, err);
         if (r < 0)
@@ -663,6 +673,8 @@ static void broker_done(struct broker *broker)
         config_free(broker->config);
         if (broker->state_dir >= 0)
                 close(broker->state_dir);
+        if (broker->statm_fd >= 0)
+                close(broker->statm_fd);
 }
 
 static uint64_t processor_us(void)
@@ -734,6 +746,7 @@ static int run(struct broker *broker, const struct broker_mode *const *modes, ch
 int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv)
 {
         struct broker broker = {.state_dir = -1,
+                                .statm_fd = -1,
                                 .egress = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}}};
         const sigset_t held = ending_set();
         struct error err = {};

@@ -46,6 +46,7 @@ struct broker {
         struct config *config;
         struct monitor_hello hello;
         int state_dir;
+        int statm_fd; /* serve: the broker's own /proc/self/statm, or -1 */
         struct event_base *base;
         struct link *link;
         struct hub *hub;

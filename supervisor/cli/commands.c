@@ -107,8 +107,8 @@ static const struct cli_command rows[] = {
          "  claude mcp add cloister -- cloister mcp\n"
          "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": [\"mcp\"]}}}\n"},
         {"serve", "", "serve the tool run_python to MCP clients over HTTP",
-         SERVING | CLI_LISTEN | CLI_TOKENS | CLI_HOST | CLI_ORIGIN | CLI_ATTEST | CLI_AS |
-                 CLI_ALSO | CLI_NETWORK,
+         SERVING | CLI_LISTEN | CLI_TOKENS | CLI_ADMIN | CLI_HOST | CLI_ORIGIN | CLI_ATTEST |
+                 CLI_AS | CLI_ALSO | CLI_NETWORK,
          0, cli_serve,
          "Streamable HTTP at /mcp, for the MCP versions 2025-03-26 to 2025-11-25 (with sessions) and\n"
          "2026-07-28, and the older transport at /sse. --listen may be given four times; without it,\n"
@@ -120,6 +120,10 @@ static const struct cli_command rows[] = {
          "that file, which only you may read, is NAME TOKEN [profile=NAME] [calls=N] [sessions=N]:\n"
          "clients with different names share neither sessions nor files. It is read again when it\n"
          "changes. --attest, --as, --also and --network are as for 'cloister mcp'.\n"
+         "\n"
+         "--admin ADDRESS serves /metrics and the live view /ui (docs/service.md). With --tokens they need a\n"
+         "token whose line has role=metrics or role=view, which opens nothing else. Without --tokens,\n"
+         "unix:PATH (mode 0600) serves both, and a loopback address serves /metrics only.\n"
          "\n"
          "Requests of web pages are refused unless their origin, and the host that they ask for, are\n"
          "those of this machine or allowed. TLS is a reverse proxy's: docs/http.md.\n"
@@ -257,6 +261,13 @@ static const struct cli_command rows[] = {
          "  cloister sessions --watch\n"
          "  cloister sessions --json\n"
          "  cloister sessions end default\n"},
+        {"top", "", "show the sessions of your running servers, the busiest first", CLI_SERVER, 0,
+         cli_top,
+         "As 'cloister sessions --watch', with the sums of all servers, and sorted: the keys c, m, t and a sort\n"
+         "by processor time (at first), memory, tool calls and age. q or Ctrl-C ends it.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister top\n"},
         {"config path", "", "print which config files are read, and why", CLI_CONFIG | CLI_JSON, 0,
          cli_config_path,
          "Examples:\n"

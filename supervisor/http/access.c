@@ -89,10 +89,29 @@ static int check_sums(const struct access *access, const struct access_token *t,
         return 0;
 }
 
+static int take_role(struct access_token *t, const char *name)
+{
+        static const char *const names[] = {
+                [ACCESS_ROLE_METRICS] = "metrics", [ACCESS_ROLE_VIEW] = "view"};
+
+        for (size_t i = ACCESS_ROLE_METRICS; i < ARRAY_SIZE(names); i++) {
+                if (strcmp(name, names[i]) == 0) {
+                        t->role = (enum access_role)i;
+                        return 0;
+                }
+        }
+        return -EINVAL;
+}
+
 static int take_setting(struct access_token *t, const char *word, unsigned line, struct error *err)
 {
         int r = -EINVAL;
 
+        if (strncmp(word, "role=", 5) == 0)
+                return take_role(t, word + 5) < 0
+                               ? error_set(err, EINVAL,
+                                           "line %u: role=metrics or role=view is needed", line)
+                               : 0;
         if (strncmp(word, "profile=", 8) == 0 && image_name_valid(word + 8)) {
                 memcpy(t->profile, word + 8, strlen(word + 8) + 1);
                 return 0;
@@ -105,7 +124,7 @@ static int take_setting(struct access_token *t, const char *word, unsigned line,
                 r = take_sum(t, word);
         return r < 0 ? error_set(
                                err, EINVAL,
-                               "line %u: profile=NAME, calls=N, sessions=N, memory=SIZE (such as 2G) or cpu=CORES is needed behind the token",
+                               "line %u: profile=NAME, calls=N, sessions=N, memory=SIZE (such as 2G), cpu=CORES or role=ROLE is needed behind the token",
                                line)
                      : 0;
 }
@@ -149,8 +168,12 @@ static int take_line(struct access *access, char *text, unsigned line, struct er
         memcpy(t->principal.name, name, strlen(name) + 1);
         memcpy(t->principal.key, name, strlen(name) + 1);
         memcpy(t->token, token, strlen(token) + 1);
-        for (char *word; r >= 0 && (word = strtok_r(NULL, " \t\r", &rest)) && *word != '#';)
+        size_t n = 0;
+        for (char *word; r >= 0 && (word = strtok_r(NULL, " \t\r", &rest)) && *word != '#'; n++)
                 r = take_setting(t, word, line, err);
+        if (r >= 0 && t->role && n > 1)
+                r = error_set(err, EINVAL,
+                              "line %u: role= stands alone: such a token has no sessions", line);
         t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
         return r < 0 ? r : check_sums(access, t, line, err);
 }
@@ -262,9 +285,12 @@ int access_replace_tokens(struct access *access, const char *text, size_t n,
                 if (t->removed)
                         continue;
                 const struct access_token *line = find_name(&now, t->principal.name);
+                /* A client whose token gets a role, or loses it, ends: the name is taken anew. */
+                line = line && line->role == t->role ? line : NULL;
                 int change = line ? take_changes(access, t, line) : ACCESS_REMOVED;
                 t->removed = !line;
-                if (change >= 0)
+                access->role_changes += change >= 0 && t->role;
+                if (change >= 0 && !t->role)
                         changed(data, &t->principal, change);
         }
         if (r >= 0)
@@ -278,7 +304,7 @@ size_t access_principals(const struct access *access)
         size_t n = access->needs_token ? 0 : 1 + access->n_users;
 
         for (size_t i = 0; i < access->n_tokens; i++)
-                n += !access->tokens[i]->removed;
+                n += !access->tokens[i]->removed && !access->tokens[i]->role;
         return n;
 }
 
@@ -368,14 +394,12 @@ static bool same_token(const char a[ACCESS_TOKEN_MAX + 1], const char b[ACCESS_T
         return differ == 0;
 }
 
-struct mcp_principal *access_principal(struct access *access, const char *authorization,
-                                       struct mcp_principal *user)
+/* NULL: the header has no token that is accepted. Takes the same time for every wrong token. */
+static struct access_token *find_token(const struct access *access, const char *authorization)
 {
         char given[ACCESS_TOKEN_MAX + 1] = "";
-        struct mcp_principal *found = NULL;
+        struct access_token *found = NULL;
 
-        if (!access->needs_token)
-                return user ? user : &access->everybody;
         if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
                 return NULL;
         authorization += 7 + strspn(authorization + 7, " ");
@@ -383,10 +407,31 @@ struct mcp_principal *access_principal(struct access *access, const char *author
                 return NULL;
         memcpy(given, authorization, strlen(authorization) + 1);
         for (size_t i = 0; i < access->n_tokens; i++) {
-                const struct access_token *t = access->tokens[i];
+                struct access_token *t = access->tokens[i];
                 if (same_token(given, t->token) && !t->removed)
-                        found = &access->tokens[i]->principal;
+                        found = t;
         }
         explicit_bzero(given, sizeof(given));
         return found;
+}
+
+struct mcp_principal *access_principal(struct access *access, const char *authorization,
+                                       struct mcp_principal *user)
+{
+        if (!access->needs_token)
+                return user ? user : &access->everybody;
+        struct access_token *t = find_token(access, authorization);
+        return t && !t->role ? &t->principal : NULL;
+}
+
+enum access_role access_role(const struct access *access, const char *authorization)
+{
+        const struct access_token *t = find_token(access, authorization);
+
+        return t ? t->role : ACCESS_ROLE_NONE;
+}
+
+bool access_is_known(const struct access *access, const char *authorization)
+{
+        return find_token(access, authorization);
 }

@@ -5,9 +5,11 @@
  * after DNS rebinding the Host is the page's, which has to be ours. A bearer token names the
  * principal. Without tokens each user of a unix socket is a principal, and all other clients are one.
  *
- * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [memory=SIZE] [cpu=CORES]; #
- * begins a comment. They can
+ * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [memory=SIZE] [cpu=CORES], or NAME TOKEN
+ * role=metrics|view; # begins a comment. They can
  * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
+ *
+ * A token with a role is no principal: it opens /metrics or the live view (admin.h), and nothing else.
  */
 #pragma once
 
@@ -30,6 +32,12 @@ enum {
         ACCESS_USERS_MAX = 64,
 };
 
+enum access_role {
+        ACCESS_ROLE_NONE, /* a client */
+        ACCESS_ROLE_METRICS,
+        ACCESS_ROLE_VIEW, /* of all principals; and the metrics */
+};
+
 enum access_change {
         ACCESS_REMOVED, /* it has no token any more */
         ACCESS_TOKEN,   /* it has another token, and maybe another profile */
@@ -41,6 +49,7 @@ struct access_token {
         char token[ACCESS_TOKEN_MAX + 1];
         char profile[SESSION_NAME_MAX + 1]; /* "": the default */
         uint32_t memory_mib, cpu_milli;     /* of all its sessions; 0: an even share */
+        enum access_role role;
         bool removed;
 };
 
@@ -58,6 +67,7 @@ struct access {
         bool needs_token;
         struct access_token *tokens[ACCESS_NAMES_EVER]; /* owned */
         size_t n_tokens;
+        size_t role_changes; /* of tokens with a role: how often one was replaced or removed */
         struct access_user *users[ACCESS_USERS_MAX]; /* owned */
         size_t n_users;
         struct mcp_principal everybody; /* without tokens */
@@ -95,3 +105,8 @@ bool access_origin_allowed(const struct access *access, const char *origin);
  * refused. Takes the same time for every wrong token. */
 struct mcp_principal *access_principal(struct access *access, const char *authorization,
                                        struct mcp_principal *user);
+
+/* The role of the token in the header's value, or ACCESS_ROLE_NONE. */
+enum access_role access_role(const struct access *access, const char *authorization);
+/* Whether the header's value has any token that is accepted now, with or without a role. */
+bool access_is_known(const struct access *access, const char *authorization);

@@ -19,13 +19,17 @@
 #include "rpc/http/event-stream.h"
 #include "rpc/jsonrpc.h"
 #include "rpc/memory-reservation.h"
+#include "supervisor/http/admin.h"
+#include "supervisor/http/checks.h"
 #include "supervisor/http/state.h"
 #include "supervisor/http/stream.h"
+#include "supervisor/http/view.h"
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/event.h"
+#include "supervisor/service/metrics.h"
 
 /* ---- headers against the body ---- */
 
@@ -238,6 +242,11 @@ static void pass(const struct http_connection *c, struct mcp_peer *peer, struct 
         peer->trace = NULL;
 }
 
+static const char *transport(const struct http_connection *c)
+{
+        return c->is_unix ? "unix" : "tcp";
+}
+
 static void take_modern(struct http_connection *c, const struct jsonrpc_message *message)
 {
         struct mcp_request request;
@@ -264,6 +273,7 @@ static void take_modern(struct http_connection *c, const struct jsonrpc_message 
                 return;
         }
         stream->peer->fresh_sessions = true;
+        stream->peer->transport = transport(c);
         if (mcp_request_read(message->params, &request, &err) != 0 || request.era != ERA_MODERN)
                 stream->error_status = 400;
         pass(c, stream->peer, &stream->sink, message, 0, &err);
@@ -293,6 +303,7 @@ static void take_legacy(struct http_connection *c, struct http_session *session,
                 return;
         if (stream)
                 http_session_keep(session, stream);
+        session->peer->transport = transport(c);
         pass(c, session->peer, stream ? &stream->sink : NULL, message, 0, &err);
         if (!stream) {
                 http_respond(c, 202, NULL, NULL, NULL, 0);
@@ -442,6 +453,7 @@ static void on_messages(struct http_connection *c, const struct jsonrpc_message 
                 http_respond_text(c, 404, "there is no such session");
                 return;
         }
+        session->peer->transport = transport(c);
         pass(c, session->peer, &session->main->sink, message, r, err);
         http_respond(c, 202, NULL, NULL, NULL, 0);
 }
@@ -460,6 +472,8 @@ static const struct route {
         {"/sse", false, on_sse, NULL},
         {"/messages", false, refuse_method, on_messages},
         {"/healthz", true, on_health, NULL},
+        {"/livez", true, http_on_livez, NULL},
+        {"/readyz", true, http_on_readyz, NULL},
         {METADATA_PATH, true, on_metadata, NULL},
         {METADATA_PATH "/mcp", true, on_metadata, NULL},
 };
@@ -481,6 +495,13 @@ static bool takes_method(const struct route *route, enum http_method method)
                method == HTTP_METHOD_DELETE;
 }
 
+/* Of a page that may not ask: its Host or Origin. */
+static void refuse_page(struct http_connection *c, const char *reason, const char *text)
+{
+        metrics_add(METRIC_REFUSED, 1, reason);
+        http_respond_error(c, 403, NULL, JSONRPC_INVALID_REQUEST, text);
+}
+
 static void ask_for_token(struct http_connection *c)
 {
         static const char text[] = "a bearer token is needed\n";
@@ -493,7 +514,17 @@ static void ask_for_token(struct http_connection *c)
                  "resource_metadata=\"%s://%.*s" METADATA_PATH "\"\r\n",
                  header(c, "authorization") ? ", error=\"invalid_token\"" : "",
                  c->server->access.n_hosts > 0 ? "https" : "http", HOST_SHOWN, header(c, "host"));
+        metrics_add(METRIC_REFUSED, 1, "token");
         http_respond(c, 401, line, "text/plain", text, sizeof(text) - 1);
+}
+
+static void refuse_token(struct http_connection *c)
+{
+        if (access_role(&c->server->access, header(c, "authorization")) == ACCESS_ROLE_NONE)
+                ask_for_token(c);
+        else
+                http_refuse(c, 403, "role",
+                            "a token with a role is for the address of --admin only");
 }
 
 /* Too many connections of its principal are busy, this one among them. */
@@ -520,23 +551,23 @@ static bool take_head(struct http_connection *c)
         const char *origin = header(c, "origin"), *type = header(c, "content-type");
 
         if (!access_host_allowed(&c->server->access, header(c, "host")))
-                http_respond_error(c, 403, NULL, JSONRPC_INVALID_REQUEST,
-                                   "this Host is not served (--allow-host)");
+                refuse_page(c, "host", "this Host is not served (--allow-host)");
         else if (origin && !access_origin_allowed(&c->server->access, origin))
-                http_respond_error(c, 403, NULL, JSONRPC_INVALID_REQUEST,
-                                   "this Origin is not allowed (--allow-origin)");
+                refuse_page(c, "origin", "this Origin is not allowed (--allow-origin)");
+        else if (c->admin)
+                return http_admin_check(c);
         else if (!route)
-                http_respond_text(c, 404, "there is only /mcp, /sse and /healthz");
+                http_respond_text(c, 404, "there is only /mcp, /sse, /healthz, /livez and /readyz");
         else if (!(c->principal = access_principal(&c->server->access, header(c, "authorization"),
                                                    c->user)) &&
                  !route->open)
-                ask_for_token(c);
+                refuse_token(c);
         else if (!takes_method(route, request->method))
                 refuse_method(c);
         else if (c->principal && !mcp_profile_exists(c->server->mcp, c->principal->profile))
                 http_respond_text(c, 403, "the profile of this token is not in the config");
         else if (has_too_many(c))
-                http_respond_text(c, 503, "too many connections of this client are busy");
+                http_refuse(c, 503, "connections", "too many connections of this client are busy");
         else if (request->method == HTTP_METHOD_POST &&
                  (!type || strncasecmp(type, "application/json", 16) != 0 ||
                   (type[16] && !strchr("; \t", type[16]))))
@@ -579,10 +610,13 @@ static void take_body(struct http_connection *c, const struct route *route)
 
 static void take_request(struct http_connection *c)
 {
-        const struct route *route = find_route(c->reader.request.path);
+        const struct route *route = find_route(
+                c->reader.request.path); /* NULL if it is of --admin */
 
         c->server->turn_cost += HTTP_REQUEST_COST;
-        if (c->reader.request.method == HTTP_METHOD_POST && route->posted)
+        if (c->admin)
+                http_admin_route(c->reader.request.path)->take(c);
+        else if (c->reader.request.method == HTTP_METHOD_POST && route->posted)
                 take_body(c, route);
         else
                 route->take(c);
@@ -669,10 +703,12 @@ void http_connection_free(struct http_connection *c)
 
         if (c->stream)
                 http_stream_detach(c->stream);
+        if (c->admin)
+                http_view_detach(c);
         c->parsing = large_line_cancel(c->parsing);
         end_waiting(c);
         TAILQ_REMOVE(http_list_of(c), c, link);
-        server->n_connections--;
+        *(c->admin ? &server->n_admin : &server->n_connections) -= 1;
         event_del(&c->timer);
         event_del(&c->step);
         evbuffer_remove_cb(bufferevent_get_output(c->io), on_output, c);
@@ -721,7 +757,7 @@ static bool read_some(struct http_connection *c)
         http_hold_body(c);
         if (c->held > HTTP_HELD_SMALL && http_is_full(c->server, c->principal)) {
                 c->keep_alive = false;
-                http_respond_text(c, 503, "too much is being sent at once: try again later");
+                http_refuse(c, 503, "memory", "too much is being sent at once: try again later");
                 return false;
         }
         if (c->reader.state == HTTP_READER_HEADERS)
@@ -814,7 +850,8 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         http_set_deadline(c, HTTP_TICK_MS);
 }
 
-void http_connection_new(struct http_server *server, int fd, struct mcp_principal *user)
+struct http_connection *http_connection_new(struct http_server *server, int fd,
+                                            struct mcp_principal *user)
 {
         struct http_connection *c = calloc(1, sizeof(*c));
         struct bufferevent *io = bufferevent_socket_new(server->base, fd, BEV_OPT_CLOSE_ON_FREE);
@@ -827,7 +864,7 @@ void http_connection_new(struct http_server *server, int fd, struct mcp_principa
                 else
                         close(fd);
                 free(c);
-                return;
+                return NULL;
         }
         evtimer_assign(&c->timer, server->base, on_timer, c);
         event_assign(&c->step, server->base, -1, 0, on_step, c);
@@ -838,4 +875,16 @@ void http_connection_new(struct http_server *server, int fd, struct mcp_principa
         bufferevent_setwatermark(io, EV_READ, 0, INPUT_HIGH);
         bufferevent_setcb(io, on_readable, on_written, on_event, c);
         bufferevent_enable(io, EV_READ | EV_WRITE);
+        return c;
+}
+
+void http_connection_new_admin(struct http_server *server, int fd)
+{
+        struct http_connection *c = http_connection_new(server, fd, NULL);
+
+        if (!c)
+                return;
+        c->admin = true;
+        server->n_connections--;
+        server->n_admin++;
 }

@@ -3,6 +3,8 @@
 
 enum {
         HTTP_LISTENERS_MAX = 4,
+        HTTP_ADMIN_CONNECTIONS_MAX =
+                32, /* of --admin, besides the others; an idle one, or one that has not asked, gives its place */
         HTTP_CONNECTIONS_MAX =
                 2048, /* more wait in the backlog; busy ones above the principal's share: 503 */
         HTTP_BODY_MAX = 24 * 1024 * 1024, /* code of 16 MiB, escaped as JSON usually is */
@@ -21,4 +23,7 @@ enum {
         HTTP_TICK_MS = 15 * 1000,   /* a comment on a quiet stream; a client that reads less */
         HTTP_TICK_BYTES = 4 * 1024, /* than this between two ticks is dropped */
         HTTP_LINGER_MS = 2 * 1000,
+        HTTP_VIEW_MS = 1000,                   /* between two events of the live view (view.h) */
+        HTTP_VIEWS_MAX = 8,                    /* its streams at once; the oldest one ends */
+        HTTP_VIEW_BYTES_MAX = 2 * 1024 * 1024, /* of an event */
 };

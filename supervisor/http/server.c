@@ -14,10 +14,12 @@
 #include "supervisor/http/connection.h"
 #include "supervisor/http/state.h"
 #include "supervisor/http/stream.h"
+#include "supervisor/http/view.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/event.h"
+#include "supervisor/service/metrics.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
 
@@ -25,12 +27,14 @@ enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
  * principal is not known yet. NULL: there is none. */
 static struct http_connection *least_wanted(const struct http_server *server)
 {
-        struct http_connection *c = TAILQ_FIRST(&server->idle);
+        struct http_connection *c;
 
-        if (c)
-                return c;
+        TAILQ_FOREACH (c, &server->idle, link) {
+                if (!c->admin)
+                        return c;
+        }
         TAILQ_FOREACH (c, &server->busy, link) {
-                if (!c->principal)
+                if (!c->principal && !c->admin)
                         return c;
         }
         return NULL;
@@ -53,11 +57,14 @@ static void pause_accepting(struct http_server *server)
 }
 
 /* Only when there is a new connection: it would itself be the longest idle one. */
-static void take_connection(struct http_server *server, int fd, struct mcp_principal *user)
+static void take_connection(struct http_server *server, int fd, bool is_unix,
+                            struct mcp_principal *user)
 {
         if (server->n_connections >= HTTP_CONNECTIONS_MAX)
                 http_connection_free(least_wanted(server));
-        http_connection_new(server, fd, user);
+        struct http_connection *c = http_connection_new(server, fd, user);
+        if (c)
+                c->is_unix = is_unix;
 }
 
 static void on_connection(evutil_socket_t listener, short what, void *data)
@@ -69,7 +76,10 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                         pause_accepting(server);
                         return;
                 }
-                int fd = accept4((int)listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                struct sockaddr_storage peer = {};
+                socklen_t n = sizeof(peer);
+                int fd = accept4((int)listener, (struct sockaddr *)&peer, &n,
+                                 SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
                         log_warning("a connection waits: %s", strerror(errno));
                         pause_accepting(server);
@@ -77,7 +87,54 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                 }
                 if (fd < 0)
                         return;
-                take_connection(server, fd, NULL);
+                take_connection(server, fd, peer.ss_family == AF_UNIX, NULL);
+        }
+}
+
+/* ---- the address of --admin ---- */
+
+/* The connection that gives its place to a new one: the longest idle one, else the oldest whose request has not come whole, so that
+ * nobody can keep others from asking. */
+static struct http_connection *least_wanted_admin(const struct http_server *server)
+{
+        struct http_connection *c;
+
+        TAILQ_FOREACH (c, &server->idle, link) {
+                if (c->admin)
+                        return c;
+        }
+        TAILQ_FOREACH (c, &server->busy, link) {
+                if (c->admin && (c->state == CONNECTION_READING || c->state == CONNECTION_CLOSING))
+                        return c;
+        }
+        return NULL;
+}
+
+static bool make_admin_place(struct http_server *server)
+{
+        struct http_connection *c = server->n_admin < HTTP_ADMIN_CONNECTIONS_MAX
+                                            ? NULL
+                                            : least_wanted_admin(server);
+
+        if (c)
+                http_connection_free(c);
+        return server->n_admin < HTTP_ADMIN_CONNECTIONS_MAX;
+}
+
+static void on_admin_connection(evutil_socket_t listener, short what, void *data)
+{
+        struct http_server *server = data;
+
+        for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+                int fd = accept4((int)listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+                if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+                        event_del(server->admin_listener); /* until on_sweep() */
+                if (fd < 0)
+                        return;
+                if (make_admin_place(server))
+                        http_connection_new_admin(server, fd);
+                else
+                        close(fd);
         }
 }
 
@@ -106,7 +163,7 @@ static void take_client(struct http_server *server, int fd, uint32_t uid)
 
         if (user) {
                 count_principals(server);
-                take_connection(server, fd, user);
+                take_connection(server, fd, true, user);
                 return;
         }
         log_warning("uid %u was refused: %d other users were here", uid, ACCESS_USERS_MAX);
@@ -157,7 +214,7 @@ void http_server_restrict(struct http_server *server)
 
         for (size_t i = 0; i < access->n_tokens; i++) {
                 struct mcp_principal *principal = &access->tokens[i]->principal;
-                if (access->tokens[i]->removed)
+                if (access->tokens[i]->removed || access->tokens[i]->role)
                         continue;
                 mcp_server_restrict(server->mcp, principal);
                 /* A request that has begun would get the default's rights. */
@@ -174,7 +231,8 @@ static const struct mcp_principal *without_profile(const struct http_server *ser
 {
         for (size_t i = 0; i < server->access.n_tokens; i++) {
                 const struct access_token *t = server->access.tokens[i];
-                if (!t->removed && !mcp_profile_exists(server->mcp, t->principal.profile))
+                if (!t->removed && !t->role &&
+                    !mcp_profile_exists(server->mcp, t->principal.profile))
                         return &t->principal;
         }
         return NULL;
@@ -183,15 +241,19 @@ static const struct mcp_principal *without_profile(const struct http_server *ser
 static void take_tokens(struct http_server *server, int fd)
 {
         _cleanup_free_ char *text = NULL;
+        size_t role_changes = server->access.role_changes;
         struct error err = {};
         size_t n = 0;
 
         int r = fd_read_whole(fd, ACCESS_FILE_MAX, &text, &n, &err);
         if (r >= 0)
                 r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
+        metrics_add(METRIC_RELOADS, 1, r < 0 ? "failed" : "tokens");
         if (r < 0)
                 log_error("the file of tokens: %s; the previous ones stay in use", err.text);
         event_reload(&(struct event_reload){"tokens", r >= 0, err.text});
+        if (server->access.role_changes != role_changes)
+                http_views_end(server);
         count_principals(server);
         const struct mcp_principal *refused = r < 0 ? NULL : without_profile(server);
         /* The config may be about to change as well. */
@@ -261,6 +323,8 @@ static void on_sweep(evutil_socket_t fd, short what, void *data)
 
         http_sessions_expire(server);
         http_server_resume(server);
+        if (server->admin_listener)
+                event_add(server->admin_listener, NULL);
 }
 
 static int listen_on(struct http_server *server, const struct http_options *options)
@@ -282,6 +346,14 @@ static int listen_on(struct http_server *server, const struct http_options *opti
                 if (!server->helper || event_add(server->helper, NULL) < 0)
                         return -ENOMEM;
         }
+        if (options->admin_fd >= 0) {
+                server->admin_fd = options->admin_fd;
+                server->admin_listener = event_new(server->base, options->admin_fd,
+                                                   EV_READ | EV_PERSIST, on_admin_connection,
+                                                   server);
+                if (!server->admin_listener || event_add(server->admin_listener, NULL) < 0)
+                        return -ENOMEM;
+        }
         server->sweep = event_new(server->base, -1, EV_PERSIST, on_sweep, server);
         return server->sweep && event_add(server->sweep, &every) == 0 ? 0 : -ENOMEM;
 }
@@ -294,7 +366,13 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
         if (!server)
                 return error_errno(err, ENOMEM, "HTTP server");
         *server = (struct http_server){
-                .base = base, .mcp = mcp, .failed = options->failed, .data = options->data};
+                .base = base,
+                .mcp = mcp,
+                .failed = options->failed,
+                .data = options->data,
+                .admin_view = options->admin_view,
+                .collect = options->collect,
+        };
         TAILQ_INIT(&server->idle);
         TAILQ_INIT(&server->busy);
         TAILQ_INIT(&server->waiting);
@@ -346,8 +424,14 @@ struct http_server *http_server_free(struct http_server *server)
                 close(server->helper_fd);
                 server->helper = NULL;
         }
+        if (server->admin_listener) {
+                event_free(server->admin_listener);
+                close(server->admin_fd);
+        }
         if (server->sweep)
                 event_free(server->sweep);
+        if (server->views_timer)
+                event_free(server->views_timer);
         event_del(&server->turn);
         free_all(&server->idle);
         free_all(&server->busy);

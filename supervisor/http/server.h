@@ -23,6 +23,10 @@ struct http_options {
         const char *profile; /* borrowed; or NULL */
         const char *tokens;  /* text of a file, or NULL */
         size_t tokens_length;
+        int admin_fd;    /* listens for --admin (admin.h); owned; -1: none */
+        bool admin_view; /* without tokens: whether it serves the live view */
+        /* Sets the gauges of the metrics that are not the server's own; or NULL. */
+        void (*collect)(void *data);
         int helper;                 /* rpc/serve-messages.h; owned; -1: none */
         void (*failed)(void *data); /* the helper has ended */
         void *data;

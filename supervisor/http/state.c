@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/share.h"
 #include "rpc/jsonrpc.h"
+#include "supervisor/service/metrics.h"
 
 enum { HEAD_SIZE = 8 * 1024 };
 
@@ -205,6 +206,12 @@ void http_respond_text(struct http_connection *c, int status, const char *text)
         int n = snprintf(line, sizeof(line), "%.250s\n", text);
 
         http_respond(c, status, NULL, "text/plain; charset=utf-8", line, (size_t)n);
+}
+
+void http_refuse(struct http_connection *c, int status, const char *reason, const char *text)
+{
+        metrics_add(METRIC_REFUSED, 1, reason);
+        http_respond_text(c, status, text);
 }
 
 void http_respond_error(struct http_connection *c, int status, yyjson_val *id, int code,

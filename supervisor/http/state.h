@@ -38,6 +38,8 @@ struct http_connection {
         TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
         TAILQ_ENTRY(http_connection) turn; /* of those whose request waits for its turn */
         bool waits;
+        bool is_unix; /* the socket; otherwise TCP */
+        bool admin;   /* came to the address of --admin */
         struct http_server *server;
         struct bufferevent *io;
         struct event timer;
@@ -129,7 +131,7 @@ struct http_server {
         void *data;
         bool paused;                        /* no connection is accepted */
         struct http_connections idle, busy; /* the longest first */
-        size_t n_connections;
+        size_t n_connections;               /* without those of --admin */
         struct http_sessions sessions;
         size_t n_sessions;
         struct event *sweep;
@@ -139,6 +141,16 @@ struct http_server {
         struct timeval turn_began; /* by the loop, whose clock is coarse */
         size_t turn_cost;          /* bytes: see HTTP_TURN_COST */
         uint64_t round;            /* in which each principal has one request taken */
+
+        /* The address of --admin (admin.h). */
+        struct event *admin_listener; /* NULL: there is none */
+        int admin_fd;
+        bool admin_view; /* without tokens: the live view is served, too */
+        size_t n_admin;  /* connections */
+        void (*collect)(void *data);
+        struct http_connection *views[HTTP_VIEWS_MAX]; /* the oldest first */
+        size_t n_views;
+        struct event *views_timer; /* NULL: there was none yet */
 };
 
 /* Whether too many bytes are held in all or, of several principals, for this one. NULL: it is not known. */
@@ -167,6 +179,9 @@ void http_respond(struct http_connection *connection, int status, const char *he
                   const char *type, const char *body, size_t n);
 /* Responds with a text of one line. */
 void http_respond_text(struct http_connection *connection, int status, const char *text);
+/* The same, and counts a refusal for this reason (METRIC_REFUSED). */
+void http_refuse(struct http_connection *connection, int status, const char *reason,
+                 const char *text);
 /* Responds with a JSON-RPC error; id may be NULL. */
 void http_respond_error(struct http_connection *connection, int status, yyjson_val *id, int code,
                         const char *text);

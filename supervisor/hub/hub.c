@@ -25,6 +25,7 @@
 #include "supervisor/hub/server/messages.h"
 #include "supervisor/hub/server/server.h"
 #include "supervisor/hub/tools/tool-search.h"
+#include "supervisor/service/metrics.h"
 
 enum {
         CHANGED_MS = 20, /* several servers become ready together */
@@ -277,6 +278,20 @@ void hub_put_servers(const struct hub *hub, struct json_out *out)
                 hub_server_put(hub->views.servers.items[n], out);
         LIST_FOREACH (i, &hub->instances.list, link)
                 hub_server_put(i->server, out);
+}
+
+void hub_collect(const struct hub *hub)
+{
+        const struct instance *i;
+
+        metrics_clear(METRIC_UPSTREAM_UP);
+        for (size_t n = 0; n < hub->views.servers.n; n++)
+                metrics_set(METRIC_UPSTREAM_UP, hub_server_is_up(hub->views.servers.items[n]),
+                            hub_server_name(hub->views.servers.items[n]));
+        LIST_FOREACH (i, &hub->instances.list, link) {
+                if (hub_server_is_up(i->server))
+                        metrics_set(METRIC_UPSTREAM_UP, 1, hub_server_name(i->server));
+        }
 }
 
 /* All processes of a server are equal until the handshake, so that any of its instances that waits for one takes it. */

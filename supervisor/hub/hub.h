@@ -45,6 +45,8 @@ struct json_out;
 /* Appends an object for each server that runs or was restarted because of a refused message:
  * {"name", "principal"?, "state", "calls", "restarts"?, "restarted_ms"?, "reason"?}. */
 void hub_put_servers(const struct hub *hub, struct json_out *out);
+/* Sets the metric of the servers that are connected. */
+void hub_collect(const struct hub *hub);
 
 /* From the monitor's events. fds: stdin, stdout, stderr of the server; the hub owns them. */
 void hub_upstream_started(struct hub *hub, uint32_t index, uint32_t instance, const int fds[3]);

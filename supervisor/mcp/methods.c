@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json-out.h"
 #include "base/log.h"
 #include "rpc/client-request.h"
@@ -17,6 +18,7 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/tasks.h"
 #include "supervisor/mcp/tool.h"
+#include "supervisor/service/metrics.h"
 
 enum { SMALL_MAX = 1024 * 1024 };
 
@@ -116,6 +118,7 @@ static void on_initialize(const struct mcp_request *request, struct reply *reply
         if (refuse_initialize(request->params, reply))
                 return;
         choose_version(peer, request->params);
+        reply->operation.version = version_names[peer->version];
         snprintf(peer->client, sizeof(peer->client), "%s",
                  json_string(yyjson_obj_get(request->params, "clientInfo"), "name", NULL));
         /* Capabilities that are too large count as empty. */
@@ -405,13 +408,57 @@ static const struct method {
         {"resources/unsubscribe", ERA_LEGACY, resources_unsubscribe},
 };
 
-void mcp_method_run(const struct jsonrpc_message *message, const struct mcp_request *request,
-                    struct reply *reply)
+static const struct method *find_method(const struct jsonrpc_message *message)
 {
         const struct method *method = methods, *end = methods + ARRAY_SIZE(methods);
 
         while (method < end && !jsonrpc_method_is(message, method->name))
                 method++;
+        return method;
+}
+
+/* The tool that a request names, if there is one. */
+static const char *tool_label(const struct mcp_request *request)
+{
+        const char *name = json_string(request->params, "name", NULL);
+        int language = name ? tool_language(name) : -1;
+
+        if (language >= 0)
+                return tool_names[language];
+        return name && published_find(request->peer->principal, PUBLISHED_TOOL, name)
+                       ? operation_tool_name(name)
+                       : METRIC_OTHER;
+}
+
+void mcp_method_begin(const struct jsonrpc_message *message, const struct mcp_request *request,
+                      struct operation *ret)
+{
+        const struct method *method = find_method(message), *end = methods + ARRAY_SIZE(methods);
+        const struct mcp_peer *peer = request->peer;
+
+        *ret = (struct operation){
+                .method = method < end ? method->name : METRIC_OTHER,
+                .tool = jsonrpc_method_is(message, "tools/call") ? tool_label(request) : "",
+                .version = request->era == ERA_MODERN ? MCP_MODERN_VERSION
+                           : peer->initialized        ? version_names[peer->version]
+                                                      : "",
+                .transport = peer->transport,
+                .began_us = clock_us(),
+        };
+}
+
+void mcp_peer_count(const struct mcp_peer *peer)
+{
+        if (peer->initialized)
+                metrics_observe(METRIC_CLIENT_SESSION, (double)(clock_us() - peer->began_us) / 1e6,
+                                version_names[peer->version], peer->transport);
+}
+
+void mcp_method_run(const struct jsonrpc_message *message, const struct mcp_request *request,
+                    struct reply *reply)
+{
+        const struct method *method = find_method(message), *end = methods + ARRAY_SIZE(methods);
+
         if (method < end && (method->eras & request->era))
                 method->handle(request, reply);
         else if (method < end && method->eras == ERA_MODERN)

@@ -17,3 +17,9 @@ void mcp_note_can(struct mcp_server *server, unsigned can);
 
 /* The client has its first answers: starts the servers whose tools are not cached, and sandboxes for its sessions. */
 void mcp_client_is_ready(struct mcp_peer *peer, enum mcp_era era);
+
+/* How the metrics count the request. */
+void mcp_method_begin(const struct jsonrpc_message *message, const struct mcp_request *request,
+                      struct operation *ret);
+/* A client leaves: counts its MCP session, if it had one. */
+void mcp_peer_count(const struct mcp_peer *peer);

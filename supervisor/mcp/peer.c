@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json-out.h"
 #include "base/log.h"
 #include "supervisor/mcp/call/ask.h"
@@ -15,6 +16,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/tasks.h"
+#include "supervisor/service/metrics.h"
 
 enum { SMALL_MAX = 1024 * 1024, VERSION_SHOWN = 64 };
 
@@ -32,6 +34,8 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_pr
                 .principal = principal ? principal : &server->owner,
                 .version = MCP_2025_11_25,
                 .log_level = MCP_LOG_OFF,
+                .transport = "pipe",
+                .began_us = clock_us(),
                 .capabilities = BUFFER_INIT(PEER_CAPABILITIES_MAX),
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
         };
@@ -46,6 +50,7 @@ struct mcp_peer *mcp_peer_free(struct mcp_peer *peer)
 {
         if (!peer)
                 return NULL;
+        mcp_peer_count(peer);
         mcp_call_drop(peer);
         mcp_ask_drop(&peer->asks);
         resource_read_drop(peer);
@@ -100,6 +105,9 @@ static void take_request(struct mcp_peer *peer, struct mcp_sink *sink,
         request.peer = peer;
         if (!*request.trace.id && peer->trace)
                 request.trace = *peer->trace;
+        mcp_method_begin(message, &request, &reply.operation);
+        if (code == MCP_UNSUPPORTED_VERSION)
+                reply.operation.version = METRIC_OTHER;
         reply.modern = request.era == ERA_MODERN;
         if (code == 0 && reply.modern)
                 mcp_note_can(peer->server, request.can);

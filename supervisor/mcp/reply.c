@@ -148,6 +148,7 @@ void reply_nothing(struct reply *reply)
         struct batch *batch = reply->batch;
 
         leave_keeper(reply);
+        operation_cancel(&reply->operation);
         reply->batch = NULL;
         if (batch)
                 batch_step(batch);
@@ -164,6 +165,7 @@ void reply_result(struct reply *reply, const struct buffer *result)
                 reply_done(reply);
                 return;
         }
+        const struct buffer *bare = result;
         int r = reply->modern ? append_modern(reply, result, &whole) : 0;
         if (reply->modern)
                 result = &whole;
@@ -174,6 +176,7 @@ void reply_result(struct reply *reply, const struct buffer *result)
                 reply_error(reply, JSONRPC_INTERNAL_ERROR, "the result is too large");
                 return;
         }
+        operation_end(&reply->operation, 0, bare);
         send_answer(reply, 0, &message);
         batch_step(reply->batch);
         reply_done(reply);
@@ -196,6 +199,7 @@ void reply_error_data(struct reply *reply, int code, const char *message, const 
                 reply_done(reply);
                 return;
         }
+        operation_end(&reply->operation, code, NULL);
         if (jsonrpc_append_error(&out, id_of_error(reply), code, message,
                                  data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
                 send_answer(reply, code, &out);

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
+#include "supervisor/mcp/operation.h"
 #include "supervisor/mcp/sink.h"
 
 /* The answers to a batch (2025-03-26 only), sent as one array when all of them were given. */
@@ -57,6 +58,7 @@ struct reply {
         const struct reply_keeper *keeper; /* or NULL */
         struct mcp_task *task;             /* the keeper's */
         bool input_required;               /* the result asks for something before the answer */
+        struct operation operation;        /* as the metrics count it */
         const struct caching *caching;     /* of a modern result that may be cached, else NULL */
 };
 

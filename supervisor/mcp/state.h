@@ -96,6 +96,8 @@ struct mcp_peer {
         LIST_ENTRY(mcp_peer) link;
         struct mcp_server *server;
         struct mcp_principal *principal; /* borrowed */
+        const char *transport;           /* "pipe", "tcp" or "unix": static */
+        uint64_t began_us;
         bool fresh_sessions; /* a call that names no session gets a new one, and not "default" */
         /* Of the HTTP request whose messages are being taken, borrowed; or NULL. */
         const struct trace_context *trace;

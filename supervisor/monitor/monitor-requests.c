@@ -16,6 +16,11 @@
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
 
+static void answer_ping(struct monitor *m, const struct monitor_request *request)
+{
+        monitor_send_done(m, request->serial);
+}
+
 /* NULL: monitor_session_request(). */
 static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
                                                 const struct monitor_request *) = {
@@ -27,6 +32,7 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_BRANCH_START] = monitor_branch_start,
         [MONITOR_BRANCH_DROP] = monitor_branch_drop,
         [MONITOR_PICTURES_START] = monitor_pictures_start,
+        [MONITOR_PING] = answer_ping,
 };
 
 static void refuse(struct monitor *m, const struct monitor_request *request, int code,

@@ -29,7 +29,7 @@ enum {
          * the broker's. */
         OPTION_FD_FIRST = 64,
         OPTION_FD_END = 1000,
-        OPTION_FDS_MAX = 14, /* as many as options.def has rows for */
+        OPTION_FDS_MAX = 15, /* as many as options.def has rows for */
 };
 
 /* All strings are borrowed. A text is NULL and a number -1 if the option was not given. */
@@ -74,7 +74,8 @@ struct options {
         /* Of `cloister serve`. */
         const char *listen[OPTION_LISTEN_MAX], *hosts[OPTION_NAMES_MAX], *origins[OPTION_NAMES_MAX];
         size_t n_listen, n_hosts, n_origins;
-        const char *tokens;
+        const char *tokens, *admin;
+        bool admin_view; /* without tokens: the address of --admin serves the live view, too */
 
         const char *scope, *secrets, *rounds;
         bool attack, attest, count, dry_run, help, json, no_browser, no_tools, out_hidden, prompt,
@@ -90,6 +91,7 @@ struct options {
         int out_fd;         /* run: a socket that takes such a stream */
         int stdin_fd;       /* run: a socket to the process that reads standard input */
         int attestation_fd; /* mcp, serve: a report for the resource cloister://attestation */
+        int admin_fd;       /* serve: listens for --admin */
         int tokens_fd;      /* serve: a file of tokens (supervisor/http/access.h) */
         int helper_fd;      /* serve: rpc/serve-messages.h */
         int listen_fds[OPTION_LISTEN_MAX]; /* serve: listening sockets */

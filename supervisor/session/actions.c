@@ -560,7 +560,6 @@ void session_forget_sandbox(struct session *s)
         s->rest.stopped = 0;
         s->catalogue = 0;
         s->stop_status = CELL_OK;
-        s->end = END_NONE;
         s->why[0] = '\0';
         copies_forget_all(s);
         *s->copies = (struct copies){};
@@ -569,7 +568,8 @@ void session_forget_sandbox(struct session *s)
         s->branch_file = branch_file_unref(s->branch_file);
         receipts_done(&s->receipts); /* that of the cell that ended it comes after this */
         leave_profile(s);
-        session_enter(s, SESSION_NONE);
+        session_enter(s, SESSION_NONE); /* counts its end */
+        s->end = END_NONE;
 }
 
 static void run_elsewhere(struct session *s)

@@ -10,11 +10,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "supervisor/service/metrics.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
+#include "supervisor/session/machine/tally.h"
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session.h"
@@ -41,6 +43,7 @@ struct sessions {
         struct session_principals principals;
         struct pool *pool;
         bool servers_started;
+        struct sandbox_check check;
 };
 
 static size_t n_live(const struct sessions *sessions)
@@ -105,6 +108,7 @@ static int check_right(struct sessions *sessions, const struct session *s, struc
                  yield_one(sessions, s->principal, s->principal->n_live < right ? 0 : right));
         if (has_place)
                 return 0;
+        metrics_add(METRIC_REFUSED, 1, "full");
         return error_set(
                 err, EBUSY,
                 "%zu sessions are live%s, the most allowed: use one of them, or wait until an idle one is dropped",
@@ -257,6 +261,7 @@ static void state_changed(void *data, struct session *session, enum session_stat
                    is_awaiting(session)  ? session->serial
                    : now >= SESSION_IDLE ? session->target
                                          : 0);
+        tally_session(session, before);
         count_change(sessions, session, before);
         if (before == SESSION_RUNNING || now == SESSION_RUNNING)
                 pool_note_activity(sessions->pool, clock_us());
@@ -669,6 +674,9 @@ static int take_event(struct sessions *sessions, const struct monitor_message *m
         const struct monitor_event *event = &message->event;
         uint32_t verb = message->asked.verb;
 
+        if (verb == MONITOR_SESSION_CREATE &&
+            sandbox_check_answer(&sessions->check, &sessions->context.requests, message))
+                return 0;
         if (event->kind == MONITOR_SESSION_STARTED)
                 return take_started(sessions, message);
         if (verb == MONITOR_PRINCIPAL_REST)
@@ -762,6 +770,38 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
                 .spares_ending = pool_ending(sessions->pool),
         };
         ret->spares_coming = pool_count(sessions->pool) - ret->spares_ready;
+}
+
+enum sandbox_ability sessions_can_start(struct sessions *sessions)
+{
+        sandbox_check_again(&sessions->check, &sessions->context.requests,
+                            sessions->context.config->profile);
+        return sessions->check.ability;
+}
+
+bool sessions_have_place(const struct sessions *sessions)
+{
+        const struct session *s;
+        uint64_t now = clock_us();
+
+        if (n_live(sessions) - sessions->n_yielding < sessions->context.hello.sessions_max)
+                return true;
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (may_yield(s, now))
+                        return true;
+        }
+        return false;
+}
+
+void sessions_visit(const struct sessions *sessions,
+                    void (*visit)(void *data, struct session *session), void *data)
+{
+        struct session *s;
+
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state != SESSION_NONE)
+                        visit(data, s);
+        }
 }
 
 int sessions_append_list(const struct sessions *sessions, struct buffer *to)

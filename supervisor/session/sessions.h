@@ -22,6 +22,7 @@
 #include "supervisor/session/machine/picture-provider.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 #include "supervisor/session/machine/tool-provider.h"
+#include "supervisor/session/sandbox-check.h"
 
 struct session;
 struct sessions;
@@ -83,6 +84,16 @@ void sessions_expect(struct sessions *sessions, const struct config_profile *pro
 void sessions_network_lost(struct sessions *sessions);
 /* The catalogue of tools has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);
+
+/* ---- for the checks of balancers ---- */
+
+/* Whether sandboxes can be made. Unless they can, another attempt begins (sandbox-check.h). */
+enum sandbox_ability sessions_can_start(struct sessions *sessions);
+/* Calls visit(), which frees and ends none, with each session that has a sandbox or waits for one. */
+void sessions_visit(const struct sessions *sessions,
+                    void (*visit)(void *data, struct session *session), void *data);
+/* Whether a session of one more client would get a place. */
+bool sessions_have_place(const struct sessions *sessions);
 
 /* For the owner of the server (`cloister sessions`). */
 

@@ -18,7 +18,7 @@ MCP = "supervisor/mcp/"
 MCP_SHARED = [
     MCP + name + ".h" for name in ("profile", "reply", "request", "sink", "state", "subscriptions", "tool")
 ]
-SERVICE = "supervisor/service/"
+SERVICE = SERVICE
 SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
@@ -92,24 +92,24 @@ RULES = [
         "supervisor/session/state",
         ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/", "state/")],
     ),
-    ("supervisor/hub", ["base/", "policy/", "rpc/", "supervisor/hub/"]),
+    ("supervisor/hub", ["base/", "policy/", "rpc/", SERVICE, "supervisor/hub/"]),
     ("supervisor/hub/tools", ["base/", HUB + "tools/"]),
     ("supervisor/hub/cache", ["base/", HUB + "tools/", HUB + "cache/"]),
-    ("supervisor/hub/call", ["base/", "rpc/", HUB + "call/"]),
+    ("supervisor/hub/call", ["base/", "rpc/", SERVICE, HUB + "call/"]),
     ("supervisor/hub/transport", ["base/", "rpc/", HUB + "transport/"]),
     ("supervisor/hub/http", ["base/", "rpc/", HUB + "transport/", HUB + "http/"]),
     (
         "supervisor/hub/server",
         ["base/", "policy/", "rpc/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
     ),
-    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", MCP]),
+    ("supervisor/mcp", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", MCP]),
     # Its parts use what it offers to all of them, and each other in this order.
     ("supervisor/mcp/tasks", ["base/", "rpc/", MCP + "tasks/"] + MCP_SHARED),
     ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
-    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
+    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
     (
         "supervisor/mcp/publish",
-        ["base/", "policy/", "rpc/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
+        ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
     ),
     ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (

@@ -32,7 +32,7 @@ static inline int http_listener(void)
 /* tokens: text of a file, or NULL. */
 static inline void open_http(const char *tokens)
 {
-        struct http_options options = {.n_fds = 1, .tokens = tokens, .helper = -1};
+        struct http_options options = {.n_fds = 1, .tokens = tokens, .helper = -1, .admin_fd = -1};
         struct error err = {};
 
         open_server();

@@ -65,6 +65,27 @@ static void is_fine(const char *entry)
                 check_eq_str(config->warnings[i], NULL);
 }
 
+/* A part of the file: a later file that does not name it leaves it as it is. */
+static void test_metrics(void)
+{
+        static const char on[] = "{\"metrics\": {\"principals\": true}}", other[] = "{\"idle\": 5}";
+        struct error err = {};
+
+        for (int i = 0; i < 2; i++) {
+                _cleanup_config_ struct config *config = config_new();
+                check(!config->metrics_principals);
+                check_ok(
+                        config_add(config, "a.json", i ? other : on, strlen(i ? other : on), &err));
+                check_ok(
+                        config_add(config, "b.json", i ? on : other, strlen(i ? on : other), &err));
+                check_ok(config_finish(config, &err));
+                check(config->metrics_principals);
+                check_eq_int(config->session_idle_ms, 5000);
+        }
+        refused("{\"metrics\": true}", "metrics must be an object: {\"principals\": …}");
+        refused("{\"metrics\": {\"principals\": 1}}", "principals");
+}
+
 static void test_defaults(void)
 {
         _cleanup_config_ struct config *config = good("{}");
@@ -643,6 +664,7 @@ static void test_did_you_mean(void)
 
 int main(void)
 {
+        run(test_metrics);
         run(test_defaults);
         run(test_sums);
         run(test_own_keys);

@@ -163,6 +163,74 @@ static void test_tokens(void)
         access_done(&access);
 }
 
+#define C "cccccccccccccccc"
+
+/* A token with a role is no client, and a client's token has no role. */
+static void test_roles(void)
+{
+        static const char *const refused[] = {
+                "a " A " role=owner\n",
+                "a " A " role=\n",
+                "a " A " role=metrics sessions=3\n",
+                "a " A " profile=big role=view\n",
+                "a " A " role=view role=metrics\n",
+        };
+        struct access access;
+        struct error err;
+
+        check_ok(read_tokens(
+                &access, "alice " A "\nprom " B " role=metrics\nops " C " role=view # me\n", &err));
+        check(who(&access, "Bearer " A));
+        check(!who(&access, "Bearer " B) && !who(&access, "Bearer " C));
+        check_eq_int(access_role(&access, "Bearer " A), ACCESS_ROLE_NONE);
+        check_eq_int(access_role(&access, "Bearer " B), ACCESS_ROLE_METRICS);
+        check_eq_int(access_role(&access, "Bearer " C), ACCESS_ROLE_VIEW);
+        check_eq_int(access_role(&access, NULL), ACCESS_ROLE_NONE);
+        check(access_is_known(&access, "Bearer " A) && access_is_known(&access, "Bearer " C));
+        check(!access_is_known(&access, "Bearer dddddddddddddddd") &&
+              !access_is_known(&access, NULL));
+        /* They have no part of what principals share. */
+        check_eq_int(access_principals(&access), 1);
+        access_done(&access);
+        for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+                check_eq_int(read_tokens(&access, refused[i], &err), -EINVAL);
+                check_has(err.text, "line 1: role=");
+                access_done(&access);
+        }
+}
+
+static void note_removed(void *data, struct mcp_principal *principal, enum access_change change)
+{
+        check_eq_int(change, ACCESS_REMOVED);
+        check_eq_str(principal->name, "alice");
+        ++*(int *)data;
+}
+
+/* A client that gets a role loses its sessions; its token stays. */
+static void test_role_later(void)
+{
+        static const char roles[] = "alice " A " role=view\n", clients[] = "alice " A "\n";
+        struct access access;
+        struct error err;
+        int removed = 0;
+
+        check_ok(read_tokens(&access, clients, &err));
+        const struct mcp_principal *before = who(&access, "Bearer " A);
+        check_ok(access_replace_tokens(&access, roles, sizeof(roles) - 1, note_removed, &removed,
+                                       &err));
+        check_eq_int(removed, 1);
+        check(!who(&access, "Bearer " A));
+        check_eq_int(access_role(&access, "Bearer " A), ACCESS_ROLE_VIEW);
+        /* Nobody is told of a token with a role that ends. */
+        check_ok(access_replace_tokens(&access, clients, sizeof(clients) - 1, note_removed,
+                                       &removed, &err));
+        check_eq_int(removed, 1);
+        check_eq_int(access_role(&access, "Bearer " A), ACCESS_ROLE_NONE);
+        const struct mcp_principal *after = who(&access, "Bearer " A);
+        check(after && after != before && strcmp(after->key, before->key) != 0);
+        access_done(&access);
+}
+
 static void test_wrong_tokens(void)
 {
         static const char *const wrong[] = {
@@ -439,6 +507,8 @@ int main(void)
         run(test_hosts);
         run(test_origins);
         run(test_tokens);
+        run(test_roles);
+        run(test_role_later);
         run(test_wrong_tokens);
         run(test_sums);
         run(test_files);

@@ -20,6 +20,7 @@ static void on_failed(void *data)
 static void open_helped(const char *tokens)
 {
         struct http_options options = {
+                .admin_fd = -1,
                 .n_fds = tokens ? 1 : 0,
                 .tokens = tokens,
                 .tokens_length = tokens ? strlen(tokens) : 0,

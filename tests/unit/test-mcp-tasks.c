@@ -1,4 +1,5 @@
 /* Tasks of both eras: their results, who may read them, their times, and how they end. */
+#include "supervisor/service/metrics.h"
 #include "tests/unit/fake-tasks.h"
 
 static void test_asked_for(void)
@@ -49,6 +50,13 @@ static void test_errors_need_no_task(void)
                 REQUEST("4", "tools/call", "\"name\":\"run_python\",\"arguments\":{},\"task\":{}"));
         _cleanup_json_ yyjson_doc *doc = take_message();
         check(yyjson_is_true(at(doc, "/result/isError")));
+        /* The metrics count it as the call that it was. */
+        _cleanup_buffer_ struct buffer metrics = BUFFER_INIT(METRICS_BYTES_MAX);
+        check_eq_int(metrics_append(METRICS_TEXT, &metrics), 0);
+        check_eq_int(buffer_append(&metrics, "", 1), 0);
+        check_has(
+                buffer_bytes(&metrics),
+                "_count{mcp_method_name=\"tools/call\",gen_ai_tool_name=\"run_python\",error_type=\"tool_error\",mcp_protocol_version=\"2025-11-25\",network_transport=\"pipe\"} 1\n");
         send_line(REQUEST("5", "tasks/list", ""));
         check_message("{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"tasks\":[]}}");
         send_line(REQUEST("6", "tasks/list", "\"cursor\":\"x\""));

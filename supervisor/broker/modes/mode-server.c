@@ -13,6 +13,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cloister-config.h"
+#include "supervisor/broker/link.h"
+#include "supervisor/broker/modes/collect.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"
@@ -20,6 +22,8 @@
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "supervisor/service/liveness.h"
+#include "supervisor/service/metrics.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
 #endif
@@ -103,6 +107,8 @@ static void config_changed(struct broker *broker, const struct config *config)
         const struct mode_server *mode = broker->data;
 
         mcp_server_set_config(mode->mcp, config);
+        metrics_show_principals(config->metrics_principals);
+        metrics_add(METRIC_RELOADS, 1, "config");
 #if HAVE_SERVE
         if (mode->http)
                 http_server_restrict(mode->http);
@@ -115,6 +121,7 @@ static void mode_free(struct broker *broker)
 
         if (!mode)
                 return;
+        liveness_stop();
         if (mode->mcp)
                 mcp_server_drop_calls(mode->mcp);
         mcp_peer_free(mode->peer);
@@ -250,6 +257,13 @@ static void on_failed(void *data)
         broker_end(data, 1);
 }
 
+static int ping_monitor(void *data)
+{
+        const struct broker *broker = data;
+
+        return link_request(broker->link, &(struct monitor_request){.verb = MONITOR_PING}, NULL);
+}
+
 static int start_serve(struct broker *broker, struct error *err)
 {
         const struct options *o = &broker->options;
@@ -262,10 +276,15 @@ static int start_serve(struct broker *broker, struct error *err)
                 .n_origins = o->n_origins,
                 .profile = o->profile,
                 .helper = o->helper_fd,
+                .admin_fd = o->admin_fd,
+                .admin_view = o->admin_view,
+                .collect = collect_metrics,
                 .failed = on_failed,
                 .data = broker,
         };
 
+        collect_begin();
+        metrics_show_principals(broker->config->metrics_principals);
         int r = start(broker, "serve", err);
         if (r < 0)
                 return r;
@@ -280,6 +299,8 @@ static int start_serve(struct broker *broker, struct error *err)
         options.tokens = tokens;
         if (r >= 0)
                 r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
+        if (r >= 0 && liveness_start(broker->base, ping_monitor, broker) < 0)
+                r = error_errno(err, ENOMEM, "timer");
         if (tokens)
                 explicit_bzero(tokens, options.tokens_length);
         return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;

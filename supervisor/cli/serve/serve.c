@@ -164,7 +164,7 @@ struct listener {
         int fd;         /* owned; not blocking */
         bool is_unix;   /* the kernel tells who connects */
         bool guarded;   /* only this machine reaches it (TCP), or it is a unix socket */
-        char text[160]; /* where it listens: "http://127.0.0.1:8808/mcp" */
+        char text[160]; /* where it listens: "http://127.0.0.1:8808" */
 };
 
 /* Enough for all kinds. */
@@ -201,8 +201,8 @@ static int describe(struct listener *l, struct error *err)
                 return error_set(err, EAFNOSUPPORT, "listen: neither an IP nor a unix socket");
         bool v6 = a.any.sa_family == AF_INET6;
         l->guarded = is_loopback(&a);
-        snprintf(l->text, sizeof(l->text), "http://%s%s%s:%s/mcp", v6 ? "[" : "", host,
-                 v6 ? "]" : "", port);
+        snprintf(l->text, sizeof(l->text), "http://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "",
+                 port);
         return 0;
 }
 
@@ -269,9 +269,10 @@ static int open_tcp(const char *spec, struct error *err)
         return r < 0 ? error_errno(err, -r, "bind") : take_fd(fd);
 }
 
-/* spec: "HOST:PORT", with port 0 for any, or "unix:PATH". A socket file has mode 0600; one without
+/* option: for the error. spec: "HOST:PORT", with port 0 for any, or "unix:PATH". A socket file has mode 0600; one without
  * a listener is replaced. Returns 0 or negative errno. */
-static int listen_open(const char *spec, struct listener *ret, struct error *err)
+static int listen_open(const char *option, const char *spec, struct listener *ret,
+                       struct error *err)
 {
         bool local = strncmp(spec, "unix:", 5) == 0;
         _cleanup_close_ int fd = local ? open_unix(spec + 5, err) : open_tcp(spec, err);
@@ -283,7 +284,7 @@ static int listen_open(const char *spec, struct listener *ret, struct error *err
         if (r >= 0)
                 r = describe(ret, err);
         if (r < 0)
-                return error_context(err, "--listen %s", spec);
+                return error_context(err, "%s %s", option, spec);
         ret->fd = take_fd(fd);
         return 0;
 }
@@ -326,6 +327,7 @@ static int listen_inherit(struct listener ret[OPTION_LISTEN_MAX], struct error *
 struct listeners {
         struct listener all[OPTION_LISTEN_MAX];
         size_t n;
+        struct listener admin;
 };
 
 static int open_listeners(const struct options *o, struct listeners *l, struct error *err)
@@ -333,7 +335,7 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
         int r = 0;
 
         for (size_t i = 0; i < o->n_listen && r >= 0; i++) {
-                r = listen_open(o->listen[i], &l->all[l->n], err);
+                r = listen_open("--listen", o->listen[i], &l->all[l->n], err);
                 l->n += r >= 0;
         }
         if (o->n_listen == 0) {
@@ -341,7 +343,7 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
                 l->n = r > 0 ? (size_t)r : 0;
         }
         if (r >= 0 && l->n == 0) {
-                r = listen_open(LISTEN_DEFAULT, &l->all[0], err);
+                r = listen_open("--listen", LISTEN_DEFAULT, &l->all[0], err);
                 l->n = r >= 0;
         }
         for (size_t i = 0; i < l->n && r >= 0; i++) {
@@ -354,8 +356,24 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
         return r;
 }
 
+/* Without tokens, whoever reaches the address gets what it serves. */
+static int open_admin(struct options *o, struct listener *ret, struct error *err)
+{
+        int r = listen_open("--admin", o->admin, ret, err);
+
+        if (r < 0)
+                return r;
+        if (!ret->guarded && !o->tokens)
+                return error_set(
+                        err, EPERM,
+                        "--admin %s can be reached by others: use 127.0.0.1:PORT or unix:PATH, or --tokens FILE with a token that has role=metrics",
+                        o->admin);
+        o->admin_view = ret->is_unix;
+        return 0;
+}
+
 /* The descriptors that the broker gets; -1: none. The first ones listen. */
-enum { TOKENS = OPTION_LISTEN_MAX, HELPER, ATTESTATION, FDS };
+enum { TOKENS = OPTION_LISTEN_MAX, HELPER, ATTESTATION, ADMIN, FDS };
 
 /* Tokens name the clients. Without tokens, clients of unix sockets are distinguished by their uids, and all
  * other clients share one name. */
@@ -395,6 +413,7 @@ static int pass_fds(struct options *o, int fds[FDS], struct error *err)
         o->tokens_fd = fds[TOKENS];
         o->helper_fd = fds[HELPER];
         o->attestation_fd = fds[ATTESTATION];
+        o->admin_fd = fds[ADMIN];
         return 0;
 }
 
@@ -437,7 +456,7 @@ static int check_private(const struct options *o, const struct listeners *l, int
                 "variables of your environment are passed to code only where no other user can call it: use 'cloister mcp', or --listen unix:PATH without --tokens");
 }
 
-static int open_all(const struct options *o, struct listeners *l, int fds[FDS], int *status,
+static int open_all(struct options *o, struct listeners *l, int fds[FDS], int *status,
                     struct error *err)
 {
         int r = check_names(o, err);
@@ -450,6 +469,10 @@ static int open_all(const struct options *o, struct listeners *l, int fds[FDS], 
                 r = fds[ATTESTATION] = attest_run(o, status, err);
         if (r >= 0)
                 r = open_listeners(o, l, err);
+        if (r >= 0 && o->admin)
+                r = open_admin(o, &l->admin, err);
+        if (r >= 0 && o->admin)
+                fds[ADMIN] = l->admin.fd;
         if (r >= 0)
                 r = check_private(o, l, status, err);
         return r < 0 ? r : start_helper(o, l, fds, err);
@@ -460,16 +483,21 @@ int cli_serve(const struct options *o, const char *const *words, size_t n)
         int fds[FDS], status = 1;
         struct monitor_command command;
         struct listeners listeners = {};
+        struct options own = *o;
         struct error error = {};
 
-        if (open_all(o, &listeners, fds, &status, &error) < 0)
+        if (open_all(&own, &listeners, fds, &status, &error) < 0)
                 return cli_fail(status, &error);
-        if (monitor_command_init(&command, o, &error) < 0)
+        if (monitor_command_init(&command, &own, &error) < 0)
                 return cli_fail(1, &error);
         if (pass_fds(&command.options, fds, &error) < 0)
                 return cli_fail(1, &error);
+        if (own.admin)
+                fprintf(stderr, "cloister: serving metrics at %s%s\n", listeners.admin.text,
+                        listeners.admin.is_unix ? "" : "/metrics");
         for (size_t i = 0; i < listeners.n; i++)
-                fprintf(stderr, "cloister: serving MCP at %s\n", listeners.all[i].text);
+                fprintf(stderr, "cloister: serving MCP at %s%s\n", listeners.all[i].text,
+                        listeners.all[i].is_unix ? "" : "/mcp");
         monitor_command_exec(&command, PROGRAM_MONITOR, "serve", &error);
         monitor_command_done(&command);
         return cli_fail(1, &error);

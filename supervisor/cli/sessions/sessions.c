@@ -171,12 +171,19 @@ static int watch_screen_line(const struct watch_screen *screen, const char *text
         return r < 0 ? r : buffer_append_text(to, "\033[K\n");
 }
 
-/* Processor time of a session a frame ago. */
+/* Processor time of a session at an answer. */
 struct known {
         pid_t pid;
         char name[132];
-        int64_t cpu_ms;
+        int64_t cpu_ms, percent; /* of one processor, since the answer before */
         uint64_t at_ms;
+};
+
+/* A session on the screen. */
+struct watch_row {
+        const struct server *server;
+        yyjson_val *session;
+        int64_t percent;
 };
 
 struct watch {
@@ -189,6 +196,7 @@ struct watch {
         struct known before[KNOWN_MAX], now[KNOWN_MAX];
         size_t n_before, n_now;
         bool reads_keys, redraw;
+        char order; /* of `cloister top`: a letter of top_keys; 0: it is 'sessions --watch' */
 };
 
 /* ---- --watch: events ---- */
@@ -224,6 +232,8 @@ static int take_signal(struct watch *w)
         }
 }
 
+static const char top_keys[] = "cmta"; /* processor, memory, tool calls, age */
+
 static int take_key(struct watch *w)
 {
         char key = 0;
@@ -231,6 +241,10 @@ static int take_key(struct watch *w)
 
         if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
                 w->reads_keys = false;
+        if (n == 1 && w->order && strchr(top_keys, key)) {
+                w->order = key;
+                w->redraw = true;
+        }
         return n == 1 && key == 'q' ? 0 : GO_ON;
 }
 
@@ -285,28 +299,56 @@ static bool is_waiting(const struct watch *w)
 
 /* ---- --watch: a frame ---- */
 
-/* Percent of one processor since the last frame. */
-static int64_t processor_of(struct watch *w, pid_t pid, yyjson_val *session, uint64_t at_ms)
+static const struct known *find_known(const struct known *list, size_t n, pid_t pid,
+                                      const char *name)
+{
+        for (size_t i = 0; i < n; i++) {
+                if (list[i].pid == pid && strcmp(list[i].name, name) == 0)
+                        return &list[i];
+        }
+        return NULL;
+}
+
+static void note_processor(struct watch *w, pid_t pid, yyjson_val *session, uint64_t at_ms)
 {
         const char *name = json_text(session, "name");
-        int64_t cpu = json_number(session, "cpu_ms");
+        const struct known *before = find_known(w->before, w->n_before, pid, name);
+        struct known *k = &w->now[w->n_now++];
 
-        if (w->n_now < KNOWN_MAX) {
-                struct known *k = &w->now[w->n_now++];
-                *k = (struct known){.pid = pid, .cpu_ms = cpu, .at_ms = at_ms};
-                snprintf(k->name, sizeof(k->name), "%s", name);
+        *k = (struct known){.pid = pid, .cpu_ms = json_number(session, "cpu_ms"), .at_ms = at_ms};
+        snprintf(k->name, sizeof(k->name), "%s", name);
+        if (before && at_ms > before->at_ms && k->cpu_ms >= before->cpu_ms)
+                k->percent = (k->cpu_ms - before->cpu_ms) * 100 / (int64_t)(at_ms - before->at_ms);
+}
+
+/* The answers have come: compares them with those a second ago. */
+static void note_all(struct watch *w)
+{
+        uint64_t at_ms = clock_ms();
+        yyjson_val *session;
+        size_t i, n;
+
+        memcpy(w->before, w->now, w->n_now * sizeof(*w->now));
+        w->n_before = w->n_now;
+        w->n_now = 0;
+        for (size_t k = 0; k < w->servers.n; k++) {
+                yyjson_arr_foreach (server_sessions(&w->servers.list[k]), i, n, session) {
+                        if (w->n_now < KNOWN_MAX)
+                                note_processor(w, w->servers.list[k].pid, session, at_ms);
+                }
         }
-        for (size_t i = 0; i < w->n_before; i++) {
-                const struct known *k = &w->before[i];
-                if (k->pid == pid && strcmp(k->name, name) == 0 && at_ms > k->at_ms &&
-                    cpu >= k->cpu_ms)
-                        return (cpu - k->cpu_ms) * 100 / (int64_t)(at_ms - k->at_ms);
-        }
-        return 0;
+}
+
+/* Percent of one processor in the last second. */
+static int64_t processor_of(const struct watch *w, pid_t pid, yyjson_val *session)
+{
+        const struct known *k = find_known(w->now, w->n_now, pid, json_text(session, "name"));
+
+        return k ? k->percent : 0;
 }
 
 static int append_session(struct watch *w, const struct server *server, yyjson_val *session,
-                          uint64_t at_ms, struct buffer *to)
+                          struct buffer *to)
 {
         yyjson_val *last = yyjson_obj_get(session, "last");
         const char *line = json_text(last, "line");
@@ -323,7 +365,7 @@ static int append_session(struct watch *w, const struct server *server, yyjson_v
         snprintf(text, sizeof(text),
                  "%-20s %-14s %6s %4" PRId64 "%% %6" PRId64 "M %6" PRId64 " %5" PRId64
                  "  %s%s%s%s%s",
-                 name, state, took, processor_of(w, server->pid, session, at_ms),
+                 name, state, took, processor_of(w, server->pid, session),
                  json_number(session, "memory_bytes") >> 20, json_number(session, "tool_calls"),
                  json_number(session, "cells"), runs ? "" : end, runs || !last ? "" : ": ", code,
                  *line ? " | " : "", shown);
@@ -331,7 +373,7 @@ static int append_session(struct watch *w, const struct server *server, yyjson_v
 }
 
 /* The sessions of a server, as many as there is room for. */
-static int append_server(struct watch *w, const struct server *server, uint64_t at_ms, size_t *room,
+static int append_server(struct watch *w, const struct server *server, size_t *room,
                          size_t *left_out, struct buffer *to)
 {
         char text[128];
@@ -350,35 +392,110 @@ static int append_server(struct watch *w, const struct server *server, uint64_t 
                 if (*room == 0)
                         ++*left_out;
                 else if (r >= 0)
-                        r = append_session(w, server, session, at_ms, to);
+                        r = append_session(w, server, session, to);
                 *room -= *room > 0;
         }
+        return r;
+}
+
+/* ---- top ---- */
+
+/* The sums of all servers, and how it is sorted. */
+static int append_top(const struct watch *w, struct buffer *to)
+{
+        int64_t live = 0, places = 0, ready = 0, memory = 0, percent = 0;
+        yyjson_val *session;
+        size_t i, n;
+        char text[192];
+
+        for (size_t k = 0; k < w->servers.n; k++) {
+                const struct server *server = &w->servers.list[k];
+                yyjson_val *result = yyjson_obj_get(yyjson_doc_get_root(server->answer), "result");
+                places += json_number(result, "sessions_max");
+                ready += json_number(result, "ready");
+                yyjson_arr_foreach (server_sessions(server), i, n, session) {
+                        live++;
+                        memory += json_number(session, "memory_bytes");
+                        percent += processor_of(w, server->pid, session);
+                }
+        }
+        snprintf(text, sizeof(text),
+                 "%zu servers, %" PRId64 " of %" PRId64 " places, %" PRId64 " ready, %" PRId64
+                 "%% processor, %" PRId64 "M memory; sorted by %s (keys: c m t a, q ends)",
+                 w->servers.n, live, places, ready, percent, memory >> 20,
+                 w->order == 'c'   ? "processor"
+                 : w->order == 'm' ? "memory"
+                 : w->order == 't' ? "tool calls"
+                                   : "age");
+        return watch_screen_line(&w->screen, text, to);
+}
+
+static int64_t value_of(const struct watch_row *row, char order)
+{
+        return order == 'c'   ? row->percent
+               : order == 'm' ? json_number(row->session, "memory_bytes")
+               : order == 't' ? json_number(row->session, "tool_calls")
+                              : json_number(row->session, "age_ms");
+}
+
+/* The largest first; equal ones by name, so that rows stay where they are. */
+static int compare_rows(const void *a, const void *b, void *order)
+{
+        const struct watch_row *x = a, *y = b;
+        int64_t left = value_of(x, *(const char *)order), right = value_of(y, *(const char *)order);
+
+        if (left != right)
+                return left < right ? 1 : -1;
+        return strcmp(json_text(x->session, "name"), json_text(y->session, "name"));
+}
+
+/* The sessions of all servers, as many as there is room for. */
+static int append_sorted(struct watch *w, size_t *room, size_t *left_out, struct buffer *to)
+{
+        static struct watch_row rows[KNOWN_MAX];
+        size_t i, n, n_rows = 0;
+        yyjson_val *session;
+        int r = 0;
+
+        for (size_t k = 0; k < w->servers.n; k++) {
+                const struct server *server = &w->servers.list[k];
+                yyjson_arr_foreach (server_sessions(server), i, n, session) {
+                        if (n_rows < ARRAY_SIZE(rows))
+                                rows[n_rows++] = (struct watch_row){
+                                        server, session, processor_of(w, server->pid, session)};
+                }
+        }
+        qsort_r(rows, n_rows, sizeof(*rows), compare_rows, &w->order);
+        for (i = 0; i < n_rows && i < *room && r >= 0; i++)
+                r = append_session(w, rows[i].server, rows[i].session, to);
+        *left_out = n_rows - i;
         return r;
 }
 
 static int draw(struct watch *w)
 {
         _cleanup_buffer_ struct buffer frame = BUFFER_INIT(FRAME_MAX);
-        size_t room = w->screen.rows > 3 ? w->screen.rows - 3 : 1, left_out = 0;
-        uint64_t at_ms = clock_ms();
+        size_t head = w->order ? 4 : 3;
+        size_t room = w->screen.rows > head ? w->screen.rows - head : 1, left_out = 0;
         char text[128];
 
-        w->n_now = 0;
         int r = buffer_append_text(&frame, "\033[H");
+        if (r >= 0 && w->order)
+                r = append_top(w, &frame);
         snprintf(text, sizeof(text), "%-20s %-14s %6s %5s %7s %6s %5s  %s", "SESSION", "STATE",
                  "FOR", "CPU", "MEMORY", "TOOLS", "CALLS", "LAST");
         if (r >= 0)
                 r = watch_screen_line(&w->screen, text, &frame);
-        for (size_t i = 0; i < w->servers.n && r >= 0; i++)
-                r = append_server(w, &w->servers.list[i], at_ms, &room, &left_out, &frame);
+        for (size_t i = 0; i < w->servers.n && r >= 0 && !w->order; i++)
+                r = append_server(w, &w->servers.list[i], &room, &left_out, &frame);
+        if (r >= 0 && w->order)
+                r = append_sorted(w, &room, &left_out, &frame);
         if (r >= 0 && left_out > 0) {
                 snprintf(text, sizeof(text), "and %zu more", left_out);
                 r = watch_screen_line(&w->screen, text, &frame);
         }
         if (r >= 0)
                 r = buffer_append_text(&frame, "\033[J");
-        memcpy(w->before, w->now, w->n_now * sizeof(*w->now));
-        w->n_before = w->n_now;
         return r < 0 ? r : fd_write_all(STDOUT_FILENO, buffer_bytes(&frame), frame.length);
 }
 
@@ -407,6 +524,7 @@ static int one_second(struct watch *w)
                 status = wait_until(w, end, true);
         for (size_t i = 0; i < w->servers.n; i++)
                 server_link_close(&w->links[i]);
+        note_all(w);
         w->redraw = true;
         while (status == GO_ON && (w->redraw || clock_ms() < end)) {
                 if (w->redraw && show(w) < 0)
@@ -430,15 +548,18 @@ static int hold_signals(void)
         return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int watch_sessions(const struct options *o)
+/* order: of `cloister top`, or 0. */
+static int watch_sessions(const struct options *o, char order)
 {
         struct watch *w = calloc(1, sizeof(*w));
         struct error err = {};
         int status = GO_ON;
 
         if (!o->json && isatty(STDOUT_FILENO) != 1) {
-                error_set(&err, EINVAL,
-                          "--watch needs a terminal; --watch --json prints one line a second");
+                error_set(
+                        &err, EINVAL,
+                        "%s needs a terminal; 'cloister sessions --watch --json' prints one line a second",
+                        order ? "top" : "--watch");
                 free(w);
                 return cli_fail(2, &err);
         }
@@ -448,6 +569,7 @@ static int watch_sessions(const struct options *o)
         }
         setlocale(LC_CTYPE, "C.UTF-8");
         w->only = o->server;
+        w->order = order;
         w->json = o->json;
         w->reads_keys = !w->json && isatty(STDIN_FILENO) == 1;
         for (size_t i = 0; i < SERVERS_MAX; i++)
@@ -566,7 +688,7 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
         int status = 0;
 
         if (o->watch)
-                return watch_sessions(o);
+                return watch_sessions(o, 0);
         servers_find(o->server, &servers);
         servers_ask(&servers);
         if (o->server && servers.n == 0) {
@@ -590,6 +712,11 @@ int cli_sessions(const struct options *o, const char *const *words, size_t n)
                 print_restarts(&servers);
         servers_done(&servers);
         return status;
+}
+
+int cli_top(const struct options *o, const char *const *words, size_t n)
+{
+        return watch_sessions(o, 'c');
 }
 
 int cli_session_names(void)

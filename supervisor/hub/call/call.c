@@ -17,6 +17,7 @@
  * next look at its task, or for the client.
  */
 #include "supervisor/hub/call/call.h"
+#include "supervisor/service/metrics.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -194,8 +195,12 @@ static void enter(struct hub_call *call)
         case CALL_FINISHED:
                 event_del(&call->deadline);
                 call_params_done(&call->params);
-                call->calls = NULL;
                 call->result.duration_us = clock_us() - call->since;
+                if (call->result.sent)
+                        metrics_observe(METRIC_UPSTREAM_CALL,
+                                        (double)call->result.duration_us / 1e6,
+                                        call->calls->host->name(call->calls->data));
+                call->calls = NULL;
                 TAILQ_INSERT_TAIL(&call->outbox->calls, call, link);
                 event_active(call->outbox->due, EV_TIMEOUT, 0);
                 break;

@@ -715,6 +715,16 @@ bool hub_server_ended(struct hub_server *s, uint32_t instance, int wait_status)
         return true;
 }
 
+const char *hub_server_name(const struct hub_server *s)
+{
+        return s->config->name;
+}
+
+bool hub_server_is_up(const struct hub_server *s)
+{
+        return s->state == SERVER_READY;
+}
+
 void hub_server_put(const struct hub_server *s, struct json_out *out)
 {
         if (!s->has_instance && !s->principal && s->n_restarts == 0)

@@ -55,6 +55,9 @@ void hub_server_call(struct hub_server *s, struct hub_call *call);
 
 /* Appends its object (hub.h), if it runs or was restarted. */
 void hub_server_put(const struct hub_server *s, struct json_out *out);
+/* Its name in the config; whether it is connected. */
+const char *hub_server_name(const struct hub_server *s);
+bool hub_server_is_up(const struct hub_server *s);
 
 /* Clients can be asked for more than before: the list for these may be in the cache. */
 void hub_server_client_changed(struct hub_server *s);

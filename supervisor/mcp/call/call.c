@@ -12,6 +12,7 @@
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/tasks/tasks.h"
+#include "supervisor/service/metrics.h"
 #include "supervisor/session/machine/queue.h"
 
 enum {
@@ -240,12 +241,16 @@ const char *mcp_call_quota(const struct mcp_peer *peer, const char *session)
         bool is_full = principal->name[0]
                                ? !share_allows(principal->n_calls, n_calls, MCP_CALLS_MAX, 1)
                                : n_calls >= MCP_CALLS_MAX;
-        if (is_full || (principal->calls_max > 0 && principal->n_calls >= principal->calls_max))
+        if (is_full || (principal->calls_max > 0 && principal->n_calls >= principal->calls_max)) {
+                metrics_add(METRIC_REFUSED, 1, "calls");
                 return "too many calls are under way: wait for some to end";
+        }
         session_key_make(principal->key, session, key);
         if (principal->sessions_max > 0 && !sessions_is_live(sessions, key) &&
-            !sessions_quota(sessions, principal->key, principal->sessions_max))
+            !sessions_quota(sessions, principal->key, principal->sessions_max)) {
+                metrics_add(METRIC_REFUSED, 1, "quota");
                 return "you have as many live sessions as your quota allows: use one of them";
+        }
         return NULL;
 }
 

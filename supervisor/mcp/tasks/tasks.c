@@ -278,6 +278,7 @@ static bool pass_on(struct reply *reply)
         mcp_sink_unref(reply->sink);
         reply->sink = task->origin.sink;
         reply->batch = task->origin.batch;
+        reply->operation = task->origin.operation;
         reply->task = NULL;
         task->origin.sink = NULL;
         task->reply = NULL;

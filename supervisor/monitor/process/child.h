@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-enum { CHILD_KEEP_MAX = 22 };
+enum { CHILD_KEEP_MAX = 24 };
 
 /* Closes every descriptor but these (at most CHILD_KEEP_MAX, any order). */
 void child_close_all_but(const int *keep, size_t n);

@@ -188,6 +188,9 @@ struct session {
         bool is_named;     /* by a call, and not by the server */
         bool frees_memory; /* it ends for a session of another principal */
         bool yields;       /* it ends, and its place belongs to another session */
+        struct {
+                uint64_t memory, cpu_us;
+        } seen; /* overview.c: when its counters were read last */
 
         const struct session_context *context;
         const struct session_table *table;

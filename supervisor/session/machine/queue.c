@@ -9,6 +9,7 @@
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/session-events.h"
+#include "supervisor/session/machine/tally.h"
 #include "supervisor/session/machine/tasks.h"
 
 void session_wake(struct session *s)
@@ -149,6 +150,7 @@ void session_end_cell(struct session *s, struct cell *cell)
                 session_tell_cell_end(s, cell);
         else
                 log_end(s, cell);
+        tally_cell(s, cell);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_finish(&cell->outcome.streams[i]);
         if (cell->number != 0 && cell->kind == CELL_CODE) {
