@@ -78,6 +78,7 @@ RULES = [
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
+    ("supervisor/service", ["base/", "policy/", "rpc/", "supervisor/service/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
@@ -100,24 +101,24 @@ RULES = [
         "supervisor/hub/server",
         ["base/", "policy/", "rpc/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
     ),
-    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/session/", MCP]),
+    ("supervisor/mcp", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", MCP]),
     # Its parts use what it offers to all of them, and each other in this order.
     ("supervisor/mcp/tasks", ["base/", "rpc/", MCP + "tasks/"] + MCP_SHARED),
     ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
-    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
+    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
     (
         "supervisor/mcp/publish",
-        ["base/", "policy/", "rpc/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
+        ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,
     ),
-    ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
+    ("supervisor/http", ["base/", "policy/", "rpc/", "supervisor/service/", "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     # Its commands, which main.c passes to it.
     (
         "supervisor/broker/modes",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),
