@@ -472,6 +472,8 @@ static void on_signal(evutil_socket_t number, short what, void *data)
 
         if (number == SIGINT && broker->mode->interrupted)
                 broker->mode->interrupted(broker);
+        else if (number == SIGTERM && broker->mode->terminated && broker->data)
+                broker->mode->terminated(broker);
         else
                 broker_end(broker, mode == MODE_MCP || mode == MODE_SERVE ? 0 : 128 + (int)number);
 }

@@ -30,6 +30,8 @@ struct broker_mode {
         /* On SIGINT; NULL: the loop ends. */
         void (*interrupted)(struct broker *broker);
         void (*catalogue_changed)(struct broker *broker);
+        /* On SIGTERM; NULL: the loop ends. */
+        void (*terminated)(struct broker *broker);
         /* After hub and sessions have taken another config. */
         void (*config_changed)(struct broker *broker, const struct config *config);
         /* A server asks the owner's client for something; NULL: there is none (hub.h). */

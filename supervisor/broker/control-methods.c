@@ -12,6 +12,7 @@
 #include "supervisor/hub/hub.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/machine/outcome.h"
+#include "supervisor/session/sessions-owner.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 

@@ -5,8 +5,8 @@
  * after DNS rebinding the Host is the page's, which has to be ours. A bearer token names the
  * principal. Without tokens each user of a unix socket is a principal, and all other clients are one.
  *
- * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [memory=SIZE] [cpu=CORES]; #
- * begins a comment. They can
+ * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [cells_per_minute=N]
+ * [memory=SIZE] [cpu=CORES]; # begins a comment. They can
  * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
  */
 #pragma once

@@ -17,6 +17,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/phase.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
 
@@ -240,6 +241,10 @@ static void on_helper(evutil_socket_t socket, short what, void *data)
                                        MSG_DONTWAIT);
                 if (r == -EAGAIN || r == -EINTR)
                         return;
+                if (r <= 0 && server->passed && service_is_stopping()) {
+                        event_del(server->helper);
+                        return;
+                }
                 int taken = r == sizeof(message) ? take_message(server, &message, fds, n) : -EPROTO;
                 if (taken == 0)
                         continue;
@@ -292,7 +297,12 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
         if (!server)
                 return error_errno(err, ENOMEM, "HTTP server");
         *server = (struct http_server){
-                .base = base, .mcp = mcp, .failed = options->failed, .data = options->data};
+                .base = base,
+                .mcp = mcp,
+                .failed = options->failed,
+                .data = options->data,
+                .passed = options->passed,
+        };
         TAILQ_INIT(&server->idle);
         TAILQ_INIT(&server->busy);
         TAILQ_INIT(&server->waiting);
@@ -330,15 +340,52 @@ static void free_all(struct http_connections *list)
                 http_connection_free(TAILQ_FIRST(list));
 }
 
-struct http_server *http_server_free(struct http_server *server)
+static void close_listeners(struct http_server *server)
 {
-        if (!server)
-                return NULL;
         for (size_t i = 0; i < server->n_listeners; i++) {
                 event_free(server->listeners[i]);
                 close(server->fds[i]);
         }
         server->n_listeners = 0;
+}
+
+/* The end of the pair ends the helper, which accepts on unix sockets. Connections that it has passed already are served. */
+void http_server_stop(struct http_server *server)
+{
+        if (!server->passed)
+                return;
+        close_listeners(server);
+        if (server->helper)
+                shutdown(server->helper_fd, SHUT_WR);
+}
+
+void http_server_close(struct http_server *server)
+{
+        struct http_session *session;
+
+        TAILQ_FOREACH (session, &server->sessions, link) {
+                if (session->main->connection && session->main->began)
+                        http_stream_end(session->main);
+        }
+}
+
+bool http_server_has_answers(const struct http_server *server)
+{
+        const struct http_connection *c;
+
+        TAILQ_FOREACH (c, &server->busy, link) {
+                if (c->state == CONNECTION_ANSWERING ||
+                    (c->state == CONNECTION_FLUSHING && http_waiting(c) > 0))
+                        return true;
+        }
+        return false;
+}
+
+struct http_server *http_server_free(struct http_server *server)
+{
+        if (!server)
+                return NULL;
+        close_listeners(server);
         if (server->helper) {
                 event_free(server->helper);
                 close(server->helper_fd);

@@ -33,6 +33,7 @@ enum http_connection_state {
 struct http_stream;
 struct http_session;
 struct mcp_peer;
+struct service_refusal;
 
 struct http_connection {
         TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
@@ -128,6 +129,7 @@ struct http_server {
         void (*failed)(void *data);
         void *data;
         bool paused;                        /* no connection is accepted */
+        bool passed;                        /* the sockets are of systemd */
         struct http_connections idle, busy; /* the longest first */
         size_t n_connections;
         struct http_sessions sessions;
@@ -170,6 +172,10 @@ void http_respond_text(struct http_connection *connection, int status, const cha
 /* Responds with a JSON-RPC error; id may be NULL. */
 void http_respond_error(struct http_connection *connection, int status, yyjson_val *id, int code,
                         const char *text);
+
+/* The call was not begun: status, Retry-After and a JSON-RPC error. */
+void http_respond_refusal(struct http_connection *connection, yyjson_val *id,
+                          const struct service_refusal *refusal);
 
 /* A response that is a stream of events. */
 void http_begin_events(struct http_connection *connection, const char *headers);

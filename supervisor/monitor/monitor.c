@@ -63,6 +63,9 @@ enum {
         WATCH_MS = 250, /* after the start, the config is watched */
         EARLY_MS =
                 50, /* after the start, the template starts: the client's handshake comes first */
+        /* After drain_timeout: cells that were interrupted end, results are fetched, answers are written
+         * (supervisor/service/drain.h). */
+        DRAIN_END_SECONDS = 20,
         SEND_SECONDS = 5 /* a broker that does not read for this time is killed */
 };
 
@@ -236,15 +239,25 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 {
         struct monitor *m = data;
 
-        log_error("the broker has not ended %d seconds after %s; killing it", MONITOR_KILL_SECONDS,
+        log_error("the broker has not ended in time after %s; killing it",
                   event_pending(m->request, EV_READ, NULL) ? "SIGTERM" : "it closed its link");
         child_signal(m->broker, SIGKILL);
+}
+
+/* How long the broker may take after SIGTERM: a server drains, unless it does already. */
+static struct timeval time_to_end(const struct monitor *m)
+{
+        struct timeval t = {.tv_sec = MONITOR_KILL_SECONDS};
+
+        if (m->options->mode == MODE_SERVE && !event_pending(m->kill_timer, EV_TIMEOUT, NULL))
+                t.tv_sec += DRAIN_END_SECONDS + m->config->drain_timeout_ms / 1000;
+        return t;
 }
 
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct monitor *m = data;
-        struct timeval after = {.tv_sec = MONITOR_KILL_SECONDS};
+        struct timeval after = time_to_end(m);
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
         child_signal(m->broker, signal);

@@ -103,6 +103,7 @@ struct options {
         const char *state_path;
         int64_t uid;
         bool has_http; /* servers are reached by HTTP */
+        bool passed;   /* serve: the listening sockets are of systemd, which keeps them */
 };
 
 enum option_kind {

@@ -20,8 +20,10 @@
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "supervisor/service/drain.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
+#include "supervisor/session/sessions-owner.h"
 #endif
 
 enum {
@@ -42,6 +44,7 @@ struct mode_server {
         struct mcp_peer *peer;
 
         struct http_server *http; /* serve */
+        struct drain *drain;
 };
 
 static int read_attestation(struct mode_server *mode, int fd, struct error *err)
@@ -115,6 +118,7 @@ static void mode_free(struct broker *broker)
 
         if (!mode)
                 return;
+        drain_free(mode->drain);
         if (mode->mcp)
                 mcp_server_drop_calls(mode->mcp);
         mcp_peer_free(mode->peer);
@@ -250,6 +254,94 @@ static void on_failed(void *data)
         broker_end(data, 1);
 }
 
+/* ---- draining ---- */
+
+static bool has_sessions(void *data)
+{
+        const struct broker *broker = data;
+        struct sessions_count count;
+
+        sessions_count(broker->sessions, &count);
+        return count.live > 0;
+}
+
+static void stop_listening(void *data)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        http_server_stop(mode->http);
+}
+
+static bool has_calls(void *data)
+{
+        const struct broker *broker = data;
+        const struct mode_server *mode = broker->data;
+
+        return mode->mcp->n_calls > 0 || sessions_pending(broker->sessions) > 0;
+}
+
+static bool has_results(void *data, uint64_t since_us)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        return mcp_server_has_results(mode->mcp, since_us);
+}
+
+static void cancel_calls(void *data)
+{
+        const struct broker *broker = data;
+
+        sessions_interrupt(broker->sessions, "the server is stopping");
+}
+
+static void close_streams(void *data)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        subscriptions_close(mode->mcp);
+        http_server_close(mode->http);
+}
+
+static bool has_answers(void *data)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        return http_server_has_answers(mode->http);
+}
+
+static void on_phase(void *data, bool stopping, uint64_t left_ms)
+{
+}
+
+static void on_drain_end(void *data, bool whole)
+{
+        const struct broker *broker = data;
+
+        broker_end(data, whole && sessions_killed(broker->sessions) == 0 ? 0 : 1);
+}
+
+static const struct drain_actions drain_actions = {
+        .has_sessions = has_sessions,
+        .stop = stop_listening,
+        .has_calls = has_calls,
+        .has_results = has_results,
+        .cancel = cancel_calls,
+        .close = close_streams,
+        .has_answers = has_answers,
+        .changed = on_phase,
+        .ended = on_drain_end,
+};
+
+static void terminated(struct broker *broker)
+{
+        const struct mode_server *mode = broker->data;
+
+        if (mode->drain)
+                drain_stop(mode->drain, broker->config->drain_timeout_ms);
+        else
+                broker_end(broker, 0);
+}
+
 static int start_serve(struct broker *broker, struct error *err)
 {
         const struct options *o = &broker->options;
@@ -261,6 +353,7 @@ static int start_serve(struct broker *broker, struct error *err)
                 .origins = o->origins,
                 .n_origins = o->n_origins,
                 .profile = o->profile,
+                .passed = o->passed,
                 .helper = o->helper_fd,
                 .failed = on_failed,
                 .data = broker,
@@ -282,6 +375,8 @@ static int start_serve(struct broker *broker, struct error *err)
                 r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
         if (tokens)
                 explicit_bzero(tokens, options.tokens_length);
+        if (r >= 0)
+                r = drain_new(&mode->drain, broker->base, &drain_actions, broker, err);
         return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;
 }
 
@@ -298,6 +393,9 @@ static int start_serve(struct broker *broker, struct error *err)
 const struct broker_mode broker_mode_serve = {
         .start = start_serve,
         .stop = stop,
+#if HAVE_SERVE
+        .terminated = terminated,
+#endif
         .catalogue_changed = catalogue_changed,
         .config_changed = config_changed,
         .page_done = page_done,

@@ -326,6 +326,7 @@ static int listen_inherit(struct listener ret[OPTION_LISTEN_MAX], struct error *
 struct listeners {
         struct listener all[OPTION_LISTEN_MAX];
         size_t n;
+        bool passed; /* by systemd */
 };
 
 static int open_listeners(const struct options *o, struct listeners *l, struct error *err)
@@ -339,6 +340,7 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
         if (o->n_listen == 0) {
                 r = listen_inherit(l->all, err);
                 l->n = r > 0 ? (size_t)r : 0;
+                l->passed = l->n > 0;
         }
         if (r >= 0 && l->n == 0) {
                 r = listen_open(LISTEN_DEFAULT, &l->all[0], err);
@@ -468,6 +470,7 @@ int cli_serve(const struct options *o, const char *const *words, size_t n)
                 return cli_fail(1, &error);
         if (pass_fds(&command.options, fds, &error) < 0)
                 return cli_fail(1, &error);
+        command.options.passed = listeners.passed;
         for (size_t i = 0; i < listeners.n; i++)
                 fprintf(stderr, "cloister: serving MCP at %s\n", listeners.all[i].text);
         monitor_command_exec(&command, PROGRAM_MONITOR, "serve", &error);

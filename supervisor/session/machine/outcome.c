@@ -31,8 +31,7 @@ void outcome_describe_stop(const struct session *s, const struct cell *cell, cha
                          outcome_seconds(cell->request.timeout_ms, text));
         else
                 snprintf(to, CELL_WHY_MAX, "%s",
-                         cell->is_interrupted ? "another call of the session interrupted it"
-                                              : "the call was cancelled");
+                         cell->interrupted_by ? cell->interrupted_by : "the call was cancelled");
 }
 
 void outcome_alive(const struct session *s, struct cell *cell)
