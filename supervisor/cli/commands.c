@@ -20,6 +20,7 @@
 #include "supervisor/cli/serve/serve.h"
 #include "supervisor/cli/sessions/cp.h"
 #include "supervisor/cli/sessions/exec.h"
+#include "supervisor/cli/sessions/service.h"
 #include "supervisor/cli/sessions/sessions.h"
 
 enum {
@@ -130,6 +131,28 @@ static const struct cli_command rows[] = {
          "  cloister serve\n"
          "  cloister serve --listen unix:$XDG_RUNTIME_DIR/cloister.sock\n"
          "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n"},
+        {"reload", "", "have a running 'cloister serve' read its config and tokens again",
+         CLI_SERVER, 0, cli_reload,
+         "Waits until the server has done it. The exit status is 1 if the config or the file of tokens\n"
+         "is invalid: one line says why, and nothing has changed. Keys that count at the next start\n"
+         "only are named (docs/config.md). Sessions and calls go on, except those whose right has\n"
+         "ended. SIGHUP does the same, and so does a change of a file, unless \"reload\" is \"signal\".\n"
+         "The log file is opened again.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister reload\n"
+         "  cloister reload --server 4711\n"},
+        {"drain", "", "let the sessions of a running 'cloister serve' end, and then the server",
+         CLI_SERVER | CLI_DEADLINE | CLI_CANCEL, 0, cli_drain,
+         "The server takes no new sessions: calls that need one get 503. Calls in live sessions go on,\n"
+         "until these end (by 'idle', or 'cloister sessions end') or the deadline comes. Then the\n"
+         "server stops as after SIGTERM (docs/service.md). The command returns at once. --cancel takes\n"
+         "new sessions again.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister drain\n"
+         "  cloister drain --deadline 2h\n"
+         "  cloister drain --cancel\n"},
         {"setup", "CLIENT [FILE]", "write the entry for Cloister into the config of an MCP client",
          CLI_DRY_RUN | CLI_REMOVE | CLI_REPLACE | CLI_YES, 2, cli_setup, cli_help_setup},
         {"publish", "FILE", "offer a Python script as an MCP tool",

@@ -249,6 +249,20 @@ static void take_new(struct access *access, struct access *now)
         now->n_tokens = kept;
 }
 
+int access_check_tokens(const struct access *access, const char *text, size_t n, struct error *err)
+{
+        struct access now;
+
+        access_init(&now, access->everybody.profile);
+        now.limits_of = access->limits_of;
+        now.data = access->data;
+        int r = read_lines(&now, text, n, err);
+        if (r >= 0 && access->n_tokens + now.n_tokens > ACCESS_NAMES_EVER)
+                r = error_set(err, E2BIG, "too many names were there since the start: restart");
+        access_done(&now);
+        return r;
+}
+
 int access_replace_tokens(struct access *access, const char *text, size_t n,
                           void (*changed)(void *data, struct mcp_principal *principal,
                                           enum access_change change),

@@ -70,6 +70,8 @@ void access_done(struct access *access);
 /* Adds the tokens of a file's text. The error names the line, never the token. */
 int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err);
 
+/* Whether the text could replace the tokens. */
+int access_check_tokens(const struct access *access, const char *text, size_t n, struct error *err);
 /* Replaces the tokens by those of a text, which may have none: then no request is accepted. A name that comes back is another
  * principal. Calls changed() for each principal that has changed. On failure nothing changes. */
 int access_replace_tokens(struct access *access, const char *text, size_t n,

@@ -42,3 +42,9 @@ void http_server_stop(struct http_server *server);
 void http_server_close(struct http_server *server);
 /* Whether a response has not been written whole. */
 bool http_server_has_answers(const struct http_server *server);
+
+/* Has the helper read the file of tokens, and checks it. answered() is called once, maybe at once; error: NULL: it may be used. */
+void http_server_check_tokens(struct http_server *server,
+                              void (*answered)(void *data, const struct error *error), void *data);
+/* Uses the tokens that were checked, or drops them. */
+void http_server_take_tokens(struct http_server *server, bool use);

@@ -128,8 +128,12 @@ struct http_server {
         int helper_fd;
         void (*failed)(void *data);
         void *data;
-        bool paused;                        /* no connection is accepted */
-        bool passed;                        /* the sockets are of systemd */
+        bool paused; /* no connection is accepted */
+        bool passed; /* the sockets are of systemd */
+        void (*tokens_answered)(void *data, const struct error *error); /* or NULL */
+        void *tokens_data;
+        char *tokens; /* that were checked, or NULL */
+        size_t tokens_length;
         struct http_connections idle, busy; /* the longest first */
         size_t n_connections;
         struct http_sessions sessions;

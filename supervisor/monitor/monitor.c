@@ -51,6 +51,7 @@
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/monitor-requests.h"
+#include "supervisor/monitor/monitor-service.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
@@ -198,6 +199,7 @@ static int start_broker(struct monitor *m, struct error *err)
                                     .has_http = m->has_http,
                                     .control_fd = m->control.fd,
                                     .log_fd = log,
+                                    .probe = notify_is_wanted(&m->service.notify),
                                     .state_path = *m->state_path ? m->state_path : NULL,
                                     .options = m->options};
         m->broker = broker_launch(&how, m->children, &m->link, err);
@@ -260,9 +262,16 @@ static void on_signal(evutil_socket_t number, short what, void *data)
         struct timeval after = time_to_end(m);
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
+        if (number == SIGHUP && m->options->mode == MODE_SERVE) {
+                monitor_service_hangup(m);
+                return;
+        }
         child_signal(m->broker, signal);
-        if (signal == SIGTERM)
-                event_add(m->kill_timer, &after);
+        if (signal != SIGTERM)
+                return;
+        event_add(m->kill_timer, &after);
+        if (m->options->mode == MODE_SERVE)
+                monitor_service_stopping(m, (uint64_t)after.tv_sec);
 }
 
 /* The kernel takes milliseconds to watch a directory of many names, such as /tmp, and delays every
@@ -272,6 +281,16 @@ static void on_watch_time(evutil_socket_t fd, short what, void *data)
 {
         monitor_limits_enter(data);
         monitor_watch_config(data);
+}
+
+/* SIGHUP reloads a server: it must not end one that starts. `cloister serve` has blocked it already. */
+static void hold_hangup(int how)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGHUP);
+        sigprocmask(how, &set, NULL);
 }
 
 static int watch(struct monitor *m, struct error *err)
@@ -288,10 +307,13 @@ static int watch(struct monitor *m, struct error *err)
                 m->signals[i] = evsignal_new(m->base, signals[i], on_signal, m);
                 ok = ok && m->signals[i] && event_add(m->signals[i], NULL) == 0;
         }
+        hold_hangup(SIG_UNBLOCK);
         if (!ok || !m->broker_end || !m->request || !m->kill_timer ||
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
         int r = monitor_limits_watch(m, err);
+        if (r >= 0)
+                r = monitor_service_watch(m, err);
         if (r < 0)
                 return r;
         /* `run` reads its config once. */
@@ -392,6 +414,7 @@ static void done(struct monitor *m)
                 monitor_upstreams_done(m);
                 monitor_sessions_done(m);
         }
+        monitor_service_done(m);
         m->log_relay = log_relay_free(m->log_relay);
         loop_free_events(events, ARRAY_SIZE(events));
         int fds[] = {m->link, m->broker_pidfd};
@@ -418,6 +441,7 @@ static void monitor_init(struct monitor *m, const struct options *options)
                               .link = -1,
                               .exit_status = EXIT_NO_SANDBOX};
         template_files_init(&m->template_files);
+        monitor_service_init(m);
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);

@@ -69,7 +69,7 @@ struct options {
         size_t n_ins;
         const char *env[OPTION_ENV_MAX]; /* NAME or NAME=VALUE */
         size_t n_env;
-        uint32_t timeout_ms, wait_ms; /* 0: not given */
+        uint32_t timeout_ms, wait_ms, deadline_ms; /* 0: not given */
 
         /* Of `cloister serve`. */
         const char *listen[OPTION_LISTEN_MAX], *hosts[OPTION_NAMES_MAX], *origins[OPTION_NAMES_MAX];
@@ -77,8 +77,8 @@ struct options {
         const char *tokens;
 
         const char *scope, *secrets, *rounds;
-        bool attack, attest, count, dry_run, help, json, no_browser, no_tools, out_hidden, prompt,
-                quick, quiet, recursive, remove, strict, version, watch, with_private, yes;
+        bool attack, attest, cancel, count, dry_run, help, json, no_browser, no_tools, out_hidden,
+                prompt, quick, quiet, recursive, remove, strict, version, watch, with_private, yes;
 
         int log_level, log_format; /* enum log_level, enum log_format */
         const char *log_file;
@@ -103,6 +103,7 @@ struct options {
         const char *state_path;
         int64_t uid;
         bool has_http; /* servers are reached by HTTP */
+        bool probe;    /* serve: a sandbox is tried before the server is ready */
         bool passed;   /* serve: the listening sockets are of systemd, which keeps them */
 };
 

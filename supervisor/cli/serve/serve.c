@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -463,7 +464,12 @@ int cli_serve(const struct options *o, const char *const *words, size_t n)
         struct monitor_command command;
         struct listeners listeners = {};
         struct error error = {};
+        sigset_t hangup;
 
+        /* It reloads a server that runs, and must not end one that starts: the monitor unblocks it. */
+        sigemptyset(&hangup);
+        sigaddset(&hangup, SIGHUP);
+        sigprocmask(SIG_BLOCK, &hangup, NULL);
         if (open_all(o, &listeners, fds, &status, &error) < 0)
                 return cli_fail(status, &error);
         if (monitor_command_init(&command, o, &error) < 0)
