@@ -363,7 +363,9 @@ static void on_get(struct http_connection *c)
                 return;
         struct http_stream *stream = last ? http_session_stream(session, last, &after)
                                           : session->main;
-        if (!stream)
+        if (stream == session->main && service_is_stopping())
+                http_respond_text(c, 503, "the server is stopping");
+        else if (!stream)
                 http_respond_text(c, 404, "there is no such event");
         else if (stream->connection)
                 http_respond_text(c, 409, "the stream is being read");

@@ -87,10 +87,20 @@ void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *princi
                 sessions_restrict(server->sessions, principal->key, may_use, &rights);
 }
 
+bool mcp_server_has_calls(const struct mcp_server *server)
+{
+        for (const struct mcp_call *call = server->calls; call; call = call->next) {
+                if (!call->suspension.has_outcome)
+                        return true;
+        }
+        return false;
+}
+
 bool mcp_server_has_results(const struct mcp_server *server, uint64_t since_us)
 {
         for (const struct mcp_call *call = server->calls; call; call = call->next) {
-                if (call->wait.is_kept && call->wait.kept_us >= since_us)
+                if (call->wait.is_kept ? call->wait.kept_us >= since_us
+                                       : call->suspension.has_outcome)
                         return true;
         }
         return server->n_unread > 0 && server->unread_us >= since_us;

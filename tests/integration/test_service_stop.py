@@ -100,6 +100,20 @@ class Terminate(Stop):
         self.assertEqual(self.server.wait(harness.PATIENCE), 0, self.log.text())
         self.assertLess(time.monotonic() - began, 4 * harness.SLOW)
 
+    def test_streams_that_come_back(self):
+        """A client that opens its stream again would keep the server from ending: it is refused."""
+        legacy = self.connect()
+        session = self.initialize(legacy)
+        events = self.running("time.sleep(1.5)\n'done'", session="warm")
+        self.server.send_signal(signal.SIGTERM)
+        self.assertTrue(self.drains(), self.log.text())
+        stream = self.connect().request("GET", "/mcp", {"Mcp-Session-Id": session, "Accept": "text/event-stream"}).response()
+        self.assertEqual(stream.status, 503)
+        listening = self.connect().modern("subscriptions/listen", {"notifications": {"resourcesListChanged": True}}).response()
+        self.assertEqual(refusal(listening), (503, -32000, "draining", True))
+        self.assertEqual(self.last(events)["value"]["json"], "done")
+        self.assertEqual(self.server.wait(harness.PATIENCE), 0, self.log.text())
+
     def test_result_that_is_fetched(self):
         """A call that was answered with the status running is continued, also while the server drains."""
         c = self.connect()
@@ -211,13 +225,25 @@ class Start(Serve):
         harness.Case.setUp(self)
 
     def test_each_phase(self):
-        """SIGTERM, and SIGHUP before it, at any time of a start: the server ends, and nothing is left (check_residue)."""
+        """SIGTERM at any time of a start: the server ends, and nothing is left (check_residue)."""
         for delay in (0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.2, 0.4):
             log = harness.Log()
             process = self.spawn(log, *self.ARGUMENTS)
             time.sleep(delay)
             process.send_signal(signal.SIGTERM)
             self.assertIn(process.wait(harness.PATIENCE), (0, -signal.SIGTERM), f"after {delay} s: {log.text()}")
+
+
+    def test_hangup_in_each_phase(self):
+        """SIGHUP reloads a server, and does not end one that starts, once the program has blocked it."""
+        log = harness.Log()
+        process = self.spawn(log, *self.ARGUMENTS)
+        self.wait_serving(process, log)
+        for _ in range(100):
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.003)
+        self.address = ("127.0.0.1", int(re.search(r":(\d+)/mcp", log.text())[1]))
+        self.assertEqual(self.value(self.connect().call("1 + 1")), 2)
 
 
 if __name__ == "__main__":

@@ -286,7 +286,7 @@ static bool has_calls(void *data)
         const struct broker *broker = data;
         const struct mode_server *mode = broker->data;
 
-        return mode->mcp->n_calls > 0 || sessions_pending(broker->sessions) > 0;
+        return mcp_server_has_calls(mode->mcp) || sessions_pending(broker->sessions) > 0;
 }
 
 static bool has_results(void *data, uint64_t since_us)

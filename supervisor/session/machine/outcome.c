@@ -62,7 +62,7 @@ static void describe_limit(const struct session *s, uint32_t limit, struct cell_
 
 void outcome_note_stopped(struct session *s, struct cell *cell)
 {
-        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
+        uint32_t most = config_background_ms(s->context->config, s->profile);
         char *note = cell->outcome.note, text[32];
 
         if (s->rest.stopped == 0)
@@ -70,7 +70,7 @@ void outcome_note_stopped(struct session *s, struct cell *cell)
         text_append(note, sizeof(cell->outcome.note), "%s%u %s stopped after %s of CPU time",
                     *note ? "; " : "", s->rest.stopped,
                     s->rest.stopped == 1 ? "process was" : "processes were",
-                    outcome_seconds(profile->background_ms, text));
+                    outcome_seconds(most, text));
         s->rest.stopped = 0;
 }
 
