@@ -294,3 +294,14 @@ int log_file_open(const char *path, enum log_format format, struct error *err)
         open_folder(path);
         return 0;
 }
+
+int log_file_reopen(struct error *err)
+{
+        if (!file.is_bounded || file.folder < 0)
+                return 0;
+        _cleanup_close_ int fd = host_file_open(HOST_FILE_LOG, file.folder, file.name, err);
+        if (fd < 0)
+                return error_context(err, "--log-file %s", file.name);
+        return dup3(fd, place, O_CLOEXEC) < 0 ? error_errno(err, errno, "--log-file %s", file.name)
+                                              : 0;
+}

@@ -66,6 +66,9 @@ enum { LOG_FILE_MAX = 16 * 1024 * 1024 };
  * those that a child expects its own descriptors at. */
 int log_file_open(const char *path, enum log_format format, struct error *err);
 
+/* Opens the file again under its name, which another program may have renamed. Without a file it does nothing. */
+int log_file_reopen(struct error *err);
+
 /* Whether the log is a file, which has a bound. */
 bool log_file_is_bounded(void);
 

@@ -99,9 +99,9 @@ enum monitor_usage {
 struct monitor_hello {
         uint32_t generation;
         uint32_t config_files;
-        uint32_t mode; /* enum sandbox_mode */
-        uint32_t reserved;
-        uint32_t usage; /* enum monitor_usage */
+        uint32_t mode;      /* enum sandbox_mode */
+        uint32_t log_level; /* enum log_level */
+        uint32_t usage;     /* enum monitor_usage */
         uint32_t sessions_max;
         uint64_t memory_max;   /* bytes, of each session */
         uint64_t memory_total; /* bytes, of all */

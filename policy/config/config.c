@@ -157,6 +157,15 @@ int config_find_profile(const struct config *config, const char *name, struct er
         return error_set(err, ENOENT, "there is no profile \"%s\" in the config", name);
 }
 
+uint32_t config_background_ms(const struct config *newest, const struct config_profile *own)
+{
+        size_t i = own && own->name ? config_profile_index(newest, own->name) : SIZE_MAX;
+
+        if (i != SIZE_MAX)
+                return newest->profiles[i].background_ms;
+        return own ? own->background_ms : newest->top.background_ms;
+}
+
 bool config_same_list(char *const *a, char *const *b)
 {
         size_t i = 0;

@@ -33,6 +33,8 @@ bool config_same_list(char *const *a, char *const *b);
 
 /* Index of a profile, or -ENOENT with a suggestion in the message. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);
+/* `background` counts at once: that of the profile as the newest config has it. own: of a session, or NULL. */
+uint32_t config_background_ms(const struct config *newest, const struct config_profile *own);
 /* The same without a message; SIZE_MAX if there is no such profile. */
 size_t config_profile_index(const struct config *config, const char *name);
 /* The profile of a name, made if there is none. NULL without memory, or with errno E2BIG beyond

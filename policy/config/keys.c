@@ -33,6 +33,7 @@ static const char *const installs[] = {"never", "allow", NULL};
 static const char *const grants[] = {"authorization_code", "client_credentials", NULL};
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
+static const char *const reloads[] = {"change", "signal", NULL};
 static const char *const unlimited[] = {"unlimited", NULL};
 static const char *const guests[] = {"cloister", "codemode-lite", "pyodide", NULL};
 static const char *const forms[] = {"cell", "script", NULL};
@@ -85,7 +86,7 @@ static const struct config_key rows[] = {
          .inside = CONFIG_##i,                                                                     \
          .text = (t),                                                                              \
          ##__VA_ARGS__},
-#define MEMBER(p, k, m) {.place = CONFIG_##p, .kind = CONFIG_##k, OF(p, m)},
+#define MEMBER(p, k, m, ...) {.place = CONFIG_##p, .kind = CONFIG_##k, OF(p, m), ##__VA_ARGS__},
 #include "policy/config/keys.def"
 };
 #undef KEY
@@ -616,6 +617,8 @@ static void put_type(struct json_out *out, const struct config_key *key)
         put_members(out, key->schema);
 }
 
+static const char *const takes[] = {"new sessions", "at once", "restart"};
+
 static void put_key(struct json_out *out, const struct config_key *key)
 {
         json_out_begin(out, key->name, '{');
@@ -626,6 +629,8 @@ static void put_key(struct json_out *out, const struct config_key *key)
         else if (config_is_number(key) && !(key->code == CODE_EXECUTION) &&
                  (key->initial > 0 || key->least == 0))
                 config_put_number(out, "default", key, key->initial);
+        if (key->place == CONFIG_TOP || key->place == CONFIG_PROFILE || key->place == CONFIG_LIMITS)
+                json_out_text(out, "x-takes-effect", takes[key->takes]);
         json_out_end(out, '}');
 }
 
@@ -703,4 +708,48 @@ void config_schema(struct json_out *out)
         }
         json_out_end(out, '}');
         json_out_end(out, '}');
+}
+
+/* ---- what a reload cannot change ---- */
+
+static const struct config_key *find_row(const char *name)
+{
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                if (rows[i].place == CONFIG_TOP && rows[i].name && strcmp(rows[i].name, name) == 0)
+                        return &rows[i];
+        }
+        return NULL;
+}
+
+static bool has_changed(const struct config_key *key, const struct config *a,
+                        const struct config *b)
+{
+        const char *x = (const char *)a + key->offset, *y = (const char *)b + key->offset;
+
+        if (!config_is_text(key))
+                return key->size > 0 && memcmp(x, y, key->size) != 0;
+        const char *one = *(const char *const *)x, *two = *(const char *const *)y;
+        return one && two ? strcmp(one, two) != 0 : one != two;
+}
+
+size_t config_changed_at_restart(const struct config *before, const struct config *now,
+                                 char ret[CONFIG_CHANGED_MAX])
+{
+        const char *last = "";
+        size_t n = 0, length = 0;
+
+        *ret = '\0';
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                const struct config_key *key = &rows[i];
+                const struct config_key *of = key->part_of ? find_row(key->part_of) : key;
+                if (key->place != CONFIG_TOP || !of || of->takes != CONFIG_RESTART ||
+                    !has_changed(key, before, now) || strcmp(of->name, last) == 0)
+                        continue;
+                last = of->name;
+                length += (size_t)snprintf(ret + length, CONFIG_CHANGED_MAX - length, "%s%s",
+                                           n++ > 0 ? ", " : "", last);
+                if (length >= CONFIG_CHANGED_MAX)
+                        break;
+        }
+        return n;
 }

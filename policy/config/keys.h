@@ -91,6 +91,13 @@ enum config_code {
         CONFIG_CODES,
 };
 
+/* When a value that was changed counts in a server that reads it again. */
+enum config_takes {
+        CONFIG_NEW_SESSIONS, /* for sessions that begin later */
+        CONFIG_NOW,
+        CONFIG_RESTART, /* at the next start */
+};
+
 struct config_key {
         const char *name; /* NULL: a member of the struct that no key sets */
         enum config_place place;
@@ -102,6 +109,8 @@ struct config_key {
         const char *const
                 *words; /* NULL-terminated; of CONFIG_TIME: one word, for CONFIG_UNLIMITED */
         enum config_code code;
+        enum config_takes takes;
+        const char *part_of; /* of a member without a key: the key of CODE_… that sets it */
         unsigned flags;
         unsigned
                 published; /* bits of enum config_published_kind: the entries that may have it; 0: all */
@@ -201,3 +210,8 @@ void config_put_number(struct json_out *out, const char *name, const struct conf
 
 /* "tool", "prompt", … */
 const char *config_published_kind_name(enum config_published_kind kind);
+
+enum { CONFIG_CHANGED_MAX = 256 };
+/* The names of the keys that differ and count at a restart only, such as "user, id_range". Returns how many there are. */
+size_t config_changed_at_restart(const struct config *before, const struct config *now,
+                                 char ret[CONFIG_CHANGED_MAX]);

@@ -359,6 +359,8 @@ struct config {
         uint32_t cell_timeout_ms;     /* default 120,000 */
         uint32_t cell_timeout_max_ms; /* default 600,000 */
         uint32_t session_idle_ms;     /* default 30 min */
+        uint32_t drain_timeout_ms;    /* default 30,000 */
+        bool reload_by_signal;        /* files that change are not read by themselves */
         uint32_t sessions_max;        /* 0: by the machine's memory */
         uint64_t memory_total;        /* of all sandboxes; 0: by the machine */
         uint32_t cpu_total_milli;     /* the same */

@@ -30,11 +30,19 @@
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/service/event.h"
 #include "supervisor/service/liveness.h"
+#include "supervisor/session/sessions-owner.h"
 
 enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
 
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 static_assert(ARRAY_SIZE(ending_signals) == ARRAY_SIZE(((struct broker *)0)->signals), "one each");
+
+int broker_ask_monitor(struct broker *broker, enum monitor_verb verb, uint32_t number)
+{
+        const struct monitor_request request = {.verb = verb, .number = number};
+
+        return link_request(broker->link, &request, NULL);
+}
 
 void broker_end(struct broker *broker, int status)
 {
@@ -345,6 +353,19 @@ static void to_network(struct broker *broker, const struct monitor_message *mess
         network_listener(broker->network, message->event.target, message->fds[0]);
 }
 
+/* `cloister serve` only: what its service manager and its owner ask for. */
+static void to_service(struct broker *broker, const struct monitor_message *message)
+{
+        const struct monitor_event *event = &message->event;
+
+        if (event->kind == MONITOR_SERVICE_PING)
+                broker_ask_monitor(broker, MONITOR_SERVICE_ALIVE, 0);
+        else if (event->kind == MONITOR_SERVICE_HANGUP)
+                reload_begin(broker->reload, NULL);
+        else if (message->asked.verb == MONITOR_SERVICE_RELOAD)
+                reload_read(broker->reload, event->kind == MONITOR_FAILED ? &event->error : NULL);
+}
+
 static void to_broker(struct broker *broker, const struct monitor_message *message)
 {
         if (message->event.kind == MONITOR_LOG_ERRORS) {
@@ -353,6 +374,10 @@ static void to_broker(struct broker *broker, const struct monitor_message *messa
         }
         if (message->asked.verb == MONITOR_PING) {
                 liveness_answered();
+                return;
+        }
+        if (message->event.kind != MONITOR_LIMITS) {
+                to_service(broker, message);
                 return;
         }
         broker->hello.usage = message->event.target;
@@ -439,6 +464,8 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker_end(broker, 1);
                 return;
         }
+        log_set_level((enum log_level)hello->log_level);
+        reload_note(broker->reload, broker->config, config);
         sessions_reload(broker->sessions, config, hello);
         if (broker->mode->config_changed && broker->data)
                 broker->mode->config_changed(broker, config);
@@ -499,10 +526,17 @@ static void on_signal(evutil_socket_t number, short what, void *data)
         struct broker *broker = data;
         enum mode mode = broker->options.mode;
 
+        if (number == SIGHUP && broker->mode->drain) {
+                if (broker->reload)
+                        reload_begin(broker->reload, NULL);
+                return;
+        }
         if (number == SIGTERM)
                 tell_stop(broker);
         if (number == SIGINT && broker->mode->interrupted)
                 broker->mode->interrupted(broker);
+        else if (number == SIGTERM && broker->mode->terminated && broker->data)
+                broker->mode->terminated(broker);
         else
                 broker_end(broker, mode == MODE_MCP || mode == MODE_SERVE ? 0 : 128 + (int)number);
 }
@@ -608,6 +642,83 @@ static void start_no_server(void *data, const struct config_profile *profile,
 {
 }
 
+/* ---- reloads and drains ---- */
+
+static void check_tokens(void *data)
+{
+        struct broker *broker = data;
+
+        if (broker->mode->check_tokens)
+                broker->mode->check_tokens(broker);
+        else
+                reload_checked(broker->reload, NULL);
+}
+
+static int read_again(void *data)
+{
+        return broker_ask_monitor(data, MONITOR_SERVICE_RELOAD, 0);
+}
+
+static void take_tokens(void *data, bool use)
+{
+        struct broker *broker = data;
+
+        if (broker->mode->take_tokens)
+                broker->mode->take_tokens(broker, use);
+}
+
+static void on_reload_end(void *data)
+{
+        broker_ask_monitor(data, MONITOR_SERVICE_RELOADED, 0);
+}
+
+static const struct reload_actions reload_actions = {check_tokens, read_again, take_tokens,
+                                                     on_reload_end};
+
+static void reload(void *data, struct reload_waiter *waiter)
+{
+        reload_begin(((struct broker *)data)->reload, waiter);
+}
+
+static void forget_reload(void *data, struct reload_waiter *waiter)
+{
+        reload_forget(((struct broker *)data)->reload, waiter);
+}
+
+static int drain(void *data, uint64_t deadline_ms, struct error *err)
+{
+        struct broker *broker = data;
+
+        return broker->mode->drain(broker, deadline_ms, err);
+}
+
+static int undo_drain(void *data, struct error *err)
+{
+        struct broker *broker = data;
+
+        return broker->mode->undo_drain(broker, err);
+}
+
+static int make_control(struct broker *broker, struct error *err)
+{
+        const struct options *o = &broker->options;
+
+        broker->service = (struct control_service){broker, reload, forget_reload, drain,
+                                                   undo_drain};
+        const struct control_context context = {
+                .base = broker->base,
+                .sessions = broker->sessions,
+                .network = broker->network,
+                .hub = broker->hub,
+                .mode = options_mode_name(o->mode),
+                .service = broker->mode->drain ? &broker->service : NULL,
+        };
+        int r = reload_new(&broker->reload, broker->base, &reload_actions, broker, err);
+        if (r >= 0 && o->control_fd >= 0)
+                r = control_new(&broker->control, o->control_fd, &context, control_methods, err);
+        return r;
+}
+
 static int make_parts(struct broker *broker, struct error *err)
 {
         const struct link_owner owner = {broker, on_event, on_reloaded, on_link_closed};
@@ -644,11 +755,8 @@ static int make_parts(struct broker *broker, struct error *err)
         const struct picture_provider pictures = pictures_provider(broker->pictures);
         if (r >= 0)
                 sessions_set_pictures(broker->sessions, &pictures);
-        if (r >= 0 && broker->options.control_fd >= 0)
-                r = control_new(&broker->control, broker->options.control_fd,
-                                &(struct control_context){broker->base, broker->sessions,
-                                                          broker->network, broker->hub},
-                                control_methods, err);
+        if (r >= 0)
+                r = make_control(broker, err);
         return r < 0 ? r : broker->mode->start(broker, err);
 }
 
@@ -656,6 +764,7 @@ static void broker_done(struct broker *broker)
 {
         broker->sessions = sessions_free(broker->sessions);
         broker->control = control_free(broker->control);
+        reload_free(broker->reload);
         network_free(broker->network);
         pictures_free(broker->pictures);
         if (broker->mode)

@@ -12,10 +12,12 @@
 
 #include "base/error.h"
 #include "policy/config/config.h"
+#include "supervisor/broker/control-service.h"
 #include "supervisor/broker/control.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/network.h"
 #include "supervisor/broker/pictures.h"
+#include "supervisor/broker/reload.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/options/options.h"
 #include "supervisor/session/machine/tool-provider.h"
@@ -30,6 +32,14 @@ struct broker_mode {
         /* On SIGINT; NULL: the loop ends. */
         void (*interrupted)(struct broker *broker);
         void (*catalogue_changed)(struct broker *broker);
+        /* On SIGTERM; NULL: the loop ends. */
+        void (*terminated)(struct broker *broker);
+        /* Has the file of tokens read and checked: reload_checked() follows; then uses or drops it. NULL: there are none. */
+        void (*check_tokens)(struct broker *broker);
+        void (*take_tokens)(struct broker *broker, bool use);
+        /* `cloister drain`; deadline_ms: 0: none. NULL: it cannot. */
+        int (*drain)(struct broker *broker, uint64_t deadline_ms, struct error *err);
+        int (*undo_drain)(struct broker *broker, struct error *err);
         /* After hub and sessions have taken another config. */
         void (*config_changed)(struct broker *broker, const struct config *config);
         /* A server asks the owner's client for something; NULL: there is none (hub.h). */
@@ -56,6 +66,8 @@ struct broker {
         struct egress_process egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
         size_t n_egress;
         struct control *control;
+        struct control_service service; /* of `cloister serve` */
+        struct reload *reload;
         struct event *signals[3];
         struct event *trim; /* pending: on_trim() runs within TRIM_S */
         int status;         /* the exit status */
@@ -65,6 +77,9 @@ struct broker {
 
 /* Ends the loop with this exit status. */
 void broker_end(struct broker *broker, int status);
+
+/* Sends a request about the server as a whole. */
+int broker_ask_monitor(struct broker *broker, enum monitor_verb verb, uint32_t number);
 
 /* modes: by enum mode; NULL: not a mode of the broker. Returns the exit status. */
 int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv);

@@ -8,10 +8,13 @@
 #include "base/file-path.h"
 #include "base/json-out.h"
 #include "supervisor/broker/control-exec.h"
+#include "supervisor/broker/control-service.h"
 #include "supervisor/broker/network.h"
 #include "supervisor/hub/hub.h"
+#include "supervisor/service/phase.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/machine/outcome.h"
+#include "supervisor/session/sessions-owner.h"
 
 enum { ANSWER_MAX = 16 * 1024 * 1024 };
 
@@ -231,6 +234,9 @@ static int answer_list(const struct control_context *context, yyjson_val *params
 
         sessions_count(context->sessions, &count);
         json_out_begin(&out, NULL, '{');
+        if (context->mode)
+                json_out_text(&out, "mode", context->mode);
+        json_out_text(&out, "phase", service_phase_name(service_phase()));
         json_out_int(&out, "sessions_max", (int64_t)count.max);
         json_out_int(&out, "ready", (int64_t)count.spares_ready);
         json_out_text(&out, "network", context->network ? network_state(context->network) : "none");
@@ -295,5 +301,7 @@ const struct control_method control_methods[] = {
         {"files/list", .begin = control_list_files},
         {"files/get", .begin = control_get_file},
         {"files/put", .begin = control_put_file},
+        {"server/reload", .begin = control_reload},
+        {"server/drain", .answer = control_drain},
         {NULL},
 };

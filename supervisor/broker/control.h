@@ -17,6 +17,7 @@
 #include "supervisor/session/session.h"
 #include "supervisor/session/sessions.h"
 
+struct control_service;
 struct hub;
 struct network;
 struct control;
@@ -37,8 +38,10 @@ enum {
 struct control_context {
         struct event_base *base;
         struct sessions *sessions;
-        const struct network *network; /* or NULL */
-        const struct hub *hub;         /* or NULL */
+        const struct network *network;         /* or NULL */
+        const struct hub *hub;                 /* or NULL */
+        const char *mode;                      /* "serve" or another name */
+        const struct control_service *service; /* of `cloister serve`, or NULL */
 };
 
 /* One of the two members is NULL. Both return negative errno with an error. */

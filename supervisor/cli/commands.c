@@ -20,6 +20,7 @@
 #include "supervisor/cli/serve/serve.h"
 #include "supervisor/cli/sessions/cp.h"
 #include "supervisor/cli/sessions/exec.h"
+#include "supervisor/cli/sessions/service.h"
 #include "supervisor/cli/sessions/sessions.h"
 
 enum {
@@ -117,9 +118,9 @@ static const struct cli_command rows[] = {
          "Without --tokens, every process that can open the socket can call your tools: on 127.0.0.1 that\n"
          "is every user of this machine. unix:PATH is for you alone (mode 0600), and if you open it to\n"
          "others, each user has sessions of its own. Any other address needs --tokens. Each line of\n"
-         "that file, which only you may read, is NAME TOKEN [profile=NAME] [calls=N] [sessions=N]:\n"
-         "clients with different names share neither sessions nor files. It is read again when it\n"
-         "changes. --attest, --as, --also and --network are as for 'cloister mcp'.\n"
+         "that file, which only you may read, is NAME TOKEN [profile=NAME] [calls=N] [sessions=N]\n"
+         "[cells_per_minute=N]: clients with different names share neither sessions nor files. It is\n"
+         "read again when it changes. --attest, --as, --also and --network are as for 'cloister mcp'.\n"
          "\n"
          "--admin ADDRESS serves /metrics and the live view /ui (docs/service.md). With --tokens they need a\n"
          "token whose line has role=metrics or role=view, which opens nothing else. Without --tokens,\n"
@@ -128,10 +129,34 @@ static const struct cli_command rows[] = {
          "Requests of web pages are refused unless their origin, and the host that they ask for, are\n"
          "those of this machine or allowed. TLS is a reverse proxy's: docs/http.md.\n"
          "\n"
+         "SIGTERM stops it: calls that run are answered, new ones get 503 (docs/service.md).\n"
+         "\n"
          "Examples:\n"
          "  cloister serve\n"
          "  cloister serve --listen unix:$XDG_RUNTIME_DIR/cloister.sock\n"
          "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n"},
+        {"reload", "", "have a running 'cloister serve' read its config and tokens again",
+         CLI_SERVER, 0, cli_reload,
+         "Waits until the server has done it. The exit status is 1 if the config or the file of tokens\n"
+         "is invalid: one line says why, and nothing has changed. Keys that count at the next start\n"
+         "only are named (docs/config.md). Sessions and calls go on, except those whose right has\n"
+         "ended. SIGHUP does the same, and so does a change of a file, unless \"reload\" is \"signal\".\n"
+         "The log file is opened again.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister reload\n"
+         "  cloister reload --server 4711\n"},
+        {"drain", "", "let the sessions of a running 'cloister serve' end, and then the server",
+         CLI_SERVER | CLI_DEADLINE | CLI_CANCEL, 0, cli_drain,
+         "The server takes no new sessions: calls that need one get 503. Calls in live sessions go on,\n"
+         "until these end (by 'idle', or 'cloister sessions end') or the deadline comes. Then the\n"
+         "server stops as after SIGTERM (docs/service.md). The command returns at once. --cancel takes\n"
+         "new sessions again.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister drain\n"
+         "  cloister drain --deadline 2h\n"
+         "  cloister drain --cancel\n"},
         {"setup", "CLIENT [FILE]", "write the entry for Cloister into the config of an MCP client",
          CLI_DRY_RUN | CLI_REMOVE | CLI_REPLACE | CLI_YES, 2, cli_setup, cli_help_setup},
         {"publish", "FILE", "offer a Python script as an MCP tool",

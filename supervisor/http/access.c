@@ -120,11 +120,15 @@ static int take_setting(struct access_token *t, const char *word, unsigned line,
                 r = take_number(word + 6, &t->principal.calls_max);
         else if (strncmp(word, "sessions=", 9) == 0)
                 r = take_number(word + 9, &t->principal.sessions_max);
-        else
+        else if (strncmp(word, "cells_per_minute=", 17) == 0) {
+                size_t n = 0;
+                r = take_number(word + 17, &n);
+                t->principal.cells_per_minute = (uint32_t)n;
+        } else
                 r = take_sum(t, word);
         return r < 0 ? error_set(
                                err, EINVAL,
-                               "line %u: profile=NAME, calls=N, sessions=N, memory=SIZE (such as 2G), cpu=CORES or role=ROLE is needed behind the token",
+                               "line %u: profile=NAME, calls=N, sessions=N, cells_per_minute=N, memory=SIZE (such as 2G), cpu=CORES or role=ROLE is needed behind the token",
                                line)
                      : 0;
 }
@@ -244,6 +248,7 @@ static int take_changes(const struct access *access, struct access_token *t,
         t->principal.profile = *t->profile ? t->profile : access->everybody.profile;
         t->principal.calls_max = now->principal.calls_max;
         t->principal.sessions_max = now->principal.sessions_max;
+        t->principal.cells_per_minute = now->principal.cells_per_minute;
         t->memory_mib = now->memory_mib;
         t->cpu_milli = now->cpu_milli;
         return change;
@@ -265,6 +270,20 @@ static void take_new(struct access *access, struct access *now)
                 access->tokens[access->n_tokens++] = t;
         }
         now->n_tokens = kept;
+}
+
+int access_check_tokens(const struct access *access, const char *text, size_t n, struct error *err)
+{
+        struct access now;
+
+        access_init(&now, access->everybody.profile);
+        now.limits_of = access->limits_of;
+        now.data = access->data;
+        int r = read_lines(&now, text, n, err);
+        if (r >= 0 && access->n_tokens + now.n_tokens > ACCESS_NAMES_EVER)
+                r = error_set(err, E2BIG, "too many names were there since the start: restart");
+        access_done(&now);
+        return r;
 }
 
 int access_replace_tokens(struct access *access, const char *text, size_t n,

@@ -5,8 +5,8 @@
  * after DNS rebinding the Host is the page's, which has to be ours. A bearer token names the
  * principal. Without tokens each user of a unix socket is a principal, and all other clients are one.
  *
- * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [memory=SIZE] [cpu=CORES], or NAME TOKEN
- * role=metrics|view; # begins a comment. They can
+ * The tokens are lines: NAME TOKEN [profile=NAME] [calls=N] [sessions=N] [cells_per_minute=N] [memory=SIZE]
+ * [cpu=CORES], or NAME TOKEN role=metrics|view; # begins a comment. They can
  * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
  *
  * A token with a role is no principal: it opens /metrics or the live view (admin.h), and nothing else.
@@ -80,6 +80,8 @@ void access_done(struct access *access);
 /* Adds the tokens of a file's text. The error names the line, never the token. */
 int access_read_tokens(struct access *access, const char *text, size_t n, struct error *err);
 
+/* Whether the text could replace the tokens. */
+int access_check_tokens(const struct access *access, const char *text, size_t n, struct error *err);
 /* Replaces the tokens by those of a text, which may have none: then no request is accepted. A name that comes back is another
  * principal. Calls changed() for each principal that has changed. On failure nothing changes. */
 int access_replace_tokens(struct access *access, const char *text, size_t n,

@@ -30,6 +30,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/event.h"
 #include "supervisor/service/metrics.h"
+#include "supervisor/service/phase.h"
 
 /* ---- headers against the body ---- */
 
@@ -316,8 +317,14 @@ static void take_legacy(struct http_connection *c, struct http_session *session,
 
 static void take_initialize(struct http_connection *c, const struct jsonrpc_message *message)
 {
-        struct http_session *session = http_session_new(c->server, c->principal);
+        struct service_refusal refusal;
 
+        if (service_phase() == SERVICE_DRAINING) {
+                service_refuse_draining(&refusal);
+                http_respond_refusal(c, message->id, &refusal);
+                return;
+        }
+        struct http_session *session = http_session_new(c->server, c->principal);
         if (!session) {
                 http_respond_error(c, 503, message->id, JSONRPC_INTERNAL_ERROR,
                                    "too many sessions are open: end some with DELETE");
@@ -382,7 +389,9 @@ static void on_get(struct http_connection *c)
                 return;
         struct http_stream *stream = last ? http_session_stream(session, last, &after)
                                           : session->main;
-        if (!stream)
+        if (stream == session->main && service_is_stopping())
+                http_respond_text(c, 503, "the server is stopping");
+        else if (!stream)
                 http_respond_text(c, 404, "there is no such event");
         else if (stream->connection)
                 http_respond_text(c, 409, "the stream is being read");
@@ -420,6 +429,10 @@ static void on_sse(struct http_connection *c)
 
         if (c->reader.request.method != HTTP_METHOD_GET) {
                 refuse_method(c);
+                return;
+        }
+        if (service_phase() == SERVICE_DRAINING) {
+                http_respond_text(c, 503, "the server is stopping");
                 return;
         }
         struct http_session *session = http_session_new(c->server, c->principal);

@@ -20,6 +20,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/event.h"
 #include "supervisor/service/metrics.h"
+#include "supervisor/service/phase.h"
 
 enum { ACCEPT_AT_ONCE = 64, SWEEP_S = 30 };
 
@@ -238,16 +239,12 @@ static const struct mcp_principal *without_profile(const struct http_server *ser
         return NULL;
 }
 
-static void take_tokens(struct http_server *server, int fd)
+static void use_tokens(struct http_server *server, const char *text, size_t n)
 {
-        _cleanup_free_ char *text = NULL;
         size_t role_changes = server->access.role_changes;
         struct error err = {};
-        size_t n = 0;
 
-        int r = fd_read_whole(fd, ACCESS_FILE_MAX, &text, &n, &err);
-        if (r >= 0)
-                r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
+        int r = access_replace_tokens(&server->access, text, n, on_token_changed, server, &err);
         metrics_add(METRIC_RELOADS, 1, r < 0 ? "failed" : "tokens");
         if (r < 0)
                 log_error("the file of tokens: %s; the previous ones stay in use", err.text);
@@ -261,9 +258,72 @@ static void take_tokens(struct http_server *server, int fd)
                 log_error(
                         "the file of tokens: %s is refused: there is no profile \"%s\" in the config",
                         refused->name, refused->profile);
-        if (text)
-                explicit_bzero(text, n);
+}
+
+static void drop_tokens(struct http_server *server)
+{
+        if (server->tokens)
+                explicit_bzero(server->tokens, server->tokens_length);
+        free(take_ptr(server->tokens));
+}
+
+static void answer_check(struct http_server *server, const struct error *error)
+{
+        void (*answered)(void *data, const struct error *error) = server->tokens_answered;
+
+        server->tokens_answered = NULL;
+        if (answered)
+                answered(server->tokens_data, error);
+}
+
+/* asked: it is used later, if it can be. */
+static void take_tokens(struct http_server *server, int fd, bool asked)
+{
+        struct error err = {};
+
+        drop_tokens(server);
+        int r = fd_read_whole(fd, ACCESS_FILE_MAX, &server->tokens, &server->tokens_length, &err);
         close(fd);
+        if (r >= 0 && asked)
+                r = access_check_tokens(&server->access, server->tokens, server->tokens_length,
+                                        &err);
+        if (r < 0)
+                error_context(&err, "the file of tokens");
+        if (asked) {
+                answer_check(server, r < 0 ? &err : NULL);
+                return;
+        }
+        if (r < 0)
+                log_error("%s; the previous ones stay in use", err.text);
+        else
+                use_tokens(server, server->tokens, server->tokens_length);
+        drop_tokens(server);
+}
+
+void http_server_check_tokens(struct http_server *server,
+                              void (*answered)(void *data, const struct error *error), void *data)
+{
+        const struct serve_message message = {.kind = SERVE_READ};
+        struct error err = {};
+
+        server->tokens_answered = answered;
+        server->tokens_data = data;
+        if (!server->access.needs_token || !server->helper) {
+                answer_check(server, NULL);
+                return;
+        }
+        int r = fd_send(server->helper_fd, &message, sizeof(message), NULL, 0, MSG_DONTWAIT);
+        if (r < 0) {
+                error_errno(&err, -r, "ask the helper of 'cloister serve'");
+                answer_check(server, &err);
+        }
+}
+
+void http_server_take_tokens(struct http_server *server, bool use)
+{
+        if (use && server->tokens)
+                use_tokens(server, server->tokens, server->tokens_length);
+        drop_tokens(server);
 }
 
 /* Returns 1 if the message says why the helper ends. */
@@ -278,8 +338,13 @@ static int take_message(struct http_server *server, struct serve_message *messag
         error_sanitize(&message->error);
         if (message->kind == SERVE_CLIENT)
                 take_client(server, fds[0], message->uid);
+        else if (message->kind < SERVE_FAILED && !message->asked &&
+                 sessions_config(server->mcp->sessions)->reload_by_signal)
+                fd_close_many(fds, n);
         else if (message->kind == SERVE_TOKENS)
-                take_tokens(server, fds[0]);
+                take_tokens(server, fds[0], message->asked);
+        else if (message->kind == SERVE_PROBLEM && message->asked)
+                answer_check(server, &message->error);
         else if (message->kind == SERVE_PROBLEM)
                 log_error("%s; the previous tokens stay in use", message->error.text);
         else
@@ -304,6 +369,10 @@ static void on_helper(evutil_socket_t socket, short what, void *data)
                                        MSG_DONTWAIT);
                 if (r == -EAGAIN || r == -EINTR)
                         return;
+                if (r <= 0 && server->passed && service_is_stopping()) {
+                        event_del(server->helper);
+                        return;
+                }
                 int taken = r == sizeof(message) ? take_message(server, &message, fds, n) : -EPROTO;
                 if (taken == 0)
                         continue;
@@ -372,6 +441,7 @@ int http_server_new(struct http_server **ret, struct event_base *base, struct mc
                 .data = options->data,
                 .admin_view = options->admin_view,
                 .collect = options->collect,
+                .passed = options->passed,
         };
         TAILQ_INIT(&server->idle);
         TAILQ_INIT(&server->busy);
@@ -410,15 +480,52 @@ static void free_all(struct http_connections *list)
                 http_connection_free(TAILQ_FIRST(list));
 }
 
-struct http_server *http_server_free(struct http_server *server)
+static void close_listeners(struct http_server *server)
 {
-        if (!server)
-                return NULL;
         for (size_t i = 0; i < server->n_listeners; i++) {
                 event_free(server->listeners[i]);
                 close(server->fds[i]);
         }
         server->n_listeners = 0;
+}
+
+/* The end of the pair ends the helper, which accepts on unix sockets. Connections that it has passed already are served. */
+void http_server_stop(struct http_server *server)
+{
+        if (!server->passed)
+                return;
+        close_listeners(server);
+        if (server->helper)
+                shutdown(server->helper_fd, SHUT_WR);
+}
+
+void http_server_close(struct http_server *server)
+{
+        struct http_session *session;
+
+        TAILQ_FOREACH (session, &server->sessions, link) {
+                if (session->main->connection && session->main->began)
+                        http_stream_end(session->main);
+        }
+}
+
+bool http_server_has_answers(const struct http_server *server)
+{
+        const struct http_connection *c;
+
+        TAILQ_FOREACH (c, &server->busy, link) {
+                if (c->state == CONNECTION_ANSWERING ||
+                    (c->state == CONNECTION_FLUSHING && http_waiting(c) > 0))
+                        return true;
+        }
+        return false;
+}
+
+struct http_server *http_server_free(struct http_server *server)
+{
+        if (!server)
+                return NULL;
+        close_listeners(server);
         if (server->helper) {
                 event_free(server->helper);
                 close(server->helper_fd);
@@ -437,6 +544,7 @@ struct http_server *http_server_free(struct http_server *server)
         free_all(&server->busy);
         while (!TAILQ_EMPTY(&server->sessions))
                 http_session_free(TAILQ_FIRST(&server->sessions));
+        drop_tokens(server);
         access_done(&server->access);
         free(server);
         return NULL;

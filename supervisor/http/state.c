@@ -1,5 +1,6 @@
 /* States of connections and of the listeners, and responses. */
 #include "supervisor/http/state.h"
+#include "supervisor/service/phase.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -144,6 +145,7 @@ static const struct {
         {414, "URI Too Long"},
         {415, "Unsupported Media Type"},
         {417, "Expectation Failed"},
+        {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {501, "Not Implemented"},
@@ -166,6 +168,9 @@ static int append_head(struct http_connection *c, int status, const char *header
 {
         int r = buffer_printf(to, "HTTP/1.1 %d %s\r\n", status, reason_of(status));
 
+        /* The client's next request goes to another server, or to the next instance of this one. */
+        if (service_is_stopping())
+                c->keep_alive = false;
         if (r >= 0 && headers)
                 r = buffer_append(to, headers, strlen(headers));
         if (r >= 0)
@@ -223,6 +228,25 @@ void http_respond_error(struct http_connection *c, int status, yyjson_val *id, i
                 http_respond_text(c, 500, "out of memory");
         else
                 http_respond(c, status, NULL, "application/json", buffer_bytes(&body), body.length);
+}
+
+void http_respond_refusal(struct http_connection *c, yyjson_val *id,
+                          const struct service_refusal *refusal)
+{
+        _cleanup_buffer_ struct buffer body = BUFFER_INIT(HEAD_SIZE + HTTP_BODY_MAX);
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(HEAD_SIZE);
+        char header[64];
+
+        snprintf(header, sizeof(header), "Retry-After: %u\r\n", refusal->retry_after_s);
+        int r = service_refusal_append(refusal, &data);
+        if (r >= 0)
+                r = jsonrpc_append_error(&body, id, SERVICE_REFUSED, refusal->text,
+                                         buffer_bytes(&data), data.length);
+        if (r < 0)
+                http_respond_text(c, 500, "out of memory");
+        else
+                http_respond(c, service_refusal_status(refusal), header, "application/json",
+                             buffer_bytes(&body), body.length);
 }
 
 void http_begin_events(struct http_connection *c, const char *headers)

@@ -33,6 +33,7 @@ enum http_connection_state {
 struct http_stream;
 struct http_session;
 struct mcp_peer;
+struct service_refusal;
 
 struct http_connection {
         TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
@@ -129,7 +130,12 @@ struct http_server {
         int helper_fd;
         void (*failed)(void *data);
         void *data;
-        bool paused;                        /* no connection is accepted */
+        bool paused; /* no connection is accepted */
+        bool passed; /* the sockets are of systemd */
+        void (*tokens_answered)(void *data, const struct error *error); /* or NULL */
+        void *tokens_data;
+        char *tokens; /* that were checked, or NULL */
+        size_t tokens_length;
         struct http_connections idle, busy; /* the longest first */
         size_t n_connections;               /* without those of --admin */
         struct http_sessions sessions;
@@ -185,6 +191,10 @@ void http_refuse(struct http_connection *connection, int status, const char *rea
 /* Responds with a JSON-RPC error; id may be NULL. */
 void http_respond_error(struct http_connection *connection, int status, yyjson_val *id, int code,
                         const char *text);
+
+/* The call was not begun: status, Retry-After and a JSON-RPC error. */
+void http_respond_refusal(struct http_connection *connection, yyjson_val *id,
+                          const struct service_refusal *refusal);
 
 /* A response that is a stream of events. */
 void http_begin_events(struct http_connection *connection, const char *headers);

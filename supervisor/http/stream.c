@@ -14,6 +14,7 @@
 #include "supervisor/mcp/peer.h"
 #include "supervisor/mcp/request.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/phase.h"
 
 enum { NUMBER_SIZE = 48 };
 
@@ -125,10 +126,14 @@ void http_stream_begin(struct http_stream *s)
 
 static void answer_json(struct http_stream *s, const struct mcp_message *message)
 {
-        char header[64 + HTTP_SESSION_ID] = "";
+        char header[96 + HTTP_SESSION_ID] = "";
         int status = 200;
 
-        if (s->session)
+        if (message->refusal) {
+                status = service_refusal_status(message->refusal);
+                snprintf(header, sizeof(header), "Retry-After: %u\r\n",
+                         message->refusal->retry_after_s);
+        } else if (s->session)
                 snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", s->session->id);
         else if (message->code == JSONRPC_METHOD_NOT_FOUND)
                 status = 404;
@@ -146,7 +151,8 @@ static void send_message(struct mcp_sink *sink, const struct mcp_message *messag
         if (s->answered || (!s->connection && !s->session))
                 return;
         s->answered = message->answers && !s->main;
-        if (!s->began && !s->main && message->answers && s->takes_json && s->connection) {
+        if (!s->began && !s->main && message->answers && (s->takes_json || message->refusal) &&
+            s->connection) {
                 answer_json(s, message);
                 return;
         }
@@ -185,6 +191,7 @@ static bool takes_requests(const struct mcp_sink *sink)
 }
 
 static const struct mcp_sink_calls calls = {
+        .has_refusals = true,
         .send = send_message,
         .unanswered = end_unanswered,
         .congested = is_congested,

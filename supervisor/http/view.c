@@ -9,7 +9,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/phase.h"
 #include "supervisor/session/overview.h"
-#include "supervisor/session/sessions.h"
+#include "supervisor/session/sessions-owner.h"
 
 static int append_state(const struct http_server *server, struct buffer *to)
 {

@@ -10,6 +10,7 @@
 #include "cloister-config.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/request.h"
+#include "supervisor/service/phase.h"
 
 enum { SMALL_MAX = 1024 * 1024 };
 
@@ -191,7 +192,9 @@ static yyjson_val *id_of_error(const struct reply *reply)
         return reply->id_doc || !reply->null_id ? reply_id(reply) : &null;
 }
 
-void reply_error_data(struct reply *reply, int code, const char *message, const struct buffer *data)
+/* refusal: or NULL. */
+static void answer_error(struct reply *reply, int code, const char *message,
+                         const struct buffer *data, const struct service_refusal *refusal)
 {
         _cleanup_buffer_ struct buffer out = BUFFER_INIT(SMALL_MAX);
 
@@ -200,11 +203,30 @@ void reply_error_data(struct reply *reply, int code, const char *message, const 
                 return;
         }
         operation_end(&reply->operation, code, NULL);
-        if (jsonrpc_append_error(&out, id_of_error(reply), code, message,
-                                 data ? buffer_bytes(data) : NULL, data ? data->length : 0) >= 0)
+        int r = jsonrpc_append_error(&out, id_of_error(reply), code, message,
+                                     data ? buffer_bytes(data) : NULL, data ? data->length : 0);
+        if (r >= 0 && refusal && !reply->batch)
+                mcp_sink_refuse(reply->sink, &out, refusal);
+        else if (r >= 0)
                 send_answer(reply, code, &out);
         batch_step(reply->batch);
         reply_done(reply);
+}
+
+void reply_error_data(struct reply *reply, int code, const char *message, const struct buffer *data)
+{
+        answer_error(reply, code, message, data, NULL);
+}
+
+bool reply_refuse(struct reply *reply, const struct service_refusal *refusal)
+{
+        _cleanup_buffer_ struct buffer data = BUFFER_INIT(SMALL_MAX);
+
+        if (!reply->sink || !reply->sink->calls->has_refusals ||
+            service_refusal_append(refusal, &data) < 0)
+                return false;
+        answer_error(reply, SERVICE_REFUSED, refusal->text, &data, refusal);
+        return true;
 }
 
 void reply_error(struct reply *reply, int code, const char *message)

@@ -36,6 +36,7 @@ extern const struct caching caching_lists, caching_none;
 
 struct mcp_task;
 struct reply;
+struct service_refusal;
 
 /* Gets the answers instead of the client. */
 struct reply_keeper {
@@ -81,6 +82,10 @@ void reply_error(struct reply *reply, int code, const char *message);
 /* data: JSON, or NULL. */
 void reply_error_data(struct reply *reply, int code, const char *message,
                       const struct buffer *data);
+
+/* The call was not begun. Answers as reply_error_data() and returns true where the client gets that as a status of HTTP;
+ * otherwise the request has no answer yet. */
+bool reply_refuse(struct reply *reply, const struct service_refusal *refusal);
 
 /* A cancelled request gets no answer, and a batch does not wait for it. The reply keeps its id: call reply_done() later. */
 void reply_nothing(struct reply *reply);

@@ -12,6 +12,7 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/mcp/tasks/tasks.h"
 #include "supervisor/mcp/tool.h"
+#include "supervisor/session/sessions-owner.h"
 
 void mcp_server_catalogue_changed(struct mcp_server *server)
 {
@@ -84,6 +85,25 @@ void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *princi
 
         if (server->config->n_profiles > 0)
                 sessions_restrict(server->sessions, principal->key, may_use, &rights);
+}
+
+bool mcp_server_has_calls(const struct mcp_server *server)
+{
+        for (const struct mcp_call *call = server->calls; call; call = call->next) {
+                if (!call->suspension.has_outcome)
+                        return true;
+        }
+        return false;
+}
+
+bool mcp_server_has_results(const struct mcp_server *server, uint64_t since_us)
+{
+        for (const struct mcp_call *call = server->calls; call; call = call->next) {
+                if (call->wait.is_kept ? call->wait.kept_us >= since_us
+                                       : call->suspension.has_outcome)
+                        return true;
+        }
+        return server->n_unread > 0 && server->unread_us >= since_us;
 }
 
 void mcp_server_set_config(struct mcp_server *server, const struct config *config)

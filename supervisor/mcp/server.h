@@ -34,6 +34,11 @@ void mcp_server_forget(struct mcp_server *server, struct mcp_principal *principa
  * forget such a profile. */
 void mcp_server_restrict(struct mcp_server *server, struct mcp_principal *principal);
 
+/* Whether a call runs, or its answer is being made. */
+bool mcp_server_has_calls(const struct mcp_server *server);
+/* Whether results of calls that have ended since this time (clock_us()) are kept for a later request. */
+bool mcp_server_has_results(const struct mcp_server *server, uint64_t since_us);
+
 /* Uses another config, borrowed, from now on. Running calls keep theirs. */
 void mcp_server_set_config(struct mcp_server *server, const struct config *config);
 

@@ -3,6 +3,7 @@
 
 #include "base/json-out.h"
 #include "rpc/jsonrpc.h"
+#include "supervisor/service/phase.h"
 
 void mcp_sink_send(struct mcp_sink *sink, const struct buffer *bytes, bool answers, int code)
 {
@@ -15,6 +16,20 @@ void mcp_sink_send(struct mcp_sink *sink, const struct buffer *bytes, bool answe
 
         if (sink)
                 sink->calls->send(sink, &message);
+}
+
+void mcp_sink_refuse(struct mcp_sink *sink, const struct buffer *bytes,
+                     const struct service_refusal *refusal)
+{
+        const struct mcp_message message = {
+                .bytes = buffer_bytes(bytes),
+                .n = bytes->length,
+                .answers = true,
+                .code = SERVICE_REFUSED,
+                .refusal = refusal,
+        };
+
+        sink->calls->send(sink, &message);
 }
 
 void mcp_sink_unanswered(struct mcp_sink *sink)

@@ -15,6 +15,7 @@ enum { RESULT_MAX = 512 * 1024 * 1024 }; /* bytes of a message, or of a result i
 
 struct json_out;
 struct mcp_sink;
+struct service_refusal;
 
 /* A whole JSON-RPC message, with its newline. */
 struct mcp_message {
@@ -22,9 +23,12 @@ struct mcp_message {
         size_t n;
         bool answers; /* a request or a batch: it is the last one for that */
         int code;     /* of the error that it answers with, else 0 */
+        const struct service_refusal *refusal; /* the call was not begun; or NULL */
 };
 
 struct mcp_sink_calls {
+        /* A call that is refused gets an error of the protocol, so that it can be sent elsewhere, and not a result. */
+        bool has_refusals;
         void (*send)(struct mcp_sink *sink, const struct mcp_message *message);
         /* A request or a batch was cancelled and gets no answer; NULL: the client does not wait for it. */
         void (*unanswered)(struct mcp_sink *sink);
@@ -62,6 +66,9 @@ static inline bool mcp_sink_congested(const struct mcp_sink *sink)
 
 /* Sends a whole message; answers, code: as in struct mcp_message. sink: NULL: there is no client any more. */
 void mcp_sink_send(struct mcp_sink *sink, const struct buffer *message, bool answers, int code);
+/* The same for a call that was refused. */
+void mcp_sink_refuse(struct mcp_sink *sink, const struct buffer *message,
+                     const struct service_refusal *refusal);
 /* A request or a batch gets no answer. */
 void mcp_sink_unanswered(struct mcp_sink *sink);
 /* Ends the object that out has begun, and sends it as params, unless it could not be made. */

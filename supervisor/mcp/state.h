@@ -36,6 +36,8 @@ struct mcp_principal {
         struct mcp_server *server;      /* of its clients */
         const char *profile;            /* borrowed: that of its clients; NULL: by their names */
         size_t calls_max, sessions_max; /* pending at once; 0: no limit of its own */
+        uint32_t cells_per_minute;      /* that may begin; 0: no limit */
+        uint64_t cells_until_us;        /* the time that those which have begun take at this rate */
         size_t n_calls;
         size_t n_kept;    /* results of calls that no request waits for */
         size_t n_clients; /* HTTP sessions */
@@ -138,7 +140,9 @@ struct mcp_server {
         struct resource_read *reads;        /* pending reads of files */
         struct mcp_call *calls;
         size_t n_calls;
-        int64_t last_ask;                 /* id of a request to a client */
-        unsigned can;                     /* what any client so far can be asked for */
+        size_t n_unread;    /* tasks that have ended, and whose result no client has read */
+        uint64_t unread_us; /* when the last one ended */
+        int64_t last_ask;   /* id of a request to a client */
+        unsigned can;       /* what any client so far can be asked for */
         struct published_lists published; /* what the config publishes */
 };

@@ -12,6 +12,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/tasks/task.h"
 #include "supervisor/mcp/tool.h"
+#include "supervisor/service/phase.h"
 
 enum { PARAMS_MAX = 16 * 1024 * 1024 };
 
@@ -274,7 +275,12 @@ void subscriptions_listen(const struct mcp_request *request, struct reply *reply
         struct mcp_server *server = request->peer->server;
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
         yyjson_val *filter = yyjson_obj_get(request->params, "notifications");
+        struct service_refusal refusal;
 
+        /* A client whose stream has ended would open it again, and the server could not end. */
+        service_refuse_draining(&refusal);
+        if (service_is_stopping() && reply_refuse(reply, &refusal))
+                return;
         if (refuse_filter(filter, reply))
                 return;
         if (yyjson_obj_get(filter, "taskIds") && !tasks_declared(request)) {

@@ -335,6 +335,7 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
         options.log_format = (int)log_get_format();
         options.state_path = how->state_path;
         options.has_http = how->has_http;
+        options.probe = how->probe;
         options.filter_fd = placed[1] < 0 ? -1 : FILTER_FD;
         options.control_fd = placed[2] < 0 ? -1 : CONTROL_FD;
         options.log_fd = placed[3] < 0 ? -1 : LOG_FD;

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "policy/config/add.h"
+#include "policy/config/keys.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
@@ -105,6 +106,14 @@ int monitor_load_config(struct monitor *m, struct error *err)
         return 0;
 }
 
+/* A lower number counts at once; places above that of the start have no ids. */
+static uint32_t sessions_now(const struct monitor *m)
+{
+        uint32_t n = m->config->sessions_max;
+
+        return n > 0 && n < m->sessions_max ? n : m->sessions_max;
+}
+
 void monitor_send_config(struct monitor *m)
 {
         size_t n = config_files_count(m->files);
@@ -113,8 +122,9 @@ void monitor_send_config(struct monitor *m)
                 .hello = {.generation = m->generation,
                           .config_files = (uint32_t)n,
                           .mode = m->ids.mode,
+                          .log_level = (uint32_t)log_get_level(),
                           .usage = monitor_limits_usage(m),
-                          .sessions_max = m->sessions_max,
+                          .sessions_max = sessions_now(m),
                           .memory_max = profiles_early_limits(m->profiles)->memory,
                           .memory_total = monitor_sums_memory(m)},
         };
@@ -134,18 +144,16 @@ void monitor_send_config(struct monitor *m)
         monitor_send(m, &(struct monitor_event){.kind = MONITOR_READY}, NULL, 0);
 }
 
-static bool same_text(const char *a, const char *b)
+/* They were used while there was privilege, or by processes that were made then. */
+static void warn_of_fixed_settings(const struct config *now, const struct config *before,
+                                   uint32_t most)
 {
-        return (!a && !b) || (a && b && strcmp(a, b) == 0);
-}
+        char names[CONFIG_CHANGED_MAX];
 
-/* These were used while there was privilege, and cannot change. */
-static void warn_of_fixed_settings(const struct config *now, const struct config *before)
-{
-        if (now->sessions_max != before->sessions_max || now->id_first != before->id_first ||
-            now->id_count != before->id_count || !same_text(now->user, before->user))
-                log_warning(
-                        "config: changes of sessions, user and id_range take effect at the next start");
+        if (config_changed_at_restart(before, now, names) > 0)
+                log_warning("config: changes of %s take effect at the next start", names);
+        if (now->sessions_max > most && now->sessions_max != before->sessions_max)
+                log_warning("config: until the next start, at most %u sessions are live", most);
 }
 
 /* The processes that have it are made at the start (supervisor/broker/network.h). */
@@ -173,7 +181,7 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
                 return r;
         }
         warn(config);
-        warn_of_fixed_settings(config, m->config);
+        warn_of_fixed_settings(config, m->config, m->sessions_max);
         warn_of_network(m, config);
         config_free(m->config);
         config_files_free(before);
@@ -197,32 +205,38 @@ static void refuse(struct monitor *m, const struct error *err)
         m->config_error = *err;
 }
 
+int monitor_reload_config(struct monitor *m, struct error *err)
+{
+        struct config *config = NULL;
+        struct config_files *files = NULL;
+
+        int r = read_config(m, &config, &files, err);
+        if (r >= 0 && !config_files_same(files, m->files)) {
+                r = take(m, config, files, err);
+                if (r >= 0) {
+                        m->config_error = (struct error){};
+                        if (m->config_watch)
+                                config_watch_files(m->config_watch, m->files);
+                        return 0;
+                }
+        }
+        if (r >= 0)
+                m->config_error = (struct error){};
+        config_files_free(files);
+        config_free(config);
+        return r;
+}
+
 static void on_changed(void *data)
 {
         struct monitor *m = data;
-        struct config *config = NULL;
-        struct config_files *files = NULL;
         struct error err = {};
 
         config_watch_files(m->config_watch, m->files);
-        int r = read_config(m, &config, &files, &err);
-        if (r < 0) {
-                refuse(m, &err);
+        if (m->config->reload_by_signal)
                 return;
-        }
-        if (!config_files_same(files, m->files)) {
-                r = take(m, config, files, &err);
-                if (r >= 0) {
-                        m->config_error = (struct error){};
-                        config_watch_files(m->config_watch, m->files);
-                        return;
-                }
+        if (monitor_reload_config(m, &err) < 0)
                 refuse(m, &err);
-        } else {
-                m->config_error = (struct error){};
-        }
-        config_files_free(files);
-        config_free(config);
 }
 
 void monitor_watch_config(struct monitor *m)

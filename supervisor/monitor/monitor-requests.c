@@ -11,6 +11,7 @@
 #include "supervisor/monitor/monitor-branches.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
+#include "supervisor/monitor/monitor-service.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
@@ -33,6 +34,11 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_BRANCH_DROP] = monitor_branch_drop,
         [MONITOR_PICTURES_START] = monitor_pictures_start,
         [MONITOR_PING] = answer_ping,
+        [MONITOR_SERVICE_READY] = monitor_service_ready,
+        [MONITOR_SERVICE_DRAINING] = monitor_service_draining,
+        [MONITOR_SERVICE_ALIVE] = monitor_service_alive,
+        [MONITOR_SERVICE_RELOAD] = monitor_service_reload,
+        [MONITOR_SERVICE_RELOADED] = monitor_service_reloaded,
 };
 
 static void refuse(struct monitor *m, const struct monitor_request *request, int code,

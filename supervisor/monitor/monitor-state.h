@@ -20,6 +20,7 @@
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/memory-watch.h"
+#include "supervisor/monitor/notify.h"
 #include "supervisor/monitor/process/child-task.h"
 #include "supervisor/monitor/process/children.h"
 #include "supervisor/monitor/profiles.h"
@@ -91,8 +92,14 @@ struct monitor {
                 pid_t pid;         /* 0: it does not run */
                 int pidfd;
                 struct event *end;
-        } pictures;       /* monitor-pictures.c */
-        bool has_http;    /* the broker may reach servers by HTTP */
+        } pictures; /* monitor-pictures.c */
+        struct {
+                struct notify notify;
+                struct event *ping;          /* of the watchdog, or NULL */
+                bool is_pinged;              /* the broker has not answered yet */
+                bool is_ready, is_reloading; /* what the service manager knows */
+        } service;                           /* monitor-service.c */
+        bool has_http;                       /* the broker may reach servers by HTTP */
         bool has_network; /* it has started the process that has the network of sessions */
 
         /* the broker */

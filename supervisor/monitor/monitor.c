@@ -52,6 +52,7 @@
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/monitor-requests.h"
+#include "supervisor/monitor/monitor-service.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
@@ -64,6 +65,9 @@ enum {
         WATCH_MS = 250, /* after the start, the config is watched */
         EARLY_MS =
                 50, /* after the start, the template starts: the client's handshake comes first */
+        /* After drain_timeout: cells that were interrupted end, results are fetched, answers are written
+         * (supervisor/service/drain.h). */
+        DRAIN_END_SECONDS = 20,
         SEND_SECONDS = 5 /* a broker that does not read for this time is killed */
 };
 
@@ -215,6 +219,7 @@ static int start_broker(struct monitor *m, struct error *err)
                                     .has_http = m->has_http,
                                     .control_fd = m->control.fd,
                                     .log_fd = log,
+                                    .probe = notify_is_wanted(&m->service.notify),
                                     .state_path = *m->state_path ? m->state_path : NULL,
                                     .options = m->options};
         m->broker = broker_launch(&how, m->children, &m->link, err);
@@ -256,20 +261,37 @@ static void on_kill_timer(evutil_socket_t fd, short what, void *data)
 {
         struct monitor *m = data;
 
-        log_error("the broker has not ended %d seconds after %s; killing it", MONITOR_KILL_SECONDS,
+        log_error("the broker has not ended in time after %s; killing it",
                   event_pending(m->request, EV_READ, NULL) ? "SIGTERM" : "it closed its link");
         child_signal(m->broker, SIGKILL);
+}
+
+/* How long the broker may take after SIGTERM: a server drains, unless it does already. */
+static struct timeval time_to_end(const struct monitor *m)
+{
+        struct timeval t = {.tv_sec = MONITOR_KILL_SECONDS};
+
+        if (m->options->mode == MODE_SERVE && !event_pending(m->kill_timer, EV_TIMEOUT, NULL))
+                t.tv_sec += DRAIN_END_SECONDS + m->config->drain_timeout_ms / 1000;
+        return t;
 }
 
 static void on_signal(evutil_socket_t number, short what, void *data)
 {
         struct monitor *m = data;
-        struct timeval after = {.tv_sec = MONITOR_KILL_SECONDS};
+        struct timeval after = time_to_end(m);
         int signal = number == SIGINT ? SIGINT : SIGTERM;
 
+        if (number == SIGHUP && m->options->mode == MODE_SERVE) {
+                monitor_service_hangup(m);
+                return;
+        }
         child_signal(m->broker, signal);
-        if (signal == SIGTERM)
-                event_add(m->kill_timer, &after);
+        if (signal != SIGTERM)
+                return;
+        event_add(m->kill_timer, &after);
+        if (m->options->mode == MODE_SERVE)
+                monitor_service_stopping(m, (uint64_t)after.tv_sec);
 }
 
 /* The kernel takes milliseconds to watch a directory of many names, such as /tmp, and delays every
@@ -279,6 +301,16 @@ static void on_watch_time(evutil_socket_t fd, short what, void *data)
 {
         monitor_limits_enter(data);
         monitor_watch_config(data);
+}
+
+/* SIGHUP reloads a server: it must not end one that starts. `cloister serve` has blocked it already. */
+static void hold_hangup(int how)
+{
+        sigset_t set;
+
+        sigemptyset(&set);
+        sigaddset(&set, SIGHUP);
+        sigprocmask(how, &set, NULL);
 }
 
 static int watch(struct monitor *m, struct error *err)
@@ -295,10 +327,13 @@ static int watch(struct monitor *m, struct error *err)
                 m->signals[i] = evsignal_new(m->base, signals[i], on_signal, m);
                 ok = ok && m->signals[i] && event_add(m->signals[i], NULL) == 0;
         }
+        hold_hangup(SIG_UNBLOCK);
         if (!ok || !m->broker_end || !m->request || !m->kill_timer ||
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
         int r = monitor_limits_watch(m, err);
+        if (r >= 0)
+                r = monitor_service_watch(m, err);
         if (r < 0)
                 return r;
         /* `run` reads its config once. */
@@ -399,6 +434,7 @@ static void done(struct monitor *m)
                 monitor_upstreams_done(m);
                 monitor_sessions_done(m);
         }
+        monitor_service_done(m);
         m->log_relay = log_relay_free(m->log_relay);
         loop_free_events(events, ARRAY_SIZE(events));
         int fds[] = {m->link, m->broker_pidfd};
@@ -425,6 +461,7 @@ static void monitor_init(struct monitor *m, const struct options *options)
                               .link = -1,
                               .exit_status = EXIT_NO_SANDBOX};
         template_files_init(&m->template_files);
+        monitor_service_init(m);
         upstream_remember();
         prctl(PR_SET_DUMPABLE, 0);
         signal(SIGPIPE, SIG_IGN);

@@ -69,7 +69,7 @@ struct options {
         size_t n_ins;
         const char *env[OPTION_ENV_MAX]; /* NAME or NAME=VALUE */
         size_t n_env;
-        uint32_t timeout_ms, wait_ms; /* 0: not given */
+        uint32_t timeout_ms, wait_ms, deadline_ms; /* 0: not given */
 
         /* Of `cloister serve`. */
         const char *listen[OPTION_LISTEN_MAX], *hosts[OPTION_NAMES_MAX], *origins[OPTION_NAMES_MAX];
@@ -78,8 +78,8 @@ struct options {
         bool admin_view; /* without tokens: the address of --admin serves the live view, too */
 
         const char *scope, *secrets, *rounds;
-        bool attack, attest, count, dry_run, help, json, no_browser, no_tools, out_hidden, prompt,
-                quick, quiet, recursive, remove, strict, version, watch, with_private, yes;
+        bool attack, attest, cancel, count, dry_run, help, json, no_browser, no_tools, out_hidden,
+                prompt, quick, quiet, recursive, remove, strict, version, watch, with_private, yes;
 
         int log_level, log_format; /* enum log_level, enum log_format */
         const char *log_file;
@@ -105,6 +105,8 @@ struct options {
         const char *state_path;
         int64_t uid;
         bool has_http; /* servers are reached by HTTP */
+        bool probe;    /* serve: a sandbox is tried before the server is ready */
+        bool passed;   /* serve: the listening sockets are of systemd, which keeps them */
 };
 
 enum option_kind {
@@ -143,7 +145,7 @@ struct option {
         size_t most;           /* of a list */
 };
 
-/* OPTION_ID_… is the row of an option; CLI_… is its bit in `given`. */
+/* OPTION_ID_… is the row of an option; CLI_… is its bit in `given`. Every command accepts --version, the last one, which has none. */
 enum option_id {
 #define USER(id, ...)      OPTION_ID_##id,
 #define USER_LIST(id, ...) OPTION_ID_##id,
@@ -154,9 +156,10 @@ enum option_id {
 #undef INTERNAL
         OPTION_IDS
 };
+#define OPTION_BIT(id) ((id) < 64 ? UINT64_C(1) << ((id) & 63) : 0)
 enum {
-#define USER(id, ...)      CLI_##id = UINT64_C(1) << OPTION_ID_##id,
-#define USER_LIST(id, ...) CLI_##id = UINT64_C(1) << OPTION_ID_##id,
+#define USER(id, ...)      CLI_##id = OPTION_BIT(OPTION_ID_##id),
+#define USER_LIST(id, ...) CLI_##id = OPTION_BIT(OPTION_ID_##id),
 #define INTERNAL(id, ...)
 #include "supervisor/options/options.def"
 #undef USER

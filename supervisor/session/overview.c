@@ -8,7 +8,7 @@
 #include "supervisor/service/metrics.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/session.h"
-#include "supervisor/session/sessions.h"
+#include "supervisor/session/sessions-owner.h"
 
 /* ---- figures, read in turn ---- */
 

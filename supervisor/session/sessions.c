@@ -20,36 +20,17 @@
 #include "supervisor/session/machine/tasks.h"
 #include "supervisor/session/pool.h"
 #include "supervisor/session/session.h"
+#include "supervisor/session/sessions-internal.h"
 #include "supervisor/session/state/branch-cells.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/restore.h"
 
 enum {
-        BUCKETS = 2048,
         DEAD_NAMES_MAX = 1024, /* names without a sandbox that are kept */
         FREEING_MS = 5000,     /* a session that has not ended by then may never end */
+        FREE_MS = 10000,       /* until a place is free, where nothing tells more */
         CREATING_MAX = 16,     /* sandboxes of a principal that the monitor makes at once */
 };
-
-struct sessions {
-        struct session_context context;
-        TAILQ_HEAD(, session) list; /* the oldest first */
-        struct session *buckets[BUCKETS];
-        struct session *numbers[BUCKETS];  /* by the number that the monitor's messages have */
-        size_t n, n_in[SESSION_STATE_MAX]; /* n_in: of those, how many are in a state */
-        struct session *freeing;           /* ends to free memory for another principal, or NULL */
-        struct event *freed;               /* FREEING_MS later */
-        size_t n_yielding;                 /* of the live ones, end for another session */
-        struct session_principals principals;
-        struct pool *pool;
-        bool servers_started;
-        struct sandbox_check check;
-};
-
-static size_t n_live(const struct sessions *sessions)
-{
-        return sessions->n - sessions->n_in[SESSION_NONE];
-}
 
 static size_t n_without_sandbox(const struct sessions *sessions)
 {
@@ -92,20 +73,20 @@ static bool yield_one(struct sessions *sessions, const struct session_principal 
         return true;
 }
 
-/* Whether the session may have a place, which a spare sandbox may have, or a session that is ending for it. Below its right
+/* Whether a session of the principal may have a place, which a spare sandbox may have, or a session that is ending for it. Below its right
  * a principal may have any place, above it one that nobody has a right to. */
-static int check_right(struct sessions *sessions, const struct session *s, struct error *err)
+static int check_right(struct sessions *sessions, const struct session_principal *own,
+                       struct error *err)
 {
         const struct session_principals *all = &sessions->principals;
         size_t most = sessions->context.hello.sessions_max, right = principals_right(all, most);
         bool has_place;
 
         do {
-                has_place = n_live(sessions) - sessions->n_yielding +
-                                    principals_reserved(all, s->principal, most) <
+                has_place = sessions_n_live(sessions) - sessions->n_yielding +
+                                    principals_reserved(all, own, most) <
                             most;
-        } while (!has_place &&
-                 yield_one(sessions, s->principal, s->principal->n_live < right ? 0 : right));
+        } while (!has_place && yield_one(sessions, own, own->n_live < right ? 0 : right));
         if (has_place)
                 return 0;
         metrics_add(METRIC_REFUSED, 1, "full");
@@ -121,12 +102,12 @@ static bool has_place(struct sessions *sessions, const struct session *s)
         size_t most = sessions->context.hello.sessions_max;
         struct pool *pool = sessions->pool;
 
-        if (n_live(sessions) - sessions->n_yielding + pool_count(pool) >= most)
+        if (sessions_n_live(sessions) - sessions->n_yielding + pool_count(pool) >= most)
                 pool_give_up(pool);
         /* A single principal has the whole queue: one profile whose template hangs must not keep another's. */
         bool may_create = sessions->principals.n < 2 || s->principal->n_creating < CREATING_MAX;
         return may_create && !sessions->freeing &&
-               n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
+               sessions_n_live(sessions) - sessions->n_in[SESSION_QUEUED] + pool_count(pool) +
                                pool_ending(pool) <
                        most;
 }
@@ -136,7 +117,7 @@ static int get_sandbox(void *data, const struct session *session, size_t profile
 {
         struct sessions *sessions = data;
 
-        int r = check_right(sessions, session, err);
+        int r = check_right(sessions, session->principal, err);
 
         if (r < 0)
                 return r;
@@ -237,7 +218,7 @@ static bool is_awaiting(const struct session *s)
 /* 0: the monitor sends no message about it. */
 static void set_number(struct sessions *sessions, struct session *s, uint32_t number)
 {
-        struct session **at = &sessions->numbers[s->number % BUCKETS];
+        struct session **at = &sessions->numbers[s->number % SESSIONS_BUCKETS];
 
         if (number == s->number)
                 return;
@@ -246,10 +227,22 @@ static void set_number(struct sessions *sessions, struct session *s, uint32_t nu
         if (s->number)
                 *at = s->same_number_bucket;
         s->number = number;
-        at = &sessions->numbers[number % BUCKETS];
+        at = &sessions->numbers[number % SESSIONS_BUCKETS];
         s->same_number_bucket = *at;
         if (number)
                 *at = s;
+}
+
+/* Code that was interrupted with all other has not ended by itself. */
+static void note_kill(struct sessions *sessions, const struct session *s, enum session_state before)
+{
+        const struct cell *cell = s->queue.first;
+        bool is_killed = before == SESSION_INTERRUPTING &&
+                         (s->state == SESSION_KILLING || s->state == SESSION_RESTORING);
+
+        if (sessions->interrupts && is_killed && cell &&
+            cell->interrupted_by == sessions->interrupts)
+                sessions->n_killed++;
 }
 
 static void state_changed(void *data, struct session *session, enum session_state before)
@@ -263,10 +256,12 @@ static void state_changed(void *data, struct session *session, enum session_stat
                                          : 0);
         tally_session(session, before);
         count_change(sessions, session, before);
+        note_kill(sessions, session, before);
         if (before == SESSION_RUNNING || now == SESSION_RUNNING)
                 pool_note_activity(sessions->pool, clock_us());
         if (before < SESSION_IDLE || now == SESSION_NONE)
-                pool_set_sessions(sessions->pool, n_live(sessions), n_without_sandbox(sessions));
+                pool_set_sessions(sessions->pool, sessions_n_live(sessions),
+                                  n_without_sandbox(sessions));
         if (sessions->n_in[SESSION_QUEUED] > 0 && before != SESSION_QUEUED &&
             (before == SESSION_CREATING || now == SESSION_NONE))
                 on_place_free(sessions);
@@ -327,7 +322,7 @@ static struct session **find(struct sessions *sessions, const char *name)
 
         for (const unsigned char *c = (const unsigned char *)name; *c; c++)
                 hash = (hash ^ *c) * 16777619;
-        struct session **at = &sessions->buckets[hash % BUCKETS];
+        struct session **at = &sessions->buckets[hash % SESSIONS_BUCKETS];
         while (*at && strcmp((*at)->name, name) != 0)
                 at = &(*at)->same_bucket;
         return at;
@@ -397,6 +392,34 @@ bool sessions_quota(struct sessions *sessions, const char *principal, size_t mos
                                                            strlen(principal));
 
         return !p || p->n_live < most || yield_one(sessions, p, SIZE_MAX);
+}
+
+int sessions_admit(struct sessions *sessions, const char *key, struct error *err)
+{
+        struct session_principal *principal = principal_ref(&sessions->principals, key);
+        int r = principal ? check_right(sessions, principal, err)
+                          : error_errno(err, ENOMEM, "session");
+
+        principal_unref(principal);
+        return r;
+}
+
+/* A session that runs code may live for long: only those that are unused tell when a place is free. */
+uint64_t sessions_free_ms(const struct sessions *sessions, const char *principal)
+{
+        uint64_t now = clock_us(), least = UINT64_MAX;
+        const struct session *s;
+
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (s->state < SESSION_IDLE || s->queue.first ||
+                    (principal && strcmp(s->principal->key, principal) != 0))
+                        continue;
+                uint64_t most = s->is_named ? s->config->session_idle_ms : SESSION_UNNAMED_MS;
+                uint64_t unused = (now - s->history.used_us) / 1000;
+                uint64_t left = unused < most ? most - unused : 0;
+                least = left < least ? left : least;
+        }
+        return least == UINT64_MAX ? FREE_MS : least;
 }
 
 void sessions_set_principals(struct sessions *sessions, size_t n,
@@ -491,7 +514,7 @@ int sessions_check_branches(struct sessions *sessions, const char *principal, co
         const struct session_principals *all = &sessions->principals;
         const struct session_principal *own = principal_find(all, principal, strlen(principal));
         size_t most = sessions->context.hello.sessions_max, own_live = own ? own->n_live : 0,
-               used = n_live(sessions) - sessions->n_yielding +
+               used = sessions_n_live(sessions) - sessions->n_yielding +
                       (own ? principals_reserved(all, own, most) : 0);
         char one[SESSION_NAME_MAX + 1], key[SESSION_KEY_MAX + 1];
 
@@ -518,7 +541,7 @@ int sessions_check_branches(struct sessions *sessions, const char *principal, co
 /* The session that waits for the answer with this serial. */
 static struct session *find_awaiting(struct sessions *sessions, uint32_t serial)
 {
-        struct session *s = sessions->numbers[serial % BUCKETS];
+        struct session *s = sessions->numbers[serial % SESSIONS_BUCKETS];
 
         while (s && !(is_awaiting(s) && s->serial == serial))
                 s = s->same_number_bucket;
@@ -527,7 +550,7 @@ static struct session *find_awaiting(struct sessions *sessions, uint32_t serial)
 
 static struct session *find_target(struct sessions *sessions, uint32_t target)
 {
-        struct session *s = sessions->numbers[target % BUCKETS];
+        struct session *s = sessions->numbers[target % SESSIONS_BUCKETS];
 
         while (s && !(s->state >= SESSION_IDLE && s->target == target))
                 s = s->same_number_bucket;
@@ -758,19 +781,7 @@ void sessions_network_lost(struct sessions *sessions)
                 session_network_lost(s);
 }
 
-/* ---- for the owner of the server ---- */
-
-void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
-{
-        *ret = (struct sessions_count){
-                .names = sessions->n,
-                .live = n_live(sessions),
-                .max = sessions->context.hello.sessions_max,
-                .spares_ready = pool_ready(sessions->pool),
-                .spares_ending = pool_ending(sessions->pool),
-        };
-        ret->spares_coming = pool_count(sessions->pool) - ret->spares_ready;
-}
+/* ---- for the checks of balancers, and for metrics ---- */
 
 enum sandbox_ability sessions_can_start(struct sessions *sessions)
 {
@@ -784,7 +795,7 @@ bool sessions_have_place(const struct sessions *sessions)
         const struct session *s;
         uint64_t now = clock_us();
 
-        if (n_live(sessions) - sessions->n_yielding < sessions->context.hello.sessions_max)
+        if (sessions_n_live(sessions) - sessions->n_yielding < sessions->context.hello.sessions_max)
                 return true;
         TAILQ_FOREACH (s, &sessions->list, link) {
                 if (may_yield(s, now))
@@ -802,93 +813,4 @@ void sessions_visit(const struct sessions *sessions,
                 if (s->state != SESSION_NONE)
                         visit(data, s);
         }
-}
-
-int sessions_append_list(const struct sessions *sessions, struct buffer *to)
-{
-        struct json_out out = {.to = to};
-        struct session *s;
-
-        json_out_begin(&out, NULL, '[');
-        TAILQ_FOREACH (s, &sessions->list, link) {
-                if (s->state != SESSION_NONE)
-                        session_put_status(&out, s);
-        }
-        json_out_end(&out, ']');
-        return out.error;
-}
-
-/* Returns NULL with the error if no live session has this name. */
-static struct session *find_live(struct sessions *sessions, const char *name, struct error *err)
-{
-        if (sessions_is_live(sessions, name))
-                return sessions_find(sessions, name);
-        error_set(err, ENOENT, "no live session is called \"%s\"", name);
-        return NULL;
-}
-
-int sessions_end(struct sessions *sessions, const char *name, bool restart, struct error *err)
-{
-        struct session *session = find_live(sessions, name, err);
-
-        if (session)
-                session_end_by_owner(session, restart, SESSION_ENDED_BY_OWNER);
-        return session ? 0 : -ENOENT;
-}
-
-struct session_rights {
-        bool (*may_use)(const void *data, const char *profile);
-        const void *data;
-};
-
-static bool has_forbidden_profile(const void *data, const struct cell *cell)
-{
-        const struct session_rights *rights = data;
-
-        return *cell->profile && !rights->may_use(rights->data, cell->profile);
-}
-
-/* Code that waits would bring its profile back, in the next sandbox. */
-void sessions_restrict(struct sessions *sessions, const char *principal,
-                       bool (*may_use)(const void *data, const char *profile), const void *data)
-{
-        const struct session_rights rights = {may_use, data};
-        struct session *s, *next;
-
-        for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
-                next = TAILQ_NEXT(s, link);
-                if (s->single || !session_key_is_of(s->name, principal))
-                        continue;
-                session_refuse_unbegun(s, has_forbidden_profile, &rights, "ProfileError",
-                                       "the profile of this code is not allowed any more");
-                if (*s->last_profile && !may_use(data, s->last_profile))
-                        session_leave_forbidden_profile(s);
-        }
-}
-
-static bool is_any(const void *data, const struct cell *cell)
-{
-        return true;
-}
-
-void sessions_end_of(struct sessions *sessions, const char *principal)
-{
-        static const char why[] = "its client has no access any more";
-        struct session *s, *next;
-
-        for (s = TAILQ_FIRST(&sessions->list); s; s = next) {
-                next = TAILQ_NEXT(s, link);
-                if (!session_key_is_of(s->name, principal))
-                        continue;
-                session_refuse_unbegun(s, is_any, NULL, "SandboxError", why);
-                session_end_by_owner(s, false, why);
-        }
-}
-
-int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
-                  struct error *err)
-{
-        struct session *session = find_live(sessions, name, err);
-
-        return session ? checkpoint_undo(session, checkpoint, err) : -ENOENT;
 }

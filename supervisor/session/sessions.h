@@ -54,6 +54,10 @@ bool sessions_is_live(struct sessions *sessions, const char *key);
 /* Whether one more session of this principal (its key) may live, if it may have `most`. Otherwise one of its own sessions
  * gives up its place, if one may (SESSION_UNNAMED_MS). */
 bool sessions_quota(struct sessions *sessions, const char *principal, size_t most);
+/* Whether the session of this key, which has no sandbox, may have a place for one now. Returns -EBUSY otherwise. */
+int sessions_admit(struct sessions *sessions, const char *key, struct error *err);
+/* About how long until a place is free, of a principal (its key) or with NULL of all: an estimate. */
+uint64_t sessions_free_ms(const struct sessions *sessions, const char *principal);
 /* How many principals have access, and what all sessions of each may use. Each has a right to a few places
  * (machine/principal.h). */
 void sessions_set_principals(struct sessions *sessions, size_t n,
@@ -85,7 +89,7 @@ void sessions_network_lost(struct sessions *sessions);
 /* The catalogue of tools has changed. */
 void sessions_catalogue_changed(struct sessions *sessions);
 
-/* ---- for the checks of balancers ---- */
+/* ---- for the checks of balancers, and for metrics ---- */
 
 /* Whether sandboxes can be made. Unless they can, another attempt begins (sandbox-check.h). */
 enum sandbox_ability sessions_can_start(struct sessions *sessions);
@@ -94,43 +98,3 @@ void sessions_visit(const struct sessions *sessions,
                     void (*visit)(void *data, struct session *session), void *data);
 /* Whether a session of one more client would get a place. */
 bool sessions_have_place(const struct sessions *sessions);
-
-/* For the owner of the server (`cloister sessions`). */
-
-struct sessions_count {
-        size_t names;
-        size_t live; /* have a sandbox, or wait for one */
-        size_t max;  /* the limit of live sessions */
-        size_t spares_coming, spares_ready, spares_ending;
-};
-void sessions_count(const struct sessions *sessions, struct sessions_count *ret);
-
-/*
- * Appends an array of the live sessions in the order in which they were made:
- *
- *     {"name", "profile"?, "state": "idle" | "frozen" | …, "age_ms", "idle_ms"?, "memory_bytes",
- *      "memory_peak_bytes", "cells", "waiting", "cpu_ms", "tool_calls", "sent_bytes", "received_bytes", "output_bytes", "tasks_made"?,
- *      "copy_of_cell"?, "last"?: {"code", "status"?, "duration_ms", and of a cell that has ended the same figures},
- *      "receipts": [of the last cells, the newest first (receipts.h)]}
- *
- * copy_of_cell: to whose end the session returns if a cell ends its interpreter (docs/cells.md). idle_ms is present while no cell runs. Memory is as the kernel counts it, 0 if unknown. code is
- * the first line of the last cell, truncated; status is absent while that cell runs, and line is the last that it has printed.
- */
-int sessions_append_list(const struct sessions *sessions, struct buffer *to);
-
-/* Ends a session's sandbox at once, also while a cell runs; the result of the next call reports it. restart: a new
- * sandbox is created at once. -ENOENT: no live session has this name. */
-int sessions_end(struct sessions *sessions, const char *name, bool restart, struct error *err);
-
-/* Ends the sessions of a principal under a profile that it may not use, and refuses the code that waits for one. A name whose last sandbox had such a profile gets the
- * profile of its next call. */
-void sessions_restrict(struct sessions *sessions, const char *principal,
-                       bool (*may_use)(const void *data, const char *profile), const void *data);
-
-/* Ends all sessions of a principal, and refuses the code that waits in them. */
-void sessions_end_of(struct sessions *sessions, const char *principal);
-
-/* Goes back to a checkpoint, or with NULL to the state before the call that runs or to the newest
- * checkpoint (checkpoint_undo()). */
-int sessions_undo(struct sessions *sessions, const char *name, const char *checkpoint,
-                  struct error *err);

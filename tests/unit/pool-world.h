@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
+#include "supervisor/session/sessions-owner.h"
 #include "tests/unit/fake-client.h"
 #include "tests/unit/fake-clock.h"
 

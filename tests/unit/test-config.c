@@ -96,6 +96,8 @@ static void test_defaults(void)
         check_eq_int(config->cell_timeout_ms, 120000);
         check_eq_int(config->cell_timeout_max_ms, 600000);
         check_eq_int(config->session_idle_ms, 1800000);
+        check_eq_int(config->drain_timeout_ms, 30000);
+        check_eq_int(config->reload_by_signal, false);
         check_eq_int(config->sessions_max, 0);
         check_eq_int(config->output_characters, 10000);
         check_eq_int(config->id_count, 0);
@@ -140,7 +142,7 @@ static void test_own_keys(void)
                 "\xef\xbb\xbf// a comment\n"
                 "{\"limits\": {\"memory\": \"1.5G\", \"pids\": 64, \"cpu\": 0.5, \"tmp\": \"1MiB\", \"workspace\": 1048576, \"shm\": \"64k\",},"
                 "\"timeout\": \"5m\", \"timeout_max\": \"1h\", \"idle\": 90.5, \"sessions\": 7,"
-                "\"output\": 500, \"log_code\": \"none\", \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
+                "\"drain_timeout\": 0, \"reload\": \"signal\", \"output\": 500, \"log_code\": \"none\", \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
                 "\"user\": \"mcp\", \"id_range\": [200000, 512], \"$schema\": \"x\"}");
 
         check_eq_int(config->top.limits.memory, 1536ll << 20);
@@ -153,6 +155,8 @@ static void test_own_keys(void)
         check_eq_int(config->cell_timeout_max_ms, 3600000);
         check_eq_int(config->session_idle_ms, 90500);
         check_eq_int(config->sessions_max, 7);
+        check_eq_int(config->drain_timeout_ms, 0);
+        check_eq_int(config->reload_by_signal, true);
         check_eq_int(config->output_characters, 500);
         check_eq_int(config->log_code, CONFIG_LOG_NONE);
         check_eq_str(config->top.image, "py-3.12_a");

@@ -1,6 +1,7 @@
 /* Checkpoints and undo(): which copies exist, which state is restored, and what is refused. */
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/session-state.h"
+#include "supervisor/session/sessions-owner.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* Which profile is requested for a session's sandbox, and which clients may use it. */
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/session/sessions-owner.h"
 #include "supervisor/session/sessions.h"
 
 #include <errno.h>

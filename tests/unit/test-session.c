@@ -2,6 +2,7 @@
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/machine/session-state.h"
 #include "supervisor/session/session.h"
+#include "supervisor/session/sessions-owner.h"
 #include "supervisor/session/sessions.h"
 
 #include <errno.h>

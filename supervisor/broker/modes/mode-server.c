@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "cloister-config.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/modes/collect.h"
@@ -24,14 +26,20 @@
 #include "supervisor/mcp/subscriptions.h"
 #include "supervisor/service/liveness.h"
 #include "supervisor/service/metrics.h"
+#include "supervisor/service/drain.h"
+#include "supervisor/service/phase.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
+#include "supervisor/session/sessions-owner.h"
 #endif
 
 enum {
         ATTESTATION_MAX = 4 * 1024 * 1024,
         LINE_MAX_BYTES = LINES_MAX + 1024 * 1024, /* code of 16 MiB, escaped, and its envelope */
         LAST_FLUSH_MS = 100,
+        TRY_MS = 1000, /* between two sandboxes that are tried at the start, doubled each time */
+        TRY_MAX_MS = 32000,
+        TRY_TIMEOUT_MS = 30000,
 };
 
 struct mode_server {
@@ -46,6 +54,9 @@ struct mode_server {
         struct mcp_peer *peer;
 
         struct http_server *http; /* serve */
+        struct drain *drain;
+        struct event *again; /* a sandbox is tried, or NULL */
+        uint32_t try_ms;     /* until the next one */
 };
 
 static int read_attestation(struct mode_server *mode, int fd, struct error *err)
@@ -122,6 +133,8 @@ static void mode_free(struct broker *broker)
         if (!mode)
                 return;
         liveness_stop();
+        drain_free(mode->drain);
+        loop_event_free(&mode->again);
         if (mode->mcp)
                 mcp_server_drop_calls(mode->mcp);
         mcp_peer_free(mode->peer);
@@ -264,6 +277,199 @@ static int ping_monitor(void *data)
         return link_request(broker->link, &(struct monitor_request){.verb = MONITOR_PING}, NULL);
 }
 
+/* ---- draining ---- */
+
+static bool has_sessions(void *data)
+{
+        const struct broker *broker = data;
+        struct sessions_count count;
+
+        sessions_count(broker->sessions, &count);
+        return count.live > 0;
+}
+
+static void stop_listening(void *data)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        http_server_stop(mode->http);
+}
+
+static bool has_calls(void *data)
+{
+        const struct broker *broker = data;
+        const struct mode_server *mode = broker->data;
+
+        return mcp_server_has_calls(mode->mcp) || sessions_pending(broker->sessions) > 0;
+}
+
+static bool has_results(void *data, uint64_t since_us)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        return mcp_server_has_results(mode->mcp, since_us);
+}
+
+static void cancel_calls(void *data)
+{
+        const struct broker *broker = data;
+
+        sessions_interrupt(broker->sessions, "the server is stopping");
+}
+
+static void close_streams(void *data)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        subscriptions_close(mode->mcp);
+        http_server_close(mode->http);
+}
+
+static bool has_answers(void *data)
+{
+        const struct mode_server *mode = ((struct broker *)data)->data;
+
+        return http_server_has_answers(mode->http);
+}
+
+/* The monitor tells of SIGTERM itself, but not of the end of a drain. */
+static void on_phase(void *data, bool stopping, uint64_t left_ms)
+{
+        uint64_t s = left_ms / 1000 + (left_ms % 1000 > 0);
+
+        if (service_phase() == SERVICE_READY)
+                broker_ask_monitor(data, MONITOR_SERVICE_READY, 0);
+        else if (!stopping)
+                broker_ask_monitor(data, MONITOR_SERVICE_DRAINING,
+                                   s < INT32_MAX ? (uint32_t)s : INT32_MAX);
+}
+
+static void on_drain_end(void *data, bool whole)
+{
+        const struct broker *broker = data;
+
+        broker_end(data, whole && sessions_killed(broker->sessions) == 0 ? 0 : 1);
+}
+
+static const struct drain_actions drain_actions = {
+        .has_sessions = has_sessions,
+        .stop = stop_listening,
+        .has_calls = has_calls,
+        .has_results = has_results,
+        .cancel = cancel_calls,
+        .close = close_streams,
+        .has_answers = has_answers,
+        .changed = on_phase,
+        .ended = on_drain_end,
+};
+
+static void terminated(struct broker *broker)
+{
+        const struct mode_server *mode = broker->data;
+
+        if (mode->drain)
+                drain_stop(mode->drain, broker->config->drain_timeout_ms);
+        else
+                broker_end(broker, 0);
+}
+
+static int drain(struct broker *broker, uint64_t deadline_ms, struct error *err)
+{
+        const struct mode_server *mode = broker->data;
+
+        return drain_wait(mode->drain, deadline_ms, broker->config->drain_timeout_ms, err);
+}
+
+static int undo_drain(struct broker *broker, struct error *err)
+{
+        const struct mode_server *mode = broker->data;
+
+        return drain_undo(mode->drain, err);
+}
+
+/* ---- the first sandbox ---- */
+
+static void on_tried(void *data, struct cell *cell)
+{
+        struct broker *broker = data;
+        struct mode_server *mode = broker->data;
+        const struct timeval later = clock_timeval_ms(mode->try_ms);
+
+        if (cell->outcome.status == CELL_OK && service_phase() == SERVICE_STARTING) {
+                service_set_ready();
+                on_phase(broker, false, 0);
+                return;
+        }
+        if (service_phase() != SERVICE_STARTING)
+                return;
+        log_error("no sandbox has answered yet: %s; trying again in %u s", cell->outcome.why,
+                  mode->try_ms / 1000);
+        mode->try_ms = 2 * mode->try_ms < TRY_MAX_MS ? 2 * mode->try_ms : TRY_MAX_MS;
+        evtimer_add(mode->again, &later);
+}
+
+static void on_try(evutil_socket_t fd, short what, void *data)
+{
+        static const char code[] = "1";
+        struct broker *broker = data;
+        struct mode_server *mode = broker->data;
+        const struct timeval later = clock_timeval_ms(mode->try_ms);
+        const struct cell_request request = {
+                .code = code,
+                .code_length = sizeof(code) - 1,
+                .language = LANGUAGE_MAX,
+                .timeout_ms = TRY_TIMEOUT_MS,
+                .is_single = true,
+                .done = on_tried,
+                .data = broker,
+        };
+        struct error err = {};
+        struct cell *cell;
+
+        if (sessions_run(broker->sessions, "cloister-start", &request, &cell, &err) >= 0)
+                return;
+        log_error("no sandbox could be tried: %s", err.text);
+        evtimer_add(mode->again, &later);
+}
+
+/* A service manager waits until a sandbox has answered: a machine that can make none is no place for clients. */
+static int try_sandbox(struct broker *broker, struct error *err)
+{
+        struct mode_server *mode = broker->data;
+
+        if (!broker->options.probe) {
+                service_set_ready();
+                return broker_ask_monitor(broker, MONITOR_SERVICE_READY, 0);
+        }
+        mode->try_ms = TRY_MS;
+        mode->again = evtimer_new(broker->base, on_try, broker);
+        if (!mode->again)
+                return error_set(err, ENOMEM, "event");
+        event_active(mode->again, EV_TIMEOUT, 0);
+        return 0;
+}
+
+/* ---- tokens ---- */
+
+static void on_tokens_checked(void *data, const struct error *error)
+{
+        reload_checked(((struct broker *)data)->reload, error);
+}
+
+static void check_tokens(struct broker *broker)
+{
+        const struct mode_server *mode = broker->data;
+
+        http_server_check_tokens(mode->http, on_tokens_checked, broker);
+}
+
+static void take_tokens(struct broker *broker, bool use)
+{
+        const struct mode_server *mode = broker->data;
+
+        http_server_take_tokens(mode->http, use);
+}
+
 static int start_serve(struct broker *broker, struct error *err)
 {
         const struct options *o = &broker->options;
@@ -275,6 +481,7 @@ static int start_serve(struct broker *broker, struct error *err)
                 .origins = o->origins,
                 .n_origins = o->n_origins,
                 .profile = o->profile,
+                .passed = o->passed,
                 .helper = o->helper_fd,
                 .admin_fd = o->admin_fd,
                 .admin_view = o->admin_view,
@@ -303,6 +510,10 @@ static int start_serve(struct broker *broker, struct error *err)
                 r = error_errno(err, ENOMEM, "timer");
         if (tokens)
                 explicit_bzero(tokens, options.tokens_length);
+        if (r >= 0)
+                r = drain_new(&mode->drain, broker->base, &drain_actions, broker, err);
+        if (r >= 0)
+                return try_sandbox(broker, err);
         return r < 0 && o->tokens_fd >= 0 ? error_context(err, "the file of tokens") : r;
 }
 
@@ -319,6 +530,13 @@ static int start_serve(struct broker *broker, struct error *err)
 const struct broker_mode broker_mode_serve = {
         .start = start_serve,
         .stop = stop,
+#if HAVE_SERVE
+        .terminated = terminated,
+        .check_tokens = check_tokens,
+        .take_tokens = take_tokens,
+        .drain = drain,
+        .undo_drain = undo_drain,
+#endif
         .catalogue_changed = catalogue_changed,
         .config_changed = config_changed,
         .page_done = page_done,

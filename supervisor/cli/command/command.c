@@ -47,7 +47,7 @@ enum { TIMEOUT_MAX_MS = 24 * 3600 * 1000, ROUNDS_MAX = 10000 };
 
 static uint64_t bit_of(const struct option *option)
 {
-        return UINT64_C(1) << (option - option_rows);
+        return OPTION_BIT(option - option_rows);
 }
 
 static const char *name_of(const struct option *option)
@@ -150,21 +150,17 @@ static int check(enum option_id id, const char *name, const char *value, struct 
 }
 
 /* r: what option_set() returned. */
-static int check_time(enum option_id id, const char *value, uint32_t ms, int r, struct error *err)
+static int check_time(const struct option *option, const char *value, uint32_t ms, int r,
+                      struct error *err)
 {
-        if (id == OPTION_ID_WAIT)
-                return r < 0 || ms > TIMEOUT_MAX_MS
-                               ? error_set(
-                                         err, EINVAL,
-                                         "--wait %s: a time of at most 24h is needed: seconds, or 500ms, 2m, 1h",
-                                         value)
-                               : 0;
+        bool may_be_none = strcmp(option->name, "--wait") == 0;
+
         if (r == -EINVAL)
-                return error_set(err, EINVAL,
-                                 "--timeout %s: a time is needed: seconds, or 500ms, 2m, 1h",
-                                 value);
-        if (r < 0 || ms == 0 || ms > TIMEOUT_MAX_MS)
-                return error_set(err, EINVAL, "--timeout %s: from 1ms to 24h is possible", value);
+                return error_set(err, EINVAL, "%s %s: a time is needed: seconds, or 500ms, 2m, 1h",
+                                 option->name, value);
+        if (r < 0 || (ms == 0 && !may_be_none) || ms > TIMEOUT_MAX_MS)
+                return error_set(err, EINVAL, "%s %s: from %s to 24h is possible", option->name,
+                                 value, may_be_none ? "0" : "1ms");
         return 0;
 }
 
@@ -179,8 +175,8 @@ static int take(struct options *o, const struct option *option, const char *valu
                 return incomplete(option, err);
         int r = option_set(option, value, o);
         if (option->kind == OPTION_TIME)
-                return check_time(id, value, id == OPTION_ID_WAIT ? o->wait_ms : o->timeout_ms, r,
-                                  err);
+                return check_time(option, value,
+                                  *(const uint32_t *)((const char *)o + option->offset), r, err);
         if (r == -EEXIST)
                 return error_set(err, EINVAL, "%s is given twice", name_of(option));
         if (r == -E2BIG)

@@ -129,11 +129,9 @@ static int read_tokens(const struct helper *h, struct error *err)
         return r;
 }
 
-/* May be called although nothing has changed. */
-static void on_changed(void *data)
+static void pass_tokens(const struct helper *h, bool asked)
 {
-        const struct helper *h = data;
-        struct serve_message message = {.kind = SERVE_TOKENS};
+        struct serve_message message = {.kind = SERVE_TOKENS, .asked = asked};
 
         _cleanup_close_ int fd = read_tokens(h, &message.error);
         if (fd < 0)
@@ -142,16 +140,30 @@ static void on_changed(void *data)
         config_watch_files(h->watch, NULL);
 }
 
+/* May be called although nothing has changed. */
+static void on_changed(void *data)
+{
+        pass_tokens(data, false);
+}
+
 /* ---- the process ---- */
 
-static void on_end(evutil_socket_t fd, short what, void *data)
+static void on_broker(evutil_socket_t fd, short what, void *data)
 {
-        _exit(0);
+        const struct helper *h = data;
+        struct serve_message message;
+
+        ssize_t n = fd_receive(fd, &message, sizeof(message), NULL, NULL, NULL, MSG_DONTWAIT);
+        if (n == -EAGAIN || n == -EINTR)
+                return;
+        if (n != sizeof(message) || message.kind != SERVE_READ || !h->tokens)
+                _exit(0);
+        pass_tokens(h, true);
 }
 
 static int watch(struct helper *h, size_t n_listeners, struct error *err)
 {
-        struct event *end = event_new(h->base, h->broker, EV_READ, on_end, NULL);
+        struct event *end = event_new(h->base, h->broker, EV_READ | EV_PERSIST, on_broker, h);
 
         if (!end || event_add(end, NULL) < 0)
                 return error_errno(err, ENOMEM, "event");
@@ -179,6 +191,8 @@ static _Noreturn void run(int broker, const struct serve_helper *work, pid_t par
             prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || capabilities_keep(0) < 0)
                 _exit(1);
         setsid();
+        /* It ends with the broker, which may have to finish calls: not by a signal to all processes of a unit. */
+        signal(SIGTERM, SIG_IGN);
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         h.unknown = unknown_uid();
         h.base = loop_new();

@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -328,6 +329,7 @@ struct listeners {
         struct listener all[OPTION_LISTEN_MAX];
         size_t n;
         struct listener admin;
+        bool passed; /* by systemd */
 };
 
 static int open_listeners(const struct options *o, struct listeners *l, struct error *err)
@@ -341,6 +343,7 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
         if (o->n_listen == 0) {
                 r = listen_inherit(l->all, err);
                 l->n = r > 0 ? (size_t)r : 0;
+                l->passed = l->n > 0;
         }
         if (r >= 0 && l->n == 0) {
                 r = listen_open("--listen", LISTEN_DEFAULT, &l->all[0], err);
@@ -485,7 +488,12 @@ int cli_serve(const struct options *o, const char *const *words, size_t n)
         struct listeners listeners = {};
         struct options own = *o;
         struct error error = {};
+        sigset_t hangup;
 
+        /* It reloads a server that runs, and must not end one that starts: the monitor unblocks it. */
+        sigemptyset(&hangup);
+        sigaddset(&hangup, SIGHUP);
+        sigprocmask(SIG_BLOCK, &hangup, NULL);
         if (open_all(&own, &listeners, fds, &status, &error) < 0)
                 return cli_fail(status, &error);
         if (monitor_command_init(&command, &own, &error) < 0)
@@ -495,6 +503,7 @@ int cli_serve(const struct options *o, const char *const *words, size_t n)
         if (own.admin)
                 fprintf(stderr, "cloister: serving metrics at %s%s\n", listeners.admin.text,
                         listeners.admin.is_unix ? "" : "/metrics");
+        command.options.passed = listeners.passed;
         for (size_t i = 0; i < listeners.n; i++)
                 fprintf(stderr, "cloister: serving MCP at %s%s\n", listeners.all[i].text,
                         listeners.all[i].is_unix ? "" : "/mcp");

@@ -1,6 +1,7 @@
 /* The life of pending calls. */
 #include "supervisor/mcp/call/call.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,10 @@
 enum {
         BUSY_MS = 10000,        /* that a call without `wait` waits behind another one */
         LARGE_MIN = 256 * 1024, /* bytes of an outcome whose answer is made in the background */
+        RETRY_MS = 1000,        /* calls end at any time */
 };
+
+#define MINUTE_US UINT64_C(60000000)
 
 void mcp_call_free(struct mcp_call *call)
 {
@@ -231,27 +235,84 @@ void mcp_call_name_session(char session[SESSION_NAME_MAX + 1])
         unguessable(session + 2);
 }
 
-const char *mcp_call_quota(const struct mcp_peer *peer, const char *session)
+/* Cells begin at the rate that the principal may have; those of a minute may begin at once. */
+static int take_cells(struct mcp_principal *principal, unsigned cells, struct service_refusal *ret)
 {
-        const struct mcp_principal *principal = peer->principal;
+        uint64_t now = clock_us(), rate = principal->cells_per_minute;
+        uint64_t at = principal->cells_until_us > now ? principal->cells_until_us : now;
+
+        if (rate == 0)
+                return 0;
+        at += cells * MINUTE_US / rate;
+        if (at > now + MINUTE_US) {
+                service_refuse(
+                        ret, SERVICE_QUOTA, (at - now - MINUTE_US) / 1000,
+                        "you have run as much code as your quota allows, %llu cells a minute: wait",
+                        (unsigned long long)rate);
+                return -EBUSY;
+        }
+        principal->cells_until_us = at;
+        return 0;
+}
+
+static int check_calls(const struct mcp_server *server, const struct mcp_principal *principal,
+                       struct service_refusal *ret)
+{
+        static const char many[] = "too many calls are under way: wait for some to end";
+        bool is_full = principal->name[0] ? !share_allows(principal->n_calls, server->n_calls,
+                                                          MCP_CALLS_MAX, 1)
+                                          : server->n_calls >= MCP_CALLS_MAX;
+
+        if (is_full)
+                service_refuse(ret, SERVICE_FULL, RETRY_MS, many);
+        else if (principal->calls_max > 0 && principal->n_calls >= principal->calls_max)
+                service_refuse(ret, SERVICE_QUOTA, RETRY_MS, many);
+        else
+                return 0;
+        return -EBUSY;
+}
+
+/* A place for the sandbox of a session that has none. */
+static int check_place(struct sessions *sessions, const struct mcp_principal *principal,
+                       const char *key, struct service_refusal *ret)
+{
+        struct error err = {};
+
+        if (principal->sessions_max > 0 &&
+            !sessions_quota(sessions, principal->key, principal->sessions_max)) {
+                service_refuse(
+                        ret, SERVICE_QUOTA, sessions_free_ms(sessions, principal->key),
+                        "you have as many live sessions as your quota allows: use one of them");
+                return -EBUSY;
+        }
+        int r = sessions_admit(sessions, key, &err);
+        if (r < 0)
+                service_refuse(ret, SERVICE_FULL, sessions_free_ms(sessions, NULL), "%s", err.text);
+        return r;
+}
+
+int mcp_call_admit(const struct mcp_peer *peer, const char *session, unsigned cells,
+                   struct service_refusal *ret)
+{
+        struct mcp_principal *principal = peer->principal;
         struct sessions *sessions = peer->server->sessions;
         char key[SESSION_KEY_MAX + 1];
 
-        size_t n_calls = peer->server->n_calls;
-        bool is_full = principal->name[0]
-                               ? !share_allows(principal->n_calls, n_calls, MCP_CALLS_MAX, 1)
-                               : n_calls >= MCP_CALLS_MAX;
-        if (is_full || (principal->calls_max > 0 && principal->n_calls >= principal->calls_max)) {
-                metrics_add(METRIC_REFUSED, 1, "calls");
-                return "too many calls are under way: wait for some to end";
-        }
         session_key_make(principal->key, session, key);
-        if (principal->sessions_max > 0 && !sessions_is_live(sessions, key) &&
-            !sessions_quota(sessions, principal->key, principal->sessions_max)) {
-                metrics_add(METRIC_REFUSED, 1, "quota");
-                return "you have as many live sessions as your quota allows: use one of them";
+        bool is_live = sessions_is_live(sessions, key);
+        if (service_is_stopping() || (service_phase() == SERVICE_DRAINING && !is_live)) {
+                service_refuse_draining(ret);
+                metrics_add(METRIC_REFUSED, 1, service_reason_name(ret->reason));
+                return -EBUSY;
         }
-        return NULL;
+        int r = check_calls(peer->server, principal, ret);
+        if (r >= 0 && !is_live)
+                r = check_place(sessions, principal, key, ret);
+        if (r >= 0)
+                r = take_cells(principal, cells, ret);
+        if (r < 0)
+                metrics_add(METRIC_REFUSED, 1, service_reason_name(ret->reason));
+        return r;
 }
 
 /* ---- the cell ---- */

@@ -14,6 +14,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/live.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/phase.h"
 
 struct mcp_answer;
 struct branch_calls;
@@ -92,8 +93,10 @@ struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mc
 void mcp_call_free(struct mcp_call *call);
 /* An unguessable name of a new session. */
 void mcp_call_name_session(char session[SESSION_NAME_MAX + 1]);
-/* Why the principal may start no call in this session now, or NULL. */
-const char *mcp_call_quota(const struct mcp_peer *peer, const char *session);
+/* Whether the principal may start a call in this session now, which runs so many cells. Returns 0, or -EBUSY with the
+ * answer: nothing may have run before. */
+int mcp_call_admit(const struct mcp_peer *peer, const char *session, unsigned cells,
+                   struct service_refusal *ret);
 
 /* A request waits for the call from now on. Takes ownership of the reply. */
 void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, struct reply *reply);

@@ -41,6 +41,8 @@ enum {
         EARLIER_CHARACTERS = 2000, /* of a stream of a result that is added to another one */
 };
 
+static const char interrupted_by_call[] = "another call of the session interrupted it";
+
 /* ---- what a result does not show whole ---- */
 
 static void tell_resource(const struct mcp_call *call, const struct resource_uri *uri)
@@ -469,7 +471,7 @@ static void wait_listen(const struct mcp_request *request, const struct run_argu
         if (call->suspension.has_outcome)
                 mcp_call_conclude(call);
         else if (arguments->interrupt && call->cell->number != 0)
-                cell_interrupt(call->cell);
+                cell_interrupt(call->cell, interrupted_by_call);
 }
 
 /* Interrupts the cell that the call's session runs. */
@@ -479,7 +481,7 @@ static void interrupt_running(struct mcp_call *call)
 
         if (!running || running == call || running->cell->number == 0)
                 return;
-        cell_interrupt(running->cell);
+        cell_interrupt(running->cell, interrupted_by_call);
         snprintf(call->wait.said, sizeof(call->wait.said),
                  "the code that the session ran before was interrupted");
 }
@@ -619,6 +621,7 @@ void mcp_run_code(const struct mcp_request *request, enum language language, str
 {
         yyjson_val *params = request->params;
         struct run_arguments arguments;
+        struct service_refusal refusal;
         struct error err = {};
 
         if (run_arguments_parse(yyjson_obj_get(params, "arguments"), request->peer->server->config,
@@ -639,9 +642,10 @@ void mcp_run_code(const struct mcp_request *request, enum language language, str
         }
         if (request->peer->fresh_sessions && !arguments.session_given)
                 mcp_call_name_session(arguments.session);
-        const char *why = mcp_call_quota(request->peer, arguments.session);
-        if (why) {
-                answer_refusal(reply, "SandboxError", why, arguments.session);
+        if (mcp_call_admit(request->peer, arguments.session,
+                           arguments.branches > 0 ? arguments.branches : 1, &refusal) < 0) {
+                if (!reply_refuse(reply, &refusal))
+                        answer_refusal(reply, "SandboxError", refusal.text, arguments.session);
                 return;
         }
         run_cell(request, &arguments, reply);

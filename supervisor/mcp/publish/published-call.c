@@ -359,6 +359,7 @@ static void start(const struct mcp_request *request, struct published_run *run, 
         uint64_t digest = mcp_input_digest_published(run->request.method, &run->request.name,
                                                      &run->request.arguments);
         char session[SESSION_NAME_MAX + 1];
+        struct service_refusal refusal;
         struct error err = {};
 
         if (run->view.what == RESULT_OF_RESOURCE)
@@ -376,12 +377,14 @@ static void start(const struct mcp_request *request, struct published_run *run, 
         if (own)
                 snprintf(run->profile, sizeof(run->profile), "%s", own->name);
         mcp_call_name_session(session);
-        const char *why = mcp_call_quota(request->peer, session);
-        struct mcp_call *call = why ? NULL
-                                    : mcp_call_new(request, &published_kind, session,
-                                                   server->config->output_characters, reply);
+        int r = mcp_call_admit(request->peer, session, 1, &refusal);
+        struct mcp_call *call = r < 0 ? NULL
+                                      : mcp_call_new(request, &published_kind, session,
+                                                     server->config->output_characters, reply);
         if (!call) {
-                published_refuse(run->view.what, reply, why ? why : strerror(ENOMEM));
+                if (r >= 0 || !reply_refuse(reply, &refusal))
+                        published_refuse(run->view.what, reply,
+                                         r < 0 ? refusal.text : strerror(ENOMEM));
                 published_run_free(run);
                 return;
         }

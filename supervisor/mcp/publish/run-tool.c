@@ -270,6 +270,8 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
         uint64_t digest = request->era == ERA_MODERN ? digest_of(entry, given) : 0;
         struct run_tool *tool = run_tool_new(request, entry);
         struct run_tool_arguments arguments;
+        struct service_refusal refusal;
+        bool is_refused = false;
         struct error err = {};
 
         if (!tool) {
@@ -294,10 +296,12 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
                 type = "SettingError";
                 why = tool->config->as.refusal;
         } else if (r >= 0) {
-                why = mcp_call_quota(request->peer, tool->facts.session);
+                is_refused = mcp_call_admit(request->peer, tool->facts.session, 1, &refusal) < 0;
+                why = is_refused ? refusal.text : NULL;
         }
         if (why) {
-                refuse(&tool->facts, reply, type, why);
+                if (!is_refused || !reply_refuse(reply, &refusal))
+                        refuse(&tool->facts, reply, type, why);
                 run_tool_free(tool);
                 return;
         }

@@ -78,6 +78,7 @@ struct mcp_task {
         bool required;       /* the tool's result is given as a task only */
         bool announced;      /* the client has got the task */
         bool read;           /* the client has the result: it may make room for others */
+        bool is_unread;      /* it has ended, and counts among those that no client has read */
         bool is_error;       /* of the result: isError */
         bool *gone;          /* set when it is freed, or NULL */
         struct reply origin; /* until it is announced: of the request */

@@ -46,6 +46,16 @@ static void drop_waiter(struct tasks *tasks, struct task_waiter **at)
         reply_done(&reply);
 }
 
+static void set_unread(struct mcp_task *task, bool unread)
+{
+        struct mcp_server *server = task->server;
+
+        if (unread)
+                server->unread_us = clock_us();
+        server->n_unread += (size_t)unread - (size_t)task->is_unread;
+        task->is_unread = unread;
+}
+
 static void task_free(struct mcp_task *task)
 {
         struct tasks *tasks = &task->principal->tasks;
@@ -65,6 +75,7 @@ static void task_free(struct mcp_task *task)
                 reply_error(&reply, JSONRPC_INVALID_PARAMS, "the task's time to live is over");
         }
         reply_done(&task->origin);
+        set_unread(task, false);
         event_free(task->timer);
         free(task);
 }
@@ -113,6 +124,7 @@ static void answer_result(struct mcp_task *task, struct reply *reply)
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
 
         task->read = true;
+        set_unread(task, false);
         if (task->status == TASK_CANCELLED) {
                 reply_error(reply, JSONRPC_INVALID_REQUEST, "the task was cancelled");
         } else if (task->status == TASK_FAILED) {
@@ -150,6 +162,8 @@ static void end(struct mcp_task *task, enum task_status status)
         if (task->reply)
                 task->reply->task = NULL;
         task->reply = NULL;
+        if (task->announced && status != TASK_CANCELLED)
+                set_unread(task, true);
         log_debug("task %.8s… has ended", task->id);
         tell_end(task);
 }
@@ -480,6 +494,8 @@ void tasks_get(const struct mcp_request *request, struct reply *reply)
                 task_put(&out, task, ERA_LEGACY, NULL);
         } else {
                 task->read |= task->status != TASK_WORKING;
+                if (task->read)
+                        set_unread(task, false);
                 task_put_detailed(&out, task);
         }
         json_out_end(&out, '}');

@@ -272,7 +272,7 @@ struct cell {
         struct buffer script;  /* of SCRIPT; empty: none is sent */
         struct buffer needs;   /* of NEED, or empty */
         bool cancelled;
-        bool is_interrupted;                /* by another call: cell_interrupt() */
+        const char *interrupted_by;         /* why: cell_interrupt(); or NULL */
         char restore[SESSION_NAME_MAX + 1]; /* checkpoint to return to before it is sent, or "" */
         char checkpoint[SESSION_NAME_MAX + 1]; /* name under which its end is kept, or "" */
         char profile[IMAGE_NAME_SIZE];         /* name; "": the config's default */

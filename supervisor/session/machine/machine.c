@@ -102,14 +102,13 @@ static void set_rest(struct session *s, bool is_on)
 static void on_rest(evutil_socket_t fd, short what, void *data)
 {
         struct session *s = data;
-        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
 
         if (s->state != SESSION_IDLE || s->rest.is_on)
                 return;
         set_rest(s, uses_time(s) && s->branched_until_us < clock_us());
         if (s->rest.is_on)
                 sandbox_request(&s->context->requests, MONITOR_SESSION_REST, s->target,
-                                profile->background_ms);
+                                config_background_ms(s->context->config, s->profile));
         else
                 wait_for_rest(s, s->rest.wait_ms);
 }

@@ -31,8 +31,7 @@ void outcome_describe_stop(const struct session *s, const struct cell *cell, cha
                          outcome_seconds(cell->request.timeout_ms, text));
         else
                 snprintf(to, CELL_WHY_MAX, "%s",
-                         cell->is_interrupted ? "another call of the session interrupted it"
-                                              : "the call was cancelled");
+                         cell->interrupted_by ? cell->interrupted_by : "the call was cancelled");
 }
 
 void outcome_alive(const struct session *s, struct cell *cell)
@@ -70,7 +69,7 @@ static void describe_limit(const struct session *s, const struct monitor_ended *
 
 void outcome_note_stopped(struct session *s, struct cell *cell)
 {
-        const struct config_profile *profile = s->profile ? s->profile : &s->context->config->top;
+        uint32_t most = config_background_ms(s->context->config, s->profile);
         char *note = cell->outcome.note, text[32];
 
         if (s->rest.stopped == 0)
@@ -78,7 +77,7 @@ void outcome_note_stopped(struct session *s, struct cell *cell)
         text_append(note, sizeof(cell->outcome.note), "%s%u %s stopped after %s of CPU time",
                     *note ? "; " : "", s->rest.stopped,
                     s->rest.stopped == 1 ? "process was" : "processes were",
-                    outcome_seconds(profile->background_ms, text));
+                    outcome_seconds(most, text));
         s->rest.stopped = 0;
 }
 

@@ -91,9 +91,9 @@ void cell_cancel(struct cell *cell)
         stop(cell, EVENT_CANCEL);
 }
 
-void cell_interrupt(struct cell *cell)
+void cell_interrupt(struct cell *cell, const char *why)
 {
-        cell->is_interrupted = true;
+        cell->interrupted_by = why;
         stop(cell, EVENT_CANCEL);
 }
 
@@ -212,7 +212,9 @@ void session_drop_cancelled(struct session *s)
                 next = cell->next;
                 if (cell->cancelled && cell->number == 0)
                         session_refuse_cell(s, cell, CELL_CANCELLED, NULL,
-                                            "the call was cancelled before it began");
+                                            cell->interrupted_by
+                                                    ? cell->interrupted_by
+                                                    : "the call was cancelled before it began");
         }
 }
 

@@ -48,8 +48,8 @@ void cell_cancel(struct cell *cell);
 /* As cell_cancel(), but the sandbox of a running cell is killed at once. */
 void cell_kill(struct cell *cell);
 
-/* As cell_cancel(), of a cell that runs: another call of its session stops it, and its result says that. */
-void cell_interrupt(struct cell *cell);
+/* As cell_cancel(); its result says why, a static text. */
+void cell_interrupt(struct cell *cell, const char *why);
 
 /* Whether no other code of its session is before it. */
 bool cell_is_first(const struct cell *cell);
