@@ -17,6 +17,9 @@
  *   7. runs the event loop, which never waits: what may take longer than a millisecond is an event, a
  *      child or a timer. The template starts when a session is requested, or shortly after the start.
  *
+ * A server that gets SIGTERM drains: the broker ends by itself once calls are answered (supervisor/service/drain.h), and is
+ * killed if it does not in time. SIGHUP has it reload (supervisor/broker/reload.h). monitor-service.c tells the service manager.
+ *
  * When the broker ends, the monitor ends with its status. The kernel ends everything that it started:
  * parent-death signals, pid namespaces, reapers, the janitor.
  */

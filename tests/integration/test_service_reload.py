@@ -271,6 +271,21 @@ class Notify(Serve):
         self.assertGreaterEqual(int(re.search(r"EXTEND_TIMEOUT_USEC=(\d+)", stopping)[1]), 30_000_000)
         self.assertEqual(self.server.wait(harness.PATIENCE), 0, self.log.text())
 
+    def test_the_only_place_is_free(self):
+        """READY=1 comes when the sandbox that was tried has left its place, also where tokens name all clients."""
+        manager = self.listen(name := self.path("notify"))
+        tokens = self.path("tokens")
+        with open(tokens, "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+            f.write(f"alice {ALICE}\n")
+        config = self.config
+        self.config = lambda **rest: config(sessions=1, pool=0)
+        self.ARGUMENTS = (*Serve.ARGUMENTS, "--tokens", tokens)
+        self.begin(name)
+        self.messages(manager, "READY=1")
+        self.address = ("127.0.0.1", int(re.search(r":(\d+)/mcp", self.log.text())[1]))
+        call = {"name": "run_python", "arguments": {"code": "1"}}
+        self.assertEqual(self.value(self.connect().modern("tools/call", call, Authorization=f"Bearer {ALICE}")), 1)
+
     def test_no_sandbox_is_not_ready(self):
         manager = self.listen(name := "@cloister-test-" + os.path.basename(self.dir))
         self.write("broken", "#!/bin/sh\nexit 1\n")

@@ -40,6 +40,7 @@ enum {
         TRY_MS = 1000, /* between two sandboxes that are tried at the start, doubled each time */
         TRY_MAX_MS = 32000,
         TRY_TIMEOUT_MS = 30000,
+        TRIED_MS = 5, /* until the state of its session is read again */
 };
 
 struct mode_server {
@@ -57,6 +58,7 @@ struct mode_server {
         struct drain *drain;
         struct event *again; /* a sandbox is tried, or NULL */
         uint32_t try_ms;     /* until the next one */
+        bool is_tried;       /* it has answered, and is ending */
 };
 
 static int read_attestation(struct mode_server *mode, int fd, struct error *err)
@@ -389,23 +391,36 @@ static int undo_drain(struct broker *broker, struct error *err)
 
 /* ---- the first sandbox ---- */
 
+static const char first_session[] = "cloister-start";
+
 static void on_tried(void *data, struct cell *cell)
 {
         struct broker *broker = data;
         struct mode_server *mode = broker->data;
-        const struct timeval later = clock_timeval_ms(mode->try_ms);
 
-        if (cell->outcome.status == CELL_OK && service_phase() == SERVICE_STARTING) {
+        mode->is_tried = cell->outcome.status == CELL_OK;
+        const struct timeval later = clock_timeval_ms(mode->is_tried ? TRIED_MS : mode->try_ms);
+        if (!mode->is_tried) {
+                log_error("no sandbox has answered yet: %s; trying again in %u s",
+                          cell->outcome.why, mode->try_ms / 1000);
+                mode->try_ms = 2 * mode->try_ms < TRY_MAX_MS ? 2 * mode->try_ms : TRY_MAX_MS;
+        }
+        if (service_phase() == SERVICE_STARTING)
+                evtimer_add(mode->again, &later);
+}
+
+/* Its sandbox has left its place to the clients. */
+static void wait_for_its_end(struct broker *broker)
+{
+        const struct mode_server *mode = broker->data;
+        const struct timeval later = clock_timeval_ms(TRIED_MS);
+
+        if (sessions_is_live(broker->sessions, first_session)) {
+                evtimer_add(mode->again, &later);
+        } else if (service_phase() == SERVICE_STARTING) {
                 service_set_ready();
                 on_phase(broker, false, 0);
-                return;
         }
-        if (service_phase() != SERVICE_STARTING)
-                return;
-        log_error("no sandbox has answered yet: %s; trying again in %u s", cell->outcome.why,
-                  mode->try_ms / 1000);
-        mode->try_ms = 2 * mode->try_ms < TRY_MAX_MS ? 2 * mode->try_ms : TRY_MAX_MS;
-        evtimer_add(mode->again, &later);
 }
 
 static void on_try(evutil_socket_t fd, short what, void *data)
@@ -426,7 +441,11 @@ static void on_try(evutil_socket_t fd, short what, void *data)
         struct error err = {};
         struct cell *cell;
 
-        if (sessions_run(broker->sessions, "cloister-start", &request, &cell, &err) >= 0)
+        if (mode->is_tried) {
+                wait_for_its_end(broker);
+                return;
+        }
+        if (sessions_run(broker->sessions, first_session, &request, &cell, &err) >= 0)
                 return;
         log_error("no sandbox could be tried: %s", err.text);
         evtimer_add(mode->again, &later);
