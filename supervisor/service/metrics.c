@@ -34,11 +34,14 @@ static const struct metric_row {
 #define METRIC(id, type, name, labels, most, help) {type, name, labels, most, help},
 #include "supervisor/service/metrics.def"
 };
+/* A sum. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
 static_assert(0
-#define METRIC(id, type, name, labels, most, help) +(most)*SERIES_OF(type)
+#define METRIC(id, type, name, labels, most, help) +((most)*SERIES_OF(type))
 #include "supervisor/service/metrics.def"
                       <= METRICS_SERIES_MAX,
               "the limit holds whatever comes");
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* The values of one set of label values. */
 struct series {

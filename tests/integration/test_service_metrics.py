@@ -136,6 +136,28 @@ class Numbers(Admin):
         self.assertIn('# TYPE cloister_cells_total counter\n', text)
         self.assertNotIn("# EOF", text)
 
+    def test_upstream_servers(self):
+        """By their names in the config; what code makes up is not there."""
+        config = self.config({"fix": harness.fixture()}, name="servers.json")
+        self.start(*self.ARGUMENTS, "--config", config)
+        c = self.connect()
+        self.assertEqual(self.value(c.call("(await tools['echo'](x=1))['x']", session="a")), 1)
+        c.call("await tools['no-such-server.echo']()", session="a").response()
+        found = self.metrics()
+        self.assertEqual(found['mcp_client_operation_duration_seconds_count{server="fix"}'], 1)
+        self.assertEqual({k: v for k, v in found.items() if k.startswith("cloister_upstream_up")}, {'cloister_upstream_up{server="fix"}': 1})
+        self.assertFalse([s for s in found if "no-such" in s])
+
+    def test_ready_sandboxes(self):
+        c = self.connect()
+        self.assertTrue(harness.wait_until(lambda: self.ask("/readyz", address=self.address).status == 200))
+        c.call("1", session="a").response()
+        self.assertTrue(harness.wait_until(lambda: self.metrics()["cloister_pool_ready"] > 0))
+        c.call("1", session="b").response()
+        found = self.metrics()
+        self.assertEqual(sum(v for k, v in found.items() if k.startswith("cloister_sessions_created_total")), 2)
+        self.assertGreaterEqual(found['cloister_sessions_created_total{from="pool"}'], 1)
+
     def test_end(self):
         done = self.connect().call("pass", session="short").response().json()
         self.assertFalse(done["result"]["isError"])
