@@ -114,11 +114,15 @@ class Events(harness.Case):
         self.addCleanup(server.free)
         name = 'x"}\n{"event":"reload"}\x1b[2J\u202e'
         server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "0"}})
+        server.request("tools/call", {"name": "run_python", "arguments": {"code": "/*\0" + "1"}}, identifier='a"\n\u202e}{').result()
         server.cell(f"import os, sys\nfor f in 1, 2:\n    os.write(f, {FORGED!r}.encode().decode('unicode_escape').encode())\n"
                     f"raise ValueError({name!r})")
         server.close()
         found = self.events(server.log())
-        self.assertEqual([line["event"] for line in found], ["session.start", "cell.begin", "cell.end", "session.end"])
+        self.assertEqual([line["event"] for line in found], ["session.start", *2 * ("cell.begin", "cell.end"), "session.end"])
+        # The hash is that of all bytes, and the id that of the client.
+        self.assertEqual((found[1]["code_sha256"], found[1]["code_bytes"]), (hashlib.sha256(b"/*\0" + b"1").hexdigest(), 4))
+        self.assertEqual(found[1]["request"], 'a"\n\u202e}{')
         self.assertIn('x"}\\x0a{"event"', found[1]["client"])
         self.assertNotIn("\x1b", server.log())
         self.assertNotIn("\u202e", server.log())
