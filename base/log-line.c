@@ -94,11 +94,20 @@ static void put_number(struct log_line *line, uint64_t number)
         put_text(line, number_text(number, text));
 }
 
+/* Writes a character as JSON escapes it. */
+static void escape(uint32_t c, char to[13])
+{
+        if (c > 0xffff)
+                snprintf(to, 13, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+        else
+                snprintf(to, 13, "\\u%04x", c);
+}
+
 /* Appends a character of JSON text. Returns how many bytes of `text` it was. */
 static size_t put_character(struct log_line *line, const unsigned char *text, size_t left)
 {
         int n = utf8_next(text, left < 4 ? left : 4);
-        char escape[16];
+        char escaped[13];
 
         if (n <= 0) {
                 put_text(line, "\xef\xbf\xbd");
@@ -110,14 +119,9 @@ static size_t put_character(struct log_line *line, const unsigned char *text, si
         } else if (c == '\n') {
                 put_text(line, "\\n");
                 return 1;
-        } else if (c > 0xffff && !printable_is(c)) {
-                snprintf(escape, sizeof(escape), "\\u%04x\\u%04x", 0xd7c0 + (c >> 10),
-                         0xdc00 + (c & 0x3ff));
-                put_text(line, escape);
-                return (size_t)n;
         } else if (!printable_is(c)) {
-                snprintf(escape, sizeof(escape), "\\u%04x", c);
-                put_text(line, escape);
+                escape(c, escaped);
+                put_text(line, escaped);
                 return (size_t)n;
         }
         put(line, (const char *)text, (size_t)n);
@@ -185,7 +189,7 @@ enum { IDS_MAX = 10 };
 struct ids {
         size_t n;
         struct id list[IDS_MAX];
-        char principal[128], session[160], request[160], client[160], server[160], tool[288];
+        char principal[128], session[160], request[512], client[160], server[160], tool[288];
 };
 
 static void add_id(struct ids *ids, const struct id *id)
@@ -203,6 +207,29 @@ static void add_name(struct ids *ids, const char *name, const char *text, char *
                 return;
         printable_escape(to, size, text);
         add_id(ids, &(struct id){.name = name, .text = to, .in_text = in_text});
+}
+
+/* The client's id is JSON, in which control characters are already escaped. Escapes the other characters that are not
+ * printed: they are in a string. Returns false if it does not fit. */
+static bool take_request(const char *json, char *to, size_t size)
+{
+        size_t n = strlen(json), used = 0;
+
+        for (size_t at = 0; at < n;) {
+                const unsigned char *text = (const unsigned char *)json + at;
+                int length = utf8_next(text, n - at);
+                if (length <= 0 || used + 13 > size)
+                        return false;
+                uint32_t c = utf8_decode(text, length);
+                if (printable_is(c))
+                        memcpy(to + used, text, (size_t)length);
+                else
+                        escape(c, to + used);
+                used += printable_is(c) ? (size_t)length : strlen(to + used);
+                at += (size_t)length;
+        }
+        to[used] = '\0';
+        return true;
 }
 
 /* The session of a principal is named PRINCIPAL:SESSION; people see it so. */
@@ -230,9 +257,7 @@ static void take_ids(struct ids *ids, const struct log_ids *of, const struct log
                 return;
         add_session(ids, of, split);
         add_name(ids, "client", of->client, ids->client, sizeof(ids->client), false);
-        /* The client's id is JSON; its length is limited here, and control characters are already escaped. */
-        if (of->request && strlen(of->request) < sizeof(ids->request)) {
-                memcpy(ids->request, of->request, strlen(of->request) + 1);
+        if (of->request && take_request(of->request, ids->request, sizeof(ids->request))) {
                 add_id(ids, &(struct id){.name = "request",
                                          .text = ids->request,
                                          .is_json = true,

@@ -67,14 +67,15 @@ class Events(harness.Case):
         self.assertNotIn("tools", found[4])
 
     def test_a_begin_without_an_end(self):
-        """The server ends while a cell runs: a stop writes the end of the cell, kill -9 leaves a cell in doubt."""
+        """The server ends while a cell runs: a stop writes the end of the cell, kill -9 of the broker leaves a cell in doubt."""
         for how in "stop", "kill":
             server = self.serve()
             server.start_call("import time\ntime.sleep(60)", timeout=20)
             self.assertTrue(harness.wait_until(lambda s=server: self.events(s.log(), "cell.begin")))
             if how == "kill":
-                os.killpg(server.process.pid, signal.SIGKILL)
-                server.process.wait()
+                broker, = [pid for pid, name in harness.descendants(server.process.pid).items() if "cloister-broker" in name]
+                os.kill(broker, signal.SIGKILL)
+                server.process.wait(harness.PATIENCE)
             else:
                 server.process.send_signal(signal.SIGTERM)
                 server.process.wait(harness.PATIENCE)
@@ -113,11 +114,15 @@ class Events(harness.Case):
         self.addCleanup(server.free)
         name = 'x"}\n{"event":"reload"}\x1b[2J\u202e'
         server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "0"}})
+        server.request("tools/call", {"name": "run_python", "arguments": {"code": "/*\0" + "1"}}, identifier='a"\n\u202e}{').result()
         server.cell(f"import os, sys\nfor f in 1, 2:\n    os.write(f, {FORGED!r}.encode().decode('unicode_escape').encode())\n"
                     f"raise ValueError({name!r})")
         server.close()
         found = self.events(server.log())
-        self.assertEqual([line["event"] for line in found], ["session.start", "cell.begin", "cell.end", "session.end"])
+        self.assertEqual([line["event"] for line in found], ["session.start", *2 * ("cell.begin", "cell.end"), "session.end"])
+        # The hash is that of all bytes, and the id that of the client.
+        self.assertEqual((found[1]["code_sha256"], found[1]["code_bytes"]), (hashlib.sha256(b"/*\0" + b"1").hexdigest(), 4))
+        self.assertEqual(found[1]["request"], 'a"\n\u202e}{')
         self.assertIn('x"}\\x0a{"event"', found[1]["client"])
         self.assertNotIn("\x1b", server.log())
         self.assertNotIn("\u202e", server.log())
@@ -145,8 +150,8 @@ class Events(harness.Case):
             self.assertEqual(server.cell(f"{i}")["status"], "ok")
         os.unlink(root + fill)
         read = lambda: open(root + os.path.join(disk, "log"), encoding="utf-8").read()
-        server.cell("2")
-        self.assertTrue(harness.wait_until(lambda: "lines of the log could not be written" in read()))
+        told = lambda: server.cell("2")["status"] == "ok" and "lines of the log could not be written" in read()
+        self.assertTrue(harness.wait_until(told, step=0.1), read()[-2000:])
         # A line that was written in part does not mix with another one.
         lines = read().splitlines()
         bad = [line for line in lines if not line.endswith("}")]

@@ -126,6 +126,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         utf8_trim(cell->client_name);
         if (request->trace)
                 cell->trace = *request->trace;
+        cell->code_length = request->code_length;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);
         take_request(cell, request->request_id);

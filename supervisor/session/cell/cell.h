@@ -268,6 +268,7 @@ struct cell {
         struct session *session;
         struct cell *next;
         struct buffer payload; /* of EXEC; empty once sent, if it cannot be sent again */
+        size_t code_length;    /* bytes of it that are the code */
         struct buffer input;   /* of INPUT; empty: the cell is not published code */
         struct buffer script;  /* of SCRIPT; empty: none is sent */
         struct buffer needs;   /* of NEED, or empty */

@@ -1,8 +1,6 @@
 /* Gathers the facts of the events of sessions and cells. */
 #include "supervisor/session/machine/session-events.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "supervisor/service/event.h"
 #include "supervisor/session/machine/machine.h"
@@ -20,7 +18,7 @@ void session_tell_cell_begin(const struct session *s, const struct cell *cell)
         const struct event_cell_begin event = {
                 .ids = session_log_ids(s, cell),
                 .code = code,
-                .code_length = strnlen(code, cell->payload.length),
+                .code_length = cell->payload.length > 0 ? cell->code_length : 0,
                 .profile = profile_of(s),
                 .attempt = cell->attempts + 1,
         };
