@@ -133,27 +133,56 @@ class Clients(unittest.TestCase):
 
 
 @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
-class SystemdUnit(unittest.TestCase):
-    """systemd accepts each line of the example unit."""
+class Units(unittest.TestCase):
+    """systemd accepts each line of the units, and says how much they leave to a process."""
 
-    UNIT = "cloister@.service"
+    PLACE = "packaging/systemd"
+    NAMES = ("cloister.service", "cloister.socket", "cloister@.service")
+    LEVELS = {"": 3.7, "rootless.conf": 3.3}  # at most, of systemd-analyze security
 
-    def faults(self, text):
-        """What systemd says about the unit. It ignores a bad setting with a message and ends with 0 all the same."""
-        text = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", text)
+    def analyze(self, *words, units):
+        """What systemd says of units, {name: text}. It ignores a bad setting with a message and ends with 0 all the same."""
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, self.UNIT)
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(text)
-            done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, check=False)
-        return [line for line in (done.stdout + done.stderr).splitlines() if self.UNIT in line]
+            for name, text in units.items():
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                    f.write(re.sub(r"(?m)^(Exec\w+)=\S+", r"\1=/bin/true", text))
+            paths = [os.path.join(folder, name.replace("@.", "@x.")) for name in units]
+            return subprocess.run(["systemd-analyze", *words, *paths], capture_output=True, text=True, check=False,
+                                  env=os.environ | {"SYSTEMD_UNIT_PATH": f"{folder}:", "XDG_RUNTIME_DIR": folder})
 
-    def test_unit(self):
-        unit = read(f"examples/systemd/{self.UNIT}")
-        self.assertEqual(self.faults(unit), [])
-        for good, bad in (("MemoryMax=80%", "MemoryMax=80%%"), ("Delegate=yes", "Delegat=yes"), ("PrivateTmp=yes", "PrivateTmp=perhaps")):
-            self.assertIn(good + "\n", unit)
-            self.assertNotEqual(self.faults(unit.replace(good, bad)), [], bad)
+    def faults(self, units):
+        done = self.analyze("--man=no", "verify", units=units)
+        return [line for line in (done.stdout + done.stderr).splitlines() if "cloister" in line]
+
+    def test_verify(self):
+        units = {name: read(f"{self.PLACE}/{name}") for name in self.NAMES}
+        self.assertEqual(self.faults(units), [])
+        for good, bad in (("TasksMax=80%", "TasksMax=80%%"), ("Delegate=yes", "Delegat=yes"), ("PrivateTmp=yes", "PrivateTmp=perhaps")):
+            self.assertIn(good + "\n", units["cloister.service"])
+            self.assertNotEqual(self.faults(units | {"cloister.service": units["cloister.service"].replace(good, bad)}), [], bad)
+
+    def test_user_units(self):
+        units = {name: read(f"{self.PLACE}/user/{name}").replace("%E", "/etc").replace("%t", "/run") for name in ("cloister.service", "cloister.socket")}
+        self.assertEqual(self.faults(units), [])
+        # What a user manager cannot do, or what hides the user's own files.
+        self.assertNotRegex("".join(units.values()), "(?m)^(User|Protect|Private|AmbientCap|StateDirectory|RuntimeDirectory)")
+
+    def test_security(self):
+        for more, most in self.LEVELS.items():
+            text = read(f"{self.PLACE}/cloister.service") + (read(f"{self.PLACE}/{more}") if more else "")
+            done = self.analyze("--offline=true", "security", units={"cloister.service": text})
+            level = re.search(r"Overall exposure level for cloister.service: ([0-9.]+)", done.stdout)
+            self.assertTrue(level, done.stderr)
+            self.assertLessEqual(float(level[1]), most, done.stdout)
+
+    def test_both_services_leave_the_same(self):
+        """The limits of the server and of one run are the same."""
+        parts = []
+        for name in ("cloister.service", "cloister@.service"):
+            part = re.search(r"(?m)^ProtectSystem=(.*\n)*?(?=\n|\Z)", read(f"{self.PLACE}/{name}"))
+            parts.append(part[0])
+        self.assertEqual(*parts)
+        self.assertIn("SystemCallFilter=", parts[0])
 
 
 class Performance(unittest.TestCase):
