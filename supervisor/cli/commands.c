@@ -451,7 +451,7 @@ static const struct cli_command rows[] = {
 };
 const struct cli_commands cli_commands = {rows, ARRAY_SIZE(rows)};
 
-/* "cloister 0.1.0 (0123abcdef)", with "-dirty" where files differ from the commit; "cloister 0.1.0" when it
+/* "cloister 0.9.0 (0123abcdef)", with "-dirty" where files differ from the commit; "cloister 0.9.0" when it
  * was built outside a git repository. */
 static const char *version(void)
 {

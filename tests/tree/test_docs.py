@@ -185,6 +185,19 @@ class Units(unittest.TestCase):
         self.assertIn("SystemCallFilter=", parts[0])
 
 
+class Version(unittest.TestCase):
+    """The version is the same wherever it is written; packaging/release checks the tag too."""
+
+    def test_version(self):
+        (version,) = re.findall(r"(?m)^  version: '([^']+)',$", read("meson.build"))
+        self.assertRegex(version, r"^\d+\.\d+\.\d+(-rc\d+)?$")
+        self.assertEqual(re.match(r"cloister \(([^)]*)\)", read("packaging/debian/changelog"))[1], version.replace("-", "~"))
+        heading = re.search(r"(?m)^## (?:Unreleased \(([^)]+)\)|(\S+) - \d{4}-\d\d-\d\d)$", read("CHANGELOG.md"))
+        self.assertEqual(heading[1] or heading[2], version)
+        named = re.findall(r"cloister[-_](\d[^-_]*)[-_]", read("docs/install.md"))
+        self.assertEqual(set(named), {version})
+
+
 class Performance(unittest.TestCase):
     """docs/performance.md has the places that bench/report.py fills, and the plots that it shows exist."""
 
