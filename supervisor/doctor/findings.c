@@ -97,8 +97,21 @@ enum doctor_label doctor_label_kind(const char *text)
         return mode ? label_of_apparmor(mode) : label_of_selinux(text);
 }
 
+static bool is_set(const char *variable)
+{
+        const char *value = getenv(variable);
+
+        return value && strcmp(value, "true") == 0;
+}
+
 static enum doctor_place find_place(int seccomp_mode, int proc_masks)
 {
+        bool is_contained = seccomp_mode == 2 || proc_masks > 0;
+
+        if (is_contained && is_set("GITLAB_CI"))
+                return DOCTOR_PLACE_GITLAB;
+        if (is_contained && is_set("GITHUB_ACTIONS"))
+                return DOCTOR_PLACE_GITHUB;
         if (access("/var/run/secrets/kubernetes.io", F_OK) == 0 ||
             getenv("KUBERNETES_SERVICE_HOST"))
                 return DOCTOR_PLACE_KUBERNETES;
@@ -108,7 +121,7 @@ static enum doctor_place find_place(int seccomp_mode, int proc_masks)
                 return DOCTOR_PLACE_DOCKER;
         if (getenv("INVOCATION_ID") && getppid() == 1)
                 return DOCTOR_PLACE_UNIT;
-        return seccomp_mode == 2 || proc_masks > 0 ? DOCTOR_PLACE_CONTAINER : DOCTOR_PLACE_HOST;
+        return is_contained ? DOCTOR_PLACE_CONTAINER : DOCTOR_PLACE_HOST;
 }
 
 static long sysctl_number(const char *name, long otherwise)
@@ -314,6 +327,7 @@ void doctor_remedy(const struct doctor_system *f, char *ret, size_t size)
                 [DOCTOR_PLACE_HOST] = "docker run",      [DOCTOR_PLACE_DOCKER] = "docker run",
                 [DOCTOR_PLACE_PODMAN] = "podman run",    [DOCTOR_PLACE_KUBERNETES] = "",
                 [DOCTOR_PLACE_CONTAINER] = "docker run", [DOCTOR_PLACE_UNIT] = "systemd-run",
+                [DOCTOR_PLACE_GITLAB] = "",              [DOCTOR_PLACE_GITHUB] = "container.options:",
         };
         char chosen[512] = "", sysctls[256] = "";
 
@@ -330,12 +344,14 @@ void doctor_remedy(const struct doctor_system *f, char *ret, size_t size)
                 append(ret, size, " && ");
         append(ret, size,
                f->place == DOCTOR_PLACE_KUBERNETES ? "kubectl apply -f examples/containers/pod.yaml"
-                                                   : starts[f->place]);
-        if (f->place == DOCTOR_PLACE_KUBERNETES)
+               : f->place == DOCTOR_PLACE_GITLAB
+                       ? "in config.toml of a runner that only these jobs use: [runners.docker] privileged = true (docs/ci.md)"
+                       : starts[f->place]);
+        if (f->place == DOCTOR_PLACE_KUBERNETES || f->place == DOCTOR_PLACE_GITLAB)
                 return;
         if (f->place != DOCTOR_PLACE_UNIT) {
                 append(ret, size, chosen);
-                append(ret, size, " IMAGE");
+                append(ret, size, f->place == DOCTOR_PLACE_GITHUB ? "" : " IMAGE");
                 return;
         }
         for (char *word = strtok(chosen, " "); word; word = strtok(NULL, " ")) {

@@ -30,6 +30,8 @@ enum doctor_place {
         DOCTOR_PLACE_DOCKER,
         DOCTOR_PLACE_PODMAN,
         DOCTOR_PLACE_KUBERNETES,
+        DOCTOR_PLACE_GITLAB,    /* a job of GitLab in a container: only its runner sets options */
+        DOCTOR_PLACE_GITHUB,    /* a job of GitHub in a container: the workflow sets options */
         DOCTOR_PLACE_CONTAINER, /* another runtime, or an unknown one */
         DOCTOR_PLACE_UNIT,      /* a service of systemd */
 };

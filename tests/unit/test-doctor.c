@@ -176,6 +176,16 @@ static void test_remedy(void)
                 "podman run --security-opt seccomp=examples/containers/seccomp.json --security-opt label=disable --security-opt unmask=ALL IMAGE");
         f.place = DOCTOR_PLACE_KUBERNETES;
         check_eq_str(remedy_of(&f), "kubectl apply -f examples/containers/pod.yaml");
+        f.place = DOCTOR_PLACE_GITLAB;
+        check_eq_str(
+                remedy_of(&f),
+                "in config.toml of a runner that only these jobs use: [runners.docker] privileged = true (docs/ci.md)");
+        f.place = DOCTOR_PLACE_GITHUB;
+        f.label = DOCTOR_LABEL_NONE;
+        check_eq_str(
+                remedy_of(&f),
+                "container.options: --security-opt seccomp=examples/containers/seccomp.json --security-opt systempaths=unconfined");
+        f.label = DOCTOR_LABEL_SELINUX;
         f.place = DOCTOR_PLACE_UNIT;
         f.label = DOCTOR_LABEL_NONE;
         check_eq_str(
