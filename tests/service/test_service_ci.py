@@ -1,10 +1,9 @@
 """The jobs of docs/ci.md and packaging/ci/action.yml: their steps run in a container with the limits of each runner. As root, with runc.
 
 A runner of GitHub has uid 1001, no systemd for the job and no control group; a job in a container has Docker's default filter and masks
-over /proc besides. The package is the wheel of this build.
+over /proc besides. The package is the wheel of this build, or the one that CLOISTER_WHEEL names.
 """
 
-import glob
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import yaml
 
 import harness
 import test_no_sandbox
+import test_package
 
 NO_SANDBOX = test_no_sandbox.NO_SANDBOX
 UID = 1001
@@ -38,11 +38,7 @@ class Ci(harness.Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        done = subprocess.run([os.path.join(harness.SOURCE, "quickstart"), "package", "wheel"], capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL, timeout=harness.patient(1800))
-        if done.returncode:
-            raise AssertionError(done.stderr)
-        (cls.wheel,) = glob.glob(os.path.join(harness.SOURCE, "build", "packages", "cloister-*.whl"))
+        cls.wheel = test_package.Package.made("wheel", "cloister-*.whl")
 
     def setUp(self):
         super().setUp()
