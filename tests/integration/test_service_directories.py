@@ -124,6 +124,21 @@ class Directories(harness.Case):
         shown = self.run_cloister("config", "show", env=env)
         self.assertIn(b"${credential:other}", shown.stdout)
 
+    def test_what_servers_and_sandboxes_get(self):
+        """Neither a server's environment nor a mount leads to the directories."""
+        env = self.service()
+        seen = self.path("seen")
+        server = {"command": "sh", "args": ["-c", f"env >{seen}.new; mv {seen}.new {seen}"]}
+        self.write("configuration/config.json", json.dumps({"mcpServers": {"s": server}}))
+        self.run_cloister("tools", env=env)
+        with open(seen, encoding="utf-8") as f:
+            self.assertNotIn("_DIRECTORY=", f.read())
+        os.mkdir(self.path("free"))
+        for name, code in (("credentials", 125), ("configuration", 125), ("state", 125), ("free", 0)):
+            self.write("configuration/config.json", json.dumps({"mounts": [{"source": self.path(name), "target": "/data", "mode": "ro"}]}))
+            done = self.run_cloister("run", "-c", "1", env=env)
+            self.assertEqual((name, done.returncode), (name, code), done.stderr)
+
     def list_as(self, group, path):
         """What a user who has no passwd entry, with this group, gets from the control socket."""
         code = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
