@@ -75,5 +75,11 @@ class Life(test_package.Package):
         self.assertEqual(part["status"][1][1].count("No such file"), 4, text)
 
 
+class Trixie(Life):
+    """A package made on Debian 12 also fits Debian 13, whose AppArmor knows the profile."""
+
+    SUITE = "trixie"
+
+
 if __name__ == "__main__":
     harness.main()
