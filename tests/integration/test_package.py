@@ -18,6 +18,7 @@ class Package(harness.Case):
     """The root has the same release as this machine: packages are made for it."""
 
     SUITE = None  # that of this machine
+    MORE = ()  # packages of the root
 
     @classmethod
     def setUpClass(cls):
@@ -31,7 +32,7 @@ class Package(harness.Case):
         # The dependencies are installed first. The comparison then contains only the package, and the root needs no package lists.
         cls.deb = cls.made("deb", "cloister_*.deb")
         needs = subprocess.run(["dpkg-deb", "-f", cls.deb, "Depends"], timeout=60, **QUIET).stdout
-        names = ",".join(["python3", "python3-venv", *(need.split()[0] for need in needs.split(","))])
+        names = ",".join(["python3", "python3-venv", *cls.MORE, *(need.split()[0] for need in needs.split(","))])
         subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--dpkgopt=force-unsafe-io", f"--include={names}", suite,
                         f"{cls.place}/root", mirror], check=True, timeout=harness.patient(900))
 
