@@ -285,7 +285,7 @@ static const char *const meanings[] = {
         [CONFIG_IMAGE] = "a name: letters, digits, _ . - (at most 64)",
         [CONFIG_PATH] = "an absolute path",
         [CONFIG_PYTHON] = ("an absolute path, or " PYTHON_VERSION_TEXT),
-        [CONFIG_USER] = "a user's name",
+        [CONFIG_USER] = "the name of a user or group",
         [CONFIG_VISIBLE] = "a string of 1 to 2048 printable characters",
 };
 

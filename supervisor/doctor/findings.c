@@ -324,10 +324,14 @@ static void append_options(const struct doctor_system *f, char *text, size_t siz
 void doctor_remedy(const struct doctor_system *f, char *ret, size_t size)
 {
         static const char *const starts[] = {
-                [DOCTOR_PLACE_HOST] = "docker run",      [DOCTOR_PLACE_DOCKER] = "docker run",
-                [DOCTOR_PLACE_PODMAN] = "podman run",    [DOCTOR_PLACE_KUBERNETES] = "",
-                [DOCTOR_PLACE_CONTAINER] = "docker run", [DOCTOR_PLACE_UNIT] = "systemd-run",
-                [DOCTOR_PLACE_GITLAB] = "",              [DOCTOR_PLACE_GITHUB] = "container.options:",
+                [DOCTOR_PLACE_HOST] = "docker run",
+                [DOCTOR_PLACE_DOCKER] = "docker run",
+                [DOCTOR_PLACE_PODMAN] = "podman run",
+                [DOCTOR_PLACE_KUBERNETES] = "",
+                [DOCTOR_PLACE_CONTAINER] = "docker run",
+                [DOCTOR_PLACE_UNIT] = "systemd-run",
+                [DOCTOR_PLACE_GITLAB] = "",
+                [DOCTOR_PLACE_GITHUB] = "container.options:",
         };
         char chosen[512] = "", sysctls[256] = "";
 

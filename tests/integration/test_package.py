@@ -17,6 +17,9 @@ QUIET = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "che
 class Package(harness.Case):
     """The root has the same release as this machine: packages are made for it."""
 
+    SUITE = None  # that of this machine
+    MORE = ()  # packages of the root
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -25,11 +28,11 @@ class Package(harness.Case):
         os.chmod(cls.place, 0o755)
         mirror = subprocess.run(["sh", "-c", MIRROR], capture_output=True, text=True, check=True).stdout.strip()
         with open("/etc/os-release", encoding="utf-8") as f:
-            suite = dict(line.rstrip().split("=", 1) for line in f if "=" in line)["VERSION_CODENAME"]
+            suite = cls.SUITE or dict(line.rstrip().split("=", 1) for line in f if "=" in line)["VERSION_CODENAME"]
         # The dependencies are installed first. The comparison then contains only the package, and the root needs no package lists.
         cls.deb = cls.made("deb", "cloister_*.deb")
         needs = subprocess.run(["dpkg-deb", "-f", cls.deb, "Depends"], timeout=60, **QUIET).stdout
-        names = ",".join(["python3", "python3-venv", *(need.split()[0] for need in needs.split(","))])
+        names = ",".join(["python3", "python3-venv", *cls.MORE, *(need.split()[0] for need in needs.split(","))])
         subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--dpkgopt=force-unsafe-io", f"--include={names}", suite,
                         f"{cls.place}/root", mirror], check=True, timeout=harness.patient(900))
 

@@ -25,6 +25,7 @@ step upgrade; dpkg -i /root/cloister.deb
 kill -0 $server && step alive:$server
 ls -d /etc/cloister/config.json /etc/apparmor.d/cloister /usr/lib/systemd/system/cloister.service /usr/lib/systemd/user/cloister.socket
 echo '// mine' >>/etc/cloister/config.json
+step profile; readlink /etc/apparmor.d/disable/cloister; apparmor_parser -Q -T -K /etc/apparmor.d/ >/dev/null 2>&1; echo parser $?
 step again; dpkg -i /root/cloister.deb; tail -n 1 /etc/cloister/config.json
 step purge; dpkg --purge cloister; step status:$?
 ls -d /var/lib/cloister/images
@@ -37,6 +38,8 @@ ls -d /var/lib/cloister /etc/cloister /etc/apparmor.d/cloister /etc/apparmor.d/d
 @unittest.skipUnless(harness.ROOT, "only root makes a root")
 class Life(test_package.Package):
     test_debian = test_wheel = None
+    MORE = ("apparmor",)
+    SKIPS_PROFILE = True  # the parser is version 3
 
     def earlier(self):
         """A package as 0.1.0 was: without units, conffiles and scripts but one."""
@@ -67,12 +70,21 @@ class Life(test_package.Package):
         server = part["alive"][0][0]
         self.assertRegex(part["upgrade"][0][1], rf"still running with version 0\.1\.0: {server}\. .*'cloister drain'", text)
         self.assertNotIn("No such file", part["alive"][0][1] + done.stderr.split("purge")[0], text)
+        # A parser that does not know the profile leaves it out, as at each start of the machine.
+        self.assertEqual(part["profile"][0][1].split(), (["../cloister"] if self.SKIPS_PROFILE else []) + ["parser", "0"], text)
         # What an administrator wrote in a conffile stays.
         self.assertTrue(part["again"][0][1].rstrip().endswith("// mine"), text)
         self.assertEqual([status for status, _ in part["status"]], ["1", "0"], text)
         self.assertIn("/var/lib/cloister/images", part["status"][0][1], text)
         self.assertRegex(done.stderr, rf"not purged: processes .*\b{server}\b.* use /var/lib/cloister")
         self.assertEqual(part["status"][1][1].count("No such file"), 4, text)
+
+
+class Trixie(Life):
+    """A package made on Debian 12 also fits Debian 13, whose AppArmor knows the profile."""
+
+    SUITE = "trixie"
+    SKIPS_PROFILE = False
 
 
 if __name__ == "__main__":

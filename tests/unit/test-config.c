@@ -143,7 +143,7 @@ static void test_own_keys(void)
                 "{\"limits\": {\"memory\": \"1.5G\", \"pids\": 64, \"cpu\": 0.5, \"tmp\": \"1MiB\", \"workspace\": 1048576, \"shm\": \"64k\",},"
                 "\"timeout\": \"5m\", \"timeout_max\": \"1h\", \"idle\": 90.5, \"sessions\": 7,"
                 "\"drain_timeout\": 0, \"reload\": \"signal\", \"output\": 500, \"log_code\": \"none\", \"image\": \"py-3.12_a\", \"python\": \"/opt/py/bin/python3\","
-                "\"user\": \"mcp\", \"id_range\": [200000, 512], \"$schema\": \"x\"}");
+                "\"user\": \"mcp\", \"control_group\": \"games\", \"id_range\": [200000, 512], \"$schema\": \"x\"}");
 
         check_eq_int(config->top.limits.memory, 1536ll << 20);
         check_eq_int(config->top.limits.pids, 64);
@@ -162,6 +162,7 @@ static void test_own_keys(void)
         check_eq_str(config->top.image, "py-3.12_a");
         check_eq_str(config->top.python, "/opt/py/bin/python3");
         check_eq_str(config->user, "mcp");
+        check_eq_str(config->control_group, "games");
         check_eq_int(config->id_first, 200000);
         check_eq_int(config->id_count, 512);
         check_eq_int(config->n_warnings, 0);
