@@ -3,6 +3,7 @@
 
 const { createRequire, Module, builtinModules } = require('module');
 const path = require('path');
+const { pathToFileURL } = require('url');
 const vm = require('vm');
 
 // Where images have packages, beside node_modules of the working directory and of the directories above it.
@@ -33,6 +34,7 @@ class Modules {
     this._setPath();
     this.require = createRequire(`${directory}/cell.js`);
     this._importers = null;
+    this._metas = new Map();
     // Kept, because code may replace it.
     this.load = (name, options) => this._load(name, options);
   }
@@ -64,6 +66,24 @@ class Modules {
       }
     }
     throw first;
+  }
+
+  /** import.meta of a script; of a cell without a file. */
+  meta(file = `${this.directory}/cell.js`) {
+    const known = this._metas.get(file);
+    if (known !== undefined) {
+      return known;
+    }
+    const { resolve } = createRequire(file);
+    const meta = {
+      __proto__: null,
+      dirname: path.dirname(file),
+      filename: file,
+      resolve: (name) => (/^(?:node|file|data):/.test(name) || builtinModules.includes(name) ? new URL(builtinModules.includes(name) ? `node:${name}` : name).href : pathToFileURL(resolve(name)).href),
+      url: pathToFileURL(file).href,
+    };
+    this._metas.set(file, meta);
+    return meta;
   }
 
   /** Puts the modules of Node under their names, as its REPL does. A name that the code declares replaces it. */

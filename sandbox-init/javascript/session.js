@@ -170,7 +170,7 @@ class Session {
     }
     const name = slice(text, end + 1) || `<cell ${number}>`;
     const isScript = !startsWith(name, '<cell ');
-    const cell = { __proto__: null, number, isScript, outcome: null, exit: null, watch: null };
+    const cell = { __proto__: null, number, isScript, outcome: null, exit: null, watch: null, constants: [] };
     const needs = this._needs !== null && this._needs.number === number ? this._needs.payload : null;
     this._needs = null;
     this._current = cell;
@@ -183,14 +183,11 @@ class Session {
     this._complaints = 0;
     this._interrupts.begin(number);
     this._displays.begin(number);
-    if (this._answered !== 0) {
-      this._interrupts.start();
-    }
+    // Before the first cell there is nothing yet that an interrupt would have to keep: its thread starts beside it.
+    this._interrupts.start(this._answered !== 0);
     if (needs === null || !this._provide(cell, needs, source, name)) {
       this._run(cell, source, name);
     }
-    // The first cell has run this far without the thread: there was nothing yet that an interrupt would have to keep.
-    this._interrupts.start();
   }
 
   /** Has the packages installed that the call names, and runs the cell then. Returns false if there is nothing to wait for. */
@@ -220,14 +217,14 @@ class Session {
       this._scripts.begin(source, name, cell);
       this._namespace.prepare(source);
       const unique = addSource(name, source);
-      const { promise, value } = this._cells[cell.isScript ? 'runScript' : 'run'](cell.number, source, unique, name);
+      const { promise, value, constants } = this._cells[cell.isScript ? 'runScript' : 'run'](cell.number, source, unique, name);
+      cell.constants = constants;
       if (promise === null) {
         this._settle(cell, { __proto__: null, value, error: null, failed: false });
         return;
       }
       this._channel.holdLoop(false);
       if (!cell.isScript) {
-        this._interrupts.start();
         this._interrupts.hold();
         this._watch(cell);
       }
@@ -311,6 +308,7 @@ class Session {
       } else {
         const shown = value === undefined ? '' : this._displays.value(value) ?? `,"value":${describeValue(value)}`;
         described = `{"status":"ok"${shown}}`;
+        this._cells.keepConstants(cell.constants);
         this._namespace.setLast(value);
       }
     } catch {
