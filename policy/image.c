@@ -349,7 +349,7 @@ int image_default_name(const char *python, const char *parts,
         return 0;
 }
 
-int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node,
+int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *parts,
                         int (*look)(const char *path, struct image_stamp *ret), struct error *err)
 {
         struct image_stamp stamp = {};
@@ -361,6 +361,8 @@ int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node,
                 return error_errno(err, -r, "Node: %s", node);
         uint64_t hash = image_hash(IMAGE_HASH_START, name, strlen(name) + 1);
         hash = mix_stamp(image_hash(hash, node, strlen(node) + 1), &stamp);
+        if (parts)
+                hash = mix_parts(hash, parts, look);
         snprintf(name, IMAGE_NAME_SIZE, "node-%012" PRIx64, hash >> 16);
         return 0;
 }
