@@ -17,7 +17,7 @@ const kept = require('./intrinsics.js');
 const frames = require('./frames.js');
 const { Channel } = require('./channel.js');
 const { Interrupts } = require('./interrupts.js');
-const { Modules } = require('./modules.js');
+const { Installer, Modules } = require('./modules.js');
 const { Cells, ENDED } = require('./cells.js');
 const compiler = require('./compiler.js');
 const machine = require('./machine.js');
@@ -193,7 +193,7 @@ class Session {
   /** Has the packages installed that the call names, and runs the cell then. Returns false if there is nothing to wait for. */
   _provide(cell, payload, source, name) {
     const { dependencies } = kept.parse(utf8(payload, 0, payload.length));
-    this._installer ??= new (require('./installer.js').Installer)(this._channel, this._modules);
+    this._installer ??= new Installer(this._channel, this._modules);
     const promise = this._installer.provide(dependencies, cell.number);
     if (promise === null) {
       return false;
