@@ -95,7 +95,7 @@ class Npm:
             return found.group(1) if found else ""
 
         code = first(r"npm (?:error|ERR!) code (\w+)")
-        lines = [line for line in re.findall(r"npm (?:error|ERR!) (?:\d+ )?(.+)", text) if not re.match(r"(?:code|errno|syscall|path) ", line)]
+        lines = [line for line in re.findall(r"npm (?:error|ERR!) (?:\d+ )?(.+)", text) if not re.match(r"(?:code|errno|syscall|path) |Log files|A complete log", line)]
         if "heap out of memory" in text or "Cannot allocate memory" in text:
             raise Failure("the installer needed too much memory for what the registry sent")
         if code == "E404":

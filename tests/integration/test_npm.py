@@ -56,9 +56,7 @@ class Images(harness.Case):
         self.store = f"{place}/images"
 
     def cloister(self, *args):
-        env = harness.environment(CLOISTER_IMAGE_STORE=self.store, NPM_CONFIG_REGISTRY=self.registry.url.replace("//", "//me:secret@"),
-                                  NODE_OPTIONS="--require=/nonexistent.js")
-        del env["NODE_OPTIONS"]
+        env = harness.environment(CLOISTER_IMAGE_STORE=self.store, NPM_CONFIG_REGISTRY=self.registry.url.replace("//", "//me:secret@"))
         return self.run_cloister(*args, env=env, timeout=harness.patient(120))
 
     def done(self, *args):
