@@ -353,7 +353,7 @@ int image_default_name(const char *python, const char *parts,
         return 0;
 }
 
-static int add_file(char name[IMAGE_NAME_SIZE], const char *path,
+static int add_file(char name[IMAGE_NAME_SIZE], const char *path, const char *parts,
                     int (*look)(const char *path, struct image_stamp *ret), const char *what,
                     struct error *err)
 {
@@ -364,21 +364,29 @@ static int add_file(char name[IMAGE_NAME_SIZE], const char *path,
                 return error_errno(err, -r, "%s: %s", what, path);
         uint64_t hash = image_hash(IMAGE_HASH_START, name, strlen(name) + 1);
         hash = mix_stamp(image_hash(hash, path, strlen(path) + 1), &stamp);
+        if (parts)
+                hash = mix_parts(hash, parts, look);
         snprintf(name, IMAGE_NAME_SIZE, "node-%012" PRIx64, hash >> 16);
         return 0;
 }
 
-int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *pyodide,
+int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *parts,
                         int (*look)(const char *path, struct image_stamp *ret), struct error *err)
+{
+        return node && *node ? add_file(name, node, parts, look, "Node", err) : 0;
+}
+
+int image_name_add_pyodide(char name[IMAGE_NAME_SIZE], const char *pyodide,
+                           int (*look)(const char *path, struct image_stamp *ret),
+                           struct error *err)
 {
         char path[1024];
 
-        int r = node && *node ? add_file(name, node, look, "Node", err) : 0;
-        if (r < 0 || !pyodide || !*pyodide)
-                return r;
+        if (!pyodide || !*pyodide)
+                return 0;
         if (snprintf(path, sizeof(path), "%s/" PYODIDE_FILE, pyodide) >= (int)sizeof(path))
                 return error_errno(err, ENAMETOOLONG, "Pyodide: %s", pyodide);
-        return add_file(name, path, look, "Pyodide", err);
+        return add_file(name, path, NULL, look, "Pyodide", err);
 }
 
 bool image_name_is_default(const char *name)

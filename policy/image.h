@@ -13,7 +13,8 @@
  * Beside the images a store has small files of its own, which the monitor reads too:
  *
  *     STORE/.parts-KEY    paths of the host's files that the default image of an interpreter has
- *                         besides Python's own, one a line: an upgrade of one makes a new image
+ *                         besides Python's own, one a line: an upgrade of one makes a new image;
+ *                         and those of the image that has a Node as well
  *     STORE/.set-KEY      name of the image that a set of packages was made to
  */
 #pragma once
@@ -94,17 +95,23 @@ int image_default_name(const char *python, const char *parts,
                        int (*look)(const char *path, struct image_stamp *ret),
                        char ret[IMAGE_NAME_SIZE], struct error *err);
 
+/* The name of the default image that has this Node too, from the name without it. NULL or "": no change. parts: what STORE/.parts-KEY
+ * of the Node says; NULL where there is none yet. */
+int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *parts,
+                        int (*look)(const char *path, struct image_stamp *ret), struct error *err);
+
 /* Of npm's package "pyodide": what changes with its version. */
 #define PYODIDE_FILE "package.json"
 
-/* The name of the default image that has this Node, and this Pyodide, too, from the name without them. NULL or "": no change. */
-int image_name_add_node(char name[IMAGE_NAME_SIZE], const char *node, const char *pyodide,
-                        int (*look)(const char *path, struct image_stamp *ret), struct error *err);
+/* From such a name that of the image which has this Pyodide too. NULL or "": no change. */
+int image_name_add_pyodide(char name[IMAGE_NAME_SIZE], const char *pyodide,
+                           int (*look)(const char *path, struct image_stamp *ret),
+                           struct error *err);
 
 /* Whether a name is one of image_default_name() or image_name_add_node(). */
 bool image_name_is_default(const char *name);
 
-/* KEY of the .parts file of an interpreter. */
+/* KEY of the .parts file of an interpreter, or of a Node. */
 void image_parts_key(const char *python, char ret[IMAGE_KEY_SIZE]);
 
 /* Values of the environment that decide where images are; NULL where not set. */

@@ -73,8 +73,7 @@ static int default_name(const struct build *b, char ret[IMAGE_NAME_SIZE], struct
         int r = store_default_name(b->store, b->python, ret, err);
 
         return r < 0 ? r
-                     : image_name_add_node(ret, b->options->node, b->options->pyodide, store_stamp,
-                                           err);
+                     : store_add_node(b->store, b->options->node, b->options->pyodide, ret, err);
 }
 
 static bool is_default(const struct build *b)
@@ -461,8 +460,9 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
                 return r;
         if (b->packages && (r = plan_asked_for(b, err)) < 0)
                 return r;
-        if (!b->packages && !b->options->node &&
-            (r = store_write_parts(b->store, b->python, b->plan, err)) < 0)
+        if (!b->packages &&
+            (r = store_write_parts(b->store, b->options->node ? b->options->node : b->python,
+                                   b->plan, err)) < 0)
                 return r;
         if ((r = default_name(b, b->before, err)) < 0)
                 return r;
@@ -478,28 +478,31 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
 
 /* The name of an image with packages includes that of the default image, for which the parts must
  * be known. */
-static int know_parts(struct build *b, struct error *err)
+static int know_parts(struct build *b, const char *program, const struct node *node,
+                      struct error *err)
 {
-        static const struct contents_layer none = {};
+        const struct contents_layer layer = {.node = node};
         _cleanup_plan_ struct plan *plan = NULL;
 
-        if (store_knows_parts(b->store, b->python))
+        if (store_knows_parts(b->store, program))
                 return 0;
         plan = plan_new();
         if (!plan)
                 return error_errno(err, ENOMEM, "image");
-        int r = contents_plan(plan, &b->interpreter, &none, err);
-        return r < 0 ? r : store_write_parts(b->store, b->python, plan, err);
+        int r = contents_plan(plan, &b->interpreter, &layer, err);
+        return r < 0 ? r : store_write_parts(b->store, program, plan, err);
 }
 
-/* The image's name includes that of the one without Node, for which the parts must be known. */
+/* The image's name includes that of the one without Node: for both the parts must be known. */
 static int ask_node(struct build *b, struct error *err)
 {
         progress_stage(&b->progress, "inspecting %s", b->options->node);
         int r = node_ask(b->options->node, &b->node, err);
         b->node.pyodide = b->options->pyodide;
         b->layer.node = &b->node;
-        return r < 0 ? r : know_parts(b, err);
+        if (r >= 0)
+                r = know_parts(b, b->python, NULL, err);
+        return r < 0 ? r : know_parts(b, b->options->node, &b->node, err);
 }
 
 static int ask_interpreter(struct build *b, struct error *err)
@@ -584,7 +587,7 @@ static int build_locked(struct build *b, struct error *err)
 static int resolve(struct build *b, struct error *err)
 {
         int r = ask_interpreter(b, err);
-        if (r < 0 || (r = know_parts(b, err)) < 0 ||
+        if (r < 0 || (r = know_parts(b, b->python, NULL, err)) < 0 ||
             (r = libraries_loader(b->interpreter.real, &b->loader, err)) < 0)
                 return r;
         struct packages_target target = {.host = b->interpreter.executable,

@@ -95,7 +95,7 @@ class Npm:
             return found.group(1) if found else ""
 
         code = first(r"npm (?:error|ERR!) code (\w+)")
-        lines = [line for line in re.findall(r"npm (?:error|ERR!) (?:\d+ )?(.+)", text) if not re.match(r"(?:code|errno|syscall|path) ", line)]
+        lines = [line for line in re.findall(r"npm (?:error|ERR!) (?:\d+ )?(.+)", text) if not re.match(r"(?:code|errno|syscall|path) |Log files|A complete log", line)]
         if "heap out of memory" in text or "Cannot allocate memory" in text:
             raise Failure("the installer needed too much memory for what the registry sent")
         if code == "E404":
@@ -163,7 +163,7 @@ def integrity_of(entry, name):
 
 
 def read_lock(lock, libc):
-    """[{"path", "name", "version", "integrity", "url"}] of what is needed on this machine. path: "a/node_modules/b"."""
+    """[{"path", "name", "real", "version", "sha512", "url"}] of what is needed on this machine. path: "a/node_modules/b"."""
     found = []
     cpu = CPUS.get(os.uname().machine, os.uname().machine)
     if len(lock) > 4 * NPM_MAX:
@@ -187,7 +187,8 @@ def read_lock(lock, libc):
         version, url = str(entry.get("version")), str(entry.get("resolved"))
         if not NPM_VERSION.fullmatch(version) or urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise Failure("%s does not come from the registry (%.100r)" % (shown, url.split("?")[0]))
-        found.append({"path": "/node_modules/".join(names), "name": shown, "version": version, "sha512": integrity_of(entry, shown), "url": url})
+        found.append({"path": "/node_modules/".join(names), "name": shown, "version": version, "sha512": integrity_of(entry, shown), "url": url,
+                      "real": str(entry.get("name") or shown)})  # of an alias
     if len(found) > NPM_MAX:
         raise Failure("more than %d packages would be installed" % NPM_MAX)
     return found
@@ -207,7 +208,7 @@ def hash_of(path, kind):
 
 def described_npm(package, path):
     """Without the address, which may change, and may have secrets."""
-    return {**{key: package[key] for key in ("path", "name", "version", "sha512")}, "sha256": sha256_of(path), "file": tarball_file(package)}
+    return {**{key: package[key] for key in ("path", "name", "real", "version", "sha512")}, "sha256": sha256_of(path), "file": tarball_file(package)}
 
 
 def fetch_tarball(npm, package, path, left):
@@ -280,7 +281,7 @@ def check_npm(package):
 
 
 def keep_tarball(cache, package, folder):
-    """Takes an archive that a process in the sandbox has described into the cache, unless it is there."""
+    """Takes an archive that a process in the sandbox has described into the cache, unless the cache has it."""
     package = check_npm(package)
     known = cache.path(package)
     path = known or os.path.join(os.path.realpath(folder), "wheels", package["sha256"], package["file"])
@@ -367,14 +368,14 @@ def check_allowed_npm(words, allowed, profile):
 
 
 def check_allowed_versions(npm, packages, allowed):
-    bounded = [package for package in packages if (allowed or {}).get(package["name"])]
+    bounded = [package for package in packages if (allowed or {}).get(package["real"])]
     if not bounded:
         return
-    fitting = npm.satisfies([[package["version"], allowed[package["name"]]] for package in bounded])
+    fitting = npm.satisfies([[package["version"], allowed[package["real"]]] for package in bounded])
     for package, fits_it in zip(bounded, fitting):
         if not fits_it:
             raise Failure("%s %s is not allowed: packages.allow_npm in the config has %s@%s"
-                          % (package["name"], package["version"], package["name"], allowed[package["name"]]))
+                          % (package["real"], package["version"], package["real"], allowed[package["real"]]))
 
 
 def make_npm_set(place, packages, cache, temporary, settings):

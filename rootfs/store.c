@@ -410,9 +410,18 @@ int store_default_name(int store, const char *python, char ret[IMAGE_NAME_SIZE],
         return image_default_name(python, parts, store_stamp, ret, err);
 }
 
-bool store_knows_parts(int store, const char *python)
+int store_add_node(int store, const char *node, const char *pyodide, char name[IMAGE_NAME_SIZE],
+                   struct error *err)
 {
-        _cleanup_free_ char *parts = read_parts(store, python);
+        _cleanup_free_ char *parts = node && *node ? read_parts(store, node) : NULL;
+        int r = image_name_add_node(name, node, parts, store_stamp, err);
+
+        return r < 0 ? r : image_name_add_pyodide(name, pyodide, store_stamp, err);
+}
+
+bool store_knows_parts(int store, const char *program)
+{
+        _cleanup_free_ char *parts = read_parts(store, program);
         return parts;
 }
 
@@ -425,7 +434,7 @@ static bool is_part(const struct plan_entry *entry)
                (entry->linked || strstr(file, ".so"));
 }
 
-int store_write_parts(int store, const char *python, const struct plan *plan, struct error *err)
+int store_write_parts(int store, const char *program, const struct plan *plan, struct error *err)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(IMAGE_PARTS_MAX - 1);
         char key[IMAGE_KEY_SIZE];
@@ -437,7 +446,7 @@ int store_write_parts(int store, const char *python, const struct plan *plan, st
                         break;
         if (buffer_append(&text, "", 1) < 0)
                 return error_errno(err, ENOMEM, "parts of the image");
-        image_parts_key(python, key);
+        image_parts_key(program, key);
         return store_write_note(store, "parts", key, buffer_bytes(&text), err);
 }
 
@@ -461,7 +470,7 @@ bool housekeeping_is_stale(int store, const struct image_info *info)
         if (info->source[0] != '/')
                 return false;
         return store_default_name(store, info->source, now, NULL) < 0 ||
-               image_name_add_node(now, info->node, info->pyodide, store_stamp, NULL) < 0 ||
+               store_add_node(store, info->node, info->pyodide, now, NULL) < 0 ||
                strcmp(now, is_default ? info->name : info->base) != 0;
 }
 

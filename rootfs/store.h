@@ -67,9 +67,13 @@ int store_list(int store, struct image_info **ret, struct error *err);
 int store_stamp(const char *path, struct image_stamp *ret);
 /* The current name of an interpreter's default image. */
 int store_default_name(int store, const char *python, char ret[IMAGE_NAME_SIZE], struct error *err);
-bool store_knows_parts(int store, const char *python);
+/* From that name the one with a Node, and with a Pyodide; NULL or "": no change. */
+int store_add_node(int store, const char *node, const char *pyodide, char name[IMAGE_NAME_SIZE],
+                   struct error *err);
+/* program: the interpreter, or a Node. */
+bool store_knows_parts(int store, const char *program);
 /* Records the files that the plan of a default image takes from the host. */
-int store_write_parts(int store, const char *python, const struct plan *plan, struct error *err);
+int store_write_parts(int store, const char *program, const struct plan *plan, struct error *err);
 
 /* ---- housekeeping ---- */
 

@@ -1,5 +1,5 @@
-# Continues packages.py, in the same program: unpacks packages of npm, tar archives of strangers, as data. What is in an archive
-# has one more directory above it, whose name does not matter ("package").
+# Continues packages.py, in the same program: unpacks packages of npm, tar archives of strangers, as data. All members of an
+# archive are in one directory, whose name does not matter ("package").
 import gzip
 import tarfile
 import zlib

@@ -6,7 +6,6 @@
  */
 #include "policy/config/add.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,6 @@
 #include "policy/did-you-mean.h"
 #include "policy/image.h"
 #include "policy/network-rules.h"
-#include "policy/package-set.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 

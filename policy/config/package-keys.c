@@ -1,10 +1,9 @@
 /* "packages" and "libraries" of a profile. */
 #include "policy/config/package-keys.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
-
-#include "policy/package-set.h"
 
 /* One requirement: a name, and specifiers that are compared with the version. */
 static const char *allowed_wrong(const char *text)
@@ -130,4 +129,17 @@ int config_check_age(struct config_reading *r, const struct config_key *key, yyj
         return config_mistake(
                 r, value,
                 "exclude_newer must be an age such as \"14d\", \"2w\" or \"36h\", or a date such as \"2026-01-31\"");
+}
+
+void config_profile_libraries(const struct config_profile *profile, struct package_set *ret)
+{
+        bool npm = profile->language == LANGUAGE_JAVASCRIPT;
+        char *const *list = npm ? profile->libraries.npm : profile->libraries.python;
+        const char **to = npm ? ret->npm : ret->with;
+        size_t n = 0;
+
+        static_assert((int)CONFIG_LIBRARIES_MAX <= (int)PACKAGE_WITH_MAX, "all fit");
+        for (; list && list[n]; n++)
+                to[n] = list[n];
+        *(npm ? &ret->n_npm : &ret->n_with) = n;
 }

@@ -78,21 +78,21 @@ function withPlace(error, name, wrong) {
 }
 
 /**
- * A cell: {names, functions, script, isAsync}. functions: a Script that runs first, or null. The value of `script` is that of the cell, or,
+ * A cell: {names, constants, functions, script, isAsync}. functions: a Script that runs first, or null. The value of `script` is that of the cell, or,
  * if the cell is async, a function of the cell's number that returns a promise of the value.
  */
 function compileCell(source, name) {
   const parsed = parseEither(source, name, false);
   if (parsed instanceof Error) {
-    return { names: [], functions: null, script: compileAsItIs(source, name, parsed), isAsync: false };
+    return { names: [], constants: [], functions: null, script: compileAsItIs(source, name, parsed), isAsync: false };
   }
   addEdits(name, parsed.edits);
-  const { names, isAsync } = parsed;
+  const { names, constants, isAsync } = parsed;
   const options = { filename: name, ...IMPORTS };
   const functions = parsed.functions ? new Script(parsed.functions, options) : null;
-  if (!isAsync) return { names, functions, script: new Script(parsed.body, options), isAsync };
+  if (!isAsync) return { names, constants, functions, script: new Script(parsed.body, options), isAsync };
   const text = `(async ${RUN} => {\n${parsed.body}\n})`;
-  return { names, functions, script: new Script(text, { ...options, lineOffset: -1 }), isAsync };
+  return { names, constants, functions, script: new Script(text, { ...options, lineOffset: -1 }), isAsync };
 }
 
 /** A script: a function of its cell's number and the arguments of a CommonJS module, which returns a promise if the script awaits. */

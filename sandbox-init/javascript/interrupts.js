@@ -19,6 +19,8 @@ const postMessage = kept.uncurried(Worker.prototype.postMessage);
 // V8 reserves 512 MiB of code for a thread that names no size.
 const LIMITS = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 1, codeRangeSizeMb: 8, stackSizeMb: 1 };
 
+const START_MS = 1000;
+
 class Interrupts {
   /** onMessage: called in the event loop, perhaps repeatedly, with whether the cell that isFor() names must end. Otherwise code that called
    * endCaller() has ended. */
@@ -46,12 +48,18 @@ class Interrupts {
     return asked === 0 ? null : asked === this._cell;
   }
 
-  /** Starts the thread if there is none. It keeps neither the loop nor the process alive. If code has changed what Node needs for it, the
+  /** Starts the thread if there is none. waits: an interrupt finds it ready when this returns. It keeps neither the loop nor the process alive. If code has changed what Node needs for it, the
    * session has none: the broker ends what does not end by itself, and the state is lost. */
-  start() {
-    if (this._isStarted) {
-      return;
+  start(waits) {
+    if (!this._isStarted) {
+      this._begin();
     }
+    for (let i = 0; waits && i < START_MS && this._thread !== null && load(this._fields, READY) === 0; i++) {
+      wait(this._fields, NEVER, 0, 1);
+    }
+  }
+
+  _begin() {
     this._isStarted = true;
     store(this._fields, SEEN, 0);
     try {

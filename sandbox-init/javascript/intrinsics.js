@@ -70,6 +70,7 @@ module.exports = Object.freeze({
   String,
   nextTick: process.nextTick,
   process,
+  readSync: require('fs').readSync,
   setImmediate,
   setTimeout,
   setInterval,

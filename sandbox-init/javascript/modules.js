@@ -1,13 +1,22 @@
 'use strict';
-/* require() and import() of code: packages of the image and of /workspace. */
+/* require() and import() of code: packages of the image, of /workspace, and those of npm that a call names (docs/packages.md). */
 
+const fs = require('fs');
 const { createRequire, Module, builtinModules } = require('module');
 const path = require('path');
+const { pathToFileURL } = require('url');
 const vm = require('vm');
+const kept = require('./intrinsics.js');
+const { QUERY } = require('./frames.js');
 
 // Where images have packages, beside node_modules of the working directory and of the directories above it.
 const PLACES = ['/usr/local/lib/node_modules', '/usr/lib/node_modules', '/usr/share/nodejs'];
 const IMPORTS = { importModuleDynamically: vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER };
+
+// Where the broker's packages appear, and what one request may name.
+const TARGET = '/run/packages';
+const NAMED_MAX = 100;
+const CHARACTERS_MAX = 16000;
 
 function importerOf(directory) {
   const script = new vm.Script('(name, options) => import(name, options)', { filename: `${directory}/cell.js`, ...IMPORTS });
@@ -33,6 +42,7 @@ class Modules {
     this._setPath();
     this.require = createRequire(`${directory}/cell.js`);
     this._importers = null;
+    this._metas = new Map();
     // Kept, because code may replace it.
     this.load = (name, options) => this._load(name, options);
   }
@@ -66,6 +76,24 @@ class Modules {
     throw first;
   }
 
+  /** import.meta of a script; of a cell without a file. */
+  meta(file = `${this.directory}/cell.js`) {
+    const known = this._metas.get(file);
+    if (known !== undefined) {
+      return known;
+    }
+    const { resolve } = createRequire(file);
+    const meta = {
+      __proto__: null,
+      dirname: path.dirname(file),
+      filename: file,
+      resolve: (name) => (/^(?:node|file|data):/.test(name) || builtinModules.includes(name) ? new URL(builtinModules.includes(name) ? `node:${name}` : name).href : pathToFileURL(resolve(name)).href),
+      url: pathToFileURL(file).href,
+    };
+    this._metas.set(file, meta);
+    return meta;
+  }
+
   /** Puts the modules of Node under their names, as its REPL does. A name that the code declares replaces it. */
   addNames(target) {
     for (const name of builtinModules) {
@@ -87,4 +115,48 @@ class Modules {
   }
 }
 
-module.exports = { Modules, IMPORTS, quietly };
+class InstallError extends Error {}
+InstallError.prototype.name = 'InstallError';
+
+class Installer {
+  constructor(channel, modules) {
+    this._channel = channel;
+    this._modules = modules;
+    this._here = new kept.Set(); // what was installed for an earlier cell
+  }
+
+  /** Asks for packages of the list that the session lacks. Returns null if it has all, else a promise of an error, or of null. */
+  provide(list, run) {
+    const wanted = list.filter((word) => !this._here.has(word));
+    if (wanted.length === 0) {
+      return null;
+    }
+    if (wanted.length > NAMED_MAX || wanted.join('').length > CHARACTERS_MAX) {
+      return kept.Promise.resolve(new InstallError(`at most ${NAMED_MAX} packages can be named at once`));
+    }
+    const query = {
+      what: 'install',
+      requirements: wanted,
+      have: [],
+      python: process.versions.node,
+      platform: fs.readdirSync('/lib').some((name) => name.startsWith('ld-musl')) ? 'musl' : 'glibc',
+    };
+    return kept.then(this._channel.call(QUERY, kept.stringify(query), run), (payload) => this._take(wanted, kept.parse(payload)));
+  }
+
+  _take(wanted, answer) {
+    if (!answer.ok) {
+      return new InstallError(answer.error.message);
+    }
+    const place = `${TARGET}/${answer.result.set}/node_modules`;
+    if (!fs.existsSync(place)) {
+      return new InstallError('the packages were installed, but this session cannot read them: it is older than packages.install in the ' +
+        'config. Reset it (reset: true)');
+    }
+    this._modules.add(place);
+    wanted.forEach((word) => this._here.add(word));
+    return null;
+  }
+}
+
+module.exports = { Modules, Installer, IMPORTS, quietly };

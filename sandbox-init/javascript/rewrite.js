@@ -55,7 +55,10 @@ class Rewriter {
     this._declarations = []; // at the top level: {node, parent}
     this._functions = []; // the same of functions
     this._catches = [];
+    this._assigned = []; // identifiers that code assigns to
+    this._inner = new Set(); // names that are not only those of the top level
     this.names = new Set();
+    this.constants = new Set();
     this.isAsync = false;
   }
 
@@ -70,6 +73,7 @@ class Rewriter {
     }
     if (!this._isScript) {
       for (const { node, parent } of this._declarations) this._declare(node, parent);
+      this._guardConstants();
       this._showLast(program.body[program.body.length - 1]);
     }
     this._edits.sort((a, b) => a.start - b.start || a.rank - b.rank);
@@ -88,6 +92,7 @@ class Rewriter {
   _visit(node, fn, parent) {
     switch (node.type) {
       case 'FunctionDeclaration':
+        collectNames(node.id, this._inner);
         if (fn === null && (parent.type === 'Program' || parent.type.startsWith('Export'))) this._functions.push(node);
         return this._visitFunction(node);
       case 'FunctionExpression':
@@ -98,7 +103,17 @@ class Rewriter {
       case 'ForOfStatement':
         if (node.await) this._visitForAwait(node, fn);
         break;
+      case 'AssignmentExpression':
+        if (node.left.type === 'Identifier') this._assigned.push(node.left);
+        break;
+      case 'UpdateExpression':
+        if (node.argument.type === 'Identifier') this._assigned.push(node.argument);
+        break;
+      case 'MetaProperty':
+        if (node.meta.name === 'import') this._edit(node.start, node.end, `${OURS}.meta(${this._isScript ? '__filename' : ''})`);
+        break;
       case 'CatchClause':
+        collectNames(node.param, this._inner);
         this._catchesOf(fn)?.push(node.body);
         break;
       case 'TryStatement':
@@ -107,6 +122,7 @@ class Rewriter {
       case 'VariableDeclaration':
       case 'ClassDeclaration':
         if (fn === null) this._declarations.push({ node, parent });
+        if (fn !== null || parent.type !== 'Program' && !parent.type.startsWith('Export')) this._collectInner(node);
         break;
       case 'ImportDeclaration':
         return this._import(node);
@@ -131,7 +147,14 @@ class Rewriter {
     }
   }
 
+  _collectInner(node) {
+    if (node.type === 'ClassDeclaration') collectNames(node.id, this._inner);
+    else for (const { id } of node.declarations) collectNames(id, this._inner);
+  }
+
   _visitFunction(node) {
+    for (const parameter of node.params) collectNames(parameter, this._inner);
+    if (node.type !== 'ArrowFunctionExpression') collectNames(node.id, this._inner);
     const fn = { hasRun: node.async && node.body.type === 'BlockStatement', waits: false, catches: [] };
     this._visitChildren(node, fn);
     if (!fn.waits || !fn.hasRun) return;
@@ -225,12 +248,20 @@ class Rewriter {
     }
     if (node.kind !== 'var' && !isTop) return;
     for (const declarator of node.declarations) collectNames(declarator.id, this.names);
+    if (node.kind === 'const') for (const declarator of node.declarations) collectNames(declarator.id, this.constants);
     if (!this.isAsync) {
       if (node.kind !== 'var') this._makeVar(node);
     } else if (isTop || !parent.type.startsWith('For') || parent.body === node) {
       this._assign(node);
     } else {
       this._replace(node.start, node.declarations[0].start, '');
+    }
+  }
+
+  /** An assignment to a constant of this cell throws. Not where another variable may be meant, which has the same name further inside. */
+  _guardConstants() {
+    for (const { name, start, end } of this._assigned) {
+      if (this.constants.has(name) && !this._inner.has(name)) this._edit(start, end, `${OURS}.constant`);
     }
   }
 
@@ -321,12 +352,12 @@ class Rewriter {
   }
 }
 
-/** {names, isAsync, functions, body, edits} of the code. Throws acorn's SyntaxError. isScript: the code is a file, and declares its names
+/** {names, constants, isAsync, functions, body, edits} of the code. Throws acorn's SyntaxError. isScript: the code is a file, and declares its names
  * for itself. */
 function rewrite(source, isScript) {
   const rewriter = new Rewriter(source, isScript);
   rewriter.run();
-  return { names: [...rewriter.names], isAsync: rewriter.isAsync, edits: rewriter.edits, ...rewriter.render() };
+  return { names: [...rewriter.names], constants: [...rewriter.constants], isAsync: rewriter.isAsync, edits: rewriter.edits, ...rewriter.render() };
 }
 
 module.exports = { rewrite, RUN, OURS };

@@ -47,7 +47,8 @@ class Scripts {
 
   _readFrom(input) {
     if (input !== 'none') {
-      const { Input } = require('./standard-input.js');
+      const { Input, readByDescriptor } = require('./standard-input.js');
+      readByDescriptor(this._channel, this._ours);
       const stream = new Input(this._channel, this._ours, input === 'terminal');
       Object.defineProperty(process, 'stdin', { value: stream, writable: true, enumerable: true, configurable: true });
     }

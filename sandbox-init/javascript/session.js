@@ -17,7 +17,7 @@ const kept = require('./intrinsics.js');
 const frames = require('./frames.js');
 const { Channel } = require('./channel.js');
 const { Interrupts } = require('./interrupts.js');
-const { Modules } = require('./modules.js');
+const { Installer, Modules } = require('./modules.js');
 const { Cells, ENDED } = require('./cells.js');
 const compiler = require('./compiler.js');
 const machine = require('./machine.js');
@@ -170,7 +170,7 @@ class Session {
     }
     const name = slice(text, end + 1) || `<cell ${number}>`;
     const isScript = !startsWith(name, '<cell ');
-    const cell = { __proto__: null, number, isScript, isPython: false, outcome: null, exit: null, watch: null };
+    const cell = { __proto__: null, number, isScript, isPython: false, outcome: null, exit: null, watch: null, constants: [] };
     const needs = this._needs !== null && this._needs.number === number ? this._needs.payload : null;
     this._needs = null;
     this._current = cell;
@@ -183,20 +183,17 @@ class Session {
     this._complaints = 0;
     this._interrupts.begin(number);
     this._displays.begin(number);
-    if (this._answered !== 0) {
-      this._interrupts.start();
-    }
+    // Before the first cell there is nothing yet that an interrupt would have to keep: its thread starts beside it.
+    this._interrupts.start(this._answered !== 0);
     if (needs === null || !this._provide(cell, needs, source, name)) {
       this._run(cell, source, name);
     }
-    // The first cell has run this far without the thread: there was nothing yet that an interrupt would have to keep.
-    this._interrupts.start();
   }
 
   /** Has the packages installed that the call names, and runs the cell then. Returns false if there is nothing to wait for. */
   _provide(cell, payload, source, name) {
     const { dependencies } = kept.parse(utf8(payload, 0, payload.length));
-    this._installer ??= new (require('./installer.js').Installer)(this._channel, this._modules);
+    this._installer ??= new Installer(this._channel, this._modules);
     const promise = this._installer.provide(dependencies, cell.number);
     if (promise === null) {
       return false;
@@ -219,14 +216,14 @@ class Session {
     try {
       this._scripts.begin(source, name, cell);
       this._namespace.prepare(source);
-      const { promise, value } = cell.isPython ? this._runPython(source) : this._runCode(cell, source, name);
+      const { promise, value, constants } = cell.isPython ? this._runPython(source) : this._runCode(cell, source, name);
+      cell.constants = constants;
       if (promise === null) {
         this._settle(cell, { __proto__: null, value, error: null, failed: false });
         return;
       }
       this._channel.holdLoop(false);
       if (!cell.isScript) {
-        this._interrupts.start();
         this._interrupts.hold();
         this._watch(cell);
       }
@@ -243,7 +240,7 @@ class Session {
   }
 
   _runPython(source) {
-    return { __proto__: null, promise: require('./pyodide.js').run(source, this._namespace.loadTools().values, this._cells.ours.load), value: undefined };
+    return { __proto__: null, promise: require('./pyodide.js').run(source, this._namespace.loadTools().values, this._cells.ours.load), value: undefined, constants: [] };
   }
 
   /**
@@ -319,6 +316,7 @@ class Session {
       } else {
         const shown = value === undefined ? '' : this._displays.value(value) ?? `,"value":${describeValue(value)}`;
         described = `{"status":"ok"${shown}}`;
+        this._cells.keepConstants(cell.constants);
         this._namespace.setLast(value);
       }
     } catch {

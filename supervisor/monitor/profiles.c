@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "policy/config/package-keys.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/image/image-reader.h"
 #include "supervisor/monitor/template/network-gate.h"
@@ -589,21 +590,6 @@ static void profile_bounds_known(struct profile *p)
 
 /* ---- One profile ---- */
 
-/* The libraries that the default image of its language gets. */
-static void take_libraries(struct profile *p)
-{
-        const struct config_libraries *libraries = &p->settings->libraries;
-        bool npm = p->settings->language == LANGUAGE_JAVASCRIPT;
-        char *const *list = npm ? libraries->npm : libraries->python;
-        const char **to = npm ? p->libraries.npm : p->libraries.with;
-        size_t n = 0;
-
-        static_assert((int)CONFIG_LIBRARIES_MAX <= (int)PACKAGE_WITH_MAX, "all fit");
-        for (; list && list[n]; n++)
-                to[n] = list[n];
-        *(npm ? &p->libraries.n_npm : &p->libraries.n_with) = n;
-}
-
 /* The same profile, in another config. */
 static void profile_set_config(struct profile *p, struct config *config, size_t index)
 {
@@ -611,7 +597,7 @@ static void profile_set_config(struct profile *p, struct config *config, size_t 
 
         p->config = config_ref(config);
         p->settings = &config->profiles[index];
-        take_libraries(p);
+        config_profile_libraries(p->settings, &p->libraries);
         config_free(old);
 }
 
@@ -624,7 +610,7 @@ static void choose_image(struct profile *p, const struct profile_choice *choice)
                 image_choose_set(choice->set, python, &p->image, &p->problem);
         else
                 image_choose(name, python, &p->image, &p->problem);
-        take_libraries(p);
+        config_profile_libraries(p->settings, &p->libraries);
         if (!choice->set && p->image.is_default && !package_set_empty(&p->libraries))
                 p->image.set = &p->libraries;
         if (p->settings->language == LANGUAGE_JAVASCRIPT && p->image.is_default &&

@@ -1,5 +1,6 @@
 """The JavaScript worker in its sandbox: state, values, errors, tools, interrupts in each kind of loop, scripts, prompts."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -40,6 +41,35 @@ class Worker(rawmcp.ServerCase):
         self.assertEqual(self.cell("let q = ;")["error"]["type"], "SyntaxError")
         self.assertEqual(self.value("a"), 3)
 
+    def test_constants(self):
+        self.ok("const a = [1], {b, c: [d]} = {b: 2, c: [4]}; let e = 1; a.push(2)")
+        for code in "a = 1", "b += 1", "d++", "[a] = [1]", "for (a of [1]);", "(() => { 'use strict'; b = 1 })()", "globalThis.d = 5":
+            cell = self.cell(code)
+            self.assertEqual((cell["status"], cell["error"]["type"], cell["error"]["message"]),
+                             ("error", "TypeError", "Assignment to constant variable."), (code, cell))
+        self.assertEqual(self.value("e = 2; [a, b, d, e]"), [[1, 2], 2, 4, 2])
+        # In its own cell, with and without await; a variable of the same name further inside is another one.
+        for code in "const f = 1; f = 2", "const f = 1; await null; f += 2", "const f = 1; (() => f++)()":
+            self.assertEqual(self.cell(code)["error"]["message"], "Assignment to constant variable.", code)
+        self.assertEqual(self.value("const g = 1; (() => { let g = 5; g = 6; return g })() + g"), 7)
+        self.assertEqual(self.value("const h = await Promise.resolve(3); (g => { g = 4; return g })(1) + h"), 7)
+        # It can be declared again, and a function that was made before sees the new one.
+        self.ok("const k = 1; const show = () => k")
+        self.assertEqual(self.value("const k = 2; show()"), 2)
+        self.assertEqual(self.value("let k = 3; k = k + 1; show()"), 4)
+        self.assertEqual(self.cell("const late = (() => { throw new Error('x') })()")["status"], "error")
+        self.assertEqual(self.value("late = 7; late"), 7)
+
+    def test_import_meta(self):
+        self.assertEqual(self.value("[import.meta.url, import.meta.dirname, import.meta === import.meta]"), ["file:///workspace/cell.js", "/workspace", True])
+
+    def test_interrupt_of_a_first_cell(self):
+        """The variables that it had by then are kept."""
+        for session, code in (("blocked", "var kept = 5; for (;;);"), ("waits", "var kept = 5; await null; for (;;);")):
+            cell = self.cell(code, session=session, timeout=harness.patient(2))
+            self.assertEqual((cell["status"], cell["state"]), ("timeout", "new"), cell)
+            self.assertEqual(self.value("kept", session=session), 5)
+
     def test_what_node_knows_of_the_machine(self):
         memory, cpus = self.value("const os = require('os'); [os.totalmem(), os.cpus().length]")
         self.assertEqual((memory, cpus), (512 << 20, min(2, len(os.sched_getaffinity(0)))))
@@ -62,8 +92,7 @@ class Worker(rawmcp.ServerCase):
     def test_loops_are_interrupted(self):
         for name, code in LOOPS.items():
             with self.subTest(name):
-                # A new session, and one that was lost, has time to start the worker's second thread, also on a loaded machine.
-                self.ok("await new Promise(r => setTimeout(r, globalThis.kept ? 0 : 1500)); var kept = 1")
+                self.ok("var kept = 1")
                 cell = self.cell(code, timeout=0.5)
                 self.assertEqual((cell["status"], cell["state"]), ("timeout", "kept"), cell)
                 self.assertEqual(self.ok("console.log(kept)")["stdout"].strip()[-1], "1")
@@ -92,6 +121,31 @@ class Scripts(harness.Case):
         self.assertEqual(ran.stdout.decode().split("\n")[:2], ['["a","--b"] s.js true', "in hello"], ran.stderr)
         ran = self.run_cloister("run", self.write("t.js", "throw new Error('bad')"))
         self.assertEqual((ran.returncode, b"bad" in ran.stderr), (1, True), ran.stderr)
+
+    def test_standard_input(self):
+        big = bytes(range(256)) * 1000
+        for code, given, printed in (
+                ("console.log(fs.readFileSync(0, 'utf8').length, fs.readFileSync('/dev/stdin').length)", b"hello\n", "6 0\n"),
+                ("console.log(require('crypto').createHash('md5').update(fs.readFileSync(0)).digest('hex'))", big, hashlib.md5(big).hexdigest() + "\n"),
+                ("const b = Buffer.alloc(4, '.'); console.log(fs.readSync(0, b, 1, 2), String(b), fs.readSync(0, b), String(b))", b"abc", "2 .ab. 1 cab.\n"),
+                ("const { readFileSync } = await import('fs'); console.log(readFileSync(0).length)", b"", "0\n"),
+                ("console.log(fs.readFileSync('/etc/passwd', {encoding: 'utf8'}).length > 0)", b"x", "true\n")):
+            ran = subprocess.run([harness.CLOISTER, "run", "--language", "javascript", "-c", code], input=given, env=harness.environment(), cwd=self.dir,
+                                 capture_output=True, timeout=harness.patient(30), check=False)
+            self.assertEqual((ran.returncode, ran.stdout.decode()), (0, printed), (code, ran.stderr))
+        # An input that does not end is waited for, and the wait can be interrupted.
+        waiting = subprocess.Popen([harness.CLOISTER, "run", "--timeout", "1", "--language", "javascript", "-c", "fs.readFileSync(0); console.log('no')"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.environment(), cwd=self.dir)
+        with waiting:
+            waiting.stdin.write(b"some")
+            waiting.stdin.flush()
+            self.assertEqual((waiting.wait(harness.patient(30)), waiting.stdout.read()), (124, b""), waiting.stderr.read())
+
+    def test_import_meta(self):
+        script = self.write("m.mjs", "import os from 'os'; console.log(import.meta.filename === __filename, import.meta.url.endsWith('m.mjs'), import.meta.resolve('os'),"
+                            "import.meta.resolve('node:fs'), typeof os.cpus)")
+        ran = self.run_cloister("run", script)
+        self.assertEqual((ran.returncode, ran.stdout), (0, b"true true node:os node:fs function\n"), ran.stderr)
 
     def test_typescript(self):
         os.chmod(self.dir, 0o755)

@@ -23,6 +23,7 @@ def fill(registry):
     registry.add("shared", "2.1.0", {"index.js": "module.exports = '>'"}, scripts=ALL_SCRIPTS, hasInstallScript=True)
     registry.add("both", "1.0.0", {"index.js": "module.exports = [require('shared'), require('library')('x')]"},
                  dependencies={"shared": "1", "library": "1"}, optionalDependencies={"elsewhere": "1"})
+    registry.add("disguised", "1.0.0", dependencies={"other": "npm:library@2"})
     registry.add("elsewhere", "1.0.0", os=["win32"])
     registry.add("@scope/module", "0.1.0", {"index.js": "export default 7"}, type="module")
 
@@ -55,9 +56,7 @@ class Images(harness.Case):
         self.store = f"{place}/images"
 
     def cloister(self, *args):
-        env = harness.environment(CLOISTER_IMAGE_STORE=self.store, NPM_CONFIG_REGISTRY=self.registry.url.replace("//", "//me:secret@"),
-                                  NODE_OPTIONS="--require=/nonexistent.js")
-        del env["NODE_OPTIONS"]
+        env = harness.environment(CLOISTER_IMAGE_STORE=self.store, NPM_CONFIG_REGISTRY=self.registry.url.replace("//", "//me:secret@"))
         return self.run_cloister(*args, env=env, timeout=harness.patient(120))
 
     def done(self, *args):
@@ -126,7 +125,7 @@ class Sessions(rawmcp.ServerCase):
         common = {"install": "allow", "registry": "${TEST_REGISTRY}", "max_size": "8M", "timeout": 100}
         cls.CONFIG = {"profiles": {
             cls.profiles["any"]: {"language": "javascript", "agent": True, "packages": common},
-            cls.profiles["some"]: {"language": "javascript", "agent": True, "packages": {**common, "allow_npm": ["library@^1", "both"]}},
+            cls.profiles["some"]: {"language": "javascript", "agent": True, "packages": {**common, "allow_npm": ["library@^1", "both", "disguised"]}},
             cls.profiles["python-list"]: {"language": "javascript", "agent": True, "packages": {**common, "allow": ["library"]}},
             cls.profiles["never"]: {"language": "javascript", "agent": True},
         }}
@@ -172,7 +171,7 @@ class Sessions(rawmcp.ServerCase):
         cell = self.run_code("[kept, require('library')('x'), (await import('@scope/module')).default]", "library@^1", "@scope/module")
         self.assertEqual(cell["value"]["json"], [5, "<x>", 7], cell)
         self.assertFalse(os.path.exists(MARK))
-        # What the session has is not asked for again, and another session shares what was fetched.
+        # Packages that the session has are not requested again, and another session shares what was fetched.
         asked = len(self.registry.asked)
         self.assertEqual(self.run_code("kept", "library@^1")["value"]["json"], 5)
         other = self.run_code("require('library')('y')", "library@^1", "@scope/module", session="other")
@@ -190,6 +189,7 @@ class Sessions(rawmcp.ServerCase):
         self.assertEqual(self.run_code("require('library')('x')", "library", profile="some")["value"]["json"], "<x>")
         self.assertIn("shared: not allowed: packages.allow_npm", self.message("shared", profile="some"))
         self.assertIn("library 2.0.0 is not allowed", self.message("library@2", profile="some"))
+        self.assertIn("library 2.0.0 is not allowed", self.message("disguised", profile="some"))
         self.assertEqual(self.run_code("require('both')[0]", "both", profile="some")["value"]["json"], 1)
         # The names of a list for Python mean other packages.
         self.assertIn("has no package", self.message("library", profile="python-list"))

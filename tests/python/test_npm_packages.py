@@ -84,7 +84,7 @@ class Tarballs(unittest.TestCase):
         # An empty file counts too, and so does a directory.
         with self.assertRaisesRegex(Failure, "max_size"):
             self.unpack(archive([member("package/" + "d/" * n + "x") for n in range(1, 25)]), left=1 << 16)
-        # What follows the last member is read to the end.
+        # Bytes after the last member are read to the end.
         zeros = gzip.compress(gzip.decompress(archive([PLAIN])) + bytes(3 << 20))
         self.refuses("max_size", data=zeros, left=1 << 20)
 

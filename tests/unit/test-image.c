@@ -242,13 +242,14 @@ static void test_parts(void)
 
 static void test_name_with_node(void)
 {
+        static const char parts[] = "/usr/lib/python3.11/site-packages\n";
         char none[IMAGE_NAME_SIZE], a[IMAGE_NAME_SIZE], b[IMAGE_NAME_SIZE];
         struct error err = {};
 
         check_ok(image_default_name(NULL, NULL, look, none, &err));
         memcpy(a, none, sizeof(a));
         check_ok(image_name_add_node(a, NULL, NULL, look, &err));
-        check_ok(image_name_add_node(a, "", "", look, &err));
+        check_ok(image_name_add_node(a, "", "/usr/lib/x", look, &err));
         check_eq_str(a, none);
         /* Any file that exists is a program to it. */
         check_ok(image_name_add_node(a, "/home/u/venv/bin/python", NULL, look, &err));
@@ -260,6 +261,14 @@ static void test_name_with_node(void)
         check(strcmp(a, b) != 0);
         check_eq_int(image_name_add_node(b, "/no/node", NULL, look, &err), -ENOENT);
         check_has(err.text, "/no/node");
+        /* A library that it uses, which is upgraded. */
+        memcpy(b, none, sizeof(b));
+        check_ok(image_name_add_node(b, "/home/u/venv/bin/python", parts, look, &err));
+        check(strcmp(a, b) != 0);
+        system_packages_time++;
+        memcpy(a, none, sizeof(a));
+        check_ok(image_name_add_node(a, "/home/u/venv/bin/python", parts, look, &err));
+        check(strcmp(a, b) != 0);
 }
 
 static void check_store(uid_t uid, struct image_store_env env, const char *expected)

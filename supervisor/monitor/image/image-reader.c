@@ -186,7 +186,10 @@ static int find_name(const struct image_reader *reader, char ret[IMAGE_NAME_SIZE
                 return find_image_of_version(reader, ret, err);
         image_parts_key(choice->python, key);
         _cleanup_free_ char *parts = read_note(reader->store, "parts", key);
-        int r = image_choice_default_name(choice, parts, ret, err);
+        image_parts_key(choice->node, key);
+        _cleanup_free_ char *node_parts = *choice->node ? read_note(reader->store, "parts", key)
+                                                        : NULL;
+        int r = image_choice_default_name(choice, parts, node_parts, ret, err);
         if (r < 0 || !choice->set)
                 return r;
         /* A set of packages that was never built has a name that no image has. */

@@ -52,10 +52,12 @@ static int stamp(const char *path, struct image_stamp *ret)
 }
 
 int image_choice_default_name(const struct image_choice *choice, const char *parts,
-                              char ret[IMAGE_NAME_SIZE], struct error *err)
+                              const char *node_parts, char ret[IMAGE_NAME_SIZE], struct error *err)
 {
         int r = image_default_name(choice->python, parts, stamp, ret, err);
-        return r < 0 ? r : image_name_add_node(ret, choice->node, choice->pyodide, stamp, err);
+        if (r >= 0)
+                r = image_name_add_node(ret, choice->node, node_parts, stamp, err);
+        return r < 0 ? r : image_name_add_pyodide(ret, choice->pyodide, stamp, err);
 }
 
 int image_choice_check(const struct image_choice *choice, struct error *err)
@@ -64,7 +66,7 @@ int image_choice_check(const struct image_choice *choice, struct error *err)
 
         if (python_version_is_meant(choice->python))
                 return 0;
-        return choice->is_default ? image_choice_default_name(choice, NULL, name, err) : 0;
+        return choice->is_default ? image_choice_default_name(choice, NULL, NULL, name, err) : 0;
 }
 
 static int choose_place(const char *python, struct image_choice *ret, struct error *err)

@@ -44,10 +44,10 @@ int image_choose_set(const struct package_set *set, const char *python, struct i
 int image_choose_node(struct image_choice *choice, const char *nodejs, const char *pyodide,
                       struct error *err);
 
-/* The name of the default image of choice->python as of now (policy/image.h). parts: contents of the
- * store's .parts file, or NULL. */
+/* The name of the default image of choice->python as of now (policy/image.h). parts, node_parts: contents of the
+ * store's .parts files of the interpreter and of the Node, or NULL. */
 int image_choice_default_name(const struct image_choice *choice, const char *parts,
-                              char ret[IMAGE_NAME_SIZE], struct error *err);
+                              const char *node_parts, char ret[IMAGE_NAME_SIZE], struct error *err);
 
 /* An error when an image that is built when it is missing has no interpreter to be built from. */
 int image_choice_check(const struct image_choice *choice, struct error *err);
