@@ -82,6 +82,11 @@ class Abacus(systems.SystemCase):
         self.assertEqual(self.told(server, "count"), "mine")
         self.assertEqual(self.names(server), ["beads", "count"])
 
+    def test_attestation_names_the_table(self):
+        server = self.start("--attest")
+        report = json.loads(server.ask("resources/read", {"uri": "cloister://attestation"})["contents"][0]["text"])
+        self.assertEqual((report["table"], report["open"]), (self.SYSTEM, 0))
+
     def test_network(self):
         for config, args, why in (({"network": "none"}, ("--network", "h:1"), 'the config\'s "network" does not allow h:1'),
                                   ({"network": {"allow": ["a:1"]}}, ("--network", "a:1,b:2"), "does not allow b:2"),
