@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "policy/config/add.h"
+#include "supervisor/config/table-file.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
@@ -45,7 +46,7 @@ static int read_config(const struct monitor *m, struct config **ret_config,
 
         if (!config)
                 return error_errno(err, ENOMEM, "config");
-        const struct config_layers layers = {.table_fd = m->options->table_fd,
+        const struct config_layers layers = {.table_fd = m->table_fd,
                                              .settings_fd = m->options->settings_fd,
                                              .table = m->options->as,
                                              .servers = m->options->servers_from};
@@ -90,6 +91,7 @@ int monitor_load_config(struct monitor *m, struct error *err)
 {
         struct sysinfo machine;
 
+        m->table_fd = m->options->table_fd;
         int r = read_config(m, &m->config, &m->files, err);
         if (r < 0)
                 return r;
@@ -197,6 +199,21 @@ static void refuse(struct monitor *m, const struct error *err)
         m->config_error = *err;
 }
 
+/* Reads the table of --as again. What options and variables write elsewhere stays as it was at the start. */
+static int read_table(struct monitor *m, struct error *err)
+{
+        if (m->options->table_fd < 0)
+                return 0;
+        int fd = table_file_again(m->options->as, m->options->table_options,
+                                  geteuid() == 0 || has_setuid(), err);
+        if (fd < 0)
+                return error_context(err, "config");
+        if (m->table_fd != m->options->table_fd)
+                close(m->table_fd);
+        m->table_fd = fd;
+        return 0;
+}
+
 static void on_changed(void *data)
 {
         struct monitor *m = data;
@@ -205,7 +222,9 @@ static void on_changed(void *data)
         struct error err = {};
 
         config_watch_files(m->config_watch, m->files);
-        int r = read_config(m, &config, &files, &err);
+        int r = read_table(m, &err);
+        if (r >= 0)
+                r = read_config(m, &config, &files, &err);
         if (r < 0) {
                 refuse(m, &err);
                 return;

@@ -82,6 +82,26 @@ class Abacus(systems.SystemCase):
         self.assertEqual(self.told(server, "count"), "mine")
         self.assertEqual(self.names(server), ["beads", "count"])
 
+    def test_a_table_that_changes(self):
+        """It is read as a changed config is: as a whole or not at all. Options stay applied."""
+        self.changed(lambda t: None)
+        server = self.start("--patience=0.5", "--log-level", "info")
+        self.assertNotIn("reloaded", server.log())
+
+        def save(change):
+            table = json.loads(json.dumps(TABLE))
+            change(table)
+            os.rename(self.write("new.json", json.dumps(table)), self.SYSTEM)
+
+        save(lambda t: (t["publish"]["tools"].update(more={"description": "More.", "code": "'more'"}), t["publish"]["tools"].pop("beads")))
+        self.assertTrue(harness.wait_until(lambda: self.names(server) == ["count", "more"]), server.log())
+        self.assertEqual(self.told(server, "more"), "more")
+        self.assertEqual(self.result(server, "count", what="import time; time.sleep(60)")["content"][0]["text"], "too slow: 0.5")
+        save(lambda t: t["publish"]["tools"]["count"].update(runn={}))
+        self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()), server.log())
+        self.assertRegex(server.log(), r'changed\.json: line 1: .*"runn"')
+        self.assertEqual(self.names(server), ["count", "more"])
+
     def test_attestation_names_the_table(self):
         server = self.start("--attest")
         report = json.loads(server.ask("resources/read", {"uri": "cloister://attestation"})["contents"][0]["text"])
