@@ -34,6 +34,26 @@ int table_file_check(const char *path, const char *data, size_t n, struct config
         return r;
 }
 
+int table_file_check_merged(const char *path, const struct config_as *as, yyjson_mut_doc *table,
+                            struct error *err)
+{
+        _cleanup_(cleanup_config_free) struct config *config = NULL;
+        bool merges = false;
+        size_t n = 0;
+
+        for (size_t i = 0; i < as->n_settings; i++)
+                merges |= as->settings[i].merge != NULL;
+        if (!merges)
+                return 0;
+        char *text = yyjson_mut_write(table, YYJSON_WRITE_PRETTY, &n);
+        int r = text ? table_file_check(path, text, n, &config, err)
+                     : error_errno(err, ENOMEM, "%s", path);
+        if (text)
+                explicit_bzero(text, n);
+        free(text);
+        return r;
+}
+
 char *table_file_options(const struct settings_given *given)
 {
         yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
@@ -107,6 +127,8 @@ int table_file_again(const char *path, const char *options, bool trusted_only, s
         yyjson_mut_doc *table = yyjson_doc_mut_copy(doc, NULL);
         r = table ? settings_apply(&config->as, &given, table, &result, &status, err)
                   : error_errno(err, ENOMEM, "%s", path);
+        if (r >= 0)
+                r = table_file_check_merged(path, &config->as, table, err);
         if (r >= 0)
                 r = seal(table, err);
         yyjson_mut_doc_free(table);

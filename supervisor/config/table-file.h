@@ -9,6 +9,10 @@
 int table_file_check(const char *path, const char *data, size_t n, struct config **ret,
                      struct error *err);
 
+/* After settings_apply(): checks the table again if a setting may have merged a part into it, for which lines are counted in the result. */
+int table_file_check_merged(const char *path, const struct config_as *as, yyjson_mut_doc *table,
+                            struct error *err);
+
 /* The options that were given, as a JSON object, for table_file_again(). The caller frees it; NULL without memory. */
 char *table_file_options(const struct settings_given *given);
 

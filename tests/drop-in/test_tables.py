@@ -82,6 +82,22 @@ class Abacus(systems.SystemCase):
         self.assertEqual(self.told(server, "count"), "mine")
         self.assertEqual(self.names(server), ["beads", "count"])
 
+    def test_merge(self):
+        """A value of a setting changes whole parts of the table; another one does not."""
+        self.changed(lambda t: t["as"]["options"].update({"--shape": {"choices": ["round", "square"], "merge": {
+            "square": {"publish": {"tools": {"beads": {"code": "'square'"}, "old": None}}}}}}))
+        for value, beads in ("square", "square"), ("round", None):
+            server = self.start("--shape", value)
+            told = self.told(server, "beads")
+            self.assertEqual(told if beads else json.loads(told)["--shape"], value)
+            if beads:
+                with self.assertRaises(rawmcp.RpcError):
+                    self.result(server, "old")
+            else:
+                self.assertEqual(self.told(server, "old"), "old")
+        self.changed(lambda t: t["as"]["options"].update({"--shape": {"merge": {"square": {"publish": {"tools": {"beads": {"cod": 1}}}}}}}))
+        self.refused(125, r'changed\.json: line \d+: .*unknown key "cod"', "--shape", "square")
+
     def test_a_table_that_changes(self):
         """It is read as a changed config is: as a whole or not at all. Options stay applied."""
         self.changed(lambda t: None)

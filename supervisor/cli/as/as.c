@@ -264,6 +264,8 @@ static int apply_table(struct system *s, struct options *o, int *status, struct 
         table = yyjson_doc_mut_copy(doc, NULL);
         r = table ? settings_apply(&s->config->as, &s->given, table, &result, status, err)
                   : error_errno(err, ENOMEM, "%s", s->path);
+        if (r >= 0)
+                r = table_file_check_merged(s->path, &s->config->as, table, err);
         for (size_t i = 0; i < result.n_cloister && r >= 0; i++) {
                 r = set_cloister(o, result.cloister[i].name, take_ptr(result.cloister[i].value),
                                  err);
