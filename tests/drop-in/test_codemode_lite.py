@@ -124,13 +124,14 @@ async def main():
         wrong = type(error).__name__
     return {"platform": sys.platform, "seen": seen, "one": one, "same": [one == each for each in two], "wrong": wrong, "name": __name__,
             "unknown": list(_schema('nope')), "schema": 'inputSchema' in str(_schema('echo')) or 'properties' in str(_schema('echo')),
-            "search": [t['name'] for t in _search('ECH')], "server": (await _discover())[0]['server'], "has": 'echo' in tools}
+            "search": [t['name'] for t in _search('ECH')], "server": (await _discover())[0]['server'], "has": 'echo' in tools, "long": ["y" * 1000] * 200, "big": 2 ** 60 + 1}
 """, servers=["My-Server"])
         self.assertEqual(found["error"], None)
         self.assertEqual((found["success"], found["backend"], list(found)),
                          (True, "pyodide-wasm", ["success", "output", "error", "duration", "backend", "tool_calls"]))
         self.assertEqual(found["output"], {"platform": "emscripten", "seen": [], "one": {"a": "x"}, "same": [True, True], "wrong": "ToolError", "name": "__sandbox__",
-                                           "unknown": ["error"], "schema": True, "search": ["echo"], "server": "My-Server", "has": True})
+                                           "unknown": ["error"], "schema": True, "search": ["echo"], "server": "My-Server", "has": True,
+                                           "long": ["y" * 1000] * 200, "big": 2 ** 60 + 1})
         self.assertEqual([(call["name"], call["success"]) for call in found["tool_calls"]], [("echo", True)] * 3 + [("fail", False)])
         if isinstance(server, systems.Http):
             return  # each call loads it again
