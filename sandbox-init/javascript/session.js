@@ -311,6 +311,8 @@ class Session {
     try {
       if (failed) {
         described = `{"status":"error","error":${describe(error)}}`;
+      } else if (cell.isPython) {
+        described = `{"status":"ok","value":{"repr":${stringify(slice(value, 0, 80))},"json":${value}}}`;
       } else if (cell.isScript) {
         described = this._scripts.end();
       } else {

@@ -126,8 +126,9 @@ void config_watch_files(struct config_watch *w, const struct config_files *files
                 watch_target(w, w->paths[i]);
         }
         for (size_t i = 0; files && i < config_files_count(files); i++) {
-                /* No path that config_watch_new() got leads to published code. */
-                if (config_files_code(files, i) > 0)
+                /* No path that config_watch_new() got leads to published code or to a table. */
+                if (config_files_code(files, i) > 0 ||
+                    config_files_layer(files, i) == CONFIG_LAYER_TABLE)
                         watch_path(w, config_files_path(files, i));
                 watch_target(w, config_files_path(files, i));
         }

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
+#include "supervisor/config/table-file.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-sessions.h"
@@ -46,7 +47,7 @@ static int read_config(const struct monitor *m, struct config **ret_config,
 
         if (!config)
                 return error_errno(err, ENOMEM, "config");
-        const struct config_layers layers = {.table_fd = m->options->table_fd,
+        const struct config_layers layers = {.table_fd = m->table_fd,
                                              .settings_fd = m->options->settings_fd,
                                              .table = m->options->as,
                                              .servers = m->options->servers_from};
@@ -91,6 +92,7 @@ int monitor_load_config(struct monitor *m, struct error *err)
 {
         struct sysinfo machine;
 
+        m->table_fd = m->options->table_fd;
         int r = read_config(m, &m->config, &m->files, err);
         if (r < 0)
                 return r;
@@ -205,12 +207,29 @@ static void refuse(struct monitor *m, const struct error *err)
         m->config_error = *err;
 }
 
+/* Reads the table of --as again. What options and variables write elsewhere stays as it was at the start. */
+static int read_table(struct monitor *m, struct error *err)
+{
+        if (m->options->table_fd < 0)
+                return 0;
+        int fd = table_file_again(m->options->as, m->options->table_options,
+                                  geteuid() == 0 || has_setuid(), err);
+        if (fd < 0)
+                return error_context(err, "config");
+        if (m->table_fd != m->options->table_fd)
+                close(m->table_fd);
+        m->table_fd = fd;
+        return 0;
+}
+
 int monitor_reload_config(struct monitor *m, struct error *err)
 {
         struct config *config = NULL;
         struct config_files *files = NULL;
 
-        int r = read_config(m, &config, &files, err);
+        int r = read_table(m, err);
+        if (r >= 0)
+                r = read_config(m, &config, &files, err);
         if (r >= 0 && !config_files_same(files, m->files)) {
                 r = take(m, config, files, err);
                 if (r >= 0) {

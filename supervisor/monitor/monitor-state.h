@@ -61,6 +61,7 @@ struct monitor {
         struct event_base *base;
         struct config *config;
         struct config_files *files;
+        int table_fd; /* the table of --as as it was last read, or -1; the first one is the option's */
         uint32_t generation; /* of config and files; grows */
         struct config_watch *config_watch;
         struct error config_error; /* why the files are not used as they are now; logged once */

@@ -50,8 +50,9 @@ struct options {
         /* Of `cloister mcp` and `serve`, as another system (docs/as.md). as: its name, for the monitor the path of
          * the table. servers_from: the directory of its servers. */
         const char *as, *also, *network, *servers_from;
-        bool private_variables; /* --as: code gets variables of this environment */
-        int table_fd;           /* the table; */
+        bool private_variables;    /* --as: code gets variables of this environment */
+        const char *table_options; /* that the table describes and that were given (table-file.h) */
+        int table_fd;              /* the table; */
         int settings_fd; /* and what options and variables make of it: config files (config-files.h) */
         const char *replace;                   /* the system whose entry `setup` changes */
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */

@@ -98,6 +98,24 @@ class CodeSandbox(systems.SystemCase):
         for where in (["--listen", "127.0.0.1:0"], ["--listen", f"unix:{self.path('other')}", "--tokens", tokens], []):
             self.refused(2, "only where no other user can call it", *where, env={"PASSTHROUGH_ENV": "THE_SECRET"}, command="serve")
 
+    def test_timeout(self):
+        """The table's timeout is 30 s; the user's config bounds it."""
+        server = self.start(config={"timeout": 1, "timeout_max": 1})
+        self.assertEqual(self.value(server, "run_python_code", code="print(1)\nwhile True: pass"),
+                         {"exit_code": 1, "stderr": "Operation timed out after 1 seconds", "stdout": ""})
+        shown = self.run_cloister("config", "show", "--json", "--config", self.config(), "--as", self.SYSTEM)
+        self.assertEqual({tool["run"]["timeout"]["default"] for tool in json.loads(shown.stdout)["publish"]["tools"].values()}, {30})
+
+    def test_settings_that_have_no_meaning(self):
+        server = self.start(env={"BACKEND": "docker", "VERBOSE": "true"})
+        self.assertEqual(self.told(server, "run_python_code", code="print(1)"), "1")
+        self.assertRegex(server.log(), "BACKEND docker: .*no meaning")
+
+    def test_image_of_the_user(self):
+        server = self.start(env={"CONTAINER_IMAGE": "nothing", "CONTAINER_LANGUAGE": "python"})
+        self.assertIn("there is no image 'nothing'", self.value(server, "run_python_code", code="print(1)")["stderr"])
+        self.refused(1, "CONTAINER_LANGUAGE ruby: must be one of python, javascript", env={"CONTAINER_LANGUAGE": "ruby"})
+
     def test_wrong_names(self):
         self.refused(2, "--pass-through-env A=b: must be names of variables, separated by commas", "--pass-through-env", "A=b")
 

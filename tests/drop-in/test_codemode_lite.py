@@ -75,19 +75,28 @@ print(json.dumps([seen, one == two, wrong, _schema('nope').get('error') is not N
         self.write("mcps/b.json", "{")
         env = {**self.directory, "CODEMODE_TIMEOUT": "1", "CODEMODE_LOG_FILE": self.path("log"), "CODEMODE_LOG_LEVEL": "INFO"}
         server = self.start("--log-format", "plain", env=env)  # rawmcp asks for text
-        self.run_code(server, "await tools['echo'](a=1)")
+        self.run_code(server, "await tools['echo'](a=1)", servers=["My-Server"])
         self.run_code(server, "1\n00:00:00 cloister ERROR forged")
         self.run_code(server, "x = 'ghp_" + "a1B2" * 9 + "'")
         self.assertIn("timed out after 1s", self.run_code(server, "import time; time.sleep(60)")["error"])
-        with open(self.path("log"), encoding="utf-8") as f:
-            log = f.read()
+        def read():
+            with open(self.path("log"), encoding="utf-8") as f:
+                return f.read()
+
+        harness.wait_until(lambda: "RUN_PYTHON ERROR | the call reached" in read())
+        log = read()
         for line in log.splitlines():
             self.assertRegex(line, r"\A\d\d:\d\d:\d\d cloister (ERROR|WARNING|INFO) ")
         self.assertRegex(log, r"b\.json: line 1, column \d+: .*skipped")
-        self.assertRegex(log, r"INFO RUN_PYTHON import time; time\.sleep\(60\)\n")
-        self.assertRegex(log, r"INFO call succeeded in \d+ ms .*tool echo")
+        self.assertRegex(log, r"INFO RUN_PYTHON START \| servers=none \| timeout=1 \| code \(27 bytes\): import time; time\.sleep\(60\)\n")
+        self.assertRegex(log, r"INFO RUN_PYTHON START \| servers=My-Server \| ")
+        self.assertRegex(log, r"INFO SERVER LOADED \| 'My-Server' \| \d+ tools\n")
+        self.assertRegex(log, r"INFO   TOOL OK \| echo \| 0\.\d{3}s\n")
+        self.assertRegex(log, r"INFO RUN_PYTHON SUCCESS \| \d+\.\d\ds \| tool_calls=1 \(ok=1 fail=0\) \| backend=podman \(cloister\)\n")
+        self.assertRegex(log, r"INFO RUN_PYTHON FAILED \| [1-9]\.\d\ds \| tool_calls=0 \(ok=0 fail=0\) ")
+        self.assertRegex(log, r"WARNING RUN_PYTHON ERROR \| the call reached its timeout of 1 s\n")
         # Code cannot forge a line, and what looks like a secret is masked.
-        self.assertIn(r"RUN_PYTHON 1\x0a00:00:00 cloister ERROR forged", log)
+        self.assertIn(r"): 1\x0a00:00:00 cloister ERROR forged", log)
         self.assertNotIn("a1B2" * 9, log)
 
     def pyodide(self):
@@ -115,13 +124,14 @@ async def main():
         wrong = type(error).__name__
     return {"platform": sys.platform, "seen": seen, "one": one, "same": [one == each for each in two], "wrong": wrong, "name": __name__,
             "unknown": list(_schema('nope')), "schema": 'inputSchema' in str(_schema('echo')) or 'properties' in str(_schema('echo')),
-            "search": [t['name'] for t in _search('ECH')], "server": (await _discover())[0]['server'], "has": 'echo' in tools}
+            "search": [t['name'] for t in _search('ECH')], "server": (await _discover())[0]['server'], "has": 'echo' in tools, "long": ["y" * 1000] * 200, "big": 2 ** 60 + 1}
 """, servers=["My-Server"])
         self.assertEqual(found["error"], None)
         self.assertEqual((found["success"], found["backend"], list(found)),
                          (True, "pyodide-wasm", ["success", "output", "error", "duration", "backend", "tool_calls"]))
         self.assertEqual(found["output"], {"platform": "emscripten", "seen": [], "one": {"a": "x"}, "same": [True, True], "wrong": "ToolError", "name": "__sandbox__",
-                                           "unknown": ["error"], "schema": True, "search": ["echo"], "server": "My-Server", "has": True})
+                                           "unknown": ["error"], "schema": True, "search": ["echo"], "server": "My-Server", "has": True,
+                                           "long": ["y" * 1000] * 200, "big": 2 ** 60 + 1})
         self.assertEqual([(call["name"], call["success"]) for call in found["tool_calls"]], [("echo", True)] * 3 + [("fail", False)])
         if isinstance(server, systems.Http):
             return  # each call loads it again

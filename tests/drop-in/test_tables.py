@@ -82,6 +82,47 @@ class Abacus(systems.SystemCase):
         self.assertEqual(self.told(server, "count"), "mine")
         self.assertEqual(self.names(server), ["beads", "count"])
 
+    def test_merge(self):
+        """A value of a setting changes whole parts of the table; another one does not."""
+        self.changed(lambda t: t["as"]["options"].update({"--shape": {"choices": ["round", "square"], "merge": {
+            "square": {"publish": {"tools": {"beads": {"code": "'square'"}, "old": None}}}}}}))
+        for value, beads in ("square", "square"), ("round", None):
+            server = self.start("--shape", value)
+            told = self.told(server, "beads")
+            self.assertEqual(told if beads else json.loads(told)["--shape"], value)
+            if beads:
+                with self.assertRaises(rawmcp.RpcError):
+                    self.result(server, "old")
+            else:
+                self.assertEqual(self.told(server, "old"), "old")
+        self.changed(lambda t: t["as"]["options"].update({"--shape": {"merge": {"square": {"publish": {"tools": {"beads": {"cod": 1}}}}}}}))
+        self.refused(125, r'changed\.json: line \d+: .*unknown key "cod"', "--shape", "square")
+
+    def test_a_table_that_changes(self):
+        """It is read as a changed config is: as a whole or not at all. Options stay applied."""
+        self.changed(lambda t: None)
+        server = self.start("--patience=0.5", "--log-level", "info")
+        self.assertNotIn("reloaded", server.log())
+
+        def save(change):
+            table = json.loads(json.dumps(TABLE))
+            change(table)
+            os.rename(self.write("new.json", json.dumps(table)), self.SYSTEM)
+
+        save(lambda t: (t["publish"]["tools"].update(more={"description": "More.", "code": "'more'"}), t["publish"]["tools"].pop("beads")))
+        self.assertTrue(harness.wait_until(lambda: self.names(server) == ["count", "more"]), server.log())
+        self.assertEqual(self.told(server, "more"), "more")
+        self.assertEqual(self.result(server, "count", what="import time; time.sleep(60)")["content"][0]["text"], "too slow: 0.5")
+        save(lambda t: t["publish"]["tools"]["count"].update(runn={}))
+        self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()), server.log())
+        self.assertRegex(server.log(), r'changed\.json: line 1: .*"runn"')
+        self.assertEqual(self.names(server), ["count", "more"])
+
+    def test_attestation_names_the_table(self):
+        server = self.start("--attest")
+        report = json.loads(server.ask("resources/read", {"uri": "cloister://attestation"})["contents"][0]["text"])
+        self.assertEqual((report["table"], report["open"]), (self.SYSTEM, 0))
+
     def test_network(self):
         for config, args, why in (({"network": "none"}, ("--network", "h:1"), 'the config\'s "network" does not allow h:1'),
                                   ({"network": {"allow": ["a:1"]}}, ("--network", "a:1,b:2"), "does not allow b:2"),

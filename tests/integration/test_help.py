@@ -132,7 +132,7 @@ class Completion(harness.Case):
         self.assertEqual(set(self.bash("cloister", "")), first)
         self.assertEqual(self.bash("cloister", "im"), ["image"])
         self.assertIn("build", self.bash("cloister", "image", ""))
-        self.assertEqual(self.bash("cloister", "image", "build", "--py"), ["--python", "--python-from"])
+        self.assertEqual(self.bash("cloister", "image", "build", "--py"), ["--python", "--pyodide", "--python-from"])
         self.assertEqual(self.bash("cloister", "run", "--image", ""), ["mine"])
         self.assertEqual(self.bash("cloister", "run", "--log-level", "w"), ["warning"])
         self.assertEqual(self.bash("cloister", "completion", "z"), ["zsh"])

@@ -21,6 +21,7 @@
 #include "supervisor/cli/command/command.h"
 #include "supervisor/cli/command/monitor-command.h"
 #include "supervisor/config/config-files.h"
+#include "supervisor/config/table-file.h"
 
 enum { NETWORK_MAX = 8 * 1024, HOSTS_TEXT_MAX = 8 * NETWORK_MAX };
 
@@ -39,32 +40,12 @@ static const char *variable(const char *name)
 
 /* ---- the table ---- */
 
-/* Every finding in a table is an error: nothing in it may be overlooked. */
-static int check_table(struct system *s, struct error *err)
-{
-        struct config_findings findings = {};
-
-        s->config = config_new();
-        if (!s->config)
-                return error_errno(err, ENOMEM, "%s", s->path);
-        s->config->findings = &findings;
-        int r = config_add_layer(s->config, CONFIG_LAYER_TABLE, s->path, s->data, s->n, err);
-        s->config->findings = NULL;
-        if (r >= 0 && findings.n > 0)
-                r = error_set(err, EINVAL, "%s", findings.items[0].text);
-        else if (r >= 0 && !s->config->as.name)
-                r = error_set(err, EINVAL, "%s: is not a table: \"as\" with a \"name\" is missing",
-                              s->path);
-        config_findings_done(&findings);
-        return r;
-}
-
 static int read_table(struct system *s, const char *name, int *status, struct error *err)
 {
         int r = tables_read(name, &s->path, &s->data, &s->n, err);
 
         *status = r == -ENOENT && !strchr(name, '/') ? 2 : EXIT_CLOISTER;
-        return r < 0 ? r : check_table(s, err);
+        return r < 0 ? r : table_file_check(s->path, s->data, s->n, &s->config, err);
 }
 
 /* ---- the command line ---- */
@@ -288,6 +269,8 @@ static int apply_table(struct system *s, struct options *o, int *status, struct 
         table = json_tree_new(yyjson_doc_get_root(doc));
         r = table ? settings_apply(&s->config->as, &s->given, table, &result, status, err)
                   : error_errno(err, ENOMEM, "%s", s->path);
+        if (r >= 0)
+                r = table_file_check_merged(s->path, &s->config->as, table, err);
         for (size_t i = 0; i < result.n_cloister && r >= 0; i++) {
                 r = set_cloister(o, result.cloister[i].name, take_ptr(result.cloister[i].value),
                                  err);
@@ -351,5 +334,8 @@ int as_options_parse(int argc, char **argv, struct options *ret, int *status, st
         }
         ret->private_variables = passes_variables(&s.config->as, &s.given);
         ret->as = s.path;
+        ret->table_options = table_file_options(&s.given);
+        if (!ret->table_options)
+                return error_errno(err, ENOMEM, "--as");
         return apply_table(&s, ret, status, err);
 }

@@ -106,6 +106,27 @@ static int judge(const char *text, size_t n, int status, struct error *err)
         return judge_report(yyjson_doc_get_root(doc), status != 0, err);
 }
 
+/* The report says which table is served (--as): its tools are what a client of this server sees. */
+static int name_table(const char *table, char **text, size_t *n, struct error *err)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        int r = json_parse(*text, *n, &doc, err);
+        if (r < 0)
+                return r;
+        yyjson_mut_doc *report = yyjson_doc_mut_copy(doc, NULL);
+        char *whole = NULL;
+        if (report &&
+            yyjson_mut_obj_add_str(report, yyjson_mut_doc_get_root(report), "table", table))
+                whole = yyjson_mut_write(report, 0, n);
+        yyjson_mut_doc_free(report);
+        if (!whole)
+                return error_errno(err, ENOMEM, "--attest");
+        free(*text);
+        *text = whole;
+        return 0;
+}
+
 /* Has the doctor attack a sandbox before anything is served. Returns a sealed memfd with the report of
  * `cloister doctor --attack --json`; the caller owns it. If anything is open, it is an error that names it; *status is
  * then the exit status, 1 or EXIT_NO_SANDBOX. */
@@ -121,6 +142,8 @@ static int attest_run(const struct options *options, int *status, struct error *
                 *status = EXIT_NO_SANDBOX;
         if (r >= 0)
                 r = judge(text, n, wait_status, err);
+        if (r >= 0 && options->as)
+                r = name_table(options->as, &text, &n, err);
         return r < 0 ? r : fd_sealed("attestation", text, n, err);
 }
 

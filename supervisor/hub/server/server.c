@@ -604,8 +604,13 @@ static void become_ready(struct hub_server *s)
         s->failures = 0;
         s->was_ready = true;
         set_state(s, SERVER_READY);
-        log_info("server %s: ready, %zu tools, %s", s->config->name, hub_tools_count(s->tools),
-                 hub_era_name(s->handshake.speaks));
+        /* The plain form is that of codemode-lite's log, with its words. */
+        if (log_get_format() == LOG_FORMAT_PLAIN)
+                log_info("SERVER LOADED | '%s' | %zu tools", s->config->name,
+                         hub_tools_count(s->tools));
+        else
+                log_info("server %s: ready, %zu tools, %s", s->config->name,
+                         hub_tools_count(s->tools), hub_era_name(s->handshake.speaks));
         /* No principal calls the process that has listed the tools. */
         if (s->config->per_principal && !s->principal) {
                 release(s);

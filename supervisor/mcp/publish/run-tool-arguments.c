@@ -62,8 +62,9 @@ static int refuse_language(const struct config *config, const char *name, struct
                 if (config->profiles[i].program.language)
                         used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s",
                                                  config->profiles[i].program.language);
-        return error_set(err, EINVAL, "the language \"%.40s\" is not available: this server has %s",
-                         name, known);
+        return error_set(err, EINVAL,
+                         "the language \"%.40s\" is not available: this server knows %s", name,
+                         known);
 }
 
 static int take_language(yyjson_val *value, const struct config *config,
@@ -73,7 +74,8 @@ static int take_language(yyjson_val *value, const struct config *config,
         enum language usual = run->guest == GUEST_PYODIDE ? LANGUAGE_JAVASCRIPT : LANGUAGE_PYTHON;
         const char *name = run->language ? run->language : language_names[usual];
 
-        if (value && !yyjson_is_str(value))
+        if (value &&
+            (!yyjson_is_str(value) || strlen(yyjson_get_str(value)) != yyjson_get_len(value)))
                 return error_set(err, EINVAL, "%s must be a string", run->language_argument);
         if (value)
                 name = yyjson_get_str(value);

@@ -15,6 +15,7 @@
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/publish/form-result.h"
 #include "supervisor/mcp/publish/run-tool-arguments.h"
+#include "supervisor/mcp/publish/run-tool-log.h"
 #include "supervisor/mcp/tasks/task.h"
 
 /* The names that code has in its sandbox (docs/publish.md). */
@@ -28,6 +29,7 @@ enum { SCRIPT_FRAME_MAX = 4 * 1024 * 1024 };
 /* Of a call, until its answer is made. */
 struct run_tool {
         struct config *config; /* a reference: the form is in it */
+        enum config_guest guest;
         struct form_facts facts;
 };
 
@@ -49,6 +51,7 @@ static struct run_tool *run_tool_new(const struct mcp_request *request,
         if (!tool)
                 return NULL;
         tool->config = config_ref(server->config);
+        tool->guest = entry->run.guest;
         tool->facts = (struct form_facts){
                 .form = entry->result,
                 .is_script = entry->run.is_script,
@@ -65,7 +68,7 @@ static struct run_tool *run_tool_new(const struct mcp_request *request,
 /* ---- the answer ---- */
 
 /* Answers that no code was run. */
-static void refuse(const struct form_facts *facts, struct reply *reply, const char *type,
+static void refuse(const struct run_tool *tool, struct reply *reply, const char *type,
                    const char *why)
 {
         _cleanup_buffer_ struct buffer result = BUFFER_INIT(RESULT_MAX);
@@ -74,7 +77,8 @@ static void refuse(const struct form_facts *facts, struct reply *reply, const ch
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_init(&outcome.streams[i]);
         snprintf(outcome.why, sizeof(outcome.why), "%s", why);
-        int r = form_render(&outcome, facts, &result);
+        run_tool_log_end(tool->guest, &outcome);
+        int r = form_render(&outcome, &tool->facts, &result);
         reply_made(reply, r, &result);
 }
 
@@ -110,6 +114,7 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
                 return;
         }
         a->tool = take_ptr(call->tool);
+        run_tool_log_end(a->tool->guest, outcome);
         a->tool->facts.kinds = call->kinds;
         mcp_answer_start(&a->answer, &kind, call, outcome);
 }
@@ -182,9 +187,7 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
         if (append_script(&entry->run, program, file, &script) < 0)
                 return error_errno(err, ENOMEM, "the script");
         session_key_make(call->principal->key, call->session, key);
-        /* Its users read in the log what was run. */
-        if (entry->run.guest != GUEST_CLOISTER)
-                log_info("RUN_PYTHON %.*s", (int)arguments->code_length, arguments->code);
+        run_tool_log_start(entry->run.guest, arguments);
         const struct cell_request cell = {
                 .code = arguments->code,
                 .code_length = arguments->code_length,
@@ -301,7 +304,7 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
         }
         if (why) {
                 if (!is_refused || !reply_refuse(reply, &refusal))
-                        refuse(&tool->facts, reply, type, why);
+                        refuse(tool, reply, type, why);
                 run_tool_free(tool);
                 return;
         }
@@ -316,7 +319,7 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
         call->tool = tool;
         call->suspension.digest = digest;
         if (start_cell(call, entry, profile, &arguments, &err) < 0) {
-                refuse(&tool->facts, &call->reply, "SandboxError", err.text);
+                refuse(tool, &call->reply, "SandboxError", err.text);
                 mcp_call_free(call);
         } else if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0) {
                 log_warning("a call goes without progress: out of memory");

@@ -10,8 +10,9 @@ const { PythonError } = require('./tracebacks.js');
 
 const PLACE = '/usr/local/lib/node_modules/pyodide';
 const SCHEMAS_MAX = 500;
+const VALUE_MAX = 1024 * 1024; // characters of its JSON
 
-// Defines the names of tools, runs the code, and returns its value, or its error, as JSON.
+// Defines the names of tools, runs the code, and returns its value as JSON, or ! and its error.
 const SHIM = String.raw`
 import asyncio, collections, datetime, functools, itertools, json, math, re, sys, traceback
 
@@ -105,7 +106,14 @@ for _entry in _entries:
 def _describe(error):
     # The first frame is that of this program.
     lines = traceback.format_exception(type(error), error, error.__traceback__.tb_next if error.__traceback__ else None)
-    return json.dumps({"type": type(error).__name__, "message": str(error), "traceback": "".join(lines)})
+    return "!" + json.dumps({"type": type(error).__name__, "message": str(error), "traceback": "".join(lines)})
+
+
+def _check(value, levels):
+    if not levels:
+        raise ValueError("more than 100 levels")
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _check(part, levels - 1)
 
 
 async def _run(code):
@@ -118,7 +126,11 @@ async def _run(code):
     except BaseException as error:
         return _describe(error)
     try:
-        return json.dumps({"value": value}, allow_nan=False)
+        _check(value, 100)
+        text = json.dumps(value, allow_nan=False)
+        if len(text) > ${VALUE_MAX}:
+            raise ValueError("more than ${VALUE_MAX} characters")
+        return text
     except (TypeError, ValueError, RecursionError) as error:
         return _describe(TypeError("main() must return a dict that is JSON: %s" % error))
     finally:
@@ -148,7 +160,7 @@ async function findSchemas(names, entries, source) {
   return encode(found);
 }
 
-/** names: the values of tool-names.js. Returns a promise of the value. */
+/** names: the values of tool-names.js. Returns a promise of the value as JSON. */
 async function run(source, names, load) {
   // Pyodide calls it when an interrupt has broken it, which must not look like an exit of the code.
   process.exit = () => {
@@ -168,11 +180,11 @@ async function run(source, names, load) {
   };
   python.registerJsModule('_host', host);
   const start = python.runPython(`import _host\n${SHIM}`, { globals: python.toPy({}) });
-  const answer = decode(await start(source));
-  if ('traceback' in answer) {
-    throw new PythonError(answer);
+  const answer = await start(source);
+  if (answer.startsWith('!')) {
+    throw new PythonError(decode(answer.slice(1)));
   }
-  return answer.value;
+  return answer;
 }
 
 module.exports = { run };
