@@ -8,7 +8,7 @@ import harness
 import rawmcp
 from test_javascript_nodes import nodes
 
-# Each ends by its interrupt, and the session goes on with its variables.
+# Each ends by its interrupt, and the session continues with its variables.
 LOOPS = {
     "a loop": "for (;;);",
     "a loop that catches everything": "for (;;) try { for (;;); } catch {} finally { for (;;) try { break } finally {} }",

@@ -167,7 +167,7 @@ class Forms(Calls, rawmcp.ServerCase):
         result = self.result("execute_python", script="1")
         self.assertEqual(result["structuredContent"], {"result": result["content"][0]["text"]})
         self.assertEqual(duration(result["content"][0]["text"]), "--- exit_code: 0 ---\n--- duration_ms: D ---")
-        # 0 is clamped to 1. The output before the timeout is there.
+        # 0 is clamped to 1. The result has the output before the timeout.
         text = self.told("execute_python", script="print('begun')\nimport time\ntime.sleep(600)", timeout_seconds=0)
         self.assertEqual(duration(text), "--- stdout ---\nbegun\n\n--- exit_code: -9 ---\n--- duration_ms: D ---\n--- timed_out: true ---")
         # The marker counts in the limit, and no character is cut.
