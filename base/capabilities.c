@@ -40,3 +40,10 @@ bool capabilities_bound(uint64_t keep)
         }
         return all;
 }
+
+int capabilities_drop(struct error *err)
+{
+        (void)capabilities_bound(0);
+        int r = capabilities_keep(0);
+        return r < 0 ? error_errno(err, -r, "drop capabilities") : 0;
+}

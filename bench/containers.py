@@ -43,7 +43,7 @@ def watch_memory(name, peaks, ended):
 
 
 class Containers:
-    """An image of so many MiB in so many files, made once, below a directory that close() removes."""
+    """An image of `mib` MiB in `files` files, made once, below a directory that close() removes."""
 
     def __init__(self, bench, mib, files):
         tests = os.path.join(os.path.dirname(HERE), "tests", "integration")

@@ -117,7 +117,8 @@ enum address_kind address_kind(const struct sockaddr *address)
         return take_address(address, &host) ? kind_of(&host) : ADDRESS_NEVER;
 }
 
-bool address_is_translated(const struct sockaddr *address)
+/* Whether it is an IPv6 address that contains an IPv4 address: mapped, compatible, NAT64, 6to4. */
+static bool address_is_translated(const struct sockaddr *address)
 {
         struct network_host host;
 

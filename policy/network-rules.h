@@ -71,6 +71,3 @@ enum address_kind {
 /* IPv6 addresses that contain an IPv4 address (mapped, NAT64, 6to4) are of the kind of that one. Another
  * family is ADDRESS_NEVER. */
 enum address_kind address_kind(const struct sockaddr *address);
-
-/* Whether it is an IPv6 address that contains an IPv4 address: mapped, compatible, NAT64, 6to4. */
-bool address_is_translated(const struct sockaddr *address);

@@ -441,10 +441,9 @@ static int confine(const struct installer_sandbox *how, const char *top, struct 
         struct error hint = {};
 
         clean_environment(how->shown != NULL);
-        (void)capabilities_bound(0);
-        int r = capabilities_keep(0);
+        int r = capabilities_drop(err);
         if (r < 0)
-                return error_errno(err, -r, "drop capabilities");
+                return r;
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
         /* An error means that the kernel has no Landlock, or another version of it. */

@@ -696,7 +696,7 @@ static int apply_default(struct applying *a, struct reading *r, bool is_set, str
         return is_set ? set_keys(a, r, &value->json) : 0;
 }
 
-/* Writes the value of a setting for code and `cloister config show`: nothing of a secret, and of variables the names only. */
+/* Writes the value of a setting for code and `cloister config show`: no part of a secret, and of variables the names only. */
 static void put_value(struct applying *a, const struct config_setting *s, bool given,
                       const struct value *value)
 {
@@ -766,7 +766,7 @@ static int put_member(struct applying *a, const char *pointer, const struct buff
                                                json->length);
 }
 
-/* What code and the log get: the values, the notes, and the first refusal. */
+/* Writes the values, the notes and the first refusal, for code and for the log. */
 static int put_members(struct applying *a, struct error *err)
 {
         _cleanup_buffer_ struct buffer refusal = BUFFER_INIT(JSON_MAX);

@@ -69,10 +69,9 @@ static int confine(const char *source, const char *work, struct error *err)
         if (!text)
                 return error_set(err, EINVAL, "Cloister starts this command itself");
         int filter = atoi(text);
-        (void)capabilities_bound(0);
-        int r = capabilities_keep(0);
+        int r = capabilities_drop(err);
         if (r < 0)
-                return error_errno(err, -r, "drop capabilities");
+                return r;
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
         /* An error means that the kernel has no Landlock, or another version of it. */

@@ -62,7 +62,9 @@ static int make_parents(const struct tree *tree, const char *path)
         return take_fd(at);
 }
 
-int tree_parent(struct tree *tree, const char *path)
+/* The directory of an entry, O_PATH, borrowed until the next call; made where it is missing. -ELOOP: a parent is a link,
+ * -ENOTDIR: a parent is another file. */
+static int open_parent(struct tree *tree, const char *path)
 {
         if (tree->parent >= 0 && strcmp(tree->at, path) == 0)
                 return tree->parent;
@@ -112,18 +114,18 @@ int tree_remove(int directory, const char *name)
 /* Something else has the name. The last parent (tree->parent) may lie below it. */
 static int make_room(struct tree *tree, const struct layer_name *name)
 {
-        int parent = tree_parent(tree, name->parent);
+        int parent = open_parent(tree, name->parent);
         int r = parent < 0 ? parent : tree_remove(parent, name->base);
 
         if (r < 0)
                 return r;
         forget_parent(tree);
-        return tree_parent(tree, name->parent);
+        return open_parent(tree, name->parent);
 }
 
 int tree_make_directory(struct tree *tree, const struct layer_name *name, mode_t mode)
 {
-        int parent = tree_parent(tree, name->parent);
+        int parent = open_parent(tree, name->parent);
 
         if (parent < 0)
                 return parent;
@@ -142,7 +144,7 @@ int tree_make_directory(struct tree *tree, const struct layer_name *name, mode_t
 
 int tree_make_link(struct tree *tree, const struct layer_name *name, const char *target)
 {
-        int parent = tree_parent(tree, name->parent);
+        int parent = open_parent(tree, name->parent);
 
         if (parent < 0)
                 return parent;
@@ -161,7 +163,7 @@ int tree_make_file(struct tree *tree, const struct layer_name *name, mode_t mode
         enum host_file kind = mode == 0755   ? HOST_FILE_IMAGE_PROGRAM
                               : mode == 0644 ? HOST_FILE_IMAGE_FILE
                                              : HOST_FILE_IMAGE_PRIVATE;
-        int parent = tree_parent(tree, name->parent);
+        int parent = open_parent(tree, name->parent);
 
         if (parent < 0)
                 return parent;
@@ -175,7 +177,7 @@ int tree_make_file(struct tree *tree, const struct layer_name *name, mode_t mode
 int tree_make_whiteout(struct tree *tree, const struct layer_name *name)
 {
         char marker[NAME_MAX + sizeof(WHITEOUT_PREFIX)];
-        int parent = tree_parent(tree, name->parent);
+        int parent = open_parent(tree, name->parent);
 
         if (parent < 0)
                 return parent;

@@ -19,7 +19,7 @@ enum { TREE_PUBLIC = 0755, TREE_PRIVATE = 0700, TREE_IMPLIED = 0750 };
 
 struct tree {
         int root;          /* borrowed */
-        int parent;        /* O_PATH, the directory that tree_parent() returned last; -1: none */
+        int parent;        /* O_PATH, the directory of the entry that was made last; -1: none */
         char at[PATH_MAX]; /* its path */
 };
 
@@ -28,10 +28,6 @@ struct tree {
                 .root = (fd), .parent = -1                                                         \
         }
 void tree_done(struct tree *tree);
-
-/* The directory of an entry, O_PATH, borrowed until the next call; made where it is missing. -ELOOP: a parent is a link,
- * -ENOTDIR: a parent is another file. */
-int tree_parent(struct tree *tree, const char *path);
 
 /* Opens an entry. O_PATH | O_NOFOLLOW opens a link itself; otherwise -ELOOP. Returns a descriptor or negative errno. */
 int tree_open(const struct tree *tree, const struct layer_name *name, uint64_t flags);

@@ -196,14 +196,6 @@ int isolate_become(const struct isolation *how, struct error *err)
         return 0;
 }
 
-static int drop_capabilities(struct error *err)
-{
-        /* Without CAP_SETPCAP the bounding set stays; with no_new_privs it has no effect. */
-        (void)capabilities_bound(0);
-        int r = capabilities_keep(0);
-        return r < 0 ? error_errno(err, -r, "drop capabilities") : 0;
-}
-
 static int no_new_privileges(struct error *err)
 {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -242,7 +234,7 @@ static _Noreturn void write_cache(int socket, int filter)
         int dir = open_cache(), fds[FDS] = {socket, dir, filter};
 
         prctl(PR_SET_NAME, "cloister-cache");
-        if (dir < 0 || fd_arrange(fds, FDS) < 0 || drop_capabilities(&ignored) < 0 ||
+        if (dir < 0 || fd_arrange(fds, FDS) < 0 || capabilities_drop(&ignored) < 0 ||
             no_new_privileges(&ignored) < 0)
                 _exit(1);
         landlock_confine(&rule, 1, true, &ignored);
@@ -325,7 +317,7 @@ int broker_isolate(const struct isolation *how, int *state_dir, int *cache, stru
         if (r >= 0 && how->state_path && writer < 0)
                 log_info("nothing is cached: %s", hint.text);
         if (r >= 0)
-                r = drop_capabilities(err);
+                r = capabilities_drop(err);
         if (r >= 0)
                 r = no_new_privileges(err);
         if (r < 0)

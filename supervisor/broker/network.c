@@ -69,9 +69,10 @@ static int confine(const struct isolation *how, int filter, struct error *err)
                 r = isolate_root(NULL, ROOT_NAMES, err);
         if (r < 0)
                 return r;
-        (void)capabilities_bound(0);
-        if (capabilities_keep(0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        r = capabilities_drop(err);
+        if (r < 0)
+                return r;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 return error_errno(err, errno, "give up privileges");
         if (landlock_confine(landlock_rules, ARRAY_SIZE(landlock_rules), true, &hint) < 0)
                 log_info("without Landlock: %s", hint.text);

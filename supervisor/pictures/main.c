@@ -60,10 +60,9 @@ static int give_up(struct error *err)
 {
         struct error ignored = {};
 
-        (void)capabilities_bound(0);
-        int r = capabilities_keep(0);
+        int r = capabilities_drop(err);
         if (r < 0)
-                return error_errno(err, -r, "drop capabilities");
+                return r;
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 return error_errno(err, errno, "no_new_privs");
         landlock_confine(NULL, 0, false, &ignored);

@@ -195,7 +195,8 @@ const struct python *pythons_pick(const struct pythons *found, const struct pyth
         return NULL;
 }
 
-void pythons_describe(const struct pythons *found, char *ret, size_t size)
+/* The versions of a list: "3.13.0, 3.11.2", each once. */
+static void describe(const struct pythons *found, char *ret, size_t size)
 {
         size_t n = 0;
 
@@ -259,7 +260,7 @@ int pythons_missing(const char *wanted, const struct pythons *found, struct erro
                 pythons_list(NULL, own);
                 found = own;
         }
-        pythons_describe(found, text, sizeof(text));
+        describe(found, text, sizeof(text));
         if (*found->late)
                 snprintf(note, sizeof(note), "; %.100s did not answer", found->late);
         return error_set(

@@ -42,9 +42,6 @@ int pythons_find(const struct python_version *wanted, const char *home, char ret
 /* The newest of a version in a list, or NULL. */
 const struct python *pythons_pick(const struct pythons *found, const struct python_version *wanted);
 
-/* The versions of a list: "3.13.0, 3.11.2", each once. */
-void pythons_describe(const struct pythons *found, char *ret, size_t size);
-
 /* An error that says which versions there are, and how to get `wanted`. found: NULL: they are searched for in the caller's
  * directories. Returns -ENOENT. */
 int pythons_missing(const char *wanted, const struct pythons *found, struct error *err);

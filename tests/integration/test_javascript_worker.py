@@ -9,7 +9,7 @@ import harness
 import rawmcp
 from test_javascript_nodes import nodes
 
-# Each ends by its interrupt, and the session goes on with its variables.
+# Each ends by its interrupt, and the session continues with its variables.
 LOOPS = {
     "a loop": "for (;;);",
     "a loop that catches everything": "for (;;) try { for (;;); } catch {} finally { for (;;) try { break } finally {} }",
@@ -71,8 +71,9 @@ class Worker(rawmcp.ServerCase):
             self.assertEqual(self.value("kept", session=session), 5)
 
     def test_what_node_knows_of_the_machine(self):
-        memory, cpus = self.value("const os = require('os'); [os.totalmem(), os.cpus().length]")
-        self.assertEqual((memory, cpus), (512 << 20, min(2, len(os.sched_getaffinity(0)))))
+        memory, cpus, most, is_less = self.value(
+            "const os = require('os'), free = process.availableMemory(); [os.totalmem(), os.cpus().length, process.constrainedMemory(), 0 < free && free < os.totalmem()]")
+        self.assertEqual((memory, cpus, most, is_less), (512 << 20, min(2, len(os.sched_getaffinity(0))), 512 << 20, True))
 
     def test_tools(self):
         self.assertEqual(self.value("await tools['add']({a: 2, b: 3})"), {"sum": 5})

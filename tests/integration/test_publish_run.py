@@ -1,17 +1,20 @@
 """Published tools that run the code they are given, and the forms of their results: those of four other systems, each way that a call can end,
 and code that prints what a form could be."""
 
+import base64
 import json
 import os
 import re
 import shutil
+import struct
 import unittest
+import zlib
 
 import harness
 import rawmcp
 import test_installs
 import test_serve
-from test_publish import PNG, Client
+from test_publish import Client
 
 MARKER = "\n... [truncated at {limit_kib}KB]"
 
@@ -98,6 +101,13 @@ TOOLS = {
 PUBLISH = {"tools": {name: {"description": name, **tool} for name, tool in TOOLS.items()}}
 
 
+def png(shade):
+    """A picture of one pixel, in Base64."""
+    part = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    whole = part(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)) + part(b"IDAT", zlib.compress(bytes((0, shade)))) + part(b"IEND", b"")
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + whole).decode()
+
+
 def duration(text):
     return re.sub(r'("duration": |duration_ms: )\d+(\.\d\d)?', r"\1D", text)
 
@@ -167,7 +177,7 @@ class Forms(Calls, rawmcp.ServerCase):
         result = self.result("execute_python", script="1")
         self.assertEqual(result["structuredContent"], {"result": result["content"][0]["text"]})
         self.assertEqual(duration(result["content"][0]["text"]), "--- exit_code: 0 ---\n--- duration_ms: D ---")
-        # 0 is clamped to 1. The output before the timeout is there.
+        # 0 is clamped to 1. The result has the output before the timeout.
         text = self.told("execute_python", script="print('begun')\nimport time\ntime.sleep(600)", timeout_seconds=0)
         self.assertEqual(duration(text), "--- stdout ---\nbegun\n\n--- exit_code: -9 ---\n--- duration_ms: D ---\n--- timed_out: true ---")
         # The marker counts in the limit, and no character is cut.
@@ -177,9 +187,9 @@ class Forms(Calls, rawmcp.ServerCase):
         self.assertIn("--- exit_code: 1 ---", self.told("execute_python", script="import module_that_is_missing"))
 
     def test_llm_sandbox(self):
-        show = f"import base64\nfor n in 1, 2:\n    print(n)\n    display(base64.b64decode('{PNG}'))"
+        show = f"import base64\nfor n, picture in enumerate({[png(1), png(2)]}, 1):\n    print(n)\n    display(base64.b64decode(picture))"
         image, text = self.result("execute_code", code=show)["content"]
-        self.assertEqual((image["type"], image["mimeType"], image["data"] != ""), ("image", "image/png", True))
+        self.assertEqual((image["type"], image["mimeType"], image["data"]), ("image", "image/png", png(2)))
         self.assertEqual(text["text"], json.dumps({"exit_code": 0, "stderr": "", "stdout": "1\n2\n"}, indent=2))
         self.same("execute_code", {"exit_code": 3, "stderr": "", "stdout": "a\n"}, code="print('a')\nraise SystemExit(3)", timeout=9.5)
         self.same("execute_code", {"exit_code": 1, "stderr": 'the language "ruby" is not available: this server runs python and javascript', "stdout": ""},

@@ -24,7 +24,7 @@ ENDLESS = {
     "a program": "require('child_process').execSync('sleep 1000; true')",
     "the value": "({ [Symbol.for('nodejs.util.inspect.custom')]() { while (true) {} } })",
     "a listener": "process.on('SIGINT', () => {}); while (true) {}",
-    "a listener that is gone": "process.removeAllListeners('SIGINT'); while (true) {}",
+    "a listener that was removed": "process.removeAllListeners('SIGINT'); while (true) {}",
 }
 
 

@@ -219,7 +219,7 @@ static void test_no_output(void)
         begin(CELL_OK, " \t\r\n\x1f\xc2\xa0\xe2\x80\xa8\xe3\x80\x80", 13);
         is_text(form, "none");
         end();
-        begin(CELL_OK, "\xe2\x80\x8b", 3); /* a space without width is none */
+        begin(CELL_OK, "\xe2\x80\x8b", 3); /* a character without width is not a space */
         is_text(form, "some");
         end();
         begin(CELL_TIMEOUT, "", 0);

@@ -74,7 +74,7 @@ static void test_memory_of_another(void)
         check(has_cell(&w, 6));
         check_eq_int(busy.count, 0);
         end(&w, 2);
-        /* The control: the refusal names nobody. */
+        /* The control: the refusal has no name. */
         refused.event.target = 0;
         struct end alice;
         begin(&w, &alice, "alice:old", NULL);
@@ -179,7 +179,7 @@ static void test_what_others_do_not_need(void)
 {
         struct world w;
 
-        /* A place above bob's right is for whoever comes first; one that he leaves is his again. */
+        /* A place above bob's right is for the first principal that requests it; one that he leaves is his again. */
         open_world(&w, "{\"pool\": 0}", 4);
         sessions_set_principals(w.sessions, 2, NULL, NULL);
         run_one(&w, "bob:1", false);

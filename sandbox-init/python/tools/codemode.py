@@ -2,6 +2,7 @@
 
 import cloister
 from cloister.calls import Tools
+from cloister.discovery import Details, Listing
 from cloister.errors import ToolError
 
 NAME = "codemode-lite"
@@ -32,26 +33,14 @@ class Guest:
         """The tools whose name or description contains the text, in upper or lower case."""
         text = str(q).lower()
         found = [entry for entry in self._discover() if entry["name"] and (text in entry["name"].lower() or text in entry["description"].lower())]
-        return Found(found[: max(0, int(limit))])
+        return Listing(found[: max(0, int(limit))])
 
     def schema(self, name):
         """All about one tool; of an unknown name {"error": …}."""
         try:
             return self._known(name)
         except ToolError as error:
-            return Unknown(error=str(error))
-
-
-class Found(list):
-    def __await__(self):
-        return self
-        yield
-
-
-class Unknown(dict):
-    def __await__(self):
-        return self
-        yield
+            return Details(error=str(error))
 
 
 def adapt(namespace, name):

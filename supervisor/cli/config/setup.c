@@ -36,7 +36,7 @@ const char cli_help_setup[] =
         "--replace NAME changes the entry that starts codemode-lite, code-sandbox-mcp, llm-sandbox or\n"
         "mcp-python-exec-sandbox: it then starts 'cloister mcp --as NAME', with the flags, the variables\n"
         "and all other bytes as they were. --replace NAME --remove brings the old bytes back. An entry\n"
-        "whose command is not known stays, and one line says so. FILE is a config of a project, such as\n"
+        "whose command is not known stays, and one line names it. FILE is a config of a project, such as\n"
         ".mcp.json or .cursor/mcp.json, instead of the user's own file.\n"
         "\n"
         "Examples:\n"

@@ -85,7 +85,8 @@ static bool is_blank(const struct capture *c)
         return true;
 }
 
-enum result_end form_end(const struct cell_outcome *o, const struct form_facts *facts)
+/* How a call ended. */
+static enum result_end form_end(const struct cell_outcome *o, const struct form_facts *facts)
 {
         if (*facts->server)
                 return RESULT_NO_SERVER;

@@ -29,9 +29,6 @@ struct form_facts {
         unsigned kinds; /* CONTENT_… that the client supports */
 };
 
-/* How a call ended. */
-enum result_end form_end(const struct cell_outcome *outcome, const struct form_facts *facts);
-
 /* Appends {"content": […], "isError": …}. A text that is too large becomes an error for the model. Returns 0, -EMSGSIZE or
  * -ENOMEM. */
 int form_render(const struct cell_outcome *outcome, const struct form_facts *facts,
