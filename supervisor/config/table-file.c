@@ -5,14 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/json-out.h"
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/config/add.h"
 #include "supervisor/config/config-files.h"
 
 DEFINE_CLEANUP(struct config *, config_free)
+
+enum { OPTIONS_TEXT_MAX = 64 * 1024 * 1024 };
 
 int table_file_check(const char *path, const char *data, size_t n, struct config **ret,
                      struct error *err)
@@ -34,41 +38,40 @@ int table_file_check(const char *path, const char *data, size_t n, struct config
         return r;
 }
 
-int table_file_check_merged(const char *path, const struct config_as *as, yyjson_mut_doc *table,
+int table_file_check_merged(const char *path, const struct config_as *as, struct json_tree *table,
                             struct error *err)
 {
         _cleanup_(cleanup_config_free) struct config *config = NULL;
         bool merges = false;
+        char *text = NULL;
         size_t n = 0;
 
         for (size_t i = 0; i < as->n_settings; i++)
                 merges |= as->settings[i].merge != NULL;
         if (!merges)
                 return 0;
-        char *text = yyjson_mut_write(table, YYJSON_WRITE_PRETTY, &n);
-        int r = text ? table_file_check(path, text, n, &config, err)
-                     : error_errno(err, ENOMEM, "%s", path);
-        if (text)
-                explicit_bzero(text, n);
+        if (json_tree_write(table, &text, &n) < 0)
+                return error_errno(err, ENOMEM, "%s", path);
+        int r = table_file_check(path, text, n, &config, err);
+        explicit_bzero(text, n);
         free(text);
         return r;
 }
 
 char *table_file_options(const struct settings_given *given)
 {
-        yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
-        yyjson_mut_val *root = doc ? yyjson_mut_obj(doc) : NULL;
-        bool good = root;
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(OPTIONS_TEXT_MAX);
+        struct json_out out = {.to = &text};
 
-        for (size_t i = 0; good && i < given->n; i++)
-                good = given->values[i] ? yyjson_mut_obj_add_str(doc, root, given->names[i],
-                                                                 given->values[i])
-                                        : yyjson_mut_obj_add_null(doc, root, given->names[i]);
-        if (good)
-                yyjson_mut_doc_set_root(doc, root);
-        char *text = good ? yyjson_mut_write(doc, 0, NULL) : NULL;
-        yyjson_mut_doc_free(doc);
-        return text;
+        json_out_begin(&out, NULL, '{');
+        for (size_t i = 0; i < given->n; i++) {
+                if (given->values[i])
+                        json_out_text(&out, given->names[i], given->values[i]);
+                else
+                        json_out_raw(&out, given->names[i], "null", strlen("null"));
+        }
+        json_out_end(&out, '}');
+        return out.error < 0 ? NULL : strndup(buffer_bytes(&text), text.length);
 }
 
 static const char *variable(const char *name)
@@ -91,12 +94,12 @@ static void read_options(yyjson_val *options, struct settings_given *given)
         }
 }
 
-static int seal(yyjson_mut_doc *table, struct error *err)
+static int seal(const struct json_tree *table, struct error *err)
 {
+        char *text = NULL;
         size_t n = 0;
-        char *text = yyjson_mut_write(table, YYJSON_WRITE_PRETTY, &n);
 
-        if (!text)
+        if (json_tree_write(table, &text, &n) < 0)
                 return error_errno(err, ENOMEM, "table");
         int fd = fd_sealed("cloister-table", text, n, err);
         explicit_bzero(text, n);
@@ -124,14 +127,14 @@ int table_file_again(const char *path, const char *options, bool trusted_only, s
         if (r < 0)
                 return r;
         read_options(yyjson_doc_get_root(given_doc), &given);
-        yyjson_mut_doc *table = yyjson_doc_mut_copy(doc, NULL);
+        struct json_tree *table = json_tree_new(yyjson_doc_get_root(doc));
         r = table ? settings_apply(&config->as, &given, table, &result, &status, err)
                   : error_errno(err, ENOMEM, "%s", path);
         if (r >= 0)
                 r = table_file_check_merged(path, &config->as, table, err);
         if (r >= 0)
                 r = seal(table, err);
-        yyjson_mut_doc_free(table);
+        json_tree_free(table);
         settings_done(&result);
         return r;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/json.h"
 #include "policy/config/config.h"
 #include "policy/config/settings.h"
 
@@ -10,7 +11,7 @@ int table_file_check(const char *path, const char *data, size_t n, struct config
                      struct error *err);
 
 /* After settings_apply(): checks the table again if a setting may have merged a part into it, for which lines are counted in the result. */
-int table_file_check_merged(const char *path, const struct config_as *as, yyjson_mut_doc *table,
+int table_file_check_merged(const char *path, const struct config_as *as, struct json_tree *table,
                             struct error *err);
 
 /* The options that were given, as a JSON object, for table_file_again(). The caller frees it; NULL without memory. */
