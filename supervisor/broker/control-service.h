@@ -6,7 +6,7 @@
 #include "supervisor/broker/control.h"
 #include "supervisor/broker/reload.h"
 
-/* What a server can do; NULL in a control's context: nothing. */
+/* The actions of a `cloister serve`. Other servers have none: NULL in the context of their control. */
 struct control_service {
         void *data;
         void (*reload)(void *data, struct reload_waiter *waiter);

@@ -1,4 +1,4 @@
-/* What the service manager is told, and reloads that someone asks for. */
+/* Messages to the service manager, and reloads on request. */
 #include "supervisor/monitor/monitor-service.h"
 
 #include <errno.h>

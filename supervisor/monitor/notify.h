@@ -1,5 +1,5 @@
 /*
- * What the service manager is told: sd_notify(3), as systemd documents it. A message is one datagram of lines NAME=VALUE, sent
+ * Messages to the service manager: sd_notify(3), as systemd documents it. A message is one datagram of lines NAME=VALUE, sent
  * to the unix socket that NOTIFY_SOCKET names; a leading "@" means an abstract one. Without the variable nothing is sent.
  */
 #pragma once

@@ -71,7 +71,7 @@ static int ask(const struct options *o, const char *method, const struct buffer 
         servers_done(&servers);
         if (r >= 0)
                 return 0;
-        /* What the server says may be anything. */
+        /* The server parses what sandboxes send: its text may have any bytes. */
         printable_escape(text, sizeof(text), err.text);
         return cli_fail_text(1, "%s", text);
 }
