@@ -17,6 +17,7 @@
 #include "policy/config/as-keys.h"
 #include "policy/config/bound.h"
 #include "policy/config/keys.h"
+#include "policy/config/node-keys.h"
 #include "policy/config/package-keys.h"
 #include "policy/config/program-keys.h"
 #include "policy/config/publish.h"
@@ -27,7 +28,6 @@
 #include "policy/network-rules.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
-
 DEFINE_CLEANUP(struct config *, config_free)
 
 enum {
@@ -538,10 +538,10 @@ static int merge(struct config *config, struct config *file)
 {
         int r = merge_profiles(config, file);
 
-        if (r >= 0)
-                merge_table(config, file);
         if (r < 0)
                 return r;
+        merge_table(config, file);
+        config_merge_node(config, file);
         if (config_append_items(&config->servers, &config->n_servers, &file->servers,
                                 &file->n_servers, sizeof(struct config_server)) < 0 ||
             config_append_items(&config->published, &config->n_published, &file->published,

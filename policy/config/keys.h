@@ -31,6 +31,7 @@
         PLACE(PACKAGES, struct config_packages)                                                    \
         PLACE(LIBRARIES, struct config_libraries)                                                  \
         PLACE(PROGRAM, struct config_program)                                                      \
+        PLACE(NODE, struct config_node)                                                            \
         PLACE(SERVER, struct config_server)                                                        \
         PLACE(TOKEN, struct config_server)                                                         \
         PLACE(OAUTH, struct config_oauth)                                                          \

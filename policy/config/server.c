@@ -321,18 +321,28 @@ int config_oauth_expand(struct config_oauth *oauth, const struct config_values *
         return r < 0 ? r : expand(&oauth->client_secret, 0, "client_secret", values, err);
 }
 
+int config_expand(const char *text, const char *what, const struct config_values *values,
+                  char **ret, struct error *err)
+{
+        char *copy = NULL;
+        int r = config_set_text(&copy, text);
+
+        if (r >= 0)
+                r = expand(&copy, 0, what, values, err);
+        if (r >= 0)
+                *ret = take_ptr(copy);
+        free(copy);
+        return r;
+}
+
 int config_packages_index(const struct config_packages *packages, enum language language,
                           const struct config_values *values, char **ret, struct error *err)
 {
         bool npm = language == LANGUAGE_JAVASCRIPT;
         const char *given = npm ? packages->registry : packages->index;
-        char *index = NULL;
-        int r = given ? config_set_text(&index, given) : 0;
 
-        if (r >= 0)
-                r = expand(&index, 0, npm ? "packages.registry" : "packages.index", values, err);
-        if (r >= 0)
-                *ret = take_ptr(index);
-        free(index);
-        return r;
+        *ret = NULL;
+        return given ? config_expand(given, npm ? "packages.registry" : "packages.index", values,
+                                     ret, err)
+                     : 0;
 }

@@ -34,6 +34,10 @@ int config_server_expand(struct config_server *server, const struct config_value
 int config_oauth_expand(struct config_oauth *oauth, const struct config_values *values,
                         struct error *err);
 
+/* Expands ${VAR} in a text; what: its name in the error. *ret is the caller's. */
+int config_expand(const char *text, const char *what, const struct config_values *values,
+                  char **ret, struct error *err);
+
 /* Expands ${VAR} in the index of packages, or with JavaScript in the registry, or returns 0 and NULL if there is none. *ret is the
  * caller's. */
 int config_packages_index(const struct config_packages *packages, enum language language,

@@ -337,6 +337,14 @@ struct config_reference {
         char *place;
 };
 
+/* "node": one server among several (docs/service.md). */
+struct config_node {
+        char *name;        /* NULL: none; ${VAR} is not expanded (node-keys.h) */
+        uint32_t lease_ms; /* without a check for so long, chosen names may live elsewhere */
+        char **balancers; /* addresses whose checks count, NULL-terminated; NULL: there is no lease */
+};
+enum { CONFIG_BALANCERS_MAX = 16, CONFIG_LEASE_MS = 5000 };
+
 struct config {
         unsigned int references;
         struct config_reference *pending; /* until config_finish() */
@@ -366,9 +374,10 @@ struct config {
         uint32_t cpu_total_milli;     /* the same */
         bool metrics_principals;      /* /metrics has figures of each principal */
         uint32_t output_characters;   /* of a stream in a reply: 10,000 */
-        char *user;                   /* the user of upstream servers (root mode), or NULL */
-        char *control_group;          /* the group that may use the control socket, or NULL */
-        int log_level;                /* enum log_level; negative: not set */
+        struct config_node node;
+        char *user;          /* the user of upstream servers (root mode), or NULL */
+        char *control_group; /* the group that may use the control socket, or NULL */
+        int log_level;       /* enum log_level; negative: not set */
         enum config_log_code log_code;
         uint32_t id_first, id_count; /* id_range; count 0: the default range */
         char **warnings;             /* one line each: "FILE: …" */

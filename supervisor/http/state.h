@@ -7,12 +7,12 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
-#include "base/unguessable.h"
 #include "rpc/http/request.h"
 #include "rpc/lines.h"
 #include "supervisor/http/access.h"
 #include "supervisor/http/limits.h"
 #include "supervisor/mcp/sink.h"
+#include "supervisor/service/node.h"
 
 enum {
         OUTPUT_HIGH = 256 *
@@ -77,9 +77,10 @@ struct http_stream {
         bool named_events;                  /* 2024-11-05: an event is called "message" */
         bool main;                          /* of the session, not of a POST: it never ends */
         bool answered, began;
-        uint64_t number;                 /* of the stream, in its session */
-        uint64_t last;                   /* number of the newest event */
-        TAILQ_HEAD(, http_event) events; /* kept for a client that comes back */
+        char about[SESSION_NAME_MAX + 1]; /* the session of the call that it answers, or "" */
+        uint64_t number;                  /* of the stream, in its session */
+        uint64_t last;                    /* number of the newest event */
+        TAILQ_HEAD(, http_event) events;  /* kept for a client that comes back */
         size_t n_events, event_bytes;
 };
 
@@ -96,7 +97,7 @@ enum {
         HTTP_SESSIONS_OF_ONE = 256, /* of a principal */
         HTTP_SESSION_STREAMS = 16,  /* streams of POSTs that are kept; the oldest goes first */
         HTTP_SESSION_IDLE_S = 1800,
-        HTTP_SESSION_ID = UNGUESSABLE_LENGTH,
+        HTTP_SESSION_ID = NODE_MINTED_MAX,
 };
 
 struct http_session {

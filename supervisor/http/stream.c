@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/unguessable.h"
 #include "rpc/http/event-stream.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/http/state.h"
@@ -16,7 +15,7 @@
 #include "supervisor/mcp/state.h"
 #include "supervisor/service/phase.h"
 
-enum { NUMBER_SIZE = 48 };
+enum { NUMBER_SIZE = 48, NAMES_SIZE = 64 + HTTP_SESSION_ID + SESSION_NAME_MAX };
 
 static struct http_stream *stream_of(const struct mcp_sink *sink)
 {
@@ -47,13 +46,25 @@ static void forget(struct http_stream *s)
                 drop_oldest(s);
 }
 
+/* The headers by which a balancer finds the way back: whole lines. */
+static void put_names(const struct http_stream *s, const struct http_session *session,
+                      char ret[NAMES_SIZE])
+{
+        int n = 0;
+
+        ret[0] = '\0';
+        if (session)
+                n = snprintf(ret, NAMES_SIZE, "Mcp-Session-Id: %s\r\n", session->id);
+        if (s->about[0])
+                snprintf(ret + n, NAMES_SIZE - (size_t)n, "Cloister-Session: %s\r\n", s->about);
+}
+
 static void begin(struct http_stream *s)
 {
-        char header[64 + HTTP_SESSION_ID] = "";
+        char header[NAMES_SIZE];
 
         s->began = true;
-        if (s->session && !s->session->sse)
-                snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", s->session->id);
+        put_names(s, s->session && !s->session->sse ? s->session : NULL, header);
         if (s->connection)
                 http_begin_events(s->connection, header);
 }
@@ -126,20 +137,19 @@ void http_stream_begin(struct http_stream *s)
 
 static void answer_json(struct http_stream *s, const struct mcp_message *message)
 {
-        char header[96 + HTTP_SESSION_ID] = "";
+        char header[NAMES_SIZE];
         int status = 200;
 
+        put_names(s, s->session, header);
         if (message->refusal) {
                 status = service_refusal_status(message->refusal);
                 snprintf(header, sizeof(header), "Retry-After: %u\r\n",
                          message->refusal->retry_after_s);
-        } else if (s->session)
-                snprintf(header, sizeof(header), "Mcp-Session-Id: %s\r\n", s->session->id);
-        else if (message->code == JSONRPC_METHOD_NOT_FOUND)
+        } else if (!s->session && message->code == JSONRPC_METHOD_NOT_FOUND)
                 status = 404;
-        else if (message->code == MCP_CLIENT_LACKS)
+        else if (!s->session && message->code == MCP_CLIENT_LACKS)
                 status = 400;
-        else if (message->code != 0 && s->error_status != 0)
+        else if (!s->session && message->code != 0 && s->error_status != 0)
                 status = s->error_status;
         http_respond(s->connection, status, header, "application/json", message->bytes, message->n);
 }
@@ -190,12 +200,22 @@ static bool takes_requests(const struct mcp_sink *sink)
         return s->takes_events && !s->answered && (s->connection || s->session);
 }
 
+/* The first call of a batch names it. A name that could split the header is none of a session. */
+static void name_session(struct mcp_sink *sink, const char *session)
+{
+        struct http_stream *s = stream_of(sink);
+
+        if (!s->main && !s->about[0] && session_name_valid(session, strlen(session)))
+                snprintf(s->about, sizeof(s->about), "%s", session);
+}
+
 static const struct mcp_sink_calls calls = {
         .has_refusals = true,
         .send = send_message,
         .unanswered = end_unanswered,
         .congested = is_congested,
         .takes_requests = takes_requests,
+        .names_session = name_session,
         .release = release,
 };
 
@@ -326,7 +346,7 @@ struct http_session *http_session_new(struct http_server *server, struct mcp_pri
         }
         *session = (struct http_session){
                 .server = server, .principal = principal, .main = main, .used_us = clock_us()};
-        unguessable(session->id);
+        node_mint(session->id);
         TAILQ_INIT(&session->streams);
         main->main = main->takes_events = true;
         main->session = session;

@@ -18,6 +18,12 @@ void mcp_sink_send(struct mcp_sink *sink, const struct buffer *bytes, bool answe
                 sink->calls->send(sink, &message);
 }
 
+void mcp_sink_name_session(struct mcp_sink *sink, const char *session)
+{
+        if (sink && sink->calls->names_session)
+                sink->calls->names_session(sink, session);
+}
+
 void mcp_sink_refuse(struct mcp_sink *sink, const struct buffer *bytes,
                      const struct service_refusal *refusal)
 {

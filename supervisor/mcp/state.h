@@ -67,7 +67,7 @@ struct subscription {
         uint64_t catalogue_seen; /* version of the catalogue, if it watches a resource of that */
         struct resource_uri *uris;
         size_t n_uris;
-        char (*tasks)[UNGUESSABLE_LENGTH + 1]; /* ids */
+        char (*tasks)[NODE_MINTED_MAX + 1]; /* ids */
         size_t n_tasks;
 };
 

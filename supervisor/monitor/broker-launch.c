@@ -334,6 +334,7 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
         options.log_level = (int)log_get_level();
         options.log_format = (int)log_get_format();
         options.state_path = how->state_path;
+        options.node_name = how->node_name;
         options.has_http = how->has_http;
         options.probe = how->probe;
         options.filter_fd = placed[1] < 0 ? -1 : FILTER_FD;

@@ -22,6 +22,7 @@ struct broker_launch {
         int control_fd;         /* the control socket (borrowed), or -1 */
         int log_fd;             /* for its log (borrowed), or -1: standard error */
         const char *state_path; /* directory that the broker may write, or NULL */
+        const char *node_name;  /* of a server, or NULL */
         const struct options *options; /* its mode, and what `cloister` passes to it */
 };
 

@@ -47,6 +47,7 @@
 #include "base/path.h"
 #include "base/places.h"
 #include "base/program.h"
+#include "policy/config/node-keys.h"
 #include "policy/seccomp/filter.h"
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/image/image-store.h"
@@ -197,8 +198,17 @@ static void on_lines_lost(void *data, uint64_t n)
                      0);
 }
 
+static const char *lookup(const char *name)
+{
+        return getenv(name);
+}
+
 static int start_broker(struct monitor *m, struct error *err)
 {
+        char node[NODE_NAME_MAX + 1] = "";
+
+        if (m->options->mode == MODE_SERVE && config_node_name(m->config, lookup, node, err) < 0)
+                return err->code > 0 ? -err->code : -EINVAL;
         m->has_http = has_http_servers(m->config);
         m->has_network = has_network_profiles(m->config);
         _cleanup_close_ int filter = filter_compile(
@@ -224,6 +234,7 @@ static int start_broker(struct monitor *m, struct error *err)
                                     .log_fd = log,
                                     .probe = notify_is_wanted(&m->service.notify),
                                     .state_path = *m->state_path ? m->state_path : NULL,
+                                    .node_name = *node ? node : NULL,
                                     .options = m->options};
         m->broker = broker_launch(&how, m->children, &m->link, err);
         if (m->broker < 0)

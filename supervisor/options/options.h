@@ -104,6 +104,7 @@ struct options {
         int control_fd;           /* listens for the owner */
         int log_fd;               /* -1: standard error */
         const char *state_path;
+        const char *node_name; /* serve: policy/node-name.h; NULL: none */
         int64_t uid;
         bool has_http; /* servers are reached by HTTP */
         bool probe;    /* serve: a sandbox is tried before the server is ready */

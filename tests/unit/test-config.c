@@ -1,6 +1,7 @@
 #include "policy/config/add.h"
 #include "policy/config/config.h"
 #include "policy/config/keys.h"
+#include "policy/config/node-keys.h"
 #include "policy/config/server.h"
 
 #include <stdbool.h>
@@ -201,6 +202,65 @@ static void test_wrong_types_name_file_line_and_key(void)
         refused("[]", "must be an object");
         refused("{\n\"a\": 1\n\"b\": 2}", "line 3");
         refused("", "a.json: ");
+}
+
+static const char *lookup_node(const char *name)
+{
+        return strcmp(name, "ORDINAL") == 0 ? "2" : strcmp(name, "BAD") == 0 ? "N-2" : NULL;
+}
+
+static int node_name_of(const char *text, char ret[NODE_NAME_MAX + 1], struct error *err)
+{
+        _cleanup_config_ struct config *config = good(text);
+
+        return config_node_name(config, lookup_node, ret, err);
+}
+
+static void test_node(void)
+{
+        char name[NODE_NAME_MAX + 1];
+        struct error err = {};
+        _cleanup_config_ struct config *config = good(
+                "{\"node\": {\"name\": \"n2\", \"lease\": \"2m\", \"balancers\": [\"10.0.0.5\", \"10.1.0.0/16\", \"[fd00::5]\"]}}");
+
+        check_eq_str(config->node.name, "n2");
+        check_eq_int(config->node.lease_ms, 120000);
+        check_eq_str(config->node.balancers[1], "10.1.0.0/16");
+        check_eq_int(node_name_of("{}", name, &err), 0);
+        check_eq_str(name, "");
+        check_eq_int(node_name_of("{\"node\": \"n2\"}", name, &err), 0);
+        check_eq_str(name, "n2");
+        check_eq_int(node_name_of("{\"node\": \"n${ORDINAL}\"}", name, &err), 0);
+        check_eq_str(name, "n2");
+        check_eq_int(node_name_of("{\"node\": \"${NONE:-a}${ORDINAL}\"}", name, &err), 0);
+        check_eq_str(name, "a2");
+        check(node_name_of("{\"node\": \"n${NONE}\"}", name, &err) < 0);
+        check_has(err.text, "node: ${NONE}: the variable is not set");
+        err = (struct error){};
+        check_eq_int(node_name_of("{\"node\": \"${BAD}\"}", name, &err), -EINVAL);
+        check_has(err.text, "node: \"N-2\" is not a name of a node: it has 1 to 16");
+}
+
+static void test_wrong_nodes(void)
+{
+        refused("{\"node\": 2}", "node must be \"n2\" or {");
+        refused("{\"node\": \"N2\"}", "node must be 1 to 16 lower-case letters and digits");
+        refused("{\"node\": \"n-2\"}", "node must be 1 to 16");
+        refused("{\"node\": \"n2\\r\\nX: y\"}", "node must be 1 to 16");
+        refused("{\"node\": \"\"}", "node must be 1 to 16");
+        refused("{\"node\": \"n${\"}", "node must be 1 to 16");
+        refused("{\"node\": \"abcdefghijklmnopq\"}", "node must be 1 to 16");
+        refused("{\"node\": {\"balancers\": [\"10.0.0.5\"]}}", "node needs a name");
+        refused("{\"node\": {\"name\": \"n2\", \"lease\": 5}}", "lease needs node.balancers");
+        refused("{\"node\": {\"name\": \"n2\", \"lease\": 0.5, \"balancers\": [\"10.0.0.5\"]}}",
+                "node.lease must be from 1 s");
+        refused("{\"node\": {\"name\": \"n2\", \"balancers\": [\"lb.example.org\"]}}",
+                "node.balancers: \"lb.example.org\" is not an address");
+        refused("{\"node\": {\"name\": \"n2\", \"balancers\": [\"10.0.0.5:80\"]}}",
+                "node.balancers: \"10.0.0.5:80\" is not");
+        refused("{\"node\": {\"name\": \"n2\", \"balancers\": [\"0.0.0.0/0\"]}}",
+                "node.balancers: \"0.0.0.0/0\" is not");
+        refused("{\"node\": {\"name\": \"n2\", \"balancers\": []}}", "node.balancers");
 }
 
 static void test_unknown_keys_give_warnings(void)
@@ -673,6 +733,8 @@ int main(void)
         run(test_defaults);
         run(test_sums);
         run(test_own_keys);
+        run(test_node);
+        run(test_wrong_nodes);
         run(test_wrong_types_name_file_line_and_key);
         run(test_unknown_keys_give_warnings);
         run(test_warnings_are_bounded);

@@ -28,6 +28,7 @@
 #include "supervisor/service/metrics.h"
 #include "supervisor/service/drain.h"
 #include "supervisor/service/phase.h"
+#include "supervisor/service/node.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
 #include "supervisor/session/sessions-owner.h"
@@ -511,6 +512,8 @@ static int start_serve(struct broker *broker, struct error *err)
 
         collect_begin();
         metrics_show_principals(broker->config->metrics_principals);
+        if (o->node_name)
+                node_set_name(o->node_name);
         int r = start(broker, "serve", err);
         if (r < 0)
                 return r;

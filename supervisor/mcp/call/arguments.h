@@ -17,6 +17,8 @@ struct run_arguments {
         size_t code_length;
         char session[SESSION_NAME_MAX + 1];
         bool session_given;
+        char lost[SESSION_NAME_MAX +
+                  1]; /* that the client gave, and that this node may not make; or "" */
         char from[SESSION_NAME_MAX + 1];            /* the session to branch; "": none */
         char from_checkpoint[SESSION_NAME_MAX + 1]; /* of it; "": as it is now */
         unsigned branches;                          /* 0: the session is not to be several */

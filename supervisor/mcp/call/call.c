@@ -222,6 +222,8 @@ void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, s
         s->state[0] = '\0';
         call->wait.unattended = false;
         call->peer = request->peer;
+        if (!call->run && !call->tool)
+                mcp_sink_name_session(reply->sink, call->session);
         take_client(call, request);
         take_reply(call, reply);
         call->live.published = call->run != NULL;
@@ -231,6 +233,12 @@ void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, s
 
 void mcp_call_name_session(char session[SESSION_NAME_MAX + 1])
 {
+        static_assert(NODE_MINTED_MAX <= (int)SESSION_NAME_MAX, "it is a name of a session");
+
+        if (*node_name()) {
+                node_mint(session);
+                return;
+        }
         memcpy(session, "s-", 3);
         unguessable(session + 2);
 }

@@ -14,6 +14,7 @@
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/live.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/node.h"
 #include "supervisor/service/phase.h"
 
 struct mcp_answer;
@@ -21,7 +22,10 @@ struct branch_calls;
 struct published_run;
 struct run_tool;
 
-enum { MCP_CALLS_MAX = 1024 }; /* pending at once */
+enum {
+        MCP_CALLS_MAX = 1024, /* pending at once */
+        MCP_SAID_MAX = 2 * SESSION_NAME_MAX + NODE_WHY_MAX + 100,
+};
 
 /* The functions that differ between run_python and published code. */
 struct mcp_call_kind {
@@ -54,8 +58,8 @@ struct mcp_wait {
         struct event *due; /* the end of the wait, or of the time of a kept result; or NULL */
         struct capture_mark shown[CELL_STREAMS]; /* the output before it is in earlier answers */
         bool was_cut[CELL_STREAMS];
-        bool is_unnamed; /* the session has a name that the client did not choose */
-        char said[SESSION_NAME_MAX + 64]; /* for the notice, or "" */
+        bool is_unnamed;         /* the session has a name that the client did not choose */
+        char said[MCP_SAID_MAX]; /* for the notice, or "" */
 };
 
 struct mcp_call {
@@ -91,7 +95,7 @@ struct mcp_call {
 struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mcp_call_kind *kind,
                               const char *session, size_t max_output, struct reply *reply);
 void mcp_call_free(struct mcp_call *call);
-/* An unguessable name of a new session. */
+/* An unguessable name of a new session, which leads back to this node. */
 void mcp_call_name_session(char session[SESSION_NAME_MAX + 1]);
 /* Whether the principal may start a call in this session now, which runs so many cells. Returns 0, or -EBUSY with the
  * answer: nothing may have run before. */

@@ -29,13 +29,14 @@ static void add(uint64_t *digest, const void *bytes, size_t n)
 
 uint64_t mcp_input_digest(const struct run_arguments *arguments)
 {
+        const char *name = arguments->lost[0] ? arguments->lost : arguments->session;
         uint64_t digest = DIGEST_START;
 
         add(&digest, arguments->code ? arguments->code : "", arguments->code_length);
         if (arguments->check_only)
                 add(&digest, "check_only", sizeof("check_only"));
         if (arguments->session_given)
-                add(&digest, arguments->session, strlen(arguments->session) + 1);
+                add(&digest, name, strlen(name) + 1);
         add(&digest, arguments->from, strlen(arguments->from) + 1);
         add(&digest, arguments->from_checkpoint, strlen(arguments->from_checkpoint) + 1);
         return digest;

@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "base/unguessable.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
+#include "supervisor/service/node.h"
 #include "supervisor/session/cell/cell.h"
 
 enum {
@@ -30,17 +30,17 @@ enum {
 };
 
 struct live {
-        struct mcp_sink *sink;             /* a reference, while there is a timer */
-        const struct cell *cell;           /* borrowed; NULL: the call waits for the client */
-        const char *session;               /* borrowed */
-        yyjson_doc *token;                 /* for progress, or NULL */
-        char task[UNGUESSABLE_LENGTH + 1]; /* id of a legacy client's task, or "" */
-        bool logs;                         /* the client asked for the output */
-        enum mcp_log_level level;          /* and for messages of servers from this level on */
-        bool published;                    /* the code reports by itself: its output is not sent */
-        bool told;        /* it has reported progress: there are no heartbeats then */
-        double progress;  /* the last value that was sent; below 0: none was */
-        unsigned reports; /* of the code, that were sent */
+        struct mcp_sink *sink;          /* a reference, while there is a timer */
+        const struct cell *cell;        /* borrowed; NULL: the call waits for the client */
+        const char *session;            /* borrowed */
+        yyjson_doc *token;              /* for progress, or NULL */
+        char task[NODE_MINTED_MAX + 1]; /* id of a legacy client's task, or "" */
+        bool logs;                      /* the client asked for the output */
+        enum mcp_log_level level;       /* and for messages of servers from this level on */
+        bool published;                 /* the code reports by itself: its output is not sent */
+        bool told;                      /* it has reported progress: there are no heartbeats then */
+        double progress;                /* the last value that was sent; below 0: none was */
+        unsigned reports;               /* of the code, that were sent */
         struct event *timer;
         uint64_t started_us, progress_us, output_us; /* of the last notification of each kind */
         bool new_output;                             /* since the last progress */

@@ -430,14 +430,23 @@ static void refuse(const struct mcp_request *request, const struct run_arguments
                    struct reply *reply)
 {
         struct mcp_server *server = request->peer->server;
-        char key[SESSION_KEY_MAX + 1], why[CELL_WHY_MAX + 200];
+        enum node_bond bond = node_bond(arguments->session);
+        char key[SESSION_KEY_MAX + 1], why[CELL_WHY_MAX + 200], elsewhere[NODE_WHY_MAX];
 
         session_key_make(request->peer->principal->key, arguments->session, key);
         const struct session *session = sessions_find(server->sessions, key);
         const char *lost = session ? session_lost(session) : "";
+        if (!session && (bond == NODE_MINTED || bond == NODE_FOREIGN)) {
+                node_why_lost(arguments->session, elsewhere);
+                lost = elsewhere;
+        }
         snprintf(why, sizeof(why),
                  "no code runs in session \"%s\", and no result of it waits%s%s: give code",
-                 arguments->session, *lost ? "; its sandbox has ended: " : "", lost);
+                 arguments->session,
+                 *lost == '\0' ? ""
+                 : session     ? "; its sandbox has ended: "
+                               : "; the session was lost: ",
+                 lost);
         answer_refusal(reply, "SessionError", why, arguments->session);
 }
 
@@ -539,7 +548,7 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
                 .session = a->session, .max_output = call->max_output, .kinds = call->kinds};
         wait_options(call, &a->options);
         memcpy(a->said, call->wait.said, sizeof(a->said));
-        if (call->wait.is_unnamed && outcome->state != CELL_STATE_NONE)
+        if (call->wait.is_unnamed && !*a->said && outcome->state != CELL_STATE_NONE)
                 snprintf(a->said, sizeof(a->said),
                          "new session \"%s\": pass it as `session` to use it again", call->session);
         a->options.said = a->said;
@@ -551,6 +560,35 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
 }
 
 static const struct mcp_call_kind run_kind = {.ended = on_ended};
+
+static void say_lost(struct mcp_call *call, const char *name)
+{
+        char why[NODE_WHY_MAX];
+
+        node_why_lost(name, why);
+        snprintf(
+                call->wait.said, sizeof(call->wait.said),
+                "session \"%s\" was lost: %s; new session \"%s\": pass it as `session` to use it again",
+                name, why, call->session);
+}
+
+/* A name that leads to one node exists there only. Without the session there, this call gets one of its own: the name must
+ * not come into being a second time. Returns why nothing is run, or NULL. */
+static const char *leave_lost(const struct mcp_request *request, struct run_arguments *arguments)
+{
+        enum node_bond bond = arguments->session_given ? node_bond(arguments->session) : NODE_FREE;
+        char key[SESSION_KEY_MAX + 1];
+
+        session_key_make(request->peer->principal->key, arguments->session, key);
+        if (bond != NODE_FOREIGN && (bond != NODE_MINTED || arguments->branches > 0 ||
+                                     sessions_find(request->peer->server->sessions, key)))
+                return NULL;
+        if (arguments->branches > 0)
+                return "branches: session begins with the name of another node, where these sessions would be: choose another name";
+        memcpy(arguments->lost, arguments->session, sizeof(arguments->lost));
+        mcp_call_name_session(arguments->session);
+        return NULL;
+}
 
 static void run_cell(const struct mcp_request *request, const struct run_arguments *arguments,
                      struct reply *reply)
@@ -581,7 +619,8 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .profile = arguments->profile ? arguments->profile
                            : used             ? used->name
                                               : NULL,
-                .is_unnamed = request->peer->fresh_sessions && !arguments->session_given,
+                .is_unnamed = arguments->lost[0] ||
+                              (request->peer->fresh_sessions && !arguments->session_given),
                 .profile_asked = arguments->profile != NULL,
                 .from = arguments->from[0] ? from : NULL,
                 .from_checkpoint = arguments->from_checkpoint[0] ? arguments->from_checkpoint
@@ -596,6 +635,8 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
         };
         session_key_make(call->principal->key, arguments->from, from);
         call->wait.is_unnamed = cell.is_unnamed;
+        if (arguments->lost[0])
+                say_lost(call, arguments->lost);
         if (call->modern && call->can)
                 call->suspension.digest = mcp_input_digest(arguments);
         session_key_make(call->principal->key, arguments->session, key);
@@ -636,12 +677,18 @@ void mcp_run_code(const struct mcp_request *request, enum language language, str
                                     "requestState is not known: it may have expired");
                 return;
         }
+        const char *why = arguments.code ? leave_lost(request, &arguments) : NULL;
+        if (arguments.code && request->peer->fresh_sessions && !arguments.session_given)
+                mcp_call_name_session(arguments.session);
+        mcp_sink_name_session(reply->sink, arguments.session);
         if (!arguments.code) {
                 wait_listen(request, &arguments, reply);
                 return;
         }
-        if (request->peer->fresh_sessions && !arguments.session_given)
-                mcp_call_name_session(arguments.session);
+        if (why) {
+                answer_refusal(reply, "SandboxError", why, arguments.session);
+                return;
+        }
         if (mcp_call_admit(request->peer, arguments.session,
                            arguments.branches > 0 ? arguments.branches : 1, &refusal) < 0) {
                 if (!reply_refuse(reply, &refusal))

@@ -302,6 +302,8 @@ void run_tool_call(const struct mcp_request *request, const struct config_publis
                 is_refused = mcp_call_admit(request->peer, tool->facts.session, 1, &refusal) < 0;
                 why = is_refused ? refusal.text : NULL;
         }
+        if (entry->run.session)
+                mcp_sink_name_session(reply->sink, tool->facts.session);
         if (why) {
                 if (!is_refused || !reply_refuse(reply, &refusal))
                         refuse(tool, reply, type, why);

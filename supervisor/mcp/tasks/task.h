@@ -10,9 +10,9 @@
 #include <sys/queue.h>
 
 #include "base/json-out.h"
-#include "base/unguessable.h"
 #include "supervisor/mcp/reply.h"
 #include "supervisor/mcp/request.h"
+#include "supervisor/service/node.h"
 
 struct mcp_peer;
 struct mcp_principal;
@@ -71,7 +71,7 @@ struct mcp_task {
         struct mcp_principal *principal;
         struct mcp_peer *
                 peer; /* of a legacy client, for notifications; NULL: it has ended, or a modern one */
-        char id[UNGUESSABLE_LENGTH + 1];
+        char id[NODE_MINTED_MAX + 1];
         uint64_t serial;
         enum mcp_era era;
         enum task_status status;

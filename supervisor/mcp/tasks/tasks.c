@@ -164,7 +164,7 @@ static void end(struct mcp_task *task, enum task_status status)
         task->reply = NULL;
         if (task->announced && status != TASK_CANCELLED)
                 set_unread(task, true);
-        log_debug("task %.8s… has ended", task->id);
+        log_debug("task %.24s… has ended", task->id);
         tell_end(task);
 }
 
@@ -235,7 +235,7 @@ void task_announce(struct mcp_task *task)
         json_out_end(&out, '}');
         if (task->work)
                 task->work->detach(task->work_data, task->era == ERA_MODERN);
-        log_debug("task %.8s… was created", task->id);
+        log_debug("task %.24s… was created", task->id);
         reply_made(&origin, out.error, &result);
 }
 
@@ -387,7 +387,7 @@ struct mcp_task *task_new(const struct mcp_request *request, uint64_t ttl_ms, st
                 .timer = evtimer_new(peer->server->base, on_timer, task),
         };
         buffer_init(&task->payload, TASK_RESULT_MAX);
-        unguessable(task->id);
+        node_mint(task->id);
         if (!task->timer || reply_init(&own, reply_id(reply),
                                        legacy ? peer->legacy.reply.sink : reply->sink, NULL) < 0) {
                 reply_done(&own);
