@@ -2,12 +2,22 @@
 
 #include <time.h>
 
-uint64_t clock_us(void)
+static uint64_t read_us(clockid_t id)
 {
         struct timespec t;
 
-        clock_gettime(CLOCK_MONOTONIC, &t);
+        clock_gettime(id, &t);
         return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+uint64_t clock_us(void)
+{
+        return read_us(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_boot_us(void)
+{
+        return read_us(CLOCK_BOOTTIME);
 }
 
 uint64_t clock_ms(void)

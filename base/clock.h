@@ -13,6 +13,8 @@
 
 uint64_t clock_us(void);
 uint64_t clock_ms(void);
+/* The same, but time in which the machine was suspended counts too. */
+uint64_t clock_boot_us(void);
 
 /* A duration, as libevent takes it. */
 struct timeval clock_timeval_ms(uint64_t ms);

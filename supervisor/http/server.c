@@ -59,11 +59,11 @@ static void pause_accepting(struct http_server *server)
 
 /* Only when there is a new connection: it would itself be the longest idle one. */
 static void take_connection(struct http_server *server, int fd, bool is_unix,
-                            struct mcp_principal *user)
+                            struct mcp_principal *user, const union http_peer *peer)
 {
         if (server->n_connections >= HTTP_CONNECTIONS_MAX)
                 http_connection_free(least_wanted(server));
-        struct http_connection *c = http_connection_new(server, fd, user);
+        struct http_connection *c = http_connection_new(server, fd, user, peer);
         if (c)
                 c->is_unix = is_unix;
 }
@@ -77,10 +77,9 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                         pause_accepting(server);
                         return;
                 }
-                struct sockaddr_storage peer = {};
-                socklen_t n = sizeof(peer);
-                int fd = accept4((int)listener, (struct sockaddr *)&peer, &n,
-                                 SOCK_CLOEXEC | SOCK_NONBLOCK);
+                union http_peer peer = {};
+                socklen_t size = sizeof(peer);
+                int fd = accept4((int)listener, &peer.any, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
                 if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
                         log_warning("a connection waits: %s", strerror(errno));
                         pause_accepting(server);
@@ -88,7 +87,7 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
                 }
                 if (fd < 0)
                         return;
-                take_connection(server, fd, peer.ss_family == AF_UNIX, NULL);
+                take_connection(server, fd, peer.any.sa_family == AF_UNIX, NULL, &peer);
         }
 }
 
@@ -164,7 +163,7 @@ static void take_client(struct http_server *server, int fd, uint32_t uid)
 
         if (user) {
                 count_principals(server);
-                take_connection(server, fd, true, user);
+                take_connection(server, fd, true, user, NULL);
                 return;
         }
         log_warning("uid %u was refused: %d other users were here", uid, ACCESS_USERS_MAX);

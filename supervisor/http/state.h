@@ -2,6 +2,7 @@
 #pragma once
 
 #include <event2/event_struct.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -35,6 +36,13 @@ struct http_session;
 struct mcp_peer;
 struct service_refusal;
 
+/* The address of a client; the family is AF_UNSPEC if it is not known. */
+union http_peer {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+};
+
 struct http_connection {
         TAILQ_ENTRY(http_connection) link; /* of idle ones, else of busy ones */
         TAILQ_ENTRY(http_connection) turn; /* of those whose request waits for its turn */
@@ -48,6 +56,7 @@ struct http_connection {
         enum http_connection_state state;
         struct http_reader reader;
         struct mcp_principal *user; /* of a unix socket, or NULL */
+        union http_peer peer;
         struct mcp_principal
                 *principal;         /* of the request; NULL: not known yet, or no more of use */
         struct http_stream *stream; /* a reference: it answers the request, or NULL */

@@ -97,6 +97,23 @@ void session_end_by_owner(struct session *s, bool restart, const char *why)
         end_for(s, restart, &err);
 }
 
+void session_lose(struct session *s, const char *why)
+{
+        if (s->state == SESSION_NONE)
+                return;
+        if (s->queue.first)
+                snprintf(s->outdated, sizeof(s->outdated), "%s", why);
+        else
+                session_end_by_owner(s, false, why);
+}
+
+void session_end_lost(struct session *s)
+{
+        if (s->outdated[0] && s->state != SESSION_NONE)
+                session_end_by_owner(s, false, s->outdated);
+        s->outdated[0] = '\0';
+}
+
 static void end_for_profile(struct session *s, const char *fault)
 {
         struct error why = {};

@@ -32,6 +32,12 @@ void session_take_rights(struct session *session);
 /* Its principal may not use its profile any more: ends it, and the next sandbox is of the call's profile. */
 void session_leave_forbidden_profile(struct session *session);
 
+/* Its name may have been used on another node meanwhile (supervisor/service/lease.h): it never continues with what it has.
+ * Ends an idle one now, and one that has cells before its next cell. */
+void session_lose(struct session *session, const char *why);
+/* A cell is about to be queued: ends what session_lose() has left. */
+void session_end_lost(struct session *session);
+
 /* Stops or resumes reading the session's output, for a reader that is slower than the code. */
 void session_pause_output(struct session *session, bool paused);
 

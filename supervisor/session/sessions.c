@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "supervisor/service/lease.h"
+#include "supervisor/service/node.h"
 #include "supervisor/service/metrics.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
@@ -474,12 +476,27 @@ static int find_or_make(struct sessions *sessions, const char *name, struct sess
         return 0;
 }
 
+/* Sessions whose names clients chose may have begun anew on another node. */
+static void lose_chosen(struct sessions *sessions)
+{
+        char why[LEASE_WHY_MAX];
+        struct session *s;
+
+        if (!lease_take_loss(why))
+                return;
+        TAILQ_FOREACH (s, &sessions->list, link) {
+                if (!s->single && node_bond(session_key_name(s->name)) == NODE_FREE)
+                        session_lose(s, why);
+        }
+}
+
 int sessions_run(struct sessions *sessions, const char *name, const struct cell_request *request,
                  struct cell **ret, struct error *err)
 {
         struct session *session;
         struct cell *cell;
 
+        lose_chosen(sessions);
         if (sessions->n_in[SESSION_NONE] > DEAD_NAMES_MAX)
                 forget_one(sessions);
         int r = find_or_make(sessions, name, &session, err);
@@ -502,6 +519,7 @@ int sessions_run(struct sessions *sessions, const char *name, const struct cell_
         }
         if (r < 0)
                 return r;
+        session_end_lost(session);
         pool_note_activity(sessions->pool, cell->asked_us);
         session_push(session, cell);
         *ret = cell;

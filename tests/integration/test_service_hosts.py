@@ -130,6 +130,69 @@ class Names(Node):
                 self.assertNotIn("x-evil", answer.headers)
                 self.assertNotIn("cloister-session", answer.headers)
 
+    def test_readyz_names_the_node_and_refuses_leases(self):
+        answer = self.connect().request("GET", "/readyz").response()
+        self.assertEqual((answer.status, answer.json()), (200, {"status": "ready", "node": "n2"}))
+        self.assertEqual(self.check(), 403)
+
+
+class Lease(Node):
+    # The lease is longer than a busy machine delays a call.
+    LEASE = 4 * harness.SLOW
+    NODE = {"name": "n2", "lease": LEASE, "balancers": ["127.0.0.1"]}
+
+    def keep(self, seconds, address="127.0.0.1"):
+        """Checks for so long."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.check(address)
+            time.sleep(self.LEASE / 8)
+
+    def test_a_stopped_server_loses_chosen_names(self):
+        self.assertEqual(self.check(), 200)
+        c = self.connect()
+        self.assertEqual(self.said(c.call("x = 100", session="work"))[0]["state"], "new")
+        minted = self.said(c.call("x = 7"))[0]["session"]
+        self.keep(self.LEASE * 1.5)
+        self.assertEqual(self.said(c.call("x", session="work"))[0]["state"], "kept")
+        processes = [self.server.pid, *harness.descendants(self.server.pid)]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.LEASE * 1.5)
+        for pid in processes:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(self.check(), 200)  # before the next call
+        lost = self.said(c.call("'x' in globals()", session="work"))[0]
+        self.assertEqual((lost["state"], lost["value"]["json"]), ("new", False))
+        self.assertRegex(lost["notice"], r'variables and files were lost: no check of the balancer had reached node "n2" for \d+\.\d s, so this name may have been used on another')
+        kept = self.said(c.call("x", session=minted))[0]
+        self.assertEqual((kept["state"], kept["value"]["json"]), ("kept", 7))
+        self.check()
+        self.assertEqual(self.said(c.call("1", session="work"))[0]["state"], "kept")
+
+    def test_only_a_balancer_renews(self):
+        self.assertEqual(self.check(), 200)
+        c = self.connect()
+        self.assertEqual(self.said(c.call("x = 1", session="work"))[0]["state"], "new")
+        until = time.monotonic() + self.LEASE * 1.3
+        while time.monotonic() < until:
+            self.assertEqual(self.check("127.0.0.2"), 403)
+            self.assertEqual(self.check("127.0.0.1", "/readyz"), 200)
+            self.assertEqual(self.check("127.0.0.1", "/healthz"), 200)
+            time.sleep(self.LEASE / 8)
+        self.assertIn(LOST, self.said(c.call("1", session="work"))[0].get("notice", ""))
+
+    def test_a_running_cell_finishes_and_its_session_is_lost(self):
+        self.assertEqual(self.check(), 200)
+        c = self.connect()
+        c.call(f"import time\ntime.sleep({self.LEASE * 1.5})\nx = 9\nx", session="work")
+        other = self.connect()
+        time.sleep(self.LEASE * 1.2)
+        self.assertEqual(self.said(other.call("1", session="other"))[0]["state"], "new")
+        self.assertEqual(self.said(c)[0]["value"]["json"], 9)
+        lost = self.said(other.call("1", session="work"))[0]
+        self.assertIn(LOST, lost.get("notice", ""), lost)
+
 
 class Refusals(harness.Case):
     def refused(self, node, **env):
@@ -150,6 +213,7 @@ class WithoutNode(Serve):
         answer = c.call("1", session=f"n1-{DIGITS}").response()
         self.assertEqual(answer.json()["result"]["structuredContent"]["session"], f"n1-{DIGITS}")
         self.assertEqual(answer.headers["cloister-session"], f"n1-{DIGITS}")
+        self.assertEqual(self.connect().request("GET", "/readyz").response().json(), {"status": "ready"})
 
 
 if __name__ == "__main__":

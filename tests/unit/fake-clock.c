@@ -52,7 +52,7 @@ void fake_clock_skip_idle(bool on)
 int clock_gettime(clockid_t id, struct timespec *ret)
 {
         /* libevent uses the coarse clock. */
-        if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE)
+        if (id != CLOCK_MONOTONIC && id != CLOCK_MONOTONIC_COARSE && id != CLOCK_BOOTTIME)
                 return (int)syscall(SYS_clock_gettime, id, ret);
         int64_t ns = stands ? stopped_ns : real_ns(id) + offset_ns;
         *ret = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};

@@ -17,6 +17,7 @@
 #include "cloister-config.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/modes/collect.h"
+#include "policy/config/node-keys.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"
@@ -28,6 +29,7 @@
 #include "supervisor/service/metrics.h"
 #include "supervisor/service/drain.h"
 #include "supervisor/service/phase.h"
+#include "supervisor/service/lease.h"
 #include "supervisor/service/node.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
@@ -490,6 +492,22 @@ static void take_tokens(struct broker *broker, bool use)
         http_server_take_tokens(mode->http, use);
 }
 
+/* Its name and its balancers are those of the config that the server was started with. */
+static void start_node(const struct broker *broker)
+{
+        const struct config_node *node = &broker->config->node;
+        struct network_rule rules[CONFIG_BALANCERS_MAX];
+        size_t n = 0;
+
+        if (!broker->options.node_name)
+                return;
+        node_set_name(broker->options.node_name);
+        while (node->balancers && node->balancers[n] &&
+               config_balancer_parse(node->balancers[n], &rules[n]))
+                n++;
+        lease_start(rules, n, node->lease_ms);
+}
+
 static int start_serve(struct broker *broker, struct error *err)
 {
         const struct options *o = &broker->options;
@@ -512,8 +530,7 @@ static int start_serve(struct broker *broker, struct error *err)
 
         collect_begin();
         metrics_show_principals(broker->config->metrics_principals);
-        if (o->node_name)
-                node_set_name(o->node_name);
+        start_node(broker);
         int r = start(broker, "serve", err);
         if (r < 0)
                 return r;

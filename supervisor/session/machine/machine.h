@@ -207,6 +207,8 @@ struct session {
         char why[CELL_WHY_MAX];       /* that reason as text */
         uint64_t due_us, left_us;     /* queue.c: when the timer fires; the rest of a held cell */
 
+        char outdated[CELL_WHY_MAX]; /* session.c: why the next cell needs another sandbox, or "" */
+
         /* actions.c: from CREATING on */
         uint32_t serial; /* of the request, while CREATING or DISCARDING */
         uint32_t target; /* the monitor's number of the sandbox, from IDLE on */
