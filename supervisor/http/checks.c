@@ -6,6 +6,7 @@
 #include "base/json-out.h"
 #include "supervisor/http/state.h"
 #include "supervisor/mcp/state.h"
+#include "supervisor/service/lease.h"
 #include "supervisor/service/liveness.h"
 #include "supervisor/service/node.h"
 #include "supervisor/service/phase.h"
@@ -55,6 +56,12 @@ void http_on_readyz(struct http_connection *c)
         struct sessions *sessions = c->server->mcp->sessions;
         enum sandbox_ability ability = SANDBOX_ABILITY_YES;
 
+        /* What renews a lease by mistake would hide that no balancer reaches this server. */
+        if (has_parameter(c->reader.request.query, "lease") && !lease_note_check(&c->peer.any)) {
+                http_respond_text(c, 403,
+                                  "?lease is taken only from the addresses in \"node.balancers\"");
+                return;
+        }
         if (service_phase() == SERVICE_DRAINING) {
                 answer(c, 404, "draining");
                 return;

@@ -6,6 +6,8 @@
  *     /readyz       200 "ready"; 404 "draining"; 503 "starting": no sandbox was made so far; 503 "no-sandbox": none can be made
  *     /readyz?new   also 503 "full": a new session would be refused. A full server is ready otherwise, since its sessions are reached by it
  *
+ *     /readyz?lease also renews the lease of a node (supervisor/service/lease.h); 403 if the client is none of its balancers
+ *
  * The body is {"status": …, "node"?: …}.
  */
 #pragma once

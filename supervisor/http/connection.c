@@ -921,7 +921,7 @@ struct http_connection *http_connection_new(struct http_server *server, int fd,
 
 void http_connection_new_admin(struct http_server *server, int fd)
 {
-        struct http_connection *c = http_connection_new(server, fd, NULL);
+        struct http_connection *c = http_connection_new(server, fd, NULL, NULL);
 
         if (!c)
                 return;
