@@ -131,6 +131,7 @@ class Names(Node):
                 self.assertNotIn("cloister-session", answer.headers)
 
     def test_readyz_names_the_node_and_refuses_leases(self):
+        harness.wait_until(lambda: self.check(path="/readyz") == 200)
         answer = self.connect().request("GET", "/readyz").response()
         self.assertEqual((answer.status, answer.json()), (200, {"status": "ready", "node": "n2"}))
         self.assertEqual(self.check(), 403)
@@ -141,6 +142,10 @@ class Lease(Node):
     LEASE = 4 * harness.SLOW
     NODE = {"name": "n2", "lease": LEASE, "balancers": ["127.0.0.1"]}
 
+    def ready(self):
+        """A balancer's checks have found the server ready."""
+        harness.wait_until(lambda: self.check() == 200)
+
     def keep(self, seconds, address="127.0.0.1"):
         """Checks for so long."""
         until = time.monotonic() + seconds
@@ -149,7 +154,7 @@ class Lease(Node):
             time.sleep(self.LEASE / 8)
 
     def test_a_stopped_server_loses_chosen_names(self):
-        self.assertEqual(self.check(), 200)
+        self.ready()
         c = self.connect()
         self.assertEqual(self.said(c.call("x = 100", session="work"))[0]["state"], "new")
         minted = self.said(c.call("x = 7"))[0]["session"]
@@ -161,7 +166,7 @@ class Lease(Node):
         time.sleep(self.LEASE * 1.5)
         for pid in processes:
             os.kill(pid, signal.SIGCONT)
-        self.assertEqual(self.check(), 200)  # before the next call
+        self.ready()  # before the next call
         lost = self.said(c.call("'x' in globals()", session="work"))[0]
         self.assertEqual((lost["state"], lost["value"]["json"]), ("new", False))
         self.assertRegex(lost["notice"], r'variables and files were lost: no check of the balancer had reached node "n2" for \d+\.\d s, so this name may have been used on another')
@@ -171,7 +176,7 @@ class Lease(Node):
         self.assertEqual(self.said(c.call("1", session="work"))[0]["state"], "kept")
 
     def test_only_a_balancer_renews(self):
-        self.assertEqual(self.check(), 200)
+        self.ready()
         c = self.connect()
         self.assertEqual(self.said(c.call("x = 1", session="work"))[0]["state"], "new")
         until = time.monotonic() + self.LEASE * 1.3
@@ -183,7 +188,7 @@ class Lease(Node):
         self.assertIn(LOST, self.said(c.call("1", session="work"))[0].get("notice", ""))
 
     def test_a_running_cell_finishes_and_its_session_is_lost(self):
-        self.assertEqual(self.check(), 200)
+        self.ready()
         c = self.connect()
         c.call(f"import time\ntime.sleep({self.LEASE * 1.5})\nx = 9\nx", session="work")
         other = self.connect()

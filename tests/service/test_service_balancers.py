@@ -1,0 +1,367 @@
+"""Three servers behind HAProxy and behind nginx, with the configs of packaging/: calls of both eras reach their nodes, and no session
+continues with older variables."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+
+import harness
+from test_serve import Connection, Serve
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ALICE, BOB = "alice-alice-alice-1", "bob-bob-bob-bob-bob-2"
+LEASE = 5
+# The balancer finds a node down after six checks, one a second; then it takes it back.
+DOWN, BACK = 12, 4
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Node:
+    """One server, and the address at which the balancer expects it."""
+
+    def __init__(self, case, number, **config):
+        self.case, self.name, self.port = case, f"n{number}", free_port()
+        self.path = case.config(name=f"{self.name}.json", node=case.node(self.name), pool=1, **config)
+        self.start()
+
+    def start(self):
+        self.log = harness.Log()
+        self.process = self.case.spawn(self.log, "--listen", f"127.0.0.1:{self.port}", "--tokens", self.case.tokens, "--config", self.path)
+        self.case.wait_serving(self.process, self.log)
+
+    def signal(self, which):
+        for pid in [self.process.pid, *harness.descendants(self.process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, which)
+
+
+class Client(Connection):
+    """A connection with a token; a legacy client if it has an id."""
+
+    def __init__(self, address, token, legacy=False):
+        super().__init__(address)
+        self.token, self.id = token, None
+        if legacy:
+            self.id = self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+                "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}}).response().headers["mcp-session-id"]
+
+    def post(self, body, path="/mcp", **headers):
+        if self.id:
+            headers |= {"Mcp_Session_Id": self.id, "MCP_Protocol_Version": "2025-11-25"}
+        return super().post(body, path, Authorization=f"Bearer {self.token}", **headers)
+
+    def send_call(self, code, **arguments):
+        params = {"name": "run_python", "arguments": {"code": code, **arguments}}
+        return self.post({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}) if self.id else self.modern("tools/call", params)
+
+    def run(self, code, **arguments):
+        """The structured result, or {"http": STATUS}."""
+        answer = self.send_call(code, **arguments).response()
+        if answer.status != 200:
+            answer.size = len(answer.body or b"".join(iter(answer.chunk, b"")))
+            return {"http": answer.status}
+        return answer.json()["result"]["structuredContent"]
+
+
+class Cluster(Serve):
+    CONFIG = {"sessions": 64}
+
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.tokens = self.path("tokens")
+        with open(self.tokens, "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+            f.write(f"alice {ALICE} sessions=60\nbob {BOB} sessions=60\n")
+        self.nodes = {f"n{i}": Node(self, i, **self.CONFIG) for i in (1, 2, 3)}
+        self.port = free_port()
+        for node in self.nodes.values():
+            harness.wait_until(lambda port=node.port: self.status_of(port) == 200)
+        self.balance()
+
+    def status_of(self, port, path="/readyz"):
+        """The status of a server, asked directly."""
+        client = Connection(("127.0.0.1", port))
+        self.addCleanup(client.close)
+        return client.request("GET", path).response().status
+
+    def node(self, name):
+        return name
+
+    def adapted(self, path):
+        """The shipped file with the addresses of this test."""
+        text = (ROOT / "packaging" / path).read_text(encoding="utf-8")
+        for i in (1, 2, 3):
+            self.assertIn(f"192.0.2.1{i}:8808", text)
+            text = text.replace(f"192.0.2.1{i}:8808", f"127.0.0.1:{self.nodes[f'n{i}'].port}")
+        return text
+
+    def spawn_balancer(self, *command):
+        self.assertTrue(shutil.which(command[0]), f"{command[0]} is not installed: apt-get install {command[0]}")
+        log = open(self.path("balancer.log"), "w+", encoding="utf-8")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        harness.wait_until(lambda: self.answers() or process.poll() is not None)
+        if process.poll() is not None:
+            log.seek(0)
+            self.fail(log.read())
+        return process
+
+    def answers(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
+
+    def client(self, token=ALICE, legacy=False):
+        client = Client(("127.0.0.1", self.port), token, legacy)
+        self.addCleanup(client.close)
+        return client
+
+    def direct(self, node, token=ALICE):
+        client = Client(("127.0.0.1", self.nodes[node].port), token)
+        self.addCleanup(client.close)
+        return client
+
+    def owner(self, name, token=ALICE):
+        """The node that has a session of this name."""
+        principal = "alice" if token == ALICE else "bob"
+        found = [node.name for node in self.nodes.values() if node.process.poll() is None and
+                 f'"{principal}:{name}"' in self.listed(node)]
+        self.assertEqual(len(found), 1, (name, found))
+        return found[0]
+
+    def listed(self, node):
+        return self.run_cloister("sessions", "--json", "--server", str(node.process.pid)).stdout.decode()
+
+    def check_calls(self, n):
+        """Sessions of both eras and both principals, on all nodes; n calls find their variables."""
+        sessions = []
+        for i in range(24):
+            c = self.client(BOB if i % 2 else ALICE)
+            made = c.run(f"x = {i}")
+            self.assertEqual(made["state"], "new", made)
+            sessions.append((c.token, made["session"], i, None))
+        for i in range(16):
+            c = self.client(BOB if i % 2 else ALICE)
+            self.assertEqual(c.run(f"x = {100 + i}", session=f"work{i // 2}")["state"], "new")
+            sessions.append((c.token, f"work{i // 2}", 100 + i, None))
+        for i in range(12):
+            c = self.client(ALICE, legacy=True)
+            made = c.run(f"x = {200 + i}", session=f"mine{i}")
+            self.assertEqual(made["state"], "new", made)
+            sessions.append((c.token, f"mine{i}", 200 + i, c))
+        minted = [re.match("(n[123])-", name)[1] for _, name, value, _ in sessions if value < 100]
+        self.assertEqual(set(minted), set(self.nodes), "all nodes get new sessions")
+        pick = random.Random(31)
+        clients = {token: [self.client(token) for _ in range(4)] for token in (ALICE, BOB)}
+        for _ in range(n):
+            token, name, value, own = pick.choice(sessions)
+            result = (own or pick.choice(clients[token])).run("x", session=name)
+            self.assertEqual((result.get("state"), result.get("value", {}).get("json")), ("kept", value), (name, result))
+        return sessions
+
+    def check_resources_and_tasks(self):
+        c = self.client()
+        name = c.run("print('y' * 30000)\nopen('/workspace/out/f.txt', 'w').write('hello')")["session"]
+        for uri, expected in ((f"cloister://sessions/{name}/files/f.txt", "hello"), (f"cloister://sessions/{name}/cells/1/stdout", "y" * 20)):
+            for _ in range(6):
+                read = self.client().modern("resources/read", {"uri": uri}).response().json()
+                self.assertTrue(read["result"]["contents"][0]["text"].startswith(expected), read)
+
+    def stale(self, name, value):
+        """The session has 100 on a node that is stopped for longer than the lease, then `value` elsewhere; that node dies."""
+        c = self.client()
+        self.assertEqual(c.run("x = 100", session=name)["state"], "new")
+        first = self.owner(name)
+        node = self.nodes[first]
+        node.signal(signal.SIGSTOP)
+        try:
+            moved = self.until_answered(lambda: self.client().run(f"x = {value}\nx", session=name))
+            self.assertEqual(moved["state"], "new")
+        finally:
+            node.signal(signal.SIGCONT)
+        return first
+
+    def until_answered(self, ask, seconds=40 * harness.SLOW):
+        """Calls until the answer is a result: 502 to 504 are allowed meanwhile."""
+        until = time.monotonic() + seconds
+        while True:
+            result = ask()
+            if "http" not in result:
+                return result
+            self.assertIn(result["http"], (502, 503, 504))
+            self.assertLess(time.monotonic(), until, result)
+            time.sleep(0.5)
+
+
+class HAProxy(Cluster):
+    def node(self, name):
+        return {"name": name, "lease": LEASE, "balancers": ["127.0.0.1"]}
+
+    def balance(self):
+        text = self.adapted("haproxy/cloister.cfg")
+        for before, after in ((" :8080", f" 127.0.0.1:{self.port}"), ("127.0.0.1:10808", f"127.0.0.1:{free_port()}"), ("rise 20", "rise 2")):
+            self.assertEqual(text.count(before), 1)
+            text = text.replace(before, after)
+        path = self.write("haproxy.cfg", text)
+        subprocess.run(["haproxy", "-c", "-q", "-f", path], check=True)
+        self.balancer = self.spawn_balancer("haproxy", "-db", "-f", path)
+
+    def test_calls_reach_their_nodes(self):
+        self.check_calls(1000)
+        self.check_resources_and_tasks()
+
+    def test_names_belong_to_their_principal_and_form(self):
+        self.assertEqual(self.client(ALICE).run("x = 1", session="work")["state"], "new")
+        self.assertEqual(self.client(BOB).run("x = 2", session="work")["state"], "new")
+        self.assertEqual(self.client(ALICE).run("x", session="work")["value"]["json"], 1)
+        self.assertEqual(self.client(BOB).run("x", session="work")["value"]["json"], 2)
+        params = {"name": "run_python", "arguments": {"code": "x", "session": "work"}}
+        for _ in range(3):
+            answer = self.client().modern("tools/call", params, Mcp_Param_Session="=?base64?d29yaw==?=").response().json()
+            self.assertEqual(answer["result"]["structuredContent"]["value"]["json"], 1)
+        made = self.client().run("x = 5")["session"]
+        self.assertEqual(self.client().run("x", session=made)["value"]["json"], 5)
+        branch = self.client().run("x + 1", session=made + "-b", **{"from": made})
+        self.assertEqual((branch["value"]["json"], self.owner(made + "-b")), (6, made[:2]))
+        # Nothing else of the servers is published.
+        for path in ("/healthz", "/readyz", "/readyz?lease", "/metrics", "/ui"):
+            self.assertEqual(self.client().request("GET", path).response().status, 404, path)
+
+    def test_a_killed_node(self):
+        sessions = self.check_calls(30)
+        self.nodes["n1"].process.kill()
+        self.nodes["n1"].process.wait()
+        lost = 0
+        for token, name, value, own in sessions:
+            result = self.until_answered(lambda: self.client(token).run("globals().get('x')", session=name)) if not own else own.run("x", session=name)
+            if result.get("http") == 404 or result.get("state") == "new":
+                lost += 1
+                self.assertIsNone(result.get("value", {}).get("json"))
+                if name.startswith("n1-"):
+                    self.assertIn(f'session "{name}" was lost: it was on node "n1"', result["notice"])
+            elif not own or "http" not in result:
+                self.assertEqual((result["state"], result["value"]["json"]), ("kept", value), name)
+        self.assertGreater(lost, 0)
+
+    def test_no_older_variables_after_a_stop(self):
+        first = self.stale("work", 200)
+        time.sleep(BACK)
+        self.assertEqual(self.client().run("x", session="work")["value"]["json"], 200)
+        second = self.owner("work")
+        self.assertNotEqual(first, second)
+        # The node that took over dies. Whoever has the name now must not answer with 100.
+        self.nodes[second].process.kill()
+        self.nodes[second].process.wait()
+        # Wherever the balancer sends it: the node that was stopped does not have it any more.
+        direct = self.direct(first).run("globals().get('x')", session="work")
+        self.assertEqual(direct["state"], "new", direct)
+        after = self.until_answered(lambda: self.client().run("globals().get('x')", session="work"))
+        self.assertIsNone(after["value"]["json"])
+
+    def test_a_client_that_leaves_cancels(self):
+        c = self.client()
+        c.run("done = 1", session="work")
+        gone = self.client()
+        gone.send_call("import time\ntime.sleep(50)\ndone = 2", session="work")
+        time.sleep(0.5)
+        gone.close()
+        began = time.monotonic()
+        self.assertEqual(c.run("done", session="work")["value"]["json"], 1)
+        self.assertLess(time.monotonic() - began, 10 * harness.SLOW)
+
+    def lateness(self, c):
+        """Seconds from a line of output to its event, for each of several."""
+        params = {"name": "run_python", "arguments": {"code": "import time\nfor i in range(8):\n  print(time.time())\n  time.sleep(0.4)", "session": "events"}}
+        answer = c.modern("tools/call", params, meta={"progressToken": "t", "io.modelcontextprotocol/logLevel": "info"}).response()
+        late = []
+        for _, message in answer.events():
+            if message.get("method") == "notifications/message":
+                text = json.dumps(message["params"]["data"])
+                late.append(time.time() - float(re.search(r"1\d{9}\.\d+", text)[0]))
+        return late
+
+    def test_events_are_sent_at_once(self):
+        late = self.lateness(self.client())
+        self.assertGreaterEqual(len(late), 3)
+        # Output is collected for 100 ms.
+        self.assertLess(min(late), 0.15 + 0.2 * harness.SLOW)
+
+
+class Full(HAProxy):
+    CONFIG = {"sessions": 3}
+
+    def test_a_full_node_does_not_refuse(self):
+        """Nine places on three nodes. Names that hash to a full node go to another one."""
+        states = [self.client().run("x = 1", session=f"name{i}").get("state") for i in range(9)]
+        self.assertEqual(states, ["new"] * 9)
+        self.assertEqual(self.client().run("1"), {"http": 503})
+        self.assertEqual([self.client().run("x", session=f"name{i}").get("state") for i in range(9)], ["kept"] * 9)
+
+
+class Nginx(Cluster):
+    def balance(self):
+        text = self.adapted("nginx/cloister.conf")
+        self.assertEqual(text.count("listen 8080;"), 1)
+        self.write("cloister.conf", text.replace("listen 8080;", f"listen 127.0.0.1:{self.port};"))
+        os.mkdir(self.path("tmp"))
+        temporary = "".join(f"{kind}_temp_path tmp;\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        path = self.write("nginx.conf", f"daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr;\nevents {{}}\n"
+                                        f"http {{\naccess_log off;\n{temporary}include cloister.conf;\n}}\n")
+        self.balancer = self.spawn_balancer("nginx", "-p", self.dir, "-c", path, "-e", "stderr")
+
+    def test_calls_reach_their_nodes(self):
+        self.check_calls(1000)
+        self.check_resources_and_tasks()
+        params = {"name": "run_python", "arguments": {"code": "1", "session": "work"}}
+        self.assertEqual(self.client().modern("tools/call", params, Mcp_Param_Session="=?base64?d29yaw==?=").response().status, 400)
+        for path in ("/healthz", "/readyz?lease", "/metrics"):
+            self.assertEqual(self.client().request("GET", path).response().status, 404, path)
+
+    def test_a_chosen_name_stays_with_its_node(self):
+        c = self.client()
+        self.assertEqual(c.run("x = 100", session="work")["state"], "new")
+        node = self.nodes[self.owner("work")]
+        node.process.kill()
+        node.process.wait()
+        for _ in range(3):
+            self.assertEqual(self.client().run("x", session="work"), {"http": 502})
+        # New sessions go to the others.
+        for _ in range(6):
+            self.assertEqual(self.until_answered(lambda: self.client().run("1"))["state"], "new")
+        node.start()
+        self.assertEqual(self.client().run("globals().get('x')", session="work")["state"], "new")
+
+
+class NginxFull(Nginx):
+    CONFIG = {"sessions": 3}
+    test_calls_reach_their_nodes = test_a_chosen_name_stays_with_its_node = None
+
+    def test_a_full_node_does_not_refuse(self):
+        states = [self.client().run("x = 1").get("state") for _ in range(9)]
+        self.assertEqual(states, ["new"] * 9)
+        self.assertEqual(self.client().run("1"), {"http": 503})
+
+
+for name in [name for name in vars(HAProxy) if name.startswith("test_")]:
+    setattr(Full, name, None) if name not in vars(Full) else None
+
+
+if __name__ == "__main__":
+    harness.main()
