@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integra
 
 import harness
 from test_serve import Connection, Serve
+from test_serve_asks import FAULTY, FORM
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ALICE, BOB = "alice-alice-alice-1", "bob-bob-bob-bob-bob-2"
@@ -37,7 +38,8 @@ class Node:
 
     def __init__(self, case, number, **config):
         self.case, self.name, self.port = case, f"n{number}", free_port()
-        self.path = case.config(name=f"{self.name}.json", node=case.node(self.name), pool=1, **config)
+        faulty = {"faulty": {"command": harness.PYTHON, "args": [FAULTY]}}
+        self.path = case.config(faulty, name=f"{self.name}.json", node=case.node(self.name), pool=1, **config)
         self.start()
 
     def start(self):
@@ -244,6 +246,19 @@ class HAProxy(Cluster):
         # Nothing else of the servers is published.
         for path in ("/healthz", "/readyz", "/readyz?lease", "/metrics", "/ui"):
             self.assertEqual(self.client().request("GET", path).response().status, 404, path)
+
+    def test_answers_to_questions_lead_back(self):
+        ask = f"(await mcp_faulty.ask(method='elicitation/create', params={FORM}))['result']"
+        meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+        asked_by = set()
+        for _ in range(6):
+            params = {"name": "run_python", "arguments": {"code": ask}}
+            asked = self.client().modern("tools/call", params, meta=meta).response().json()["result"]
+            asked_by.add(re.match(r"(n\d)-[0-9a-f]{32}$", asked["requestState"])[1])
+            answers = {key: {"action": "accept", "content": {"name": "Ada"}} for key in asked["inputRequests"]}
+            done = self.client().modern("tools/call", {**params, "requestState": asked["requestState"], "inputResponses": answers}, meta=meta).response()
+            self.assertEqual(done.json()["result"]["structuredContent"]["value"]["json"], {"action": "accept", "content": {"name": "Ada"}})
+        self.assertEqual(asked_by, set(self.nodes))
 
     def test_a_killed_node(self):
         sessions = self.check_calls(30)

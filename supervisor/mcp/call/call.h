@@ -9,7 +9,6 @@
 
 #include <event2/event.h>
 
-#include "base/unguessable.h"
 #include "rpc/background.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/live.h"
@@ -39,9 +38,9 @@ struct mcp_call_kind {
  * request until the client calls again. */
 struct mcp_suspension {
         bool active;
-        bool has_outcome;                   /* the cell has ended meanwhile */
-        char state[UNGUESSABLE_LENGTH + 1]; /* requestState; "" before the first time */
-        uint64_t digest;                    /* of what was called */
+        bool has_outcome;                /* the cell has ended meanwhile */
+        char state[NODE_MINTED_MAX + 1]; /* requestState; "" before the first time */
+        uint64_t digest;                 /* of what was called */
         unsigned rounds;
         struct event *due;           /* to send the questions; while active, the end of the wait */
         uint64_t number;             /* of the cell, */

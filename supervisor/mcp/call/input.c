@@ -67,7 +67,7 @@ static void suspend(struct mcp_call *call)
         struct mcp_suspension *s = &call->suspension;
         struct json_out out = {.to = &result};
 
-        unguessable(s->state);
+        node_mint(s->state);
         json_out_begin(&out, NULL, '{');
         mcp_ask_put(&out, "inputRequests", &call->asks);
         json_out_text(&out, "requestState", s->state);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/unguessable.h"
+#include "supervisor/service/node.h"
 
 static_assert(REQUEST_ARGUMENTS_MAX + ANSWERS_BYTES_MAX + QUESTIONS_BYTES_MAX <
                       REQUEST_STATES_BYTES_MAX,
@@ -16,7 +16,7 @@ static_assert(REQUEST_ARGUMENTS_MAX + ANSWERS_BYTES_MAX + QUESTIONS_BYTES_MAX <
 
 struct request_state {
         TAILQ_ENTRY(request_state) link;
-        char id[UNGUESSABLE_LENGTH + 1];
+        char id[NODE_MINTED_MAX + 1];
         struct request_call call;
         uint64_t until_us;
         size_t bytes;
@@ -92,7 +92,7 @@ int request_state_keep(struct request_states *states, const struct request_call 
         struct request_state *state = calloc(1, sizeof(*state));
         if (!state)
                 return -ENOMEM;
-        unguessable(state->id);
+        node_mint(state->id);
         state->call = (struct request_call){.method = call->method, .rounds = call->rounds};
         state->until_us = clock_us() + REQUEST_STATE_MS * UINT64_C(1000);
         state->bytes = bytes;
@@ -126,7 +126,7 @@ int request_state_find(struct request_states *states, struct request_call *call,
 
         prepare(states);
         TAILQ_FOREACH (state, &states->list, link) {
-                if (n == UNGUESSABLE_LENGTH && memcmp(state->id, name, n) == 0)
+                if (n == strlen(state->id) && memcmp(state->id, name, n) == 0)
                         break;
         }
         if (!state || strcmp(state->call.method, call->method) != 0 ||
