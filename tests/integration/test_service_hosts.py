@@ -130,6 +130,13 @@ class Names(Node):
                 self.assertNotIn("x-evil", answer.headers)
                 self.assertNotIn("cloister-session", answer.headers)
 
+    def test_answers_about_no_session_name_none(self):
+        c = self.connect()
+        for arguments in ({"session": "nobody"}, {"session": "nobody", "wait": 1}, {"session": "nobody", "interrupt": True}, {"session": "nobody", "code": 5}):
+            answer = c.modern("tools/call", {"name": "run_python", "arguments": arguments}).response()
+            self.assertTrue(answer.json()["result"]["isError"])
+            self.assertNotIn("cloister-session", answer.headers)
+
     def test_readyz_names_the_node_and_refuses_leases(self):
         harness.wait_until(lambda: self.check(path="/readyz") == 200)
         answer = self.connect().request("GET", "/readyz").response()

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
@@ -243,6 +244,14 @@ class HAProxy(Cluster):
         self.assertEqual(self.client().run("x", session=made)["value"]["json"], 5)
         branch = self.client().run("x + 1", session=made + "-b", **{"from": made})
         self.assertEqual((branch["value"]["json"], self.owner(made + "-b")), (6, made[:2]))
+        # A name that a node made is of one principal, too.
+        other = self.client(BOB).run("'x' in globals()", session=made)
+        self.assertEqual((other["state"], other["value"]["json"]), ("new", False))
+        self.assertIn("was lost", other["notice"])
+        # Where headers contradict each other, the one that the server takes decides.
+        for node in "123":
+            answer = self.client().modern("tools/call", params, Mcp_Session_Id=f"n{node}-{made[3:]}").response().json()
+            self.assertEqual(answer["result"]["structuredContent"]["value"]["json"], 1)
         # Nothing else of the servers is published.
         for path in ("/healthz", "/readyz", "/readyz?lease", "/metrics", "/ui"):
             self.assertEqual(self.client().request("GET", path).response().status, 404, path)
@@ -290,6 +299,49 @@ class HAProxy(Cluster):
         self.assertEqual((direct["state"], direct["value"]["json"]), ("new", False), direct)
         after = self.until_answered(lambda: self.client().run("'x' in globals()", session="work"))
         self.assertIs(after["value"]["json"], False)
+
+    def load(self, stop, problems, index):
+        """Counts in a session, in a chosen name or in one that a node made: it never finds another number than its last one."""
+        name, last, chosen = None, 0, index % 2
+        while not stop.is_set():
+            try:
+                arguments = {"session": f"load{index}"} if chosen else {"session": name} if name else {}
+                with contextlib.closing(Client(("127.0.0.1", self.port), BOB if index % 3 else ALICE)) as client:
+                    result = client.run("n = globals().get('n', 0) + 1\nn", **arguments)
+                if "http" in result:
+                    if result["http"] not in (0, 502, 503, 504):
+                        problems.append(result)
+                    # It is not known whether the cell has run.
+                    last = None if result["http"] in (0, 502, 504) else last
+                    time.sleep(0.2)
+                    continue
+                name, now = result["session"], result["value"]["json"]
+                if result["state"] == "kept" and last is not None and now != last + 1 or result["state"] != "kept" and now != 1:
+                    problems.append((last, result))
+                last = now
+            except OSError as e:
+                problems.append(repr(e))
+
+    def test_a_rolling_restart_under_load(self):
+        stop, problems = threading.Event(), []
+        threads = [threading.Thread(target=self.load, args=(stop, problems, i)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        try:
+            for node in self.nodes.values():
+                node.process.terminate()
+                self.assertEqual(node.process.wait(harness.PATIENCE), 0)
+                time.sleep(1)
+                node.start()
+                harness.wait_until(lambda port=node.port: self.status_of(port) == 200)
+                time.sleep(BACK + 2)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual(problems, [])
+        for i in (1, 3, 5):
+            self.assertIn("value", self.client(BOB if i % 3 else ALICE).run("n", session=f"load{i}"))
 
     def test_a_client_that_leaves_cancels(self):
         c = self.client()

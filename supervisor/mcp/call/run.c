@@ -468,6 +468,7 @@ static void wait_listen(const struct mcp_request *request, const struct run_argu
                 refuse(request, arguments, reply);
                 return;
         }
+        mcp_sink_name_session(reply->sink, arguments->session);
         if (call->cell && !call->wait.unattended && !call->suspension.active)
                 answer_replaced(call);
         if (call->wait.is_kept) {
@@ -651,6 +652,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
         }
         if (r < 0 || arguments->branches > 0)
                 return;
+        mcp_sink_name_session(call->reply.sink, call->session);
         if (live_start(&call->live, request, &call->reply, call->cell, call->session) < 0)
                 log_warning("a call goes without progress: out of memory");
         if (arguments->interrupt)
@@ -680,7 +682,6 @@ void mcp_run_code(const struct mcp_request *request, enum language language, str
         const char *why = arguments.code ? leave_lost(request, &arguments) : NULL;
         if (arguments.code && request->peer->fresh_sessions && !arguments.session_given)
                 mcp_call_name_session(arguments.session);
-        mcp_sink_name_session(reply->sink, arguments.session);
         if (!arguments.code) {
                 wait_listen(request, &arguments, reply);
                 return;
