@@ -227,6 +227,11 @@ class HAProxy(Cluster):
         subprocess.run(["haproxy", "-c", "-q", "-f", path], check=True)
         self.balancer = self.spawn_balancer("haproxy", "-db", "-f", path)
 
+    def reload(self):
+        """The old process serves connections that it has until they end."""
+        self.balancer = self.spawn_balancer("haproxy", "-db", "-f", self.path("haproxy.cfg"), "-sf", str(self.balancer.pid))
+        time.sleep(3)
+
     def test_calls_reach_their_nodes(self):
         self.check_calls(1000)
         self.check_resources_and_tasks()
@@ -284,6 +289,16 @@ class HAProxy(Cluster):
             elif not own or "http" not in result:
                 self.assertEqual((result["state"], result["value"]["json"]), ("kept", value), name)
         self.assertGreater(lost, 0)
+        # It comes back. Names that have moved stay where they are, and a reload keeps the table: their hashes lead to the first node.
+        self.nodes["n1"].start()
+        harness.wait_until(lambda: self.status_of(self.nodes["n1"].port) == 200)
+        time.sleep(BACK)
+        chosen = [(token, name) for token, name, _, own in sessions if name.startswith("work")]
+        for reloads in (False, True):
+            if reloads:
+                self.reload()
+            states = [self.client(token).run("1", session=name).get("state") for token, name in chosen]
+            self.assertEqual(states, ["kept"] * len(chosen))
 
     def test_no_older_variables_after_a_stop(self):
         first = self.stale("work", 200)
