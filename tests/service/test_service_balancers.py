@@ -257,6 +257,12 @@ class HAProxy(Cluster):
         for node in "123":
             answer = self.client().modern("tools/call", params, Mcp_Session_Id=f"n{node}-{made[3:]}").response().json()
             self.assertEqual(answer["result"]["structuredContent"]["value"]["json"], 1)
+        # A node that does not exist, and code that does not fit into a buffer of the balancer.
+        lost = self.client().run("1", session="n9-" + made[3:])
+        self.assertIn('it was on node "n9"', lost["notice"])
+        large = f"x = '{'y' * (8 << 20)}'\nlen(x)"
+        for arguments in ({}, {"session": "work"}, {"session": made}):
+            self.assertEqual(self.client().run(large, **arguments)["value"]["json"], 8 << 20)
         # Nothing else of the servers is published.
         for path in ("/healthz", "/readyz", "/readyz?lease", "/metrics", "/ui"):
             self.assertEqual(self.client().request("GET", path).response().status, 404, path)
