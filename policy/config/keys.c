@@ -582,7 +582,8 @@ static bool begins_with(const char *text, const char *begin)
 static void put_type(struct json_out *out, const struct config_key *key)
 {
         bool either = key->code == CODE_NETWORK || key->code == CODE_POOL ||
-                      key->code == CODE_RUN_LANGUAGE || key->code == CODE_RUN_TIMEOUT;
+                      key->code == CODE_NODE || key->code == CODE_RUN_LANGUAGE ||
+                      key->code == CODE_RUN_TIMEOUT;
 
         if (key->code == CODE_RESULT) {
                 result_form_schema(out);
