@@ -26,6 +26,7 @@ static struct {
         size_t n;
         bool is_lost;    /* and lease_take_loss() has not returned it */
         uint64_t gap_us; /* the longest of such a loss */
+        bool is_told;    /* in the log: no lease is valid */
 } lease;
 
 void lease_start(const struct network_rule *balancers, size_t n, uint32_t ms)
@@ -82,8 +83,6 @@ static void forget(size_t i)
 /* Ends the leases whose time is over. */
 static void expire(uint64_t now)
 {
-        bool had_any = lease.n > 0;
-
         for (size_t i = lease.n; i-- > 0;) {
                 uint64_t gap = now - lease.addresses[i].checked_us;
                 if (gap <= lease.lease_us)
@@ -93,12 +92,14 @@ static void expire(uint64_t now)
                         lease.ended_us = lease.addresses[i].checked_us;
                 forget(i);
         }
-        if (lease.n == 0 && now - lease.ended_us > lease.lease_us)
+        bool is_over = lease.n == 0 && now - lease.ended_us > lease.lease_us;
+        if (is_over)
                 lose(now - lease.ended_us);
-        if (had_any && lease.n == 0)
+        if (is_over && !lease.is_told)
                 log_warning(
-                        "no check of a balancer has come for %.1f s: sessions whose names clients chose are lost",
-                        (double)lease.gap_us / 1e6);
+                        "no check of a balancer (/readyz?lease) has come for %.1f s: sessions whose names clients chose are lost",
+                        (double)(now - lease.ended_us) / 1e6);
+        lease.is_told = is_over;
 }
 
 static struct lease_address *find(const struct in6_addr *address)
