@@ -165,12 +165,12 @@ class Lease(Node):
         c = self.connect()
         self.assertEqual(self.said(c.call("x = 100", session="work"))[0]["state"], "new")
         minted = self.said(c.call("x = 7"))[0]["session"]
-        self.keep(self.LEASE * 1.5)
+        self.keep(self.LEASE * 1.2)
         self.assertEqual(self.said(c.call("x", session="work"))[0]["state"], "kept")
         processes = [self.server.pid, *harness.descendants(self.server.pid)]
         for pid in processes:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(self.LEASE * 1.5)
+        time.sleep(self.LEASE * 1.3)
         for pid in processes:
             os.kill(pid, signal.SIGCONT)
         self.ready()  # before the next call
