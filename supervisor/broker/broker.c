@@ -531,11 +531,12 @@ static void on_signal(evutil_socket_t number, short what, void *data)
                         reload_begin(broker->reload, NULL);
                 return;
         }
-        if (number == SIGTERM)
+        bool drains = number == SIGTERM && broker->mode->terminated && broker->data;
+        if (number == SIGTERM && !drains)
                 tell_stop(broker);
         if (number == SIGINT && broker->mode->interrupted)
                 broker->mode->interrupted(broker);
-        else if (number == SIGTERM && broker->mode->terminated && broker->data)
+        else if (drains)
                 broker->mode->terminated(broker);
         else
                 broker_end(broker, mode == MODE_MCP || mode == MODE_SERVE ? 0 : 128 + (int)number);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "policy/config/keys.h"
+#include "supervisor/service/event.h"
 
 TAILQ_HEAD(waiters, reload_waiter);
 
@@ -53,6 +54,8 @@ static void finish(struct reload *r, const struct error *error)
         else
                 log_info("reload: done%s%s", *r->at_restart ? "; at the next start: " : "",
                          r->at_restart);
+        if (error)
+                event_reload(&(struct event_reload){"config", false, error->text});
         r->actions->ended(r->data);
         TAILQ_INIT(&waiting);
         TAILQ_CONCAT(&waiting, &r->now, link);

@@ -31,8 +31,6 @@
 #include "supervisor/service/event.h"
 #include "supervisor/service/metrics.h"
 #include "supervisor/service/phase.h"
-#include "supervisor/service/lease.h"
-#include "supervisor/service/node.h"
 
 /* ---- headers against the body ---- */
 
@@ -159,30 +157,6 @@ static const char *header(const struct http_connection *c, const char *name)
 static void on_health(struct http_connection *c)
 {
         http_respond_text(c, 200, "ok");
-}
-
-/* A balancer's check renews the lease; nobody else's does, or it would hide that no balancer reaches this server. */
-static void on_ready(struct http_connection *c)
-{
-        _cleanup_buffer_ struct buffer body = BUFFER_INIT(HEADER_SIZE);
-        const char *query = c->reader.request.query;
-        struct json_out out = {.to = &body};
-
-        if (query && strcmp(query, "lease") == 0 && !lease_note_check(&c->peer.any)) {
-                http_respond_text(c, 403,
-                                  "?lease is taken only from the addresses in \"node.balancers\"");
-                return;
-        }
-        json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "status", "ready");
-        if (*node_name())
-                json_out_text(&out, "node", node_name());
-        json_out_end(&out, '}');
-        int r = out.error < 0 ? out.error : buffer_append(&body, "\n", 1);
-        if (r < 0)
-                http_respond_text(c, 500, "out of memory");
-        else
-                http_respond(c, 200, NULL, "application/json", buffer_bytes(&body), body.length);
 }
 
 /* RFC 9728. Tokens come from the owner's file: no authorization server is named. */

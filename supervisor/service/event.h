@@ -80,7 +80,7 @@ void event_reload(const struct event_reload *event);
 
 /* The server stops taking work. */
 struct event_drain {
-        const char *phase;    /* one word: "begin", "end" … */
+        const char *phase;    /* "begin", "cancel", "stop" or "end" */
         uint64_t deadline_ms; /* from now; 0: none */
         uint64_t sessions;    /* live ones */
         uint64_t cells;       /* that run */

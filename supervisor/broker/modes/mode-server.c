@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "cloister-config.h"
+#include "policy/config/node-keys.h"
 #include "supervisor/broker/link.h"
 #include "supervisor/broker/modes/collect.h"
-#include "policy/config/node-keys.h"
 #include "supervisor/broker/reader.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/ask.h"
@@ -25,12 +25,13 @@
 #include "supervisor/mcp/server.h"
 #include "supervisor/mcp/state.h"
 #include "supervisor/mcp/subscriptions.h"
+#include "supervisor/service/drain.h"
+#include "supervisor/service/event.h"
+#include "supervisor/service/lease.h"
 #include "supervisor/service/liveness.h"
 #include "supervisor/service/metrics.h"
-#include "supervisor/service/drain.h"
-#include "supervisor/service/phase.h"
-#include "supervisor/service/lease.h"
 #include "supervisor/service/node.h"
+#include "supervisor/service/phase.h"
 #if HAVE_SERVE
 #include "supervisor/http/server.h"
 #include "supervisor/session/sessions-owner.h"
@@ -349,10 +350,33 @@ static void on_phase(void *data, bool stopping, uint64_t left_ms)
                                    s < INT32_MAX ? (uint32_t)s : INT32_MAX);
 }
 
+static void on_drain_phase(void *data, bool stopping, uint64_t left_ms)
+{
+        const struct broker *broker = data;
+        bool is_cancelled = service_phase() == SERVICE_READY;
+        struct sessions_count count;
+
+        sessions_count(broker->sessions, &count);
+        event_drain(&(struct event_drain){
+                .phase = is_cancelled ? "cancel"
+                         : stopping   ? "stop"
+                                      : "begin",
+                .deadline_ms = left_ms,
+                .sessions = count.live,
+                .cells = sessions_pending(broker->sessions),
+                .why = is_cancelled ? "new sessions are taken again"
+                       : stopping   ? "no call begins any more"
+                                    : "no session begins any more",
+        });
+        on_phase(data, stopping, left_ms);
+}
+
 static void on_drain_end(void *data, bool whole)
 {
         const struct broker *broker = data;
 
+        event_drain(&(struct event_drain){
+                .phase = "end", .why = whole ? "every call was answered" : "calls were cut off"});
         broker_end(data, whole && sessions_killed(broker->sessions) == 0 ? 0 : 1);
 }
 
@@ -364,7 +388,7 @@ static const struct drain_actions drain_actions = {
         .cancel = cancel_calls,
         .close = close_streams,
         .has_answers = has_answers,
-        .changed = on_phase,
+        .changed = on_drain_phase,
         .ended = on_drain_end,
 };
 
@@ -502,6 +526,7 @@ static void start_node(const struct broker *broker)
         if (!broker->options.node_name)
                 return;
         node_set_name(broker->options.node_name);
+        log_set_node(node_name());
         while (node->balancers && node->balancers[n] &&
                config_balancer_parse(node->balancers[n], &rules[n]))
                 n++;
