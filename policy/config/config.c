@@ -251,3 +251,32 @@ bool config_tool_allowed(const struct config_tool_rules *rules, const char *serv
                 return false;
         return !rules->allow || any_matches(rules->allow, tool, full);
 }
+
+static bool same_text(const char *a, const char *b)
+{
+        return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* Whether sandboxes are the same under both. The tools that they may call are the broker's affair. */
+bool config_same_sandbox(const struct config_profile *a, const struct config_profile *b)
+{
+        if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
+            !same_text(a->python, b->python) || a->python_downloads != b->python_downloads ||
+            a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
+            !same_text(a->pyodide, b->pyodide) || a->network != b->network ||
+            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
+            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
+            !same_text(a->program.source, b->program.source) ||
+            a->packages.install != b->packages.install ||
+            !config_same_list(a->libraries.python, b->libraries.python) ||
+            !config_same_list(a->libraries.npm, b->libraries.npm))
+                return false;
+        for (size_t i = 0; i < a->n_mounts; i++) {
+                if (!same_text(a->mounts[i].source, b->mounts[i].source) ||
+                    !same_text(a->mounts[i].target, b->mounts[i].target) ||
+                    a->mounts[i].writable != b->mounts[i].writable ||
+                    a->mounts[i].locks != b->mounts[i].locks)
+                        return false;
+        }
+        return true;
+}

@@ -30,6 +30,8 @@ void config_forget_references(struct config *config);
 
 /* Whether two lists have the same texts. NULL is an empty list. */
 bool config_same_list(char *const *a, char *const *b);
+/* Whether a sandbox that was made for one profile serves for the other. */
+bool config_same_sandbox(const struct config_profile *a, const struct config_profile *b);
 
 /* Index of a profile, or -ENOENT with a suggestion in the message. */
 int config_find_profile(const struct config *config, const char *name, struct error *err);

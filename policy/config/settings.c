@@ -557,21 +557,16 @@ static int set_key(struct applying *a, struct reading *r, const char *key,
 /* A key without its {SETTING}, whose text an earlier setting has given. Returns 0, -EINVAL if there is none. */
 static int expand_key(const struct applying *a, const char *key, char ret[CONFIG_CODE_PATH_MAX])
 {
-        const char *end = key[0] == '{' ? strchr(key, '}') : NULL;
+        const char *end = key[0] == '{' ? strchr(key, '}') : NULL, *place = NULL;
         size_t n = end ? (size_t)(end - key) - 1 : 0;
-        const char *place = "";
 
         for (size_t i = 0; end && i < a->as->n_settings; i++) {
                 const char *name = a->as->settings[i].name;
                 if (strlen(name) == n && memcmp(name, key + 1, n) == 0)
-                        place = a->places[i] ?: "";
+                        place = a->places[i];
         }
-        if (key[0] == '{' && place[0] != '/')
-                return -EINVAL;
-        return snprintf(ret, CONFIG_CODE_PATH_MAX, "%s%s", place, end ? end + 1 : key) <
-                               CONFIG_CODE_PATH_MAX
-                       ? 0
-                       : -EINVAL;
+        int length = place ? snprintf(ret, CONFIG_CODE_PATH_MAX, "%s%s", place, end + 1) : 0;
+        return length > 0 && length < CONFIG_CODE_PATH_MAX && ret[0] == '/' ? 0 : -EINVAL;
 }
 
 /* The text that `values` of a setting gives for its value is kept, for keys of later settings. */
@@ -614,10 +609,11 @@ static int set_keys(struct applying *a, struct reading *r, const struct buffer *
         for (size_t i = 0; r->s->keys && r->s->keys[i] && e >= 0; i++) {
                 const char *key = r->s->keys[i];
                 char whole[CONFIG_CODE_PATH_MAX];
-                e = expand_key(a, key, whole) < 0
-                            ? error_set(r->err, EINVAL, "%s: the table has no place %s", r->from,
-                                        key)
-                            : set_key(a, r, key[0] == '{' ? whole : key, json);
+                if (key[0] == '{' && expand_key(a, key, whole) < 0)
+                        e = error_set(r->err, EINVAL, "%s: the table has no place %s", r->from,
+                                      key);
+                else
+                        e = set_key(a, r, key[0] == '{' ? whole : key, json);
         }
         r->table_is_wrong = e < 0;
         return e;

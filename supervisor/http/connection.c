@@ -236,16 +236,12 @@ static void pass(const struct http_connection *c, struct mcp_peer *peer, struct 
         const char *parent = header(c, "traceparent"), *state = header(c, "tracestate");
         struct trace_context trace;
 
+        peer->transport = c->is_unix ? "unix" : "tcp";
         if (parent &&
             trace_context_read(&trace, parent, strlen(parent), state, state ? strlen(state) : 0))
                 peer->trace = &trace;
         mcp_peer_parsed(peer, sink, message, r, err);
         peer->trace = NULL;
-}
-
-static const char *transport(const struct http_connection *c)
-{
-        return c->is_unix ? "unix" : "tcp";
 }
 
 static void take_modern(struct http_connection *c, const struct jsonrpc_message *message)
@@ -274,7 +270,6 @@ static void take_modern(struct http_connection *c, const struct jsonrpc_message 
                 return;
         }
         stream->peer->fresh_sessions = true;
-        stream->peer->transport = transport(c);
         if (mcp_request_read(message->params, &request, &err) != 0 || request.era != ERA_MODERN)
                 stream->error_status = 400;
         pass(c, stream->peer, &stream->sink, message, 0, &err);
@@ -304,7 +299,6 @@ static void take_legacy(struct http_connection *c, struct http_session *session,
                 return;
         if (stream)
                 http_session_keep(session, stream);
-        session->peer->transport = transport(c);
         pass(c, session->peer, stream ? &stream->sink : NULL, message, 0, &err);
         if (!stream) {
                 http_respond(c, 202, NULL, NULL, NULL, 0);
@@ -466,7 +460,6 @@ static void on_messages(struct http_connection *c, const struct jsonrpc_message 
                 http_respond_text(c, 404, "there is no such session");
                 return;
         }
-        session->peer->transport = transport(c);
         pass(c, session->peer, &session->main->sink, message, r, err);
         http_respond(c, 202, NULL, NULL, NULL, 0);
 }

@@ -737,35 +737,6 @@ static int start_timer(struct profiles *ps, const struct config *config, struct 
 
 /* ---- Loading ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-        return a == b || (a && b && strcmp(a, b) == 0);
-}
-
-/* Whether sandboxes are the same under both. The tools that they may call are the broker's affair. */
-static bool same_sandbox(const struct config_profile *a, const struct config_profile *b)
-{
-        if (!same_text(a->name, b->name) || !same_text(a->image, b->image) ||
-            !same_text(a->python, b->python) || a->python_downloads != b->python_downloads ||
-            a->language != b->language || !same_text(a->nodejs, b->nodejs) ||
-            !same_text(a->pyodide, b->pyodide) || a->network != b->network ||
-            memcmp(&a->limits, &b->limits, sizeof(a->limits)) != 0 || a->n_mounts != b->n_mounts ||
-            !config_same_list(a->preload, b->preload) || a->recycle != b->recycle ||
-            !same_text(a->program.source, b->program.source) ||
-            a->packages.install != b->packages.install ||
-            !config_same_list(a->libraries.python, b->libraries.python) ||
-            !config_same_list(a->libraries.npm, b->libraries.npm))
-                return false;
-        for (size_t i = 0; i < a->n_mounts; i++) {
-                if (!same_text(a->mounts[i].source, b->mounts[i].source) ||
-                    !same_text(a->mounts[i].target, b->mounts[i].target) ||
-                    a->mounts[i].writable != b->mounts[i].writable ||
-                    a->mounts[i].locks != b->mounts[i].locks)
-                        return false;
-        }
-        return true;
-}
-
 /* A present profile that stays, taken out of the list. One with a problem is made again: the problem
  * may be gone. */
 static struct profile *take_same(struct profiles *ps, const struct config_profile *settings,
@@ -774,7 +745,7 @@ static struct profile *take_same(struct profiles *ps, const struct config_profil
         for (size_t i = 0; i < ps->n; i++) {
                 struct profile *p = ps->items[i];
                 if (!p || p->is_early != is_early || error_is_set(&p->problem) ||
-                    error_is_set(&p->source_problem) || !same_sandbox(p->settings, settings))
+                    error_is_set(&p->source_problem) || !config_same_sandbox(p->settings, settings))
                         continue;
                 ps->items[i] = NULL;
                 return p;

@@ -18,7 +18,7 @@ MCP = "supervisor/mcp/"
 MCP_SHARED = [
     MCP + name + ".h" for name in ("profile", "reply", "request", "sink", "state", "subscriptions", "tool")
 ]
-SERVICE = SERVICE
+SERVICE = "supervisor/service/"
 SESSION = "supervisor/session/"
 RULES = [
     ("base", ["base/"]),
@@ -104,7 +104,7 @@ RULES = [
     ),
     ("supervisor/mcp", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", MCP]),
     # Its parts use what it offers to all of them, and each other in this order.
-    ("supervisor/mcp/tasks", ["base/", "rpc/", MCP + "tasks/"] + MCP_SHARED),
+    ("supervisor/mcp/tasks", ["base/", "policy/node-name.h", "rpc/", SERVICE, MCP + "tasks/"] + MCP_SHARED),
     ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
     ("supervisor/mcp/call", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
     (
