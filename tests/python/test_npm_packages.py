@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(SOURCE, "tests", "integration"))
+sys.path.append(os.path.join(SOURCE, "tests", "integration"))
 from npm_registry import archive, member  # noqa: E402  pylint: disable=wrong-import-position
 
 
