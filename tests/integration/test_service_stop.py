@@ -81,7 +81,7 @@ class Terminate(Stop):
         self.assertEqual(self.last(events)["value"]["json"], "done")
         began = time.monotonic()
         self.assertEqual(self.server.wait(harness.PATIENCE), 0, self.log.text())
-        self.assertLess(time.monotonic() - began, 4 * harness.SLOW)
+        self.assertLess(time.monotonic() - began, 15 * harness.SLOW)  # less than drain_timeout
 
     def test_idle(self):
         """Streams that would not end by themselves do not delay the end."""
@@ -98,7 +98,7 @@ class Terminate(Stop):
         while stream.chunk():
             pass
         self.assertEqual(self.server.wait(harness.PATIENCE), 0, self.log.text())
-        self.assertLess(time.monotonic() - began, 4 * harness.SLOW)
+        self.assertLess(time.monotonic() - began, 15 * harness.SLOW)  # less than drain_timeout
 
     def test_streams_that_come_back(self):
         """A client that opens its stream again would keep the server from ending: it is refused."""
