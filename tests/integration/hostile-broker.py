@@ -128,7 +128,8 @@ def monitor_kib():
 
 
 # These also succeed for a session, server or file that has just ended, for a principal without a session, and for the only process.
-ALWAYS = ("SESSION_KILL", "UPSTREAM_STOP", "BRANCH_DROP", "PRINCIPAL_REST", "PICTURES_START")
+ALWAYS = ("SESSION_KILL", "UPSTREAM_STOP", "BRANCH_DROP", "PRINCIPAL_REST", "PICTURES_START", "PING", "SERVICE_READY",
+          "SERVICE_DRAINING", "SERVICE_ALIVE", "SERVICE_RELOAD", "SERVICE_RELOADED")
 
 
 def every_message():
