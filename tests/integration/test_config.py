@@ -40,7 +40,7 @@ class Schema(Config):
     PASS = {"profile-missing.json", "above-maximum.json", "instances-url.json", "mount-inside.json", "publish-template.json", "deep.json",
             "run-other-argument.json", "run-argument-twice.json", "run-timeout.json", "run-entry-timeout.json", "result-without-run.json",
             "result-unknown-field.json", "result-brace.json", "result-open-brace.json", "result-never-reached.json", "result-without-rest.json",
-            "result-field-of-a-call.json", "result-deep.json", "result-structured.json"}
+            "result-field-of-a-call.json", "result-deep.json", "result-structured.json", "drain-timeout.json", "program-quote.json"}
 
     def test_it_agrees_with_check_on_each_file(self):
         spec = importlib.util.spec_from_file_location("schema", os.path.join(harness.SOURCE, "sandbox-init/python/tools/schema.py"))

@@ -23,7 +23,7 @@ META = {"io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
 # The members of struct mcp_principal: the kind of thing that is kept there, or why nothing is.
 MEMBERS = {
     "name": "the name", "key": "the name", "server": "not its own", "profile": "of the config", "calls_max": "of the file",
-    "sessions_max": "of the file", "n_calls": "a count", "n_kept": "a count", "n_clients": "a count", "resources_serial": "a count", "round": "a count",
+    "cells_per_minute": "of the file", "cells_until_us": "a count", "sessions_max": "of the file", "n_calls": "a count", "n_kept": "a count", "n_clients": "a count", "resources_serial": "a count", "round": "a count",
     "store": "output file", "tasks": "task", "published": "choice", "states": "request_state",
 }
 # All structs that refer to a principal.

@@ -114,7 +114,7 @@ class Memory(Sums):
     def test_bad_lines(self):
         """One line says what is wrong, and the tokens before stay."""
         for words, expected in (
-            ("memory=lots", "line 1: profile=NAME, calls=N, sessions=N, memory=SIZE (such as 2G) or cpu=CORES is needed"),
+            ("memory=lots", "line 1: profile=NAME, calls=N, sessions=N, cells_per_minute=N, memory=SIZE (such as 2G), cpu=CORES or role=ROLE is needed"),
             ("memory=64M", "line 1: memory= is below the 160 MiB of one session"),
             ("cpu=0.5", "line 1: cpu= is below the 1 cores of one session"),
             ("cpu=0", "line 1: profile=NAME"),
