@@ -26,7 +26,7 @@ SHELL = {"image": "cpp", "agent": True, "program": {"language": "shell", "file":
 def compiler_files():
     """Paths of this machine: g++ with all that one small program needs, and sh."""
     asked = lambda *words: subprocess.check_output(["g++", *words], text=True, input=HELLO % 0).split()
-    programs = [shutil.which("g++"), "/bin/sh", shutil.which("cat"), *asked("-print-prog-name=cc1plus"), *asked("-print-prog-name=collect2"),
+    programs = [shutil.which("g++", path="/usr/bin:/bin"), "/bin/sh", shutil.which("cat"), *asked("-print-prog-name=cc1plus"), *asked("-print-prog-name=collect2"),
                 shutil.which("as"), shutil.which("ld")]
     libraries = [path for program in programs for path in subprocess.check_output(["ldd", program], text=True).split() if path.startswith("/")]
     headers = [word for word in asked("-M", "-x", "c++", "-") if word.startswith("/")]
