@@ -179,8 +179,10 @@ static void tell_lost(void)
         lost.told_us = now;
 }
 
-static void write_event(enum log_level level, const struct log_ids *ids,
-                        const struct log_record *record, const char *format, va_list args)
+__attribute__((format(printf, 4, 0))) static void write_event(enum log_level level,
+                                                              const struct log_ids *ids,
+                                                              const struct log_record *record,
+                                                              const char *format, va_list args)
 {
         char raw[MESSAGE_MAX] _uninitialized_, text[2 * MESSAGE_MAX] _uninitialized_;
         struct log_line line _uninitialized_;
