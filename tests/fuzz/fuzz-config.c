@@ -15,6 +15,8 @@ static const char *lookup(const char *name)
 
 static void expand(const struct config *config)
 {
+        const struct config_values values = {.variable = lookup};
+
         for (size_t i = 0; i < config->n_servers; i++) {
                 const struct config_server *s = &config->servers[i];
                 struct config_server copy;
@@ -23,7 +25,7 @@ static void expand(const struct config *config)
                 assert(s->name && (s->problem || s->command || s->url));
                 if (config_copy(CONFIG_SERVER, s, &copy) < 0)
                         continue;
-                config_server_expand(&copy, lookup, &err);
+                config_server_expand(&copy, &values, &err);
                 config_done(CONFIG_SERVER, &copy);
         }
 }

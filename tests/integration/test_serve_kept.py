@@ -120,7 +120,7 @@ class Kept(TokenFile):
 
     def make_kept(self, n):
         """The code ends soon; nobody has fetched the result."""
-        self.run_code(self.BOB, f"print({MARK!r})", session=f"kept{n}", wait=0)
+        self.run_code(self.BOB, f"import time\ntime.sleep(0.2)\nprint({MARK!r})", session=f"kept{n}", wait=0)
         return f"kept{n}"
 
     def find_waiting(self, token, name):
