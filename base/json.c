@@ -218,7 +218,7 @@ static yyjson_val *equal_of(yyjson_val *const names[], size_t n)
 /* A sort needs no random key, as a table of hashes would. */
 static int equal_of_many(yyjson_val *object, yyjson_val **ret)
 {
-        _cleanup_free_ yyjson_val **names = malloc(yyjson_obj_size(object) * sizeof(*names));
+        _cleanup_free_ yyjson_val **names = malloc(yyjson_obj_size(object) * sizeof(void *));
         yyjson_obj_iter iter = yyjson_obj_iter_with(object);
         size_t n = 0;
 
@@ -226,7 +226,7 @@ static int equal_of_many(yyjson_val *object, yyjson_val **ret)
                 return -ENOMEM;
         for (yyjson_val *name; (name = yyjson_obj_iter_next(&iter));)
                 names[n++] = name;
-        qsort(names, n, sizeof(*names), compare_names);
+        qsort(names, n, sizeof(void *), compare_names);
         for (size_t i = 1; i < n && !*ret; i++)
                 *ret = compare_names(&names[i - 1], &names[i]) == 0 ? names[i] : NULL;
         return 0;

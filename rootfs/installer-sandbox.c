@@ -260,9 +260,8 @@ static int show_npm(const struct tree *t, struct error *err)
         if (!find_program("npm", npm))
                 return 0;
         int r = show_plain(t, npm, err);
-        snprintf(path, sizeof(path), "%s", npm);
-        cut(path, 1);
-        strcat(path, "/node");
+        int folder = (int)(strrchr(npm, '/') - npm);
+        snprintf(path, sizeof(path), "%.*s/node", folder, npm);
         if (r >= 0)
                 r = show_linked(t, path, err);
         if (r >= 0 && find_program("node", path))

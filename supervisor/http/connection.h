@@ -19,7 +19,8 @@
 
 /* Accepted descriptor; takes ownership. user: of a unix socket, or NULL. peer: NULL: not known. Returns NULL when out of memory. */
 struct http_connection *http_connection_new(struct http_server *server, int fd,
-                                            struct mcp_principal *user, const union http_peer *peer);
+                                            struct mcp_principal *user,
+                                            const union http_peer *peer);
 /* The same, of the address of --admin. */
 void http_connection_new_admin(struct http_server *server, int fd);
 void http_connection_free(struct http_connection *connection);

@@ -158,7 +158,7 @@ enum option_id {
 #undef INTERNAL
         OPTION_IDS
 };
-#define OPTION_BIT(id) ((id) < 64 ? UINT64_C(1) << ((id) & 63) : 0)
+#define OPTION_BIT(id) ((id) < 64 ? UINT64_C(1) << ((id)&63) : 0)
 enum {
 #define USER(id, ...)      CLI_##id = OPTION_BIT(OPTION_ID_##id),
 #define USER_LIST(id, ...) CLI_##id = OPTION_BIT(OPTION_ID_##id),

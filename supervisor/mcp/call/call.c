@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/share.h"
-#include "base/utf8.h"
 #include "base/unguessable.h"
+#include "base/utf8.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/result-content.h"
