@@ -17,6 +17,7 @@ enum {
         TOOLS_BYTES_MAX = 4096,
         TOOL_NAME_MAX = 128,
         CODE_MAX = LOG_CODE_MAX,
+        HASHED_MAX = 1024 * 1024, /* bytes of code: other clients wait 4 ms for them */
 };
 
 /* The kinds. The ids are those of journald (sd-id128(3)). */
@@ -116,11 +117,12 @@ void event_cell_begin(const struct event_cell_begin *event)
         add_text(&f, "profile", event->profile);
         if (event->attempt > 1)
                 add_number(&f, "attempt", event->attempt);
-        if (code_told != CONFIG_LOG_NONE) {
+        if (code_told != CONFIG_LOG_NONE && event->code_length <= HASHED_MAX) {
                 sha256_text(event->code, event->code_length, digest);
                 add_text(&f, "code_sha256", digest);
-                add_number(&f, "code_bytes", event->code_length);
         }
+        if (code_told != CONFIG_LOG_NONE)
+                add_number(&f, "code_bytes", event->code_length);
         if (code_told == CONFIG_LOG_FULL) {
                 bool is_cut = copy_code(event->code, event->code_length, code);
                 add(&f, &(struct log_field){"code", LOG_CODE, code, strlen(code), is_cut});
