@@ -20,13 +20,13 @@ VERBS = set(
     """accept account add adapt adjust allow answer append apply ask assert attach avoid begin bind bound break bring build bump call cap catch change
     charge check choose clarify clean clear close collect combine compare compile compute confine connect convert copy correct count cover create
     cut decide declare decode delay delete deny derive describe detach detect disable divide document drive drop embed enable encode end ensure evaluate
-    exclude expand expect explain export extend extract fail fetch fill find finish fix fold follow forget format forward free freeze fuzz generate give
+    exclude expand expect explain export extend extract fail fetch fill find fix fold follow forget format forward free freeze fuzz generate give
     group guard handle harden hide hold ignore implement improve include increase initialize inline install interrupt introduce isolate join keep
-    kill let limit link list load lock log lose lower make map mark match measure merge mint move name narrow note offer omit open order pack parse pass
+    kill let limit link list load lock log lower make map mark match measure merge move name narrow note offer omit open order pack parse pass
     pause pin poll prefer prepare prevent print probe propagate protect prove provide prune publish put queue quote raise read rebuild receive
     record recover reduce refer refuse register reject release reload remove rename reorder repair repeat replace reply report request require
     reset resolve respect restart restore restrict resume retry return reuse revert rewrite reword route run say scale scan schedule seal search
-    select send separate serialize serve set settle share ship shorten show shrink simplify skip sort speed split start state stop store stream strip
+    select send separate serialize serve set settle share shorten show shrink simplify skip sort speed split start state stop store stream strip
     support survive swap switch take tear tell terminate test thaw tidy time tolerate trace track translate treat trim truncate try turn unblock
     unify unlink unmount update use validate verify wait wake walk warn watch widen wire withdraw wrap write""".split()
 )
