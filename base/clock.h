@@ -13,7 +13,7 @@
 
 uint64_t clock_us(void);
 uint64_t clock_ms(void);
-/* The same, but time in which the machine was suspended counts too. */
+/* Returns the time since the boot as clock_us() does, with the time in which the machine was suspended. */
 uint64_t clock_boot_us(void);
 
 /* A duration, as libevent takes it. */

@@ -19,7 +19,7 @@ void places_begin(void);
  * Returns 0, -ENOENT: no such variable, no home, or -ENAMETOOLONG. */
 int place_state(const char *below, char *ret, size_t size);
 #define PLACE_STATE_MISSING "none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set"
-/* The same with CONFIGURATION_DIRECTORY, XDG_CONFIG_HOME and ~/.config. */
+/* Writes the path below CONFIGURATION_DIRECTORY, XDG_CONFIG_HOME and ~/.config. */
 int place_config(const char *below, char *ret, size_t size);
 
 /* The directories that have no place of the user's instead: false if the variable names none, or its path is too long. */

@@ -13,7 +13,7 @@
  * Beside the images a store has small files of its own, which the monitor reads too:
  *
  *     STORE/.parts-KEY    paths of the host's files that the default image of an interpreter has
- *                         besides Python's own, one a line: an upgrade of one makes a new image;
+ *                         besides Python's own, one per line: an upgrade of one makes a new image;
  *                         and those of the image that has a Node as well
  *     STORE/.set-KEY      name of the image that a set of packages was made to
  */

@@ -36,8 +36,9 @@ struct import {
         struct progress progress;
         struct image_info info;
         struct tree_totals totals;
-        struct oci_image container;   /* of options->oci */
-        char lender[IMAGE_NAME_SIZE]; /* the default image, if the tree has no Python; else "" */
+        struct oci_image container; /* of options->oci */
+        char lender
+                [IMAGE_NAME_SIZE]; /* the default image, if the tree has no Python; "" otherwise */
 };
 
 /* ---- its Python ---- */

@@ -77,7 +77,7 @@ int jsonrpc_classify(yyjson_val *value, struct jsonrpc_message *ret, struct erro
         yyjson_val *result = yyjson_obj_get(value, "result");
 
         ret->id = yyjson_is_str(id) || json_is_integer(id) ? id : NULL;
-        /* What a tool returns to code is not read here. */
+        /* structuredContent is passed on to code, and not read here. */
         int r = json_check_names(value, method ? NULL : yyjson_obj_get(result, "structuredContent"),
                                  err);
         if (r < 0)

@@ -142,7 +142,7 @@ struct config_alias {
 /* The rows of a place, in the order of keys.def. Call with NULL for the first; NULL after the last. At the
  * top level the profile's rows with CONFIG_AT_TOP follow the own ones. Rows without a name are included. */
 const struct config_key *config_next_key(enum config_place place, const struct config_key *before);
-/* The same, of all keys that set members of struct config: those of the file, then those of its parts. */
+/* Iterates as config_next_key() over all keys that set members of struct config: those of the file, then those of its parts. */
 const struct config_key *config_next_own_key(const struct config_key *before);
 
 /* The row of a name or of an alias. *form is CONFIG_SAME for a name. NULL if there is none; *form is

@@ -43,7 +43,7 @@ int config_check_program_file(struct config_reading *r, const struct config_key 
 {
         const char *name = ((const struct config_program *)r->into)->file;
 
-        /* Names of files have the same form as those of images, and are no options. */
+        /* Names of files have the same form as those of images, and do not begin as options do. */
         if (image_name_valid(name) && name[0] != '-')
                 return 0;
         return config_mistake(

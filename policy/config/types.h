@@ -206,7 +206,7 @@ enum config_published_kind {
 /* Whether a call of a tool can be a task (supervisor/mcp/tasks.h), or must be one. */
 enum config_task_support { TASK_SUPPORT_OPTIONAL, TASK_SUPPORT_REQUIRED, TASK_SUPPORT_FORBIDDEN };
 
-/* What the code of a published tool finds in its sandbox. */
+/* The language and names that the code of a published tool has in its sandbox. */
 enum config_guest {
         GUEST_CLOISTER, /* the names that run_python has */
         GUEST_CODEMODE, /* those of codemode-lite */
@@ -339,8 +339,9 @@ struct config_reference {
 
 /* "node": one server among several (docs/service.md). */
 struct config_node {
-        char *name;        /* NULL: none; ${VAR} is not expanded (node-keys.h) */
-        uint32_t lease_ms; /* without a check for so long, chosen names may live elsewhere */
+        char *name; /* NULL: none; ${VAR} is not expanded (node-keys.h) */
+        uint32_t
+                lease_ms; /* without a check for this time, other servers may have sessions of chosen names */
         char **balancers; /* addresses whose checks count, NULL-terminated; NULL: there is no lease */
 };
 enum { CONFIG_BALANCERS_MAX = 16, CONFIG_LEASE_MS = 5000 };

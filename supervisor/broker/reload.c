@@ -18,7 +18,7 @@ struct reload {
         void *data;
         struct event *timer;
         enum reload_step step;
-        bool again;          /* it was asked for while one ran */
+        bool again;          /* a request for another one arrived while one ran */
         struct waiters now;  /* for the end of the one that runs */
         struct waiters next; /* for the end of the next one */
         char at_restart[CONFIG_CHANGED_MAX];

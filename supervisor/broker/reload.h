@@ -2,7 +2,7 @@
  * A reload that someone asks for: SIGHUP, or `cloister reload`.
  *
  * Theory of operation. The file of tokens is checked first, then the monitor reads the config, then the tokens are taken: if
- * either is invalid, nothing has changed. One reload runs at a time. Those that are asked for meanwhile are one more, which
+ * either is invalid, nothing has changed. One reload runs at a time. Requests that arrive meanwhile become one more reload, which
  * begins RELOAD_GAP_MS after the last one at the earliest, so that signals without end do not keep the server busy.
  */
 #pragma once
@@ -21,7 +21,7 @@ struct reload;
 struct reload_actions {
         /* Has the tokens read and checked. reload_checked() follows, maybe at once. */
         void (*check)(void *data);
-        /* Has the monitor read the config. reload_read() follows; negative: it does not. */
+        /* Has the monitor read the config. reload_read() follows; negative: the request was not sent. */
         int (*read)(void *data);
         /* Uses the tokens that were checked, or drops them. */
         void (*take)(void *data, bool use);

@@ -139,7 +139,7 @@ static const struct cli_command rows[] = {
          CLI_SERVER, 0, cli_reload,
          "Waits until the server has done it. The exit status is 1 if the config or the file of tokens\n"
          "is invalid: one line says why, and nothing has changed. Keys that count at the next start\n"
-         "only are named (docs/config.md). Sessions and calls go on, except those whose right has\n"
+         "only are named (docs/config.md). Sessions and calls continue, except those whose right has\n"
          "ended. SIGHUP does the same, and so does a change of a file, unless \"reload\" is \"signal\".\n"
          "The log file is opened again.\n"
          "\n"
@@ -148,7 +148,7 @@ static const struct cli_command rows[] = {
          "  cloister reload --server 4711\n"},
         {"drain", "", "let the sessions of a running 'cloister serve' end, and then the server",
          CLI_SERVER | CLI_DEADLINE | CLI_CANCEL, 0, cli_drain,
-         "The server takes no new sessions: calls that need one get 503. Calls in live sessions go on,\n"
+         "The server takes no new sessions: calls that need one get 503. Calls in live sessions continue,\n"
          "until these end (by 'idle', or 'cloister sessions end') or the deadline comes. Then the\n"
          "server stops as after SIGTERM (docs/service.md). The command returns at once. --cancel takes\n"
          "new sessions again.\n"

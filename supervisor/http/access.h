@@ -9,7 +9,7 @@
  * [cpu=CORES], or NAME TOKEN role=metrics|view; # begins a comment. They can
  * be replaced; a principal lives as long as the server, because calls that are ending refer to it.
  *
- * A token with a role is no principal: it opens /metrics or the live view (admin.h), and nothing else.
+ * A token with a role is not a principal: it opens /metrics or the live view (admin.h), and nothing else.
  */
 #pragma once
 

@@ -7,7 +7,7 @@
  *     /ui/events                  its data (view.h)
  *
  * With a file of tokens, /metrics needs a token with role=metrics or role=view and /ui/events one with role=view. Without one, /metrics is for
- * everybody who can connect, and the live view for those of a socket that only its owner can open. Host and Origin are checked as for /mcp.
+ * every program that can connect, and the live view for those of a socket that only its owner can open. Host and Origin are checked as for /mcp.
  */
 #pragma once
 

@@ -56,7 +56,7 @@ void http_on_readyz(struct http_connection *c)
         struct sessions *sessions = c->server->mcp->sessions;
         enum sandbox_ability ability = SANDBOX_ABILITY_YES;
 
-        /* What renews a lease by mistake would hide that no balancer reaches this server. */
+        /* Another client that renewed the lease would hide that no balancer reaches this server. */
         if (has_parameter(c->reader.request.query, "lease") && !lease_note_check(&c->peer.any)) {
                 http_respond_text(c, 403,
                                   "?lease is taken only from the addresses in \"node.balancers\"");

@@ -21,7 +21,7 @@
 struct http_connection *http_connection_new(struct http_server *server, int fd,
                                             struct mcp_principal *user,
                                             const union http_peer *peer);
-/* The same, of the address of --admin. */
+/* Takes an accepted descriptor of the address of --admin. */
 void http_connection_new_admin(struct http_server *server, int fd);
 void http_connection_free(struct http_connection *connection);
 

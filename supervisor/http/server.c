@@ -94,7 +94,7 @@ static void on_connection(evutil_socket_t listener, short what, void *data)
 /* ---- the address of --admin ---- */
 
 /* The connection that gives its place to a new one: the longest idle one, else the oldest whose request has not come whole, so that
- * nobody can keep others from asking. */
+ * no client can keep others from sending requests. */
 static struct http_connection *least_wanted_admin(const struct http_server *server)
 {
         struct http_connection *c;

@@ -195,7 +195,7 @@ void http_respond(struct http_connection *connection, int status, const char *he
                   const char *type, const char *body, size_t n);
 /* Responds with a text of one line. */
 void http_respond_text(struct http_connection *connection, int status, const char *text);
-/* The same, and counts a refusal for this reason (METRIC_REFUSED). */
+/* Responds with a text, and counts a refusal for this reason (METRIC_REFUSED). */
 void http_refuse(struct http_connection *connection, int status, const char *reason,
                  const char *text);
 /* Responds with a JSON-RPC error; id may be NULL. */

@@ -200,7 +200,7 @@ static bool takes_requests(const struct mcp_sink *sink)
         return s->takes_events && !s->answered && (s->connection || s->session);
 }
 
-/* The first call of a batch names it. A name that could split the header is none of a session. */
+/* The first call of a batch names it. A name that could split the header is not a valid name of a session. */
 static void name_session(struct mcp_sink *sink, const char *session)
 {
         struct http_stream *s = stream_of(sink);

@@ -36,7 +36,7 @@ struct mcp_sink_calls {
         bool (*congested)(const struct mcp_sink *sink);
         /* Whether a request to the client reaches it; NULL: always. */
         bool (*takes_requests)(const struct mcp_sink *sink);
-        /* The next answer is about this session, whose name is valid; NULL: nobody reads that. */
+        /* The next answer is about this session, whose name is valid; NULL: the transport has no place for it. */
         void (*names_session)(struct mcp_sink *sink, const char *session);
         /* After the last reference was dropped; NULL: the owner outlives all references. */
         void (*release)(struct mcp_sink *sink);
@@ -70,7 +70,7 @@ static inline bool mcp_sink_congested(const struct mcp_sink *sink)
 void mcp_sink_send(struct mcp_sink *sink, const struct buffer *message, bool answers, int code);
 /* The answer of a call is about this session (a valid name). Call it before anything is sent. */
 void mcp_sink_name_session(struct mcp_sink *sink, const char *session);
-/* The same for a call that was refused. */
+/* Sends the answer to a call that was refused. */
 void mcp_sink_refuse(struct mcp_sink *sink, const struct buffer *message,
                      const struct service_refusal *refusal);
 /* A request or a batch gets no answer. */

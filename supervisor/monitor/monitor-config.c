@@ -207,7 +207,7 @@ static void refuse(struct monitor *m, const struct error *err)
         m->config_error = *err;
 }
 
-/* Reads the table of --as again. What options and variables write elsewhere stays as it was at the start. */
+/* Reads the table of --as again. Settings that options and variables wrote outside the table stay as they were at the start. */
 static int read_table(struct monitor *m, struct error *err)
 {
         if (m->options->table_fd < 0)

@@ -1,5 +1,5 @@
 /*
- * A server as its service manager sees it: ready, reloading, draining, alive.
+ * A server as its service manager sees it: ready, reloading, draining, responding.
  *
  * The monitor is the main process of the unit, and tells systemd (notify.h) what the broker reports by numbers. It sends
  * WATCHDOG=1 only after the broker has answered its ping, so that a broker whose loop hangs is restarted with the whole unit.
@@ -18,7 +18,7 @@ void monitor_service_done(struct monitor *m);
 
 /* SIGHUP has arrived: the broker begins a reload. */
 void monitor_service_hangup(struct monitor *m);
-/* SIGTERM has arrived: the unit stops, in so many seconds at most. */
+/* SIGTERM has arrived: the unit stops, in `seconds` seconds at most. */
 void monitor_service_stopping(const struct monitor *m, uint64_t seconds);
 
 /* Requests of the broker (rpc/monitor-messages.def). */

@@ -10,7 +10,7 @@
 
 enum drain_step {
         STEP_NONE,
-        STEP_SESSIONS, /* sessions go on */
+        STEP_SESSIONS, /* sessions continue */
         STEP_CALLS,    /* calls finish */
         STEP_CANCEL,   /* they were interrupted */
         STEP_RESULTS,  /* clients may fetch results */

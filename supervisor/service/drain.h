@@ -1,7 +1,7 @@
 /*
  * The end of a server that drains: what it waits for, in which order, and for how long.
  *
- * Theory of operation. drain_wait() lets live sessions go on and refuses new ones; once none is left, or at the deadline,
+ * Theory of operation. drain_wait() lets live sessions continue and refuses new ones; once none is left, or at the deadline,
  * the server stops. drain_stop() stops it: no call begins any more. Then
  *
  *   1. calls that run finish, until the time is over; what still runs is interrupted, and answered with its output,

@@ -6,8 +6,8 @@
  * it knows when a balancer's checks have reached it. If none did for the time of the lease, which is shorter than a balancer
  * waits, the sessions with chosen names are lost. Minted names (node.h) exist on one node only and stay.
  *
- * Each address that checks has a lease of its own, because each balancer decides for itself. An address without a check for
- * so long costs the names once, and is forgotten. While no address is known, no chosen name is kept from one call to the next;
+ * Each address that checks has its own lease, because each balancer decides for itself. An address without a check for
+ * the time of the lease costs the names once, and is forgotten. While no address is known, no chosen name is kept from one call to the next;
  * after the start, the time of one lease passes before that.
  *
  * The time includes that in which the machine was suspended. A gap counts although a check comes before the next call.

@@ -12,7 +12,7 @@ static struct {
         struct event *timer;
         int (*ask)(void *data);
         void *data;
-        uint64_t due_us, asked_us; /* asked_us 0: nothing is asked now */
+        uint64_t due_us, asked_us; /* asked_us 0: no request is open */
 } liveness;
 
 static int set_timer(void)

@@ -11,7 +11,8 @@
 
 enum {
         LIVENESS_PERIOD_MS = 5000,
-        LIVENESS_MOST_MS = 10000, /* without an answer for so long, the monitor counts as hanging */
+        LIVENESS_MOST_MS =
+                10000, /* without an answer for this time, the monitor counts as hanging */
 };
 
 /* ask() sends the request and returns 0, or negative errno. */

@@ -4,7 +4,7 @@
  * The process has one server, and so one phase. A draining server runs no new calls; until it stops, calls in live sessions may
  * still begin (`cloister drain`).
  *
- * A call that is refused was not begun: nothing of it has run. Over HTTP the answer is a JSON-RPC error with the code
+ * A call that is refused was not begun: no part of it has run. Over HTTP the answer is a JSON-RPC error with the code
  * SERVICE_REFUSED and the data {"reason", "retry_after"?}, and the status and the header Retry-After say the same to a balancer.
  */
 #pragma once

@@ -1,4 +1,4 @@
-/* What the owner of a server, and the server as a whole, do with all sessions: lists, ends, interrupts. */
+/* Lists, ends and interrupts sessions, for the owner of a server and for the server as a whole. */
 #include "supervisor/session/sessions-owner.h"
 
 #include <errno.h>

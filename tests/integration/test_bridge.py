@@ -107,7 +107,7 @@ class Bridge(rawmcp.ServerCase):
         return self.value(code)[0]
 
     def test_two_members_of_one_name(self):
-        """A server may take the last one where a check took the first. What was not sent is in no record of the server."""
+        """A server may take the last one where a check took the first. The server has no record of a call that was not sent."""
         names = "class Name(str):\n    __hash__, __eq__ = object.__hash__, object.__eq__\n"
         self.ok(names + "twice = lambda n=0: {Name('path'): '/ok', **{str(i): i for i in range(n)}, Name('path'): '/etc/passwd'}")
         for arguments in ("**{'a': twice()}", "**{'a': [{'b': [twice()]}]}", "**{'a': twice(100)}", "**{'a': twice(), 'text': 'x' * 300_000}"):

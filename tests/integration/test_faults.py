@@ -183,7 +183,7 @@ await asyncio.gather(one(mcp_bad.hang()), one(mcp_bad.crash(status=3)), one(mcp_
             kind, text = self.raised(f"mcp_bad.raw(result={result!r})")
             self.assertEqual(kind, "ToolProtocolError", result[:100])
             self.assertIn("two members of an object are named", text)
-        # What Cloister only passes on.
+        # Only code reads structuredContent.
         self.assertEqual(self.value("""await mcp_bad.raw(result='{"content":[],"structuredContent":{"a":1,"a":2}}')"""), {"a": 2})
         self.works()
 

@@ -154,7 +154,7 @@ class Lease(Node):
         harness.wait_until(lambda: self.check() == 200)
 
     def keep(self, seconds, address="127.0.0.1"):
-        """Checks for so long."""
+        """Sends checks for this many seconds."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.check(address)

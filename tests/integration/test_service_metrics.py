@@ -220,7 +220,7 @@ class Access(Admin):
             stream = c.request("GET", "/ui/events", {"Authorization": f"Bearer {OPS}"}).response()
             self.assertEqual((stream.status, stream.headers["content-type"]), (200, "text/event-stream"))
             states = stream.events()
-            # What others' tokens become does not end it.
+            # A change of other tokens does not end it.
             self.tokens(TOKENS.replace("alice", "bob"))
             self.assertTrue(harness.wait_until(lambda: self.ask("/mcp", ALICE, self.address).status == 400))
             [next(states) for _ in range(3)]

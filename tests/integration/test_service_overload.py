@@ -21,7 +21,7 @@ class Full(Serve):
             self.value(self.connect().call("x = 1\nx", session=name))
 
     def test_refused(self):
-        """Nothing of the call has run: its session does not exist afterwards. Live sessions go on."""
+        """No part of the call has run: its session does not exist afterwards. Live sessions continue."""
         c = self.connect()
         for session in ({"session": "c"}, {}):
             answer = c.call("print('ran')", **session).response()

@@ -1,4 +1,4 @@
-"""Reload, drain and the service manager of `cloister serve`: what SIGHUP, `cloister reload` and `cloister drain` do, and what systemd is told."""
+"""Reload, drain and the service manager of `cloister serve`: what SIGHUP, `cloister reload` and `cloister drain` do, and the messages that systemd receives."""
 
 import json
 import os
@@ -128,7 +128,7 @@ class Reload(Service):
             self.assertTrue(harness.wait_until(lambda: f.seek(0) == 0 and "cell ended" in f.read()))
 
     def test_which_server(self):
-        """Without a server there is one line, and `cloister mcp` is none."""
+        """Without a server there is one line, and `cloister mcp` is not such a server."""
         done = self.run_cloister("reload", "--server", "1")
         self.assertEqual((done.returncode, done.stderr.decode().count("\n")), (1, 1))
         self.assertIn("no 'cloister serve' of yours", done.stderr.decode())
@@ -198,7 +198,7 @@ class Drain(Service):
     SETTINGS = {"idle": 3, "pool": 0}
 
     def test_until_sessions_have_ended(self):
-        """Live sessions go on, new ones are refused; the server ends with the last one."""
+        """Live sessions continue, new ones are refused; the server ends with the last one."""
         self.value(self.connect().call("x = 1\nx", session="a"))
         done = self.command("drain")
         self.assertEqual(done.returncode, 0, done)

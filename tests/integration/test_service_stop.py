@@ -138,7 +138,7 @@ class Slow(Stop):
     SETTINGS = {"output": 10_000_000}
 
     def test_client_that_does_not_read(self):
-        """Its answer cannot be delivered: the server ends nevertheless, and says so by its status."""
+        """Its answer cannot be delivered: the server ends nevertheless, with status 1."""
         slow = self.connect(window=4096)
         slow.call("print('x' * 9_000_000)", session="warm")
         self.assertTrue(select.select([slow.socket], [], [], harness.PATIENCE)[0])

@@ -24,7 +24,7 @@ from test_serve_asks import FAULTY, FORM
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ALICE, BOB = "alice-alice-alice-1", "bob-bob-bob-bob-bob-2"
 LEASE = 5
-# The balancer finds a node down after six checks, one a second; then it takes it back.
+# The balancer finds a node down after six checks, one per second; then it takes it back.
 DOWN, BACK = 12, 4
 
 
@@ -189,7 +189,7 @@ class Cluster(Serve):
                 self.assertTrue(read["result"]["contents"][0]["text"].startswith(expected), read)
 
     def stale(self, name, value):
-        """The session has 100 on a node that is stopped for longer than the lease, then `value` elsewhere; that node dies."""
+        """The session has 100 on a node that is stopped for longer than the lease, then `value` on another node, which is killed."""
         c = self.client()
         self.assertEqual(c.run("x = 100", session=name)["state"], "new")
         first = self.owner(name)
@@ -312,7 +312,7 @@ class HAProxy(Cluster):
         self.assertEqual(self.client().run("x", session="work")["value"]["json"], 200)
         second = self.owner("work")
         self.assertNotEqual(first, second)
-        # The node that took over dies. Whoever has the name now must not answer with 100.
+        # The node that took over is killed. The node that has the name now must not answer with 100.
         self.nodes[second].process.kill()
         self.nodes[second].process.wait()
         # Wherever the balancer sends it: the node that was stopped does not have it any more.

@@ -110,7 +110,7 @@ class View(Admin):
         self.assertEqual(done.returncode, 0, done)
         self.assertFalse(call.response().json()["result"]["isError"])
         self.assertTrue(browser.until("document.querySelectorAll('tr.running').length == 0"))
-        # The policy forbids what is inline and what is elsewhere; the token is in no address that is asked for.
+        # The policy forbids inline scripts and other servers; the token is in no address that the browser requests.
         self.assertEqual(browser.value("new Promise((done) => { const i = document.createElement('script'); i.textContent = 'window.owned = 1';"
                                        "document.head.append(i); setTimeout(() => done(window.owned ?? null), 100); })"), None)
         self.assertEqual(browser.value("fetch('http://localhost:1/').then(() => 'sent', (e) => e.constructor.name)"), "TypeError")

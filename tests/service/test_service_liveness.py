@@ -16,7 +16,7 @@ class Stuck(Admin):
         self.assertEqual(live(), 200)
         os.kill(self.server.pid, signal.SIGSTOP)
         try:
-            # The broker, its child, goes on and answers.
+            # The broker, its child, continues and answers.
             self.assertTrue(harness.wait_until(lambda: live() == 503, 60))
             self.assertEqual(self.ask("/livez", address=self.address).body, b'{"status":"stuck"}\n')
             self.assertEqual(self.ask("/metrics").status, 200)

@@ -72,7 +72,7 @@ class Life(test_package.Package):
         self.assertNotIn("No such file", part["alive"][0][1] + done.stderr.split("purge")[0], text)
         # A parser that does not know the profile leaves it out, as at each start of the machine.
         self.assertEqual(part["profile"][0][1].split(), (["../cloister"] if self.SKIPS_PROFILE else []) + ["parser", "0"], text)
-        # What an administrator wrote in a conffile stays.
+        # The lines that an administrator wrote in a conffile stay.
         self.assertTrue(part["again"][0][1].rstrip().endswith("// mine"), text)
         self.assertEqual([status for status, _ in part["status"]], ["1", "0"], text)
         self.assertIn("/var/lib/cloister/images", part["status"][0][1], text)

@@ -164,7 +164,7 @@ class Units(unittest.TestCase):
     def test_user_units(self):
         units = {name: read(f"{self.PLACE}/user/{name}").replace("%E", "/etc").replace("%t", "/run") for name in ("cloister.service", "cloister.socket")}
         self.assertEqual(self.faults(units), [])
-        # What a user manager cannot do, or what hides the user's own files.
+        # Settings that a user manager cannot apply, or that hide the user's own files.
         self.assertNotRegex("".join(units.values()), "(?m)^(User|Protect|Private|AmbientCap|StateDirectory|RuntimeDirectory)")
 
     def test_security(self):

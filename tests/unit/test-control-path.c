@@ -24,7 +24,7 @@ static void test_directories(void)
         check_eq_int(control_directories(1000, NULL, "relative", "relative", directories), 2);
 }
 
-/* The directory of a service comes first. Nobody but its owner may write in it. */
+/* The directory of a service comes first. Only its owner may write in it. */
 static void test_service(void)
 {
         struct stat st = {.st_mode = S_IFDIR | 0755};

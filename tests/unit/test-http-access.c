@@ -165,7 +165,7 @@ static void test_tokens(void)
 
 #define C "cccccccccccccccc"
 
-/* A token with a role is no client, and a client's token has no role. */
+/* A token with a role is not a client, and a client's token has no role. */
 static void test_roles(void)
 {
         static const char *const refused[] = {
@@ -221,7 +221,7 @@ static void test_role_later(void)
         check_eq_int(removed, 1);
         check(!who(&access, "Bearer " A));
         check_eq_int(access_role(&access, "Bearer " A), ACCESS_ROLE_VIEW);
-        /* Nobody is told of a token with a role that ends. */
+        /* The end of a token with a role calls no function. */
         check_ok(access_replace_tokens(&access, clients, sizeof(clients) - 1, note_removed,
                                        &removed, &err));
         check_eq_int(removed, 1);

@@ -46,7 +46,7 @@ static void answer_create(int error)
 
 static void test_ready(void)
 {
-        open_http(TOKENS); /* both are open to everybody */
+        open_http(TOKENS); /* both are open to every client */
         check_answer("/readyz", 503, "{\"status\":\"starting\"}\n");
         check_eq_int(f.creates, 1);
         check_answer("/readyz", 503, "{\"status\":\"starting\"}\n");

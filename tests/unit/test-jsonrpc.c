@@ -73,7 +73,7 @@ static void test_text_of_result(void)
         check_text("{\"jsonrpc\":\"2.0\",\"i\\u0064\":1,\"\\u00e9\":\"\\u00e9\",\"result\":{\"a\":{"
                    "}}\t}\r",
                    "{\"a\":{}}");
-        /* What a tool returns is for code alone. */
+        /* Only code reads structuredContent. */
         check_text(
                 "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"structuredContent\":{\"a\":1,\"a\":2}}}",
                 "{\"structuredContent\":{\"a\":1,\"a\":2}}");

@@ -60,7 +60,7 @@ static void test_service(void)
         check(!place_logs(path, 2));
 }
 
-/* What is not the path of a directory does not count. */
+/* A value that is not the path of a directory does not count. */
 static void test_values(void)
 {
         static const char *const values[] = {"", ":/s", "s", "/", "/s/", "/a/../b", "/a//b"};

@@ -11,7 +11,7 @@
 
 enum { MANY_MS = 3600 * 1000 };
 
-/* What the parts of a server say, and what they were told. */
+/* The state that the parts of a server report, and the actions that were called. */
 struct parts {
         struct event_base *base;
         bool sessions, calls, results, answers, stubborn;
@@ -136,7 +136,7 @@ static void test_idle(void)
         close_drain(&p, drain);
 }
 
-/* What runs is cancelled at the end of the time; what does not end then, or is not read, is told by `whole`. */
+/* Calls that run are cancelled at the end of the time; `whole` is false if one does not end then, or its answer is not read. */
 static void test_limits(void)
 {
         for (int i = 0; i < 4; i++) {
@@ -151,7 +151,7 @@ static void test_limits(void)
         }
 }
 
-/* Sessions go on until the deadline; it can be undone before, and not after. */
+/* Sessions continue until the deadline; it can be undone before, and not after. */
 static void test_wait(void)
 {
         struct parts p = {.sessions = true};

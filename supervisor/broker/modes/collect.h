@@ -3,5 +3,5 @@
 
 /* data: struct broker. */
 void collect_metrics(void *data);
-/* What never changes. */
+/* Sets the metrics that never change: version, node, time of the start. */
 void collect_begin(void);

@@ -478,7 +478,7 @@ static void on_try(evutil_socket_t fd, short what, void *data)
         evtimer_add(mode->again, &later);
 }
 
-/* A service manager waits until a sandbox has answered: a machine that can make none is no place for clients. */
+/* A service manager waits until a sandbox has answered: on a machine that can make no sandbox, every call would fail. */
 static int try_sandbox(struct broker *broker, struct error *err)
 {
         struct mode_server *mode = broker->data;

@@ -382,7 +382,7 @@ static int open_listeners(const struct options *o, struct listeners *l, struct e
         return r;
 }
 
-/* Without tokens, whoever reaches the address gets what it serves. */
+/* Without tokens, every program that can connect to the address gets what it serves. */
 static int open_admin(struct options *o, struct listener *ret, struct error *err)
 {
         int r = listen_open("--admin", o->admin, ret, err);

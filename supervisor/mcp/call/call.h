@@ -96,7 +96,7 @@ struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mc
 void mcp_call_free(struct mcp_call *call);
 /* An unguessable name of a new session, which leads back to this node. */
 void mcp_call_name_session(char session[SESSION_NAME_MAX + 1]);
-/* Whether the principal may start a call in this session now, which runs so many cells. Returns 0, or -EBUSY with the
+/* Whether the principal may start a call in this session now, which runs `cells` cells. Returns 0, or -EBUSY with the
  * answer: nothing may have run before. */
 int mcp_call_admit(const struct mcp_peer *peer, const char *session, unsigned cells,
                    struct service_refusal *ret);

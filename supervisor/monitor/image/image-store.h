@@ -19,7 +19,7 @@ struct image_choice {
         char store[512];
         char python[512];           /* a path, or a version that is searched for each time */
         char node[512];             /* for the build: is added to the image; "": none */
-        char pyodide[512];          /* the same of npm's package; "": none */
+        char pyodide[512];          /* the directory of npm's package; "": none */
         char name[IMAGE_NAME_SIZE]; /* "" until the store was read, unless a name was chosen */
         bool is_default;            /* built when it is missing; a named one is not */
         const char *link;           /* for the build: "embed", "module" or NULL */
