@@ -8,14 +8,8 @@ TAR_FAULTS = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueErr
 
 
 def tar_path(member, package):
-    """Where a member goes in its package, as a list of names; []: nowhere. A hostile name is an error."""
-    name = member.name
-    if not (member.isreg() or member.isdir()):
-        raise Failure("%s has a link or device in it (%.100r)" % (package, name))
-    parts = name.rstrip("/").split("/")
-    if (len(name) > PATH_MAX or len(parts) > DEPTH_MAX or "\\" in name or any(ord(c) < 32 or ord(c) == 127 for c in name)
-            or any(part in ("", ".", "..") or len(part.encode("utf-8", "surrogateescape")) > 255 for part in parts)):
-        raise Failure("%s has a member that would be put elsewhere (%.100r)" % (package, name))
+    """Where a member goes in its package, as a list of names; []: nowhere."""
+    parts = member_parts(member.name, member.isreg() or member.isdir(), package)
     return parts[1:] if member.isreg() else []
 
 
@@ -33,27 +27,13 @@ def unpack_tarball(path, package, stage, parts, left):
             if not inner:
                 continue
             total += ENTRY_BYTES * (1 + make_folders(stage, parts + inner[:-1], folders))
-            total = write_tar_member(archive, member, os.path.join(stage, *parts, *inner), total, left)
+            target = os.path.join(stage, *parts, *inner)
+            total = write_member(archive.extractfile(member), member.size, target, member.mode & 0o111, total, left)
         rest = 0
         for chunk in iter(lambda: stream.read(1 << 16), b""):  # at its end is the checksum
             rest += len(chunk)
             if rest > left:
                 raise Failure(TOO_LARGE)
-    return total
-
-
-def write_tar_member(archive, member, target, total, left):
-    if total + member.size > left:
-        raise Failure(TOO_LARGE)
-    if os.path.lexists(target):
-        os.unlink(target)
-    with create(target, "xb") as f, archive.extractfile(member) as source:
-        for chunk in iter(lambda: source.read(1 << 20), b""):
-            total += len(chunk)
-            if total > left:
-                raise Failure(TOO_LARGE)
-            f.write(chunk)
-        os.fchmod(f.fileno(), 0o755 if member.mode & 0o111 else 0o644)
     return total
 
 

@@ -10,15 +10,37 @@ MEMORY_MAX = 1 << 30  # address space of the process that unpacks
 TARGET = "/run/packages"
 
 
-def inner_path(info, wheel):
-    """Where a member goes in a set, as a list of names; None: nowhere. A hostile name is an error."""
-    name, mode = info.filename, info.external_attr >> 16
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise Failure("%s has a link or device in it (%.100r)" % (wheel, name))
+def member_parts(name, is_plain, package):
+    """The names in the path of an archive's member. A hostile path, or a member that is not a plain file or a directory, is an error."""
+    if not is_plain:
+        raise Failure("%s has a link or device in it (%.100r)" % (package, name))
     parts = name.rstrip("/").split("/")
     if (len(name) > PATH_MAX or len(parts) > DEPTH_MAX or "\\" in name or any(ord(c) < 32 or ord(c) == 127 for c in name)
             or any(part in ("", ".", "..") or len(part.encode("utf-8", "surrogateescape")) > 255 for part in parts)):
-        raise Failure("%s has a member that would be put elsewhere (%.100r)" % (wheel, name))
+        raise Failure("%s has a member that would be put elsewhere (%.100r)" % (package, name))
+    return parts
+
+
+def write_member(source, size, target, is_program, total, left):
+    """Copies a member of `size` bytes, as its archive says, to a file. Returns the sum of bytes with it. A file that exists is replaced."""
+    if total + size > left:
+        raise Failure(TOO_LARGE)
+    if os.path.lexists(target):
+        os.unlink(target)
+    with create(target, "xb") as f, source:
+        for chunk in iter(lambda: source.read(1 << 20), b""):
+            total += len(chunk)
+            if total > left:
+                raise Failure(TOO_LARGE)
+            f.write(chunk)
+        os.fchmod(f.fileno(), 0o755 if is_program else 0o644)
+    return total
+
+
+def inner_path(info, wheel):
+    """Where a member goes in a set, as a list of names; None: nowhere."""
+    is_plain = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+    parts = member_parts(info.filename, is_plain, wheel)
     if parts[0].endswith(".data") and len(parts) > 2:
         if parts[1] in ("purelib", "platlib"):
             return parts[2:]
@@ -48,7 +70,8 @@ def unpack(path, stage, left):
                 raise Failure("%s has a file twice (%.100r)" % (wheel, member.filename))
             seen.add(target)
             total += ENTRY_BYTES * (1 + make_folders(stage, parts[:-1], folders))
-            total = write_member(z, member, target, total, left)
+            is_program = os.path.basename(os.path.dirname(target)) == "bin" or member.external_attr >> 16 & 0o111
+            total = write_member(z.open(member), member.file_size, target, is_program, total, left)
     return total
 
 
@@ -66,22 +89,6 @@ def make_folders(stage, parts, known):
         except FileExistsError:
             pass
     return new
-
-
-def write_member(z, member, target, total, left):
-    if total + member.file_size > left:
-        raise Failure(TOO_LARGE)
-    if os.path.lexists(target):
-        os.unlink(target)
-    with create(target, "xb") as f, z.open(member) as source:
-        for chunk in iter(lambda: source.read(1 << 20), b""):
-            total += len(chunk)
-            if total > left:
-                raise Failure(TOO_LARGE)
-            f.write(chunk)
-        is_program = os.path.basename(os.path.dirname(target)) == "bin" or member.external_attr >> 16 & 0o111
-        os.fchmod(f.fileno(), 0o755 if is_program else 0o644)
-    return total
 
 
 def compile_set(stage, name, left):
