@@ -75,15 +75,19 @@ int config_check_libraries(struct config_reading *r, const struct config_key *ke
         return 0;
 }
 
+static bool is_one_word(const char *text)
+{
+        for (const char *c = text; *c; c++)
+                if ((unsigned char)*c <= ' ' || *c == 0x7f)
+                        return false;
+        return strlen(text) <= CONFIG_PACKAGES_INDEX_MAX;
+}
+
 static bool is_url(const char *text)
 {
-        bool good = strlen(text) <= CONFIG_PACKAGES_INDEX_MAX &&
-                    (strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0 ||
-                     strncmp(text, "${", 2) == 0);
-
-        for (const char *c = text; good && *c; c++)
-                good = (unsigned char)*c > ' ' && *c != 0x7f;
-        return good;
+        return is_one_word(text) &&
+               (strncmp(text, "https://", 8) == 0 || strncmp(text, "http://", 7) == 0 ||
+                strncmp(text, "${", 2) == 0);
 }
 
 int config_check_registry(struct config_reading *r, const struct config_key *key, yyjson_val *value)
@@ -98,15 +102,12 @@ int config_check_registry(struct config_reading *r, const struct config_key *key
 int config_check_index(struct config_reading *r, const struct config_key *key, yyjson_val *value)
 {
         const char *text = *(char **)config_member(key, r->into);
-        bool is_file = strncmp(text, "file:///", 8) == 0;
-        bool good = is_url(text) || (is_file && strlen(text) <= CONFIG_PACKAGES_INDEX_MAX);
 
-        for (const char *c = text; good && *c; c++)
-                good = (unsigned char)*c > ' ' && *c != 0x7f;
-        return good ? 0
-                    : config_mistake(
-                              r, value,
-                              "index must be the url of a package index, such as \"https://pypi.org/simple\"");
+        if (is_url(text) || (is_one_word(text) && strncmp(text, "file:///", 8) == 0))
+                return 0;
+        return config_mistake(
+                r, value,
+                "index must be the url of a package index, such as \"https://pypi.org/simple\"");
 }
 
 /* "14d", "2w", "36h", or a date, as "2026-01-31". */
