@@ -89,7 +89,7 @@ static int upstream_access_prepare(struct config_server *server, const char *pro
                 return error_errno(err, ENOMEM, "start");
         env[server->n_env++] = variable;
         env[server->n_env] = NULL;
-        /* Logins are kept there (base/places.h). Another user has a directory of its own. */
+        /* Logins are kept there (base/places.h). Another user has its own directory. */
         if (!is_other_user && place_service_state(place, sizeof(place))) {
                 if (asprintf(&variable, "STATE_DIRECTORY=%s", place) < 0)
                         return error_errno(err, ENOMEM, "start");

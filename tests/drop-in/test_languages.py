@@ -114,7 +114,7 @@ class Languages(systems.SystemCase):
         for name, image in ("go", "golang:"), ("java", "eclipse-temurin:"), ("ruby", "ruby:"), ("r", "r-base:"):
             self.assertRegex(missing(name), rf"there is no image '{name}' \(make it with 'cloister image build --oci docker://docker\.io/library/{image}\S+ --name {name}'\)")
         self.assertIn("there is no image 'none' (make it with 'cloister image build --name none')", missing("tcl"))
-        self.assertRegex(missing("cobol"), 'the language "cobol" is not available: this server knows python, javascript, .*cpp.*shell')
+        self.assertRegex(missing("cobol"), 'the language "cobol" is not available: this server has python, javascript, .*cpp.*shell')
         self.assertEqual(missing("shell\0"), "language must be a string")
         # The example of a language is right.
         example = details[2]["examples"][0]["code"]

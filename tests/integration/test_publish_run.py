@@ -192,7 +192,7 @@ class Forms(Calls, rawmcp.ServerCase):
         self.assertEqual((image["type"], image["mimeType"], image["data"]), ("image", "image/png", png(2)))
         self.assertEqual(text["text"], json.dumps({"exit_code": 0, "stderr": "", "stdout": "1\n2\n"}, indent=2))
         self.same("execute_code", {"exit_code": 3, "stderr": "", "stdout": "a\n"}, code="print('a')\nraise SystemExit(3)", timeout=9.5)
-        self.same("execute_code", {"exit_code": 1, "stderr": 'the language "ruby" is not available: this server knows python, javascript', "stdout": ""},
+        self.same("execute_code", {"exit_code": 1, "stderr": 'the language "ruby" is not available: this server has python, javascript', "stdout": ""},
                   code="puts 1", language="ruby")
 
     def test_the_end_chooses_the_case(self):

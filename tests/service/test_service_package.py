@@ -22,7 +22,7 @@ step earlier; dpkg -i /root/earlier.deb
 mkfifo /tmp/in; sleep 3000 >/tmp/in & cloister mcp </tmp/in >/tmp/out 2>/tmp/err & server=$!
 for i in $(seq 300); do ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q /var/lib/cloister/images && break; sleep 1; done
 step upgrade; dpkg -i /root/cloister.deb
-kill -0 $server && step alive:$server
+kill -0 $server && step running:$server
 ls -d /etc/cloister/config.json /etc/apparmor.d/cloister /usr/lib/systemd/system/cloister.service /usr/lib/systemd/user/cloister.socket
 echo '// mine' >>/etc/cloister/config.json
 step profile; readlink /etc/apparmor.d/disable/cloister; apparmor_parser -Q -T -K /etc/apparmor.d/ >/dev/null 2>&1; echo parser $?
@@ -67,9 +67,9 @@ class Life(test_package.Package):
         for piece in done.stdout.split(">> ")[1:]:
             name, _, rest = piece.partition("\n")
             part.setdefault(name.split(":")[0], []).append((name.partition(":")[2], rest))
-        server = part["alive"][0][0]
+        server = part["running"][0][0]
         self.assertRegex(part["upgrade"][0][1], rf"still running with version 0\.1\.0: {server}\. .*'cloister drain'", text)
-        self.assertNotIn("No such file", part["alive"][0][1] + done.stderr.split("purge")[0], text)
+        self.assertNotIn("No such file", part["running"][0][1] + done.stderr.split("purge")[0], text)
         # A parser that does not know the profile leaves it out, as at each start of the machine.
         self.assertEqual(part["profile"][0][1].split(), (["../cloister"] if self.SKIPS_PROFILE else []) + ["parser", "0"], text)
         # The lines that an administrator wrote in a conffile stay.

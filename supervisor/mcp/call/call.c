@@ -267,7 +267,7 @@ static int take_cells(struct mcp_principal *principal, unsigned cells, struct se
 static int check_calls(const struct mcp_server *server, const struct mcp_principal *principal,
                        struct service_refusal *ret)
 {
-        static const char many[] = "too many calls are under way: wait for some to end";
+        static const char many[] = "too many calls are running: wait until some have ended";
         bool is_full = principal->name[0] ? !share_allows(principal->n_calls, server->n_calls,
                                                           MCP_CALLS_MAX, 1)
                                           : server->n_calls >= MCP_CALLS_MAX;

@@ -63,7 +63,7 @@ static int refuse_language(const struct config *config, const char *name, struct
                         used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s",
                                                  config->profiles[i].program.language);
         return error_set(err, EINVAL,
-                         "the language \"%.40s\" is not available: this server knows %s", name,
+                         "the language \"%.40s\" is not available: this server has %s", name,
                          known);
 }
 
