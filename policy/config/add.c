@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/path.h"
 #include "policy/config/as-keys.h"
+#include "policy/config/ask-keys.h"
 #include "policy/config/bound.h"
 #include "policy/config/keys.h"
 #include "policy/config/node-keys.h"

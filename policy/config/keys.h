@@ -29,6 +29,7 @@
         PLACE(STATE, struct config_profile)                                                        \
         PLACE(PICTURES, struct config_profile)                                                     \
         PLACE(PACKAGES, struct config_packages)                                                    \
+        PLACE(ASK, struct config_ask)                                                              \
         PLACE(LIBRARIES, struct config_libraries)                                                  \
         PLACE(PROGRAM, struct config_program)                                                      \
         PLACE(NODE, struct config_node)                                                            \

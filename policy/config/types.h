@@ -84,6 +84,13 @@ enum {
         CONFIG_PACKAGES_INDEX_MAX = 2000,
 };
 
+/* "ask" of a profile: who decides about calls that a rule does not decide (docs/questions.md). */
+struct config_ask {
+        char **by; /* "client", "terminal"; NULL-terminated, or NULL: both */
+        uint32_t wait_ms, timeout_ms, per_cell;
+        bool whole; /* the client is asked only what three lines show whole */
+};
+
 /* "libraries" of a profile: the packages that its default image gets besides (docs/images.md). */
 struct config_libraries {
         char **python, **npm; /* NULL-terminated, or NULL */
@@ -123,6 +130,7 @@ struct config_profile {
         const struct config_profile
                 *also; /* servers and tools must be allowed by this one too; or NULL */
         struct config_packages packages; /* that its sessions may have installed */
+        struct config_ask ask;
         struct config_pool pool;
         uint32_t freeze_ms;     /* idle time after which a session is frozen; 0: never */
         uint32_t background_ms; /* processor time between two calls, or CONFIG_UNLIMITED */

@@ -80,6 +80,7 @@ RULES = [
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
     ("supervisor/service", ["base/", "policy/", "rpc/", SERVICE]),
+    ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),

@@ -2,6 +2,7 @@
 
 #include "base/cleanup.h"
 #include "policy/config/add.h"
+#include "policy/config/ask-keys.h"
 #include "policy/config/config.h"
 #include "policy/config/keys.h"
 #include "policy/config/server.h"
@@ -72,6 +73,7 @@ static void test_all_keys(void)
                 "{\"mcpServers\": {\"git\": {\"command\": \"g\"}}, \"profiles\": {\"data\": {"
                 "\"image\": \"pandas\", \"limits\": {\"memory\": \"2G\", \"cpu\": 2},"
                 "\"network\": \"loopback\", \"mounts\": [{\"source\": \"~/data\", \"target\": \"/data\"}, {\"source\": \"/srv/out\", \"target\": \"/workspace/out2\", \"mode\": \"rw\"}], \"preload\": [\"numpy\", \"xml.etree\"], \"servers\": [\"git\"], \"tools\": {\"allow\": [\"git.*\"], \"deny\": [\"push\"]},"
+                "\"ask\": {\"by\": [\"terminal\"], \"wait\": 20, \"timeout\": \"5m\", \"whole\": true},"
                 "\"agent\": true}}, \"profile\": \"data\"}");
         const struct config_profile *p = profile(config, "data");
 
@@ -91,6 +93,13 @@ static void test_all_keys(void)
         check_eq_str(p->servers[0], "git");
         check_eq_str(p->tools.allow[0], "git.*");
         check_eq_str(p->tools.deny[0], "push");
+        check_eq_int(config_ask_by(&p->ask), CONFIG_ASK_TERMINAL);
+        check_eq_int(config_ask_by(&profile(config, "default")->ask),
+                     CONFIG_ASK_CLIENT | CONFIG_ASK_TERMINAL);
+        check_eq_int(p->ask.wait_ms, 20000);
+        check_eq_int(p->ask.timeout_ms, 300000);
+        check_eq_int(p->ask.per_cell, 10);
+        check(p->ask.whole);
         check(p->agent);
         check(!profile(config, "default")->agent && !profile(config, "default")->servers);
 }
@@ -423,6 +432,12 @@ static void test_wrong_values(void)
         wrong("\"preload\": [\"a\", \"a..b\"]", "preload: item 2 must be");
         wrong("\"preload\": [\"1a\"]", "module's name");
         wrong("\"preload\": [\"a\\nb\"]", "module's name");
+        wrong("\"ask\": []", "ask must be an object");
+        wrong("\"ask\": {\"by\": []}", "ask.by: name \"client\", \"terminal\" or both");
+        wrong("\"ask\": {\"by\": [\"client\", \"mail\"]}",
+              "ask.by: item 2 must be \"client\" or \"terminal\"");
+        wrong("\"ask\": {\"timeout\": \"2h\"}", "ask.timeout");
+        wrong("\"ask\": {\"per_cell\": 0}", "ask.per_cell");
         wrong("\"servers\": [1]", "servers: item 1 must be a string");
         wrong("\"tools\": []", "tools must be an object");
         wrong("\"tools\": {\"allow\": \"x\"}", "tools.allow must be an array");

@@ -1,0 +1,571 @@
+/* The questions of a session. */
+#include "supervisor/trust/questions/approval.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "base/unguessable.h"
+
+enum { WHY_MAX = QUESTION_NOTE_MAX + 100 };
+
+static const char said_no[] = "a person answered no";
+
+TAILQ_HEAD(approval_calls, approval_call);
+
+struct approvals {
+        LIST_ENTRY(approvals) link; /* in `all`, while a person is asked */
+        struct approval_list *all;
+        const char *session, *principal;
+        const struct approval_host *host;
+        void *data;
+        struct grants grants;
+        struct approval_calls waiting; /* for a question, in order */
+        uint64_t counted_cell;         /* whose questions are counted */
+        unsigned n_asked;
+        struct approval_settings given; /* with the newest call */
+
+        /* the question */
+        enum approval_state state;
+        struct approval_settings settings;
+        struct approval_call **calls; /* NULL: it was dropped */
+        const struct question_call **shown;
+        size_t n, n_left;
+        uint64_t cell, since_us, asked_us;
+        char id[UNGUESSABLE_LENGTH + 1]; /* of which QUESTION_ID_LENGTH are used */
+        char sha256[QUESTION_SHA_SIZE];
+        struct event *deadline;
+        struct client_ask ask;
+        bool is_client_asked, is_terminal_asked, was_misfit;
+        uint64_t client_us; /* when the client was asked */
+};
+
+const char *approval_state_name(enum approval_state state)
+{
+        static const char *const names[APPROVAL_STATES] = {
+                "none",     "collecting", "held",      "asked",
+                "answered", "expired",    "withdrawn", "released",
+        };
+
+        return names[state];
+}
+
+static void record(struct approvals *a, const char *event, const char *who,
+                   enum question_scope scope)
+{
+        if (a->host->record)
+                a->host->record(a->data, a, event, who, scope);
+}
+
+/* ---- the end of a question ---- */
+
+static void begin(struct approvals *a);
+
+static void close_client(struct approvals *a)
+{
+        if (!a->is_client_asked)
+                return;
+        a->is_client_asked = false;
+        a->ask.withdraw(&a->ask);
+        client_request_done(&a->ask.request);
+}
+
+static void close_terminal(struct approvals *a)
+{
+        if (!a->is_terminal_asked)
+                return;
+        a->is_terminal_asked = false;
+        a->host->end_terminal(a->data);
+}
+
+/* Nobody can answer any more. */
+static void close_question(struct approvals *a, enum approval_state state)
+{
+        if (a->state == APPROVAL_ASKED)
+                LIST_REMOVE(a, link);
+        close_client(a);
+        close_terminal(a);
+        event_del(a->deadline);
+        a->state = state;
+}
+
+/* Decides about all calls of the question: those that are allowed are sent while the session stands still. */
+static void decide_all(struct approvals *a, const struct approval_answer *answer, const char *why)
+{
+        for (size_t i = 0; i < a->n; i++) {
+                struct approval_call *call = a->calls[i];
+                bool is_allowed = answer && answer->scope != SCOPE_NO &&
+                                  (!answer->rows || answer->rows[i]);
+                if (!call)
+                        continue;
+                a->calls[i] = NULL;
+                call->row = 0;
+                a->host->decide(a->data, call, is_allowed, why);
+        }
+}
+
+static void release(struct approvals *a)
+{
+        a->state = APPROVAL_RELEASED;
+        free(a->calls);
+        free(a->shown);
+        a->calls = NULL;
+        a->shown = NULL;
+        a->n = a->n_left = 0;
+        a->host->release(a->data);
+        a->state = APPROVAL_NONE;
+        if (!TAILQ_EMPTY(&a->waiting))
+                begin(a);
+}
+
+static void deny_question(struct approvals *a, enum approval_state state, const char *why)
+{
+        close_question(a, state);
+        decide_all(a, NULL, why);
+        release(a);
+}
+
+static void deny_waiting(struct approvals *a, uint64_t cell, const char *why)
+{
+        struct approval_call *call = TAILQ_FIRST(&a->waiting), *next;
+
+        for (; call; call = next) {
+                next = TAILQ_NEXT(call, link);
+                if (cell != 0 && call->cell != cell)
+                        continue;
+                TAILQ_REMOVE(&a->waiting, call, link);
+                a->host->decide(a->data, call, false, why);
+        }
+}
+
+/* ---- an answer ---- */
+
+static void take_grants(struct approvals *a, const struct approval_answer *answer)
+{
+        struct grant_key key;
+
+        for (size_t i = 0; i < a->n; i++) {
+                const struct approval_call *call = a->calls[i];
+                if (!call)
+                        continue;
+                const struct question_call *q = &call->call;
+                if (answer->scope == SCOPE_NO || (answer->rows && !answer->rows[i])) {
+                        /* Once for each rule of the question. */
+                        bool is_counted = false;
+                        for (size_t k = 0; k < i && !is_counted; k++)
+                                is_counted = a->calls[k] &&
+                                             strcmp(a->calls[k]->call.rule, q->rule) == 0 &&
+                                             (!answer->rows || !answer->rows[k]);
+                        if (!is_counted)
+                                grants_refuse(&a->grants, q->rule, a->cell);
+                        continue;
+                }
+                if (answer->scope == SCOPE_ONCE)
+                        continue;
+                grant_key_set(&key, q->rule, q->server, q->tool, q->definition);
+                grants_add(&a->grants, &key, answer->scope == SCOPE_CELL ? a->cell : 0);
+        }
+}
+
+static void take_answer(struct approvals *a, const struct approval_answer *answer, const char *who)
+{
+        _cleanup_buffer_ struct buffer why = BUFFER_INIT(4 * WHY_MAX);
+
+        (void)buffer_append_text(&why, said_no);
+        if (answer->note && *answer->note) {
+                (void)buffer_append_text(&why, ": ");
+                (void)terminal_escape_line(
+                        answer->note,
+                        utf8_cut(answer->note, strlen(answer->note), QUESTION_NOTE_MAX), &why);
+        }
+        if (buffer_append(&why, "", 1) < 0)
+                buffer_done(&why);
+        take_grants(a, answer);
+        close_question(a, APPROVAL_ANSWERED);
+        record(a, "answered", who, answer->scope);
+        decide_all(a, answer, why.length > 0 ? buffer_bytes(&why) : said_no);
+        release(a);
+}
+
+static void on_deadline(evutil_socket_t fd, short what, void *data)
+{
+        struct approvals *a = data;
+
+        record(a, "expired", "", SCOPE_NO);
+        deny_question(a, APPROVAL_EXPIRED, "nobody has answered in time");
+}
+
+static void view(const struct approvals *a, struct question_view *ret)
+{
+        *ret = (struct question_view){.id = a->id,
+                                      .session = a->session,
+                                      .principal = a->principal,
+                                      .sha256 = a->sha256,
+                                      .calls = a->shown,
+                                      .n_calls = a->n_left};
+}
+
+static void on_client(struct client_ask *ask, yyjson_val *result, const char *why);
+
+/* Returns 0, or negative errno if the client cannot be asked. */
+static int ask_client(struct approvals *a)
+{
+        struct question_view v;
+        struct error ignored = {};
+
+        view(a, &v);
+        if (!a->settings.by_client || (a->settings.whole && !question_is_short(&v)))
+                return -EOPNOTSUPP;
+        a->ask = (struct client_ask){.answered = on_client};
+        int r = question_form(&v, a->was_misfit, &a->ask.request);
+        if (r >= 0)
+                r = a->host->ask_client(a->data, &a->ask, &ignored);
+        if (r < 0) {
+                client_request_done(&a->ask.request);
+                return r;
+        }
+        a->is_client_asked = true;
+        a->client_us = clock_us();
+        return 0;
+}
+
+static bool ask_terminal(struct approvals *a, bool is_only)
+{
+        if (!a->settings.by_terminal)
+                return false;
+        close_terminal(a);
+        a->is_terminal_asked = a->host->ask_terminal(a->data, a->id,
+                                                     is_only ? a->settings.wait_ms : 0);
+        return a->is_terminal_asked;
+}
+
+/* The client has not shown the question, or cannot any more. */
+static void lose_client(struct approvals *a, const char *why)
+{
+        record(a, "not shown", "client", SCOPE_NO);
+        if (!ask_terminal(a, true))
+                deny_question(a, APPROVAL_WITHDRAWN, why);
+}
+
+static void on_client(struct client_ask *ask, yyjson_val *result, const char *why)
+{
+        struct approvals *a = (struct approvals *)((char *)ask - offsetof(struct approvals, ask));
+        struct approval_answer answer = {};
+        bool is_declined = false;
+
+        a->is_client_asked = false;
+        client_request_done(&a->ask.request);
+        if (!result) {
+                lose_client(a, "the client has ended the question without an answer");
+                return;
+        }
+        enum question_form_answer form = question_form_read(result, &answer.scope, &is_declined);
+        if (is_declined && clock_us() - a->client_us < APPROVAL_SHOWN_MS * UINT64_C(1000)) {
+                lose_client(a, "the client has not shown the question");
+                return;
+        }
+        if (form == FORM_MISFIT && !a->was_misfit) {
+                a->was_misfit = true;
+                if (ask_client(a) < 0)
+                        lose_client(a, "the client has ended the question without an answer");
+                return;
+        }
+        take_answer(a, &answer, "client");
+}
+
+int approvals_answer(struct approval_list *all, const char *id, const char *sha256,
+                     const struct approval_answer *answer, struct error *err)
+{
+        struct approvals *a;
+
+        LIST_FOREACH (a, all, link) {
+                if (strcmp(a->id, id) == 0)
+                        break;
+        }
+        if (!a || !a->settings.by_terminal) {
+                log_warning(
+                        "an answer for the question \"%.16s\" was refused: no such question is open",
+                        id);
+                return error_set(err, ENOENT,
+                                 "no question has this id: it was answered, or has ended");
+        }
+        if (strcmp(a->sha256, sha256) != 0) {
+                log_warning(
+                        "an answer for the question \"%s\" was refused: it is about other calls",
+                        id);
+                return error_set(
+                        err, EBADMSG,
+                        "the answer is about other calls than the question: show it again");
+        }
+        if (answer->rows && answer->scope != SCOPE_ONCE)
+                return error_set(err, EINVAL, "rows can be chosen with the answer once only");
+        take_answer(a, answer, "terminal");
+        return 0;
+}
+
+/* ---- the beginning of a question ---- */
+
+/* Takes the calls of the first one's cell, as many as one question may have. */
+static int take_calls(struct approvals *a)
+{
+        struct approval_call *call = TAILQ_FIRST(&a->waiting), *next;
+        size_t bytes = 0;
+
+        a->cell = call->cell;
+        a->calls = calloc(APPROVAL_CALLS_MAX, sizeof(struct approval_call *));
+        a->shown = calloc(APPROVAL_CALLS_MAX, sizeof(*a->shown));
+        if (!a->calls || !a->shown)
+                return -ENOMEM;
+        for (; call; call = next) {
+                next = TAILQ_NEXT(call, link);
+                if (call->cell != a->cell)
+                        continue;
+                if (a->n == APPROVAL_CALLS_MAX || bytes + call->call.n > APPROVAL_BYTES_MAX)
+                        break;
+                TAILQ_REMOVE(&a->waiting, call, link);
+                bytes += call->call.n;
+                a->calls[a->n] = call;
+                a->shown[a->n] = &call->call;
+                call->row = ++a->n;
+        }
+        a->n_left = a->n;
+        return question_digest(a->shown, a->n_left, a->sha256);
+}
+
+/* Whether the cell may ask once more. */
+static bool count_question(struct approvals *a)
+{
+        if (a->counted_cell != a->cell)
+                a->n_asked = 0;
+        a->counted_cell = a->cell;
+        return a->n_asked++ < a->settings.per_cell;
+}
+
+void approvals_held(struct approvals *a)
+{
+        if (a->state != APPROVAL_COLLECTING)
+                return;
+        a->state = APPROVAL_HELD;
+        a->settings = a->given;
+        const struct timeval timeout = clock_timeval_ms(a->settings.timeout_ms);
+        if (TAILQ_EMPTY(&a->waiting)) {
+                release(a);
+                return;
+        }
+        if (take_calls(a) < 0) {
+                deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked: out of memory");
+                return;
+        }
+        if (!count_question(a)) {
+                deny_question(a, APPROVAL_WITHDRAWN,
+                              "this cell has asked too many questions (\"ask\": {\"per_cell\"})");
+                return;
+        }
+        unguessable(a->id);
+        a->id[QUESTION_ID_LENGTH] = '\0';
+        a->was_misfit = false;
+        a->state = APPROVAL_ASKED;
+        a->asked_us = clock_us();
+        LIST_INSERT_HEAD(a->all, a, link);
+        event_add(a->deadline, &timeout);
+        int asked = ask_client(a);
+        if (!ask_terminal(a, asked < 0) && asked < 0) {
+                deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked");
+                return;
+        }
+        record(a, "asked", "", SCOPE_NO);
+}
+
+static void begin(struct approvals *a)
+{
+        a->state = APPROVAL_COLLECTING;
+        a->since_us = clock_us();
+        a->host->hold(a->data);
+}
+
+enum approval_verdict approvals_add(struct approvals *a, struct approval_call *call,
+                                    const struct approval_settings *settings, const char **why)
+{
+        struct grant_key key;
+
+        call->row = 0;
+        if (call->cell == 0) {
+                *why = "nobody can be asked about a call outside a cell";
+                return APPROVAL_DENIED;
+        }
+        if (grants_are_refused(&a->grants, call->call.rule, call->cell)) {
+                *why = "a person has answered no three times in this cell";
+                return APPROVAL_DENIED;
+        }
+        if (call->call.n > APPROVAL_BYTES_MAX) {
+                *why = "arguments above 4 MiB are not shown to a person";
+                return APPROVAL_DENIED;
+        }
+        grant_key_set(&key, call->call.rule, call->call.server, call->call.tool,
+                      call->call.definition);
+        if (grants_have(&a->grants, &key, call->cell))
+                return APPROVAL_ALLOWED;
+        TAILQ_INSERT_TAIL(&a->waiting, call, link);
+        a->given = *settings;
+        if (a->state == APPROVAL_NONE)
+                begin(a);
+        return APPROVAL_WAITS;
+}
+
+/* ---- calls and cells that end ---- */
+
+/* The question is about fewer calls: an answer about all of them comes too late. */
+static void show_again(struct approvals *a)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < a->n; i++) {
+                if (!a->calls[i])
+                        continue;
+                a->calls[n] = a->calls[i];
+                a->shown[n] = &a->calls[n]->call;
+                a->calls[n]->row = n + 1;
+                n++;
+        }
+        a->n = a->n_left = n;
+        if (question_digest(a->shown, n, a->sha256) < 0)
+                deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked: out of memory");
+}
+
+void approvals_drop(struct approvals *a, struct approval_call *call)
+{
+        if (call->row == 0) {
+                TAILQ_REMOVE(&a->waiting, call, link);
+                return;
+        }
+        a->calls[call->row - 1] = NULL;
+        call->row = 0;
+        if (a->state != APPROVAL_ASKED)
+                return;
+        if (--a->n_left > 0) {
+                show_again(a);
+                return;
+        }
+        record(a, "withdrawn", "", SCOPE_NO);
+        close_question(a, APPROVAL_WITHDRAWN);
+        release(a);
+}
+
+void approvals_withdraw(struct approvals *a, const char *why)
+{
+        deny_waiting(a, 0, why);
+        if (a->state == APPROVAL_COLLECTING) {
+                release(a);
+        } else if (a->state == APPROVAL_ASKED) {
+                record(a, "withdrawn", "", SCOPE_NO);
+                deny_question(a, APPROVAL_WITHDRAWN, why);
+        }
+}
+
+void approvals_end_cell(struct approvals *a, uint64_t cell, const char *why)
+{
+        deny_waiting(a, cell, why);
+        if (a->state == APPROVAL_ASKED && a->cell == cell) {
+                record(a, "withdrawn", "", SCOPE_NO);
+                deny_question(a, APPROVAL_WITHDRAWN, why);
+        } else if (a->state == APPROVAL_COLLECTING && TAILQ_EMPTY(&a->waiting)) {
+                release(a);
+        }
+        grants_end_cell(&a->grants, cell);
+}
+
+void approvals_forget(struct approvals *a)
+{
+        grants_done(&a->grants);
+        a->counted_cell = 0;
+        a->n_asked = 0;
+}
+
+void approvals_recheck(struct approvals *a, bool (*decides)(void *data, struct approval_call *call,
+                                                            bool *is_allowed, const char **why))
+{
+        struct approval_call *call = TAILQ_FIRST(&a->waiting), *next;
+        const char *why = "";
+        bool is_allowed = false;
+
+        for (; call; call = next) {
+                next = TAILQ_NEXT(call, link);
+                if (!decides(a->data, call, &is_allowed, &why))
+                        continue;
+                TAILQ_REMOVE(&a->waiting, call, link);
+                a->host->decide(a->data, call, is_allowed, why);
+        }
+        for (size_t i = 0; a->state == APPROVAL_ASKED && i < a->n;) {
+                size_t n = a->n;
+                call = a->calls[i];
+                if (decides(a->data, call, &is_allowed, &why)) {
+                        approvals_drop(a, call);
+                        a->host->decide(a->data, call, is_allowed, why);
+                }
+                i += a->n == n;
+        }
+}
+
+/* ---- what is asked ---- */
+
+enum approval_state approvals_state(const struct approvals *a)
+{
+        return a->state;
+}
+
+size_t approvals_count(const struct approvals *a, uint64_t *since_us)
+{
+        *since_us = a->asked_us;
+        return a->state == APPROVAL_ASKED ? a->n_left : 0;
+}
+
+const struct approvals *approvals_next(const struct approval_list *all,
+                                       const struct approvals *before)
+{
+        return before ? LIST_NEXT(before, link) : LIST_FIRST(all);
+}
+
+void approvals_view(const struct approvals *a, struct question_view *ret, uint64_t *asked_us)
+{
+        view(a, ret);
+        *asked_us = a->asked_us;
+}
+
+struct approvals *approvals_new(struct event_base *base, struct approval_list *all,
+                                const char *session, const char *principal,
+                                const struct approval_host *host, void *data)
+{
+        struct approvals *a = calloc(1, sizeof(*a));
+
+        if (!a)
+                return NULL;
+        *a = (struct approvals){
+                .all = all, .session = session, .principal = principal, .host = host, .data = data};
+        TAILQ_INIT(&a->waiting);
+        a->deadline = evtimer_new(base, on_deadline, a);
+        if (!a->deadline) {
+                free(a);
+                return NULL;
+        }
+        return a;
+}
+
+struct approvals *approvals_free(struct approvals *a)
+{
+        if (!a)
+                return NULL;
+        assert(TAILQ_EMPTY(&a->waiting));
+        if (a->state == APPROVAL_ASKED)
+                close_question(a, APPROVAL_WITHDRAWN);
+        event_free(a->deadline);
+        free(a->calls);
+        free(a->shown);
+        grants_done(&a->grants);
+        free(a);
+        return NULL;
+}

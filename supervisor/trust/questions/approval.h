@@ -1,0 +1,137 @@
+/*
+ * The questions to a person about calls of a session, one at a time.
+ *
+ * Theory of operation. A question goes through these states:
+ *
+ *     collecting → held → asked → answered | expired | withdrawn → released
+ *
+ * Collecting: the owner is told to hold the session; all calls until it stands still are one question. Held: the calls are fixed,
+ * and what will be sent is what is shown. Asked: the client of the cell has the form, or `cloister approve` can answer, or both;
+ * the first answer counts. Calls that come later wait for the next question of the session. At the end the calls are decided, and
+ * then the session is released.
+ *
+ * A decline or cancel within APPROVAL_SHOWN_MS is not the answer of a person: clients exist that declare elicitation and show
+ * nothing. Only the terminal can answer then.
+ */
+#pragma once
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/error.h"
+#include "rpc/client-request.h"
+#include "supervisor/trust/questions/grants.h"
+#include "supervisor/trust/questions/question-text.h"
+
+enum {
+        APPROVAL_CALLS_MAX = 1000,            /* of one question; more wait for the next */
+        APPROVAL_BYTES_MAX = 4 * 1024 * 1024, /* arguments of one question */
+        APPROVAL_SHOWN_MS = 300,
+};
+
+enum approval_state {
+        APPROVAL_NONE,
+        APPROVAL_COLLECTING,
+        APPROVAL_HELD,
+        APPROVAL_ASKED,
+        APPROVAL_ANSWERED,
+        APPROVAL_EXPIRED,
+        APPROVAL_WITHDRAWN,
+        APPROVAL_RELEASED,
+        APPROVAL_STATES,
+};
+const char *approval_state_name(enum approval_state state);
+
+struct approvals;
+
+/* "ask" of the profile; bits of `by`. */
+struct approval_settings {
+        bool by_client, by_terminal, whole;
+        uint32_t wait_ms, timeout_ms, per_cell;
+};
+
+/* A call that waits. The owner embeds it, and keeps what `call` points to. */
+struct approval_call {
+        struct question_call call;
+        uint64_t cell;
+        TAILQ_ENTRY(approval_call) link; /* of those that wait for a question */
+        size_t row;                      /* from 1: in the question; 0: it waits for one */
+};
+
+/* The functions of the owner. None may free the approvals. */
+struct approval_host {
+        /* The session is to stand still: approvals_held() follows, but not from inside, unless release() is called before. */
+        void (*hold)(void *data);
+        void (*release)(void *data);
+        /* Asks the client of the cell that runs. Returns 0, and answered() of the ask follows, but not from inside; or negative
+         * errno, and the client cannot be asked. */
+        int (*ask_client)(void *data, struct client_ask *ask, struct error *err);
+        /* The question can be answered at a terminal: `cloister approve ID`. wait_ms: the client cannot be asked, and its call may be
+         * answered after this time; 0: it was asked. Returns false if no terminal can be asked. */
+        bool (*ask_terminal)(void *data, const char *id, uint32_t wait_ms);
+        /* That is over. */
+        void (*end_terminal)(void *data);
+        /* The call is sent, or is not: why. The call is the owner's again. */
+        void (*decide)(void *data, struct approval_call *call, bool is_allowed, const char *why);
+        /* For the journal: what happened to the question; who: "client", "terminal" or "". May be NULL. */
+        void (*record)(void *data, const struct approvals *approvals, const char *event,
+                       const char *who, enum question_scope scope);
+};
+
+LIST_HEAD(approval_list, approvals);
+
+/* session, principal: kept by the owner. all: the list of all sessions that ask. Returns NULL when out of memory. */
+struct approvals *approvals_new(struct event_base *base, struct approval_list *all,
+                                const char *session, const char *principal,
+                                const struct approval_host *host, void *data);
+/* Nothing is decided any more: call it when the calls were dropped. */
+struct approvals *approvals_free(struct approvals *approvals);
+
+enum approval_verdict { APPROVAL_ALLOWED, APPROVAL_DENIED, APPROVAL_WAITS };
+/* A rule asks about this call. settings count for the question that it is part of. WAITS: decide() follows, unless the call is
+ * dropped. DENIED: *why is a static text. */
+enum approval_verdict approvals_add(struct approvals *approvals, struct approval_call *call,
+                                    const struct approval_settings *settings, const char **why);
+/* The session stands still. */
+void approvals_held(struct approvals *approvals);
+/* The code does not wait for the call any more. */
+void approvals_drop(struct approvals *approvals, struct approval_call *call);
+/* Ends the question; its calls, and those that wait, are denied. why: static. */
+void approvals_withdraw(struct approvals *approvals, const char *why);
+/* The cell ends: the same for its calls; its grants end. */
+void approvals_end_cell(struct approvals *approvals, uint64_t cell, const char *why);
+/* The sandbox ends: all grants end. */
+void approvals_forget(struct approvals *approvals);
+/* Calls `decides` for each call that waits; those for which it returns true are decided without a person: it sets *is_allowed. */
+void approvals_recheck(struct approvals *approvals,
+                       bool (*decides)(void *data, struct approval_call *call, bool *is_allowed,
+                                       const char **why));
+
+/* ---- who answers ---- */
+
+struct approval_answer {
+        enum question_scope scope;
+        const uint8_t *
+                rows; /* a byte for each call of the question: whether it is sent; NULL: scope decides about all */
+        const char *note; /* for the code, or NULL */
+};
+
+/* An answer at a terminal, for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EBADMSG or -EINVAL
+ * with an error. */
+int approvals_answer(struct approval_list *all, const char *id, const char *sha256,
+                     const struct approval_answer *answer, struct error *err);
+
+/* ---- what is asked ---- */
+
+enum approval_state approvals_state(const struct approvals *approvals);
+/* How many calls the question has; *since_us: when it began. 0: there is none. */
+size_t approvals_count(const struct approvals *approvals, uint64_t *since_us);
+/* The next session that has asked a person, after `before` or the first; NULL: there is none. */
+const struct approvals *approvals_next(const struct approval_list *all,
+                                       const struct approvals *before);
+/* What a person is shown. *asked_us: since when. */
+void approvals_view(const struct approvals *approvals, struct question_view *ret,
+                    uint64_t *asked_us);

@@ -1,0 +1,302 @@
+/* Text and form of a question. */
+#include "supervisor/trust/questions/question-text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json-out.h"
+#include "base/printable.h"
+#include "supervisor/service/sha256.h"
+
+enum {
+        WHY_SHOWN = 300, /* bytes */
+        WHY_SHORT = 30,  /* characters that the first line has of it in any case */
+        TOOLS_SHOWN = 3,
+        TAIL_MAX = 1000, /* bytes of the lines after the calls */
+        TEXT_MAX = 64 * 1024,
+};
+
+static_assert((int)QUESTION_SHA_SIZE == SHA256_TEXT_SIZE, "the digest of a question is SHA-256");
+
+/* ---- the digest ---- */
+
+int question_digest(const struct question_call *const *calls, size_t n, char ret[QUESTION_SHA_SIZE])
+{
+        _cleanup_buffer_ struct buffer all = BUFFER_INIT(SIZE_MAX / 2);
+        int r = 0;
+
+        for (size_t i = 0; i < n && r >= 0; i++) {
+                r = buffer_printf(&all, "%s.%s\n", calls[i]->server, calls[i]->tool);
+                if (r >= 0)
+                        r = buffer_append(&all, calls[i]->json, calls[i]->n);
+                if (r >= 0)
+                        r = buffer_append(&all, "\n", 1);
+        }
+        if (r < 0)
+                return r;
+        sha256_text(buffer_bytes(&all), all.length, ret);
+        return 0;
+}
+
+/* ---- the message ---- */
+
+/* Appends at most `most` characters of a text that is not trusted, in one line. */
+static int append_name(struct buffer *to, const char *text, size_t most)
+{
+        size_t n = strlen(text), cut = utf8_skip(text, n, most);
+        int r = terminal_escape_line(text, cut, to);
+
+        return r >= 0 && cut < n ? buffer_append_text(to, "…") : r;
+}
+
+static bool is_same_tool(const struct question_call *a, const struct question_call *b)
+{
+        return strcmp(a->server, b->server) == 0 && strcmp(a->tool, b->tool) == 0;
+}
+
+static int append_tool(struct buffer *to, const struct question_call *call)
+{
+        int r = append_name(to, call->server, 40);
+
+        if (r >= 0)
+                r = buffer_append(to, ".", 1);
+        return r < 0 ? r : append_name(to, call->tool, 60);
+}
+
+/* The different tools, in the order of the calls. */
+static int append_tools(const struct question_view *view, struct buffer *to)
+{
+        size_t shown = 0;
+        int r = 0;
+
+        for (size_t i = 0; i < view->n_calls && r >= 0; i++) {
+                bool is_known = false;
+                for (size_t k = 0; k < i && !is_known; k++)
+                        is_known = is_same_tool(view->calls[k], view->calls[i]);
+                if (is_known)
+                        continue;
+                if (shown == TOOLS_SHOWN)
+                        return buffer_append_text(to, " and other tools");
+                if (shown++ > 0)
+                        r = buffer_append_text(to, ", ");
+                if (r >= 0)
+                        r = append_tool(to, view->calls[i]);
+        }
+        return r;
+}
+
+/* "40 calls of mail.send: writes outside the notes: cloister approve 7k2m9x4a" */
+static int append_first(const struct question_view *view, struct buffer *to)
+{
+        const char *why = view->n_calls > 0 ? view->calls[0]->why : NULL;
+        size_t from = to->length;
+
+        int r = buffer_printf(to, "%zu call%s of ", view->n_calls, view->n_calls == 1 ? "" : "s");
+        if (r >= 0)
+                r = append_tools(view, to);
+        size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) +
+                      strlen(": : cloister approve ") + strlen(view->id);
+        if (r >= 0 && why && *why) {
+                size_t room = used < QUESTION_LINE ? QUESTION_LINE - used - 1 : 0;
+                r = buffer_append_text(to, ": ");
+                if (r >= 0)
+                        r = append_name(to, why, room > WHY_SHORT ? room : WHY_SHORT);
+        }
+        return r < 0 ? r : buffer_printf(to, ": cloister approve %s\n", view->id);
+}
+
+/* The JSON that will be sent, in one line: white space between its values may be anything. */
+static int append_json(struct buffer *to, const char *json, size_t n)
+{
+        size_t from = to->length;
+        int r = printable_json(to, json, n);
+
+        for (char *c = buffer_bytes(to) + from; r >= 0 && c < buffer_bytes(to) + to->length; c++) {
+                if (*c == '\n' || *c == '\r' || *c == '\t')
+                        *c = ' ';
+        }
+        return r;
+}
+
+static int append_call(const struct question_view *view, size_t i, struct buffer *to)
+{
+        const struct question_call *call = view->calls[i];
+        int r = buffer_printf(to, "%zu. ", i + 1);
+
+        if (r >= 0)
+                r = append_tool(to, call);
+        if (r >= 0)
+                r = buffer_append(to, " ", 1);
+        if (r < 0)
+                return r;
+        size_t from = to->length;
+        /* Enough to fill the line: an escape is not shorter than what it replaces. */
+        size_t shown = utf8_cut(call->json, call->n, QUESTION_LINE_MAX);
+        r = append_json(to, call->json, shown);
+        if (r < 0)
+                return r;
+        if (shown < call->n || to->length - from > QUESTION_LINE_MAX) {
+                size_t cut = utf8_cut(buffer_bytes(to) + from, to->length - from,
+                                      QUESTION_LINE_MAX);
+                to->length = from + cut;
+                r = buffer_append_text(to, "… (cut)");
+        }
+        return r < 0 ? r : buffer_printf(to, " (%zu bytes)\n", call->n);
+}
+
+/* The lines of the calls, as many as there is room for. */
+static int append_calls(const struct question_view *view, size_t most, struct buffer *to)
+{
+        for (size_t i = 0; i < view->n_calls; i++) {
+                _cleanup_buffer_ struct buffer line = BUFFER_INIT(TEXT_MAX);
+                int r = append_call(view, i, &line);
+
+                if (r < 0)
+                        return r;
+                if (to->length + line.length > most)
+                        return buffer_printf(to, "… %zu more: cloister approve %s\n",
+                                             view->n_calls - i, view->id);
+                r = buffer_append(to, buffer_bytes(&line), line.length);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int question_message(const struct question_view *view, struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer tail = BUFFER_INIT(TEXT_MAX);
+        const char *rule = view->n_calls > 0 ? view->calls[0]->rule : "";
+
+        int r = buffer_append_text(&tail, "session ");
+        if (r >= 0)
+                r = append_name(&tail, view->session, 130);
+        if (r >= 0 && *view->principal)
+                r = buffer_append_text(&tail, ", principal ");
+        if (r >= 0 && *view->principal)
+                r = append_name(&tail, view->principal, 130);
+        if (r >= 0)
+                r = buffer_append_text(&tail, "; rule: ");
+        if (r >= 0)
+                r = append_name(&tail, rule, WHY_SHOWN);
+        if (r >= 0)
+                r = buffer_printf(&tail, "\nSHA-256 %s", view->sha256);
+        if (r >= 0)
+                r = append_first(view, to);
+        if (r >= 0)
+                r = append_calls(view, CLIENT_MESSAGE_MAX - TAIL_MAX - 100, to);
+        if (r < 0)
+                return r;
+        return buffer_append(to, buffer_bytes(&tail),
+                             utf8_cut(buffer_bytes(&tail), tail.length, TAIL_MAX));
+}
+
+bool question_is_short(const struct question_view *view)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+
+        if (view->n_calls > 2 || append_first(view, &text) < 0)
+                return false;
+        for (size_t i = 0; i < view->n_calls; i++) {
+                if (view->calls[i]->n > QUESTION_LINE || append_call(view, i, &text) < 0)
+                        return false;
+        }
+        const char *line = buffer_bytes(&text), *end = line + text.length;
+        while (line < end) {
+                const char *next = memchr(line, '\n', (size_t)(end - line));
+                if (!next || utf8_count(line, (size_t)(next - line)) > QUESTION_LINE)
+                        return false;
+                line = next + 1;
+        }
+        return true;
+}
+
+/* ---- the form ---- */
+
+static const char *const scopes[SCOPES] = {"once", "cell", "session", "always", "no"};
+
+const char *question_scope_name(enum question_scope scope)
+{
+        return scopes[scope];
+}
+
+enum question_scope question_scope_find(const char *name, size_t n)
+{
+        for (int i = 0; i < SCOPES; i++) {
+                if (strlen(scopes[i]) == n && memcmp(scopes[i], name, n) == 0)
+                        return (enum question_scope)i;
+        }
+        return SCOPES;
+}
+
+/* One list that is not required: Codex cannot leave an empty text field, and shows one field on a screen. */
+static void put_schema(struct json_out *out)
+{
+        json_out_begin(out, "requestedSchema", '{');
+        json_out_text(out, "type", "object");
+        json_out_begin(out, "properties", '{');
+        json_out_begin(out, "scope", '{');
+        json_out_text(out, "type", "string");
+        json_out_text(out, "title", "Send these calls?");
+        json_out_text(out, "description",
+                      "once; or yes to this rule and tool for the cell, session, always; or no");
+        json_out_begin(out, "enum", '[');
+        for (int i = 0; i < SCOPES; i++)
+                json_out_text(out, NULL, scopes[i]);
+        json_out_end(out, ']');
+        json_out_text(out, "default", scopes[SCOPE_ONCE]);
+        json_out_end(out, '}');
+        json_out_end(out, '}');
+        json_out_end(out, '}');
+}
+
+int question_form(const struct question_view *view, bool again, struct client_request *ret)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
+
+        *ret = (struct client_request){.kind = CLIENT_FORM, .needs = CLIENT_CAN_FORM};
+        buffer_init(&ret->params, CLIENT_FORM_MAX);
+        int r = question_message(view, &text);
+        if (r >= 0 && again)
+                r = buffer_append_text(&text,
+                                       "\nThe answer before did not fit the form. Asked again.");
+        if (r < 0)
+                return r;
+        struct json_out out = {.to = &ret->params};
+        json_out_begin(&out, NULL, '{');
+        json_out_string(&out, "message", buffer_bytes(&text), text.length);
+        put_schema(&out);
+        json_out_end(&out, '}');
+        return out.error;
+}
+
+enum question_form_answer question_form_read(yyjson_val *result, enum question_scope *scope,
+                                             bool *declined)
+{
+        yyjson_val *action = yyjson_obj_get(result, "action");
+        yyjson_val *content = yyjson_obj_get(result, "content");
+        yyjson_val *chosen = yyjson_obj_get(content, "scope");
+
+        *scope = SCOPE_NO;
+        *declined = yyjson_equals_str(action, "decline") || yyjson_equals_str(action, "cancel");
+        if (*declined)
+                return FORM_NO;
+        if (!yyjson_equals_str(action, "accept") || (content && !yyjson_is_obj(content)))
+                return FORM_MISFIT;
+        if (yyjson_obj_size(content) != (chosen ? 1 : 0))
+                return FORM_MISFIT;
+        if (!chosen) {
+                *scope = SCOPE_ONCE;
+                return FORM_YES;
+        }
+        enum question_scope found = yyjson_is_str(chosen)
+                                            ? question_scope_find(yyjson_get_str(chosen),
+                                                                  yyjson_get_len(chosen))
+                                            : SCOPES;
+        if (found == SCOPES)
+                return FORM_MISFIT;
+        *scope = found;
+        return found == SCOPE_NO ? FORM_NO : FORM_YES;
+}
