@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "base/file-path.h"
 #include "base/json-out.h"
+#include "supervisor/broker/control-approve.h"
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/control-service.h"
 #include "supervisor/broker/network.h"
@@ -301,6 +302,9 @@ const struct control_method control_methods[] = {
         {"files/list", .begin = control_list_files},
         {"files/get", .begin = control_get_file},
         {"files/put", .begin = control_put_file},
+        {"questions/list", .unrecorded = true, .answer = control_list_questions},
+        {"questions/show", .unrecorded = true, .answer = control_show_question},
+        {"questions/answer", .answer = control_answer_question},
         {"server/reload", .begin = control_reload},
         {"server/drain", .answer = control_drain},
         {NULL},

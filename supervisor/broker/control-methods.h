@@ -15,6 +15,8 @@
  *     files/get       {"name", "path", "offset"} -> {"data": base64, "size", "eof", "version"}
  *     files/put       {"name", "path", "offset", "data": base64, "to"?: path, "discard"?: bool} -> {}
  *
+ * questions/…: control-approve.h.
+ *
  * With stream, exec sends notifications "output" {"stream": "stdout" | "stderr", "data": base64} before its answer. With
  * input too, it sends "read" {} when the code reads, and the client sends "input" {"data": base64}: nothing is the end of the input.
  *

@@ -18,6 +18,7 @@
 #include "supervisor/cli/publish.h"
 #include "supervisor/cli/run/run.h"
 #include "supervisor/cli/serve/serve.h"
+#include "supervisor/cli/sessions/approve.h"
 #include "supervisor/cli/sessions/cp.h"
 #include "supervisor/cli/sessions/exec.h"
 #include "supervisor/cli/sessions/service.h"
@@ -245,6 +246,28 @@ static const struct cli_command rows[] = {
          "  cloister exec default fix.py --timeout 30 --wait 1m\n"
          "  cloister exec work -c 'dir()' --json\n"
          "  echo 'print(len(rows))' | cloister exec default -\n"},
+        {"approve", "[ID [ANSWER [NOTE]]]",
+         "answer questions of your running servers about calls of tools",
+         CLI_JSON | CLI_SERVER | CLI_WATCH, 3, cli_approve,
+         "Rules of the config can leave the decision about a call to you (docs/questions.md). Without\n"
+         "arguments, lists the questions that are open. With an ID, shows the calls as they will be\n"
+         "sent, and asks for the answer:\n"
+         "\n"
+         "  once      send these calls\n"
+         "  cell      and do not ask again about this rule and tool until the cell ends\n"
+         "  session   until the sandbox of the session ends\n"
+         "  always    as session\n"
+         "  no        send none of them\n"
+         "  1-12,15   send these rows only\n"
+         "\n"
+         "NOTE, or text after the answer, is told to the code whose calls are denied. An answer is taken\n"
+         "from a terminal only. --watch waits for the next question, until Ctrl-C.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister approve\n"
+         "  cloister approve 7f3a2b1c\n"
+         "  cloister approve 7f3a2b1c no 'use the test address'\n"
+         "  cloister approve --watch\n"},
         {"sessions end", "NAME", "end a session of a running server", CLI_SERVER, 1,
          cli_sessions_end,
          "Its variables and files are lost; a call that runs in it ends as killed. The next call\n"

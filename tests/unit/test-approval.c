@@ -183,7 +183,8 @@ static int terminal_says(struct world *w, enum question_scope scope, const uint8
                          const char *note)
 {
         struct question_view view = view_of(w);
-        const struct approval_answer answer = {.scope = scope, .rows = rows, .note = note};
+        const struct approval_answer answer = {
+                .scope = scope, .rows = rows, .last_row = rows ? 3 : 0, .note = note};
         struct error err = {};
         char id[64];
 
@@ -350,6 +351,9 @@ static void test_rows(void)
         check_eq_int(w->outcome[0].state, 1);
         check_eq_int(w->outcome[1].state, -1);
         check_eq_int(w->outcome[2].state, 1);
+        ask_one(w, 3, 1);
+        check_eq_int(terminal_says(w, SCOPE_ONCE, rows, NULL), -EINVAL);
+        check_eq_int(w->outcome[3].state, 0);
         close_world(w);
 }
 

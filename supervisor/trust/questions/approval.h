@@ -83,6 +83,9 @@ struct approval_host {
 
 LIST_HEAD(approval_list, approvals);
 
+/* The list of the sessions of this process. */
+struct approval_list *approvals_of_process(void);
+
 /* session, principal: kept by the owner. all: the list of all sessions that ask. Returns NULL when out of memory. */
 struct approvals *approvals_new(struct event_base *base, struct approval_list *all,
                                 const char *session, const char *principal,
@@ -116,6 +119,7 @@ struct approval_answer {
         enum question_scope scope;
         const uint8_t *
                 rows; /* a byte for each call of the question: whether it is sent; NULL: scope decides about all */
+        size_t last_row;  /* that rows names, from 1 */
         const char *note; /* for the code, or NULL */
 };
 
