@@ -14,7 +14,7 @@ struct world {
         struct approval_list all;
         struct approvals *a;
         struct approval_settings settings;
-        bool is_held, has_client, has_terminal;
+        bool is_held, is_releasing, has_client, has_terminal;
         struct client_ask *ask; /* open at the client */
         unsigned n_asked, n_withdrawn, n_holds, n_releases;
         bool at_terminal;
@@ -40,8 +40,8 @@ static void release(void *data)
 {
         struct world *w = data;
 
-        w->is_held = false;
         w->n_releases++;
+        w->is_releasing = true;
 }
 
 static void on_withdraw(struct client_ask *ask)
@@ -117,9 +117,21 @@ static void open_world(struct world *w)
         check(w->a);
 }
 
+/* The session confirms that nothing has run. */
+static void settle(struct world *w)
+{
+        if (!w->is_releasing)
+                return;
+        w->is_releasing = false;
+        unsigned n = w->n_holds;
+        approvals_released(w->a);
+        w->is_held = w->n_holds > n;
+}
+
 static void close_world(struct world *w)
 {
         approvals_withdraw(w->a, "the end");
+        settle(w);
         check_eq_int(w->n_holds, w->n_releases);
         check(!w->ask && !w->at_terminal);
         approvals_free(w->a);
@@ -168,6 +180,7 @@ static void client_says(struct world *w, const char *json, uint64_t after_ms)
         check(ask);
         w->ask = NULL;
         ask->answered(ask, yyjson_doc_get_root(doc), NULL);
+        settle(w);
 }
 
 static struct question_view view_of(const struct world *w)
@@ -189,7 +202,9 @@ static int terminal_says(struct world *w, enum question_scope scope, const uint8
         char id[64];
 
         snprintf(id, sizeof(id), "%s", view.id);
-        return approvals_answer(&w->all, id, view.sha256, &answer, &err);
+        int r = approvals_answer(&w->all, id, view.sha256, &answer, &err);
+        settle(w);
+        return r;
 }
 
 static struct world world;
@@ -325,12 +340,16 @@ static void test_grants(void)
         check_eq_int(add_with(w, 3, 1, "send", "rule 2", 7), APPROVAL_WAITS);
         check_eq_int(add_with(w, 4, 1, "send", "rule 1", 8), APPROVAL_WAITS);
         approvals_withdraw(w->a, "x");
+        settle(w);
         check_eq_int(add(w, 5, 2), APPROVAL_WAITS);
         approvals_withdraw(w->a, "x");
+        settle(w);
         approvals_end_cell(w->a, 1, "the cell has ended");
+        settle(w);
         ask_one(w, 6, 1);
         client_says(w, "{\"action\":\"accept\",\"content\":{\"scope\":\"session\"}}", 10);
         approvals_end_cell(w->a, 1, "the cell has ended");
+        settle(w);
         check_eq_int(add(w, 7, 2), APPROVAL_ALLOWED);
         approvals_forget(w->a);
         check_eq_int(add(w, 8, 2), APPROVAL_WAITS);
@@ -370,8 +389,10 @@ static void test_three_refusals_and_the_bound_of_a_cell(void)
         check_eq_str(w->outcome[3].why, "a person has answered no three times in this cell");
         check_eq_int(add_with(w, 4, 1, "send", "rule 2", 7), APPROVAL_WAITS);
         approvals_withdraw(w->a, "x");
+        settle(w);
         ask_one(w, 5, 2);
         approvals_withdraw(w->a, "x");
+        settle(w);
 
         w->settings.per_cell = 2;
         for (size_t i = 6; i < 8; i++) {
@@ -381,6 +402,7 @@ static void test_three_refusals_and_the_bound_of_a_cell(void)
         unsigned n = w->n_asked;
         check_eq_int(add(w, 8, 3), APPROVAL_WAITS);
         approvals_held(w->a);
+        settle(w);
         check_eq_int(w->outcome[8].state, -1);
         check_has(w->outcome[8].why, "per_cell");
         check_eq_int(w->n_asked, n);
@@ -398,6 +420,7 @@ static void test_timeout_is_no(void)
         check_eq_int(w->outcome[0].state, 0);
         fake_clock_advance_ms(2000);
         event_base_loop(w->base, EVLOOP_NONBLOCK);
+        settle(w);
         check_eq_str(w->outcome[0].why, "nobody has answered in time");
         check_eq_int(w->n_withdrawn, 1);
         close_world(w);
@@ -418,16 +441,19 @@ static void test_calls_cells_and_sessions_end(void)
         check(strcmp(sum, view_of(w).sha256) != 0);
         approvals_drop(w->a, &w->calls[0]);
         approvals_drop(w->a, &w->calls[2]);
+        settle(w);
         check_eq_int(approvals_state(w->a), APPROVAL_NONE);
         check(!w->ask && !w->is_held);
         /* While they are collected. */
         check_eq_int(add(w, 3, 1), APPROVAL_WAITS);
         approvals_drop(w->a, &w->calls[3]);
         approvals_held(w->a);
+        settle(w);
         check(!w->is_held);
         ask_one(w, 4, 1);
         check_eq_int(add(w, 5, 2), APPROVAL_WAITS);
         approvals_end_cell(w->a, 1, "the cell has ended");
+        settle(w);
         check_eq_str(w->outcome[4].why, "the cell has ended");
         check_eq_int(w->outcome[5].state, 0);
         check_eq_int(w->n_withdrawn, 2);
@@ -458,6 +484,7 @@ static void test_nobody_can_be_asked(void)
         w->has_client = w->has_terminal = false;
         check_eq_int(add(w, 1, 1), APPROVAL_WAITS);
         approvals_held(w->a);
+        settle(w);
         check_eq_str(w->outcome[1].why, "nobody can be asked");
         check(!w->is_held);
         w->has_terminal = true;
@@ -479,6 +506,35 @@ static void test_whole_asks_the_terminal_about_long_calls(void)
                 add(w, i, 1);
         approvals_held(w->a);
         check(!w->ask && w->at_terminal);
+        close_world(w);
+}
+
+static void test_session_that_runs_again_sends_nothing(void)
+{
+        struct world *w = &world;
+        struct question_view view;
+
+        open_world(w);
+        ask_one(w, 0, 1);
+        add(w, 1, 1);
+        /* After the answer, before it is known that nothing has run. */
+        view = view_of(w);
+        const struct approval_answer yes = {.scope = SCOPE_ONCE};
+        struct error err = {};
+        check_eq_int(approvals_answer(&w->all, view.id, view.sha256, &yes, &err), 0);
+        check_eq_int(w->outcome[0].state, 0);
+        w->is_releasing = false;
+        w->n_releases = w->n_holds;
+        approvals_gone(w->a, "the session continued itself");
+        check_eq_str(w->outcome[0].why, "the session continued itself");
+        check_eq_int(w->outcome[1].state, -1);
+        /* While a person is asked. */
+        ask_one(w, 2, 1);
+        approvals_gone(w->a, "the session continued itself");
+        w->n_releases = w->n_holds;
+        check_eq_int(w->outcome[2].state, -1);
+        check_eq_int(w->n_withdrawn, 2);
+        check(LIST_EMPTY(&w->all));
         close_world(w);
 }
 
@@ -523,6 +579,7 @@ int main(void)
         run(test_more_calls_than_one_question_has);
         run(test_nobody_can_be_asked);
         run(test_whole_asks_the_terminal_about_long_calls);
+        run(test_session_that_runs_again_sends_nothing);
         run(test_rules_change_while_a_person_thinks);
         return 0;
 }

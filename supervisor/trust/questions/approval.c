@@ -12,7 +12,7 @@
 #include "base/printable.h"
 #include "base/unguessable.h"
 
-enum { WHY_MAX = QUESTION_NOTE_MAX + 100 };
+enum { WHY_MAX = 4 * (QUESTION_NOTE_MAX + 100) };
 
 static const char said_no[] = "a person answered no";
 
@@ -43,6 +43,10 @@ struct approvals {
         struct client_ask ask;
         bool is_client_asked, is_terminal_asked, was_misfit;
         uint64_t client_us; /* when the client was asked */
+
+        /* how it ended */
+        bool *allowed;     /* of each call; NULL: none */
+        char why[WHY_MAX]; /* of those that are not */
 };
 
 const char *approval_state_name(enum approval_state state)
@@ -94,40 +98,38 @@ static void close_question(struct approvals *a, enum approval_state state)
         a->state = state;
 }
 
-/* Decides about all calls of the question: those that are allowed are sent while the session stands still. */
-static void decide_all(struct approvals *a, const struct approval_answer *answer, const char *why)
+/* The calls are decided when the session can continue. */
+static void end_question(struct approvals *a, enum approval_state state, const char *why)
 {
-        for (size_t i = 0; i < a->n; i++) {
-                struct approval_call *call = a->calls[i];
-                bool is_allowed = answer && answer->scope != SCOPE_NO &&
-                                  (!answer->rows || answer->rows[i]);
-                if (!call)
-                        continue;
-                a->calls[i] = NULL;
-                call->row = 0;
-                a->host->decide(a->data, call, is_allowed, why);
-        }
-}
-
-static void release(struct approvals *a)
-{
-        a->state = APPROVAL_RELEASED;
-        free(a->calls);
-        free(a->shown);
-        a->calls = NULL;
-        a->shown = NULL;
-        a->n = a->n_left = 0;
+        close_question(a, state);
+        snprintf(a->why, sizeof(a->why), "%s", why);
         a->host->release(a->data);
-        a->state = APPROVAL_NONE;
-        if (!TAILQ_EMPTY(&a->waiting))
-                begin(a);
 }
 
 static void deny_question(struct approvals *a, enum approval_state state, const char *why)
 {
-        close_question(a, state);
-        decide_all(a, NULL, why);
-        release(a);
+        free(a->allowed);
+        a->allowed = NULL;
+        end_question(a, state, why);
+}
+
+static void decide_all(struct approvals *a)
+{
+        for (size_t i = 0; i < a->n; i++) {
+                struct approval_call *call = a->calls[i];
+                if (!call)
+                        continue;
+                a->calls[i] = NULL;
+                call->row = 0;
+                a->host->decide(a->data, call, a->allowed && a->allowed[i], a->why);
+        }
+        free(a->calls);
+        free(a->shown);
+        free(a->allowed);
+        a->calls = NULL;
+        a->shown = NULL;
+        a->allowed = NULL;
+        a->n = a->n_left = 0;
 }
 
 static void deny_waiting(struct approvals *a, uint64_t cell, const char *why)
@@ -174,22 +176,22 @@ static void take_grants(struct approvals *a, const struct approval_answer *answe
 
 static void take_answer(struct approvals *a, const struct approval_answer *answer, const char *who)
 {
-        _cleanup_buffer_ struct buffer why = BUFFER_INIT(4 * WHY_MAX);
+        _cleanup_buffer_ struct buffer why = BUFFER_INIT(WHY_MAX);
 
         (void)buffer_append_text(&why, said_no);
         if (answer->note && *answer->note) {
+                size_t n = utf8_cut(answer->note, strlen(answer->note), QUESTION_NOTE_MAX);
                 (void)buffer_append_text(&why, ": ");
-                (void)terminal_escape_line(
-                        answer->note,
-                        utf8_cut(answer->note, strlen(answer->note), QUESTION_NOTE_MAX), &why);
+                (void)terminal_escape_line(answer->note, n, &why);
         }
         if (buffer_append(&why, "", 1) < 0)
                 buffer_done(&why);
+        a->allowed = calloc(APPROVAL_CALLS_MAX, sizeof(*a->allowed));
+        for (size_t i = 0; a->allowed && i < a->n; i++)
+                a->allowed[i] = answer->scope != SCOPE_NO && (!answer->rows || answer->rows[i]);
         take_grants(a, answer);
-        close_question(a, APPROVAL_ANSWERED);
         record(a, "answered", who, answer->scope);
-        decide_all(a, answer, why.length > 0 ? buffer_bytes(&why) : said_no);
-        release(a);
+        end_question(a, APPROVAL_ANSWERED, why.length > 0 ? buffer_bytes(&why) : said_no);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *data)
@@ -357,7 +359,7 @@ void approvals_held(struct approvals *a)
         a->settings = a->given;
         const struct timeval timeout = clock_timeval_ms(a->settings.timeout_ms);
         if (TAILQ_EMPTY(&a->waiting)) {
-                release(a);
+                deny_question(a, APPROVAL_WITHDRAWN, "");
                 return;
         }
         if (take_calls(a) < 0) {
@@ -455,31 +457,65 @@ void approvals_drop(struct approvals *a, struct approval_call *call)
                 return;
         }
         record(a, "withdrawn", "", SCOPE_NO);
-        close_question(a, APPROVAL_WITHDRAWN);
-        release(a);
+        deny_question(a, APPROVAL_WITHDRAWN, "");
+}
+
+/* The question ends without an answer, also if there is one of which nothing was sent yet. */
+static void withdraw(struct approvals *a, const char *why)
+{
+        if (a->state == APPROVAL_COLLECTING) {
+                deny_question(a, APPROVAL_WITHDRAWN, why);
+        } else if (a->state == APPROVAL_ASKED) {
+                record(a, "withdrawn", "", SCOPE_NO);
+                deny_question(a, APPROVAL_WITHDRAWN, why);
+        } else if (a->state == APPROVAL_ANSWERED) {
+                free(a->allowed);
+                a->allowed = NULL;
+                snprintf(a->why, sizeof(a->why), "%s", why);
+        }
 }
 
 void approvals_withdraw(struct approvals *a, const char *why)
 {
         deny_waiting(a, 0, why);
-        if (a->state == APPROVAL_COLLECTING) {
-                release(a);
-        } else if (a->state == APPROVAL_ASKED) {
-                record(a, "withdrawn", "", SCOPE_NO);
-                deny_question(a, APPROVAL_WITHDRAWN, why);
-        }
+        withdraw(a, why);
 }
 
 void approvals_end_cell(struct approvals *a, uint64_t cell, const char *why)
 {
         deny_waiting(a, cell, why);
-        if (a->state == APPROVAL_ASKED && a->cell == cell) {
-                record(a, "withdrawn", "", SCOPE_NO);
-                deny_question(a, APPROVAL_WITHDRAWN, why);
-        } else if (a->state == APPROVAL_COLLECTING && TAILQ_EMPTY(&a->waiting)) {
-                release(a);
-        }
+        if (a->state == APPROVAL_COLLECTING ? TAILQ_EMPTY(&a->waiting) : a->cell == cell)
+                withdraw(a, why);
         grants_end_cell(&a->grants, cell);
+}
+
+static void go_on(struct approvals *a)
+{
+        a->state = APPROVAL_RELEASED;
+        decide_all(a);
+        a->state = APPROVAL_NONE;
+        if (!TAILQ_EMPTY(&a->waiting))
+                begin(a);
+}
+
+void approvals_released(struct approvals *a)
+{
+        if (a->state >= APPROVAL_ANSWERED)
+                go_on(a);
+}
+
+void approvals_gone(struct approvals *a, const char *why)
+{
+        if (a->state == APPROVAL_NONE)
+                return;
+        deny_waiting(a, 0, why);
+        if (a->state == APPROVAL_ASKED)
+                record(a, "withdrawn", "", SCOPE_NO);
+        close_question(a, APPROVAL_WITHDRAWN);
+        free(a->allowed);
+        a->allowed = NULL;
+        snprintf(a->why, sizeof(a->why), "%s", why);
+        go_on(a);
 }
 
 void approvals_forget(struct approvals *a)
@@ -575,6 +611,7 @@ struct approvals *approvals_free(struct approvals *a)
         event_free(a->deadline);
         free(a->calls);
         free(a->shown);
+        free(a->allowed);
         grants_done(&a->grants);
         free(a);
         return NULL;

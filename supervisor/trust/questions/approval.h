@@ -7,8 +7,8 @@
  *
  * Collecting: the owner is told to hold the session; all calls until it stands still are one question. Held: the calls are fixed,
  * and what will be sent is what is shown. Asked: the client of the cell has the form, or `cloister approve` can answer, or both;
- * the first answer counts. Calls that come later wait for the next question of the session. At the end the calls are decided, and
- * then the session is released.
+ * the first answer counts. Calls that come later wait for the next question of the session. At the end the owner is told to release
+ * the session; the calls are decided when it confirms that nothing has run since, and before anything runs.
  *
  * A decline or cancel within APPROVAL_SHOWN_MS is not the answer of a person: clients exist that declare elicitation and show
  * nothing. Only the terminal can answer then.
@@ -63,8 +63,9 @@ struct approval_call {
 
 /* The functions of the owner. None may free the approvals. */
 struct approval_host {
-        /* The session is to stand still: approvals_held() follows, but not from inside, unless release() is called before. */
+        /* The session is to stand still: approvals_held() or approvals_gone() follows, but not from inside. */
         void (*hold)(void *data);
+        /* It need not any more: approvals_released() or approvals_gone() follows, but not from inside. */
         void (*release)(void *data);
         /* Asks the client of the cell that runs. Returns 0, and answered() of the ask follows, but not from inside; or negative
          * errno, and the client cannot be asked. */
@@ -100,6 +101,10 @@ enum approval_verdict approvals_add(struct approvals *approvals, struct approval
                                     const struct approval_settings *settings, const char **why);
 /* The session stands still. */
 void approvals_held(struct approvals *approvals);
+/* Nothing has run since: decides the calls. The session may continue then. */
+void approvals_released(struct approvals *approvals);
+/* The session does not stand still any more: all calls are denied. why: static. */
+void approvals_gone(struct approvals *approvals, const char *why);
 /* The code does not wait for the call any more. */
 void approvals_drop(struct approvals *approvals, struct approval_call *call);
 /* Ends the question; its calls, and those that wait, are denied. why: static. */
