@@ -8,6 +8,7 @@ enum number {
         NUMBER_PID,
         NUMBER_NEWEST_OR_PID,
         NUMBER_TIME,
+        NUMBER_COUNTER,
         NUMBER_SPARES
 };
 enum legal { LEGAL_ANSWER, LEGAL_CONFIG, LEGAL_NOTICE };
@@ -84,7 +85,7 @@ static int check_number(enum number range, uint32_t number)
                 return number <= (range == NUMBER_FLAG) ? 0 : -EINVAL;
         if (range == NUMBER_SPARES)
                 return number >> 2 * MONITOR_SPARES_BITS == 0 ? 0 : -EINVAL;
-        if (range == NUMBER_TIME)
+        if (range == NUMBER_TIME || range == NUMBER_COUNTER)
                 return number <= INT32_MAX ? 0 : -EINVAL;
         return is_pid(number) || (number == 0 && range == NUMBER_NEWEST_OR_PID) ? 0 : -ESRCH;
 }

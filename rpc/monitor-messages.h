@@ -143,6 +143,7 @@ struct monitor_event {
                 struct monitor_ended ended;
                 uint32_t copy;
                 uint32_t stopped;
+                uint32_t held;
                 struct monitor_counted counted;
                 uint64_t memory;
                 uint64_t lines;

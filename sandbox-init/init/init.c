@@ -28,6 +28,7 @@
 #include "rpc/sandbox-messages.h"
 #include "sandbox-init/init/calls.h"
 #include "sandbox-init/init/changes.h"
+#include "sandbox-init/init/hold.h"
 #include "sandbox-init/init/rest.h"
 
 enum {
@@ -226,6 +227,7 @@ static void choose_copy(void)
 static int note_end(int32_t wait_status)
 {
         rest_end(false);
+        hold_end(false);
         init.wait_status = wait_status;
         choose_copy();
         if (init.n_copies == 0) {
@@ -396,6 +398,7 @@ static void restore(pid_t pid)
         if (pid != 0 && (init.state != RUNNING || !is_copy(pid)))
                 return;
         rest_end(false);
+        hold_end(false);
         init.chosen = pid;
         if (init.n_copies > 0)
                 kill(-1, SIGSTOP);
@@ -437,6 +440,13 @@ static void tick_rest(void)
                 report(INIT_STOPPED, (int32_t)n, 0);
 }
 
+static void tell_hold(enum hold_news news)
+{
+        if (news != HOLD_NOTHING)
+                report(news == HOLD_RAN ? INIT_RAN : INIT_HELD,
+                       news == HOLD_RAN ? 0 : hold_number(), 0);
+}
+
 /* The states in which a request has an effect, by its verb. */
 static const struct {
         enum state first, last;
@@ -469,6 +479,10 @@ static void handle(const struct init_request *request)
                 rest_begin(request->pid, last_pid());
         else if (request->verb == INIT_REST)
                 rest_end(true);
+        else if (request->verb == INIT_HOLD && request->pid > 0)
+                tell_hold(hold_begin(request->pid, last_pid()));
+        else if (request->verb == INIT_HOLD)
+                hold_end(true);
         else if (request->verb == INIT_SWEEP)
                 rest_sweep(&all, request->pid);
 }
@@ -519,9 +533,11 @@ static int greet(void)
 static int wait_and_serve(int calls_ms, const sigset_t *while_waiting)
 {
         const struct timespec tick_time = {.tv_nsec = TICK_US * 1000},
-                              calls_time = {.tv_nsec = calls_ms * 1000000}, *first = rest_wait();
+                              calls_time = {.tv_nsec = calls_ms * 1000000},
+                              *first = hold_wait() ? hold_wait() : rest_wait();
+        /* A call that is answered would run while its process must stand still. */
         struct pollfd list[] = {{.fd = INIT_CONTROL_FD, .events = POLLIN},
-                                {.fd = calls_fd(), .events = POLLIN}};
+                                {.fd = hold_wait() ? -1 : calls_fd(), .events = POLLIN}};
         bool ticks = init.state == STOPPING || init.state == CLEARING;
 
         if (calls_ms && (!first || first->tv_sec > 0 || first->tv_nsec > calls_time.tv_nsec))
@@ -555,10 +571,11 @@ int init_main(void)
         close(INIT_RELEASE_FD);
 
         for (;;) {
-                int calls_ms = calls_retry();
+                int calls_ms = hold_wait() ? 0 : calls_retry();
 
                 if (reap() || wait_and_serve(calls_ms, &while_waiting) || tick())
                         return 0;
                 tick_rest();
+                tell_hold(hold_tick(last_pid()));
         }
 }

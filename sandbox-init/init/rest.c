@@ -144,10 +144,15 @@ static size_t note_held(pid_t pid, void *data)
         return 0;
 }
 
-static void stop(void)
+void rest_stop(void)
 {
         rest.n_held = 0;
         rest_each(note_held, NULL);
+        kill(-1, SIGSTOP);
+}
+
+void rest_stop_again(void)
+{
         kill(-1, SIGSTOP);
 }
 
@@ -176,6 +181,7 @@ static size_t is_thread_running(pid_t thread, void *data)
                !strchr("TtDZX", status.state);
 }
 
+/* data: not NULL if state D counts. */
 static size_t is_running(pid_t pid, void *data)
 {
         struct status status;
@@ -184,7 +190,7 @@ static size_t is_running(pid_t pid, void *data)
         if (pid <= 1 || !read_status(pid, &status) || has_ended(&status))
                 return 0;
         if (status.state != 'Z')
-                return !strchr("TtD", status.state);
+                return !strchr(data ? "Tt" : "TtD", status.state);
         snprintf(path, sizeof(path), "%d/task", (int)pid);
         int task = openat(INIT_PROC_FD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (task < 0)
@@ -192,6 +198,16 @@ static size_t is_running(pid_t pid, void *data)
         size_t n = each_of(task, is_thread_running, &task);
         close(task);
         return n;
+}
+
+size_t rest_count_running(bool stuck)
+{
+        return rest_each(is_running, stuck ? &stuck : NULL);
+}
+
+void rest_continue(void)
+{
+        rest_each(continue_one, NULL);
 }
 
 static size_t kill_running(pid_t pid, void *data)
@@ -218,6 +234,20 @@ static size_t measure_one(pid_t pid, void *data)
         *sum += (pid == 1 ? 0 : cpu_of(pid)) +
                 (read_status(pid, &status) ? status.children * TICK_MS * MS : 0);
         return 1;
+}
+
+static size_t read_one(pid_t pid, void *data)
+{
+        *(int64_t *)data += pid == 1 ? 0 : cpu_of(pid);
+        return 1;
+}
+
+struct rest_reading rest_read(pid_t last)
+{
+        struct rest_reading now = {.last = last};
+
+        now.n = rest_each(read_one, &now.cpu);
+        return now;
 }
 
 /* Since the last call. */
@@ -280,14 +310,14 @@ static void sweep_all(void)
 {
         const struct timespec pause = {.tv_nsec = MS};
 
-        stop();
+        rest_stop();
         for (int i = 0; i < SWEEPS_MAX; i++) {
                 sweep.n_spared = 0;
                 if (rest_each(sweep_one, NULL) == 0)
                         break;
                 ppoll(NULL, 0, &pause, NULL);
         }
-        rest_each(continue_one, NULL);
+        rest_continue();
 }
 
 static void sweep_rest(void)
@@ -321,7 +351,7 @@ void rest_begin(int32_t ms, pid_t last)
 void rest_end(bool continues)
 {
         if (rest.state == REST_STOPPED && continues)
-                rest_each(continue_one, NULL);
+                rest_continue();
         else if (rest.state == REST_SWEPT && continues)
                 sweep_rest();
         rest.state = REST_OFF;
@@ -356,7 +386,7 @@ static void tick_stopped(int64_t cost)
 static void tick_running(int64_t used, int64_t elapsed, int64_t cost)
 {
         if (rest.is_over || rest.debt > 0) {
-                stop();
+                rest_stop();
                 rest.state = REST_STOPPED;
                 wait_for(CHECK_MS * MS);
         } else if (used > elapsed / PART || elapsed < RUN_MS * MS) {
@@ -393,7 +423,7 @@ size_t rest_tick(const struct rest_spared *spared, pid_t last)
         } else if (rest.is_over || rest.debt > 0) {
                 tick_stopped(cost);
         } else {
-                rest_each(continue_one, NULL);
+                rest_continue();
                 rest.state = REST_RUNS;
                 wait_for(RUN_MS * MS);
         }

@@ -22,6 +22,24 @@ struct rest_spared {
 /* Calls f for each process; returns the sum of what it returned, or 1 if the list cannot be read. */
 size_t rest_each(size_t (*f)(pid_t pid, void *data), void *data);
 
+/* Stops all processes but init, and notes which ones were stopped already. */
+void rest_stop(void);
+/* Stops those that have been continued or made since. */
+void rest_stop_again(void);
+/* Continues all except those that were stopped before rest_stop(). */
+void rest_continue(void);
+/* How many processes are not stopped. Those in uninterruptible system calls stop before they run code again: they count if
+ * `stuck`. */
+size_t rest_count_running(bool stuck);
+
+/* What changes if any process but init runs. */
+struct rest_reading {
+        int64_t cpu; /* ns, of all threads */
+        size_t n;    /* processes */
+        pid_t last;  /* the newest process or thread */
+};
+struct rest_reading rest_read(pid_t last);
+
 /* From now on all processes together may use `ms` of processor time; INT32_MAX: as much as they get. */
 void rest_begin(int32_t ms, pid_t last);
 /* All run as before; continues false: the caller stops or continues them. */

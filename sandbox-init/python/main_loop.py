@@ -100,6 +100,11 @@ class MainLoop:
         loop = self._loop
         return threads_count() > 0 or (loop is not None and loop.has_begun())
 
+    def running(self):
+        """The main thread's loop while it runs, or None."""
+        loop = self._loop
+        return loop if loop is not None and loop.is_running() else None
+
     def stop_idling(self):
         """A cell has arrived."""
         if not self.idle:

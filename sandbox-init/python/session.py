@@ -19,7 +19,7 @@ from cloister.channel import ELSEWHERE, Channel
 from cloister.copies import Copies
 from cloister.display import Displays
 from cloister.files import Files
-from cloister.frames import BRANCH, CATALOG, CHECK, DUMP, EXEC, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
+from cloister.frames import BRANCH, CATALOG, CHECK, DUMP, EXEC, HELD, HOLD, INPUT, KEEP, LOAD, NEED, PROBE, QUERY, RESULT, SCRIPT, WRITER
 from cloister.import_hook import NOTEBOOK, IPythonFinder, PatchFinder
 from cloister.installing import Installer
 from cloister.interrupts import Interrupts
@@ -92,6 +92,9 @@ class Session:
         self._branches = Branches(core, self._copies, self._main_loop)
         for kind in DUMP, LOAD:
             self._channel.on[kind] = partial(self._on_branch, kind)
+        self._standing = None
+        self._channel.on[HOLD] = self._on_hold
+        self._channel.on[HELD] = self._on_held
         self._files = Files(core)
         self._channel.on_file = self._files.answer
         self._script = Script(vars(__main__), self._channel, self._files)
@@ -224,6 +227,17 @@ class Session:
 
     def _on_need(self, number, payload):
         self._needs = {number: payload}
+
+    def _on_hold(self, number, payload):
+        if self._standing is None:
+            from cloister.standing import Standing
+
+            self._standing = Standing(self._channel, self._main_loop)
+        self._standing.on_hold(number, payload)
+
+    def _on_held(self, number, payload):
+        if self._standing is not None:
+            self._standing.on_held(number, payload)
 
     def _on_keep(self, number, payload):
         self._copies.ask(number, payload)

@@ -188,6 +188,11 @@ static void drop(void *handle)
         hub_call_drop(handle);
 }
 
+static void stand_still(void *handle, bool stands_still)
+{
+        hub_call_stand_still(handle, stands_still);
+}
+
 static bool is_sent(void *handle)
 {
         return hub_call_is_sent(handle);
@@ -236,6 +241,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .roots_changed = roots_changed,
                 .forget = forget,
                 .drop = drop,
+                .hold = stand_still,
                 .is_sent = is_sent,
                 .wait = wait_for_servers,
                 .cancel_wait = cancel_wait,

@@ -100,6 +100,15 @@ static void on_stopped(void *data, struct sandbox *sandbox, uint32_t n)
         monitor_send(data, &event, NULL, 0);
 }
 
+static void on_held(void *data, struct sandbox *sandbox, uint32_t number, bool has_run)
+{
+        struct monitor_event event = {.kind = has_run ? MONITOR_SESSION_RAN : MONITOR_SESSION_HELD,
+                                      .target = sandbox_handle(sandbox),
+                                      .held = has_run ? 0 : number};
+
+        monitor_send(data, &event, NULL, 0);
+}
+
 static void on_counted(void *data, struct sandbox *sandbox, const struct monitor_counted *counted)
 {
         struct monitor *m = data;
@@ -323,6 +332,8 @@ static int pass(struct monitor *m, struct sandbox *sandbox, const struct monitor
                 return sandbox_ask_init(sandbox, INIT_WAKE, pid);
         case MONITOR_SESSION_COUNT:
                 return sandbox_ask_init(sandbox, INIT_COUNT, pid);
+        case MONITOR_SESSION_HOLD:
+                return sandbox_hold(sandbox, request->number);
         case MONITOR_SESSION_REST:
                 return sandbox_rest(sandbox, request->number);
         case MONITOR_SESSION_SWEEP:
@@ -391,6 +402,7 @@ int monitor_sessions_init(struct monitor *m, struct error *err)
                                                 .gone = on_copy_gone,
                                                 .cleared = on_sandbox_cleared,
                                                 .stopped = on_stopped,
+                                                .held = on_held,
                                                 .counted = on_counted,
                                                 .has_reached_sum = monitor_sums_has_reached};
         m->profile_host = (struct profile_host){.base = m->base,

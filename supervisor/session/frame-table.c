@@ -11,6 +11,7 @@
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/calls/pictures.h"
 #include "supervisor/session/cell/cell-result.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/copies.h"
@@ -174,7 +175,7 @@ static int (*const handlers[TYPES_MAX])(struct session *session, const struct fr
         [FRAME_LOG] = on_log,          [FRAME_DISPLAY] = on_display,
         [FRAME_DATA] = files_on_data,  [FRAME_PROGRESS] = pass_on,
         [FRAME_KEPT] = copies_on_kept, [FRAME_RESTORED] = restore_on_restored,
-        [FRAME_READ] = input_on_read,
+        [FRAME_READ] = input_on_read,  [FRAME_SETTLED] = hold_on_settled,
 };
 
 int frame_dispatch(void *data, const struct frame_header *header, struct frame_body *body,

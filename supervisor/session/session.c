@@ -13,6 +13,7 @@
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/calls/pictures.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
@@ -73,6 +74,7 @@ struct session *session_free(struct session *s)
         session_tell_stop(s);
         if (s->timer && s->remind)
                 session_forget_sandbox(s);
+        hold_free(s);
         files_fail_all(s, "");
         pictures_forget(s);
         queue_done(s);

@@ -15,6 +15,7 @@
 #include "supervisor/service/node.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/queue.h"
@@ -247,11 +248,22 @@ static void note_kill(struct sessions *sessions, const struct session *s, enum s
                 sessions->n_killed++;
 }
 
+/* Why a session that leaves SESSION_RUNNING is not held any more. */
+static const char *hold_why(enum session_state now)
+{
+        return now == SESSION_INTERRUPTING  ? "the code was interrupted"
+               : now < SESSION_INTERRUPTING ? "the code has ended"
+               : now == SESSION_RESTORING   ? "the session is being restored"
+                                            : "the session has ended";
+}
+
 static void state_changed(void *data, struct session *session, enum session_state before)
 {
         struct sessions *sessions = data;
         enum session_state now = session->state;
 
+        if (before == SESSION_RUNNING)
+                hold_withdraw(session, hold_why(now));
         set_number(sessions, session,
                    is_awaiting(session)  ? session->serial
                    : now >= SESSION_IDLE ? session->target
@@ -670,6 +682,8 @@ static int take_answer(struct session *session, const struct monitor_message *me
                 copies_kept(session, has_failed ? &message->event.error : NULL);
         else if (verb == MONITOR_SESSION_FREEZE && !has_failed)
                 session_dispatch(session, EVENT_FROZEN, NULL);
+        else if (verb == MONITOR_SESSION_HOLD && has_failed)
+                hold_take_failure(session);
         return 0;
 }
 
@@ -701,6 +715,12 @@ static int take_notice(struct session *session, const struct monitor_message *me
         case MONITOR_SESSION_STOPPED:
                 session_dispatch(session, EVENT_STOPPED,
                                  &(struct session_details){.stopped = event->stopped});
+                return 0;
+        case MONITOR_SESSION_HELD:
+                hold_take_held(session, event->held);
+                return 0;
+        case MONITOR_SESSION_RAN:
+                hold_take_ran(session);
                 return 0;
         case MONITOR_SESSION_MEMORY:
                 meter_sample(&session->meter, event->memory);

@@ -211,12 +211,15 @@ class Client(Legacy):
     def test_a_server_that_ends(self):
         self.server.answers["elicitation/create"] = lambda message: None
         before = len(self.server.notes)
-        code = f"""
-ask = asyncio.ensure_future(mcp_faulty.ask(method='elicitation/create', params={FORM}))
-await asyncio.sleep(0.5)
-r = await asyncio.gather(ask, mcp_faulty.kill(), return_exceptions=True)
-[type(e).__name__ for e in r]"""
-        self.assertEqual(self.value(code), ["ToolUnavailable"] * 2)
+        asking = self.server.start_call(
+            f"try:\n    await mcp_faulty.ask(method='elicitation/create', params={FORM})\nexcept ToolError as e:\n    print(type(e).__name__)",
+            session=self.session,
+        )
+        self.assertTrue(harness.wait_until(lambda: self.asked("elicitation/create")))
+        # The session stands still: another one ends the server.
+        killed = self.server.cell("try:\n    await mcp_faulty.kill()\nexcept ToolError as e:\n    print(type(e).__name__)", session=self.session + "-2")
+        self.assertIn("ToolUnavailable", str(killed))
+        self.assertIn("ToolUnavailable", str(asking.result(harness.PATIENCE)))
         self.assertTrue(any(n["method"] == "notifications/cancelled" for n in self.server.notes[before:]))
         self.assertEqual(self.value("await mcp_faulty.echo(n=1)"), {"n": 1})
 

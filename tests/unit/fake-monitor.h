@@ -37,6 +37,8 @@ struct fake {
         struct sessions *sessions;
         int creates, interrupts, reminders, kills, freezes, thaws, rests, rest_ends, sweeps, keeps,
                 restores, wakes, rollbacks;
+        int holds, hold_ends;
+        uint32_t hold_number; /* of the newest SESSION_HOLD */
         int asides, drops;
         uint32_t aside, dropped;            /* pids of the newest ones */
         uint32_t copy;                      /* pid of the newest keep */
@@ -83,6 +85,11 @@ static inline int fake_request(void *data, const struct monitor_request *request
                 return 0;
         case MONITOR_SESSION_THAW:
                 f->thaws++;
+                return 0;
+        case MONITOR_SESSION_HOLD:
+                f->holds += request->number > 0;
+                f->hold_ends += request->number == 0;
+                f->hold_number = request->number;
                 return 0;
         case MONITOR_SESSION_REST:
                 f->rests += request->number > 0;

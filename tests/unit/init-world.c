@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -119,6 +120,23 @@ static pid_t once_stopped(pid_t pid)
         return pid;
 }
 
+/* As code in a sandbox can: the kernel sends the signal for it. SIGSTOP disarms a timer whose signal is pending, so there is one
+ * for each time. */
+static void continue_itself(long from_ms, long to_ms)
+{
+        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCONT};
+
+        for (long ms = from_ms; ms <= to_ms; ms++) {
+                const struct itimerspec at = {
+                        .it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}};
+                timer_t timer;
+
+                if (timer_create(CLOCK_MONOTONIC, &event, &timer) < 0 ||
+                    timer_settime(timer, 0, &at, NULL) < 0)
+                        _exit(1);
+        }
+}
+
 /* Returns in a copy that has taken the worker's place too. */
 static void obey(int orders, enum order order)
 {
@@ -131,8 +149,12 @@ static void obey(int orders, enum order order)
                 else
                         answer(orders, once_stopped(pid));
         } else if (order == CHILD || order == STOPPED_CHILD || order == ORPHAN ||
-                   order == SPINNER) {
+                   order == SPINNER || order == CONTINUER || order == CONTINUERS) {
                 pid = order == ORPHAN ? fork_beside() : fork();
+                if (pid == 0 && order == CONTINUER)
+                        continue_itself(300, 300);
+                if (pid == 0 && order == CONTINUERS)
+                        continue_itself(100, 3000);
                 if (pid == 0 && order == STOPPED_CHILD)
                         kill(getpid(), SIGSTOP);
                 for (volatile bool spins = pid == 0 && order == SPINNER; spins;)

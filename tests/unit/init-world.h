@@ -42,6 +42,8 @@ enum order {
         STOPPED_CHILD, /* one that has stopped */
         ORPHAN,        /* a child of init that waits */
         SPINNER,       /* the worker's own child, which computes */
+        CONTINUER,     /* the worker's own child, which a timer continues after 300 ms */
+        CONTINUERS,    /* the same, at each millisecond from 100 to 3000 */
         SIGINTS,       /* how often they have come */
         REMINDERS,
         EXIT, /* no answer */

@@ -156,6 +156,75 @@ static void test_rest(void)
         init_world_close(&w);
 }
 
+static void wait_until_stopped(struct init_world *w, pid_t pid, bool stopped)
+{
+        for (int i = 0; i < 1000 && is_stopped(w, pid) != stopped; i++)
+                usleep(1000);
+        check(is_stopped(w, pid) == stopped);
+}
+
+static void test_hold(void)
+{
+        struct init_world w;
+
+        init_world_open(&w);
+        pid_t spinner = order(&w, SPINNER), stopped = order(&w, STOPPED_CHILD),
+              copy = keep(&w, COPY, INIT_KEEP);
+        request(&w, INIT_HOLD, 5);
+        check_eq_int(expect(&w, INIT_HELD, 0), 5);
+        check(is_stopped(&w, WORKER) && is_stopped(&w, spinner) && is_stopped(&w, copy));
+        usleep(300000);
+        request(&w, INIT_HOLD, 6);
+        check_eq_int(expect(&w, INIT_HELD, 0), 6);
+        request(&w, INIT_HOLD, 0);
+        check_eq_int(order(&w, WHO), WORKER);
+        wait_until_stopped(&w, spinner, false);
+        wait_until_stopped(&w, copy, false);
+        check(is_stopped(&w, stopped));
+
+        /* A process that runs for a moment is noticed, and one that ends. */
+        request(&w, INIT_HOLD, 7);
+        check_eq_int(expect(&w, INIT_HELD, 0), 7);
+        kill(outside(&w, stopped), SIGKILL);
+        check_eq_int(expect(&w, INIT_RAN, 0), 0);
+        request(&w, INIT_HOLD, 8);
+        request(&w, INIT_HOLD, 0);
+        expect_none(&w);
+
+        /* The worker's copy takes its place although all are stopped. */
+        request(&w, INIT_HOLD, 9);
+        check_eq_int(expect(&w, INIT_HELD, 0), 9);
+        kill(outside(&w, WORKER), SIGKILL);
+        expect(&w, INIT_CLEARED, copy);
+        request(&w, INIT_WAKE, 0);
+        check_eq_int(awaken(&w), copy);
+        expect_none(&w);
+        init_world_close(&w);
+}
+
+/* Timers that continue a process. */
+static void test_hold_of_timers(void)
+{
+        struct init_world w;
+
+        init_world_open(&w);
+        order(&w, CONTINUER);
+        usleep(100000); /* its timer exists */
+        request(&w, INIT_HOLD, 1);
+        check_eq_int(expect(&w, INIT_HELD, 0), 1);
+        check_eq_int(expect(&w, INIT_RAN, 0), 0);
+        request(&w, INIT_HOLD, 2);
+        request(&w, INIT_HOLD, 0);
+        check_eq_int(order(&w, WHO), WORKER);
+        expect_none(&w);
+        pid_t continuer = order(&w, CONTINUERS);
+        usleep(100000);
+        check(lives(&w, continuer));
+        request(&w, INIT_HOLD, 3);
+        check_eq_int(expect(&w, INIT_RAN, 0), 0);
+        init_world_close(&w);
+}
+
 static int score(const struct init_world *w, pid_t pid)
 {
         char path[64];
@@ -464,6 +533,8 @@ int main(void)
         run(test_forged_pids);
         run(test_no_requests);
         run(test_rest);
+        run(test_hold);
+        run(test_hold_of_timers);
         run(test_scores);
         run(test_most_copies);
         run(test_ends);

@@ -115,9 +115,13 @@ static void set_deadline(struct hub_call *call)
 {
         struct timeval in = clock_timeval_ms(call->timeout_ms);
 
-        if (evtimer_pending(&call->deadline, NULL))
+        if (evtimer_pending(&call->deadline, NULL) || call->has_left)
                 return;
-        call->due_us = clock_us() + call->timeout_ms * UINT64_C(1000);
+        call->left_us = call->timeout_ms * UINT64_C(1000);
+        call->has_left = call->n_holds > 0;
+        if (call->has_left)
+                return;
+        call->due_us = clock_us() + call->left_us;
         evtimer_add(&call->deadline, &in);
 }
 
@@ -125,16 +129,31 @@ void hub_call_hold(struct hub_call *call)
 {
         uint64_t now = clock_us();
 
+        if (call->n_holds++ > 0)
+                return;
+        call->has_left = evtimer_pending(&call->deadline, NULL);
         call->left_us = call->due_us > now ? call->due_us - now : 0;
         event_del(&call->deadline);
 }
 
+/* One that has ended meanwhile has no deadline any more. */
 void hub_call_release(struct hub_call *call)
 {
         struct timeval in = clock_timeval_ms(call->left_us / 1000);
 
+        if (--call->n_holds > 0 || !call->has_left || call->state >= CALL_FINISHED)
+                return;
+        call->has_left = false;
         call->due_us = clock_us() + call->left_us;
         evtimer_add(&call->deadline, &in);
+}
+
+void hub_call_stand_still(struct hub_call *call, bool stands_still)
+{
+        if (stands_still)
+                hub_call_hold(call);
+        else
+                hub_call_release(call);
 }
 
 /* A server of MCP 2026-07-28 may have to be sent the arguments again. */

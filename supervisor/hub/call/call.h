@@ -190,6 +190,8 @@ struct hub_call {
         struct event deadline;
         uint32_t timeout_ms;
         uint64_t due_us, left_us; /* end of its time; what is left while it stands still */
+        unsigned n_holds;         /* it stands still until as many releases */
+        bool has_left;            /* and has a deadline then */
         bool limits_all;          /* the timeout includes the start of the server */
         uint64_t since;
 

@@ -99,6 +99,8 @@ struct hub_request {
 
 /* Cancels the call: the server is sent notifications/cancelled, and done() is not called. */
 void hub_call_drop(struct hub_call *call);
+/* Its time stands still until the same number of calls with false. */
+void hub_call_stand_still(struct hub_call *call, bool stands_still);
 /* Whether the request was sent to the server. */
 bool hub_call_is_sent(const struct hub_call *call);
 

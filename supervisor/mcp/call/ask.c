@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/queue.h"
 
 enum { REQUEST_MAX = 2 * CLIENT_SAMPLE_MAX };
@@ -148,8 +149,9 @@ struct mcp_ask {
         TAILQ_ENTRY(mcp_ask) link;
         struct mcp_asks *asks;
         struct client_ask *ask;
-        struct mcp_sink *sink; /* a reference: where the request was sent; NULL: not at all */
-        int64_t id;            /* of the request */
+        struct mcp_sink *sink;    /* a reference: where the request was sent; NULL: not at all */
+        int64_t id;               /* of the request */
+        struct hold_request hold; /* of a question to a person, whose session stands still */
 };
 
 void mcp_asks_init(struct mcp_asks *asks, struct cell *const *cell)
@@ -158,12 +160,24 @@ void mcp_asks_init(struct mcp_asks *asks, struct cell *const *cell)
         TAILQ_INIT(&asks->list);
 }
 
+/* The time of the cell stands still. If a person decides, the session does. */
+static void hold(struct mcp_ask *a, struct cell *cell)
+{
+        struct error error = {};
+
+        cell_hold(cell);
+        if (a->ask->request.kind <= CLIENT_URL &&
+            session_hold(cell->session, &a->hold, &error) < 0 && error.code != ENOTCONN)
+                log_warning("%s", error.text);
+}
+
 static void ask_free(struct mcp_ask *a)
 {
         struct mcp_asks *asks = a->asks;
 
         TAILQ_REMOVE(&asks->list, a, link);
         asks->n--;
+        session_hold_drop(&a->hold);
         if (asks->cell && *asks->cell)
                 cell_release(*asks->cell);
         mcp_sink_unref(a->sink);
@@ -211,7 +225,7 @@ int mcp_ask_keep(struct mcp_asks *asks, struct mcp_server *server, struct client
         TAILQ_INSERT_TAIL(&asks->list, a, link);
         asks->n++;
         if (asks->cell && *asks->cell)
-                cell_hold(*asks->cell);
+                hold(a, *asks->cell);
         ask->taker = a;
         ask->withdraw = withdraw;
         return 0;

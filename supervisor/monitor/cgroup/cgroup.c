@@ -578,6 +578,13 @@ int cgroup_freeze(struct cgroup *cgroup, bool frozen)
         return r == -ENOENT ? -EOPNOTSUPP : r;
 }
 
+bool cgroup_is_frozen(const struct cgroup *cgroup)
+{
+        int fd = cgroup_leaf_fd(cgroup, CGROUP_UNIFIED);
+
+        return fd >= 0 && cgroup_read_key(fd, "cgroup.events", "frozen") == 1;
+}
+
 /* The kernel schedules an idle group behind all others. Before 5.15 it has only weights: the lowest one. */
 int cgroup_rest(struct cgroup *cgroup, bool rests)
 {

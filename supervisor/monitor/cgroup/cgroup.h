@@ -74,6 +74,8 @@ int cgroup_kill(struct cgroup *cgroup); /* with cgroup.kill; -EOPNOTSUPP without
 /* Freezes or thaws all processes in it. They stop soon after, those in a system call at its next
  * safe point. SIGKILL ends frozen ones. -EOPNOTSUPP without a version 2 leaf. */
 int cgroup_freeze(struct cgroup *cgroup, bool frozen);
+/* Whether all of them have stopped. A process in an uninterruptible system call does not count as stopped. */
+bool cgroup_is_frozen(const struct cgroup *cgroup);
 
 /* Gives its processes only what no other group of the machine's processors takes, or their usual part. Negative errno if it
  * has no controller for that. */

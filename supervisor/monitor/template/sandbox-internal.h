@@ -44,6 +44,11 @@ struct sandbox {
         uint64_t rest_cpu_us; /* of the control group, as that began */
         bool is_stopped;      /* frozen, because that time was used */
         bool is_stopped_by_init;
+        struct event
+                *hold; /* of sandbox_hold(): when to look whether the control group is frozen */
+        uint32_t hold_number;
+        unsigned hold_looks;
+        bool is_held, is_held_by_init;
 
         struct sandbox_copy copies[INIT_COPIES_MAX]; /* taken by init; the newest last */
         size_t n_copies;

@@ -181,6 +181,58 @@ int sandbox_rest(struct sandbox *s, uint32_t ms)
         return 0;
 }
 
+/* ---- while a person decides ---- */
+
+enum {
+        HOLD_LOOK_MS = 1,
+        HOLD_LOOKS_MAX =
+                1000, /* the rest is in uninterruptible system calls, and stops before it runs code */
+};
+
+static void on_hold(evutil_socket_t fd, short what, void *data)
+{
+        const struct timeval t = clock_timeval_ms(HOLD_LOOK_MS);
+        struct sandbox *s = data;
+
+        if (!cgroup_is_frozen(s->cgroup) && ++s->hold_looks < HOLD_LOOKS_MAX)
+                event_add(s->hold, &t);
+        else
+                s->host->held(s->host->data, s, s->hold_number, false);
+}
+
+static int end_hold(struct sandbox *s)
+{
+        int r = 0;
+
+        if (s->hold)
+                event_del(s->hold);
+        if (s->is_held)
+                r = cgroup_freeze(s->cgroup, false);
+        else if (s->is_held_by_init)
+                r = sandbox_ask_init(s, INIT_HOLD, 0);
+        s->is_held = s->is_held_by_init = false;
+        return r;
+}
+
+int sandbox_hold(struct sandbox *s, uint32_t number)
+{
+        const struct timeval now = {};
+
+        s->hold_number = number;
+        if (number == 0)
+                return end_hold(s);
+        if (!s->is_held && !s->is_held_by_init) {
+                s->hold_looks = 0;
+                s->is_held = s->cgroup && cgroup_freeze(s->cgroup, true) >= 0;
+                s->is_held_by_init = !s->is_held;
+        }
+        if (s->is_held_by_init)
+                return sandbox_ask_init(s, INIT_HOLD, (pid_t)number);
+        if (!s->hold)
+                s->hold = evtimer_new(s->host->base, on_hold, s);
+        return s->hold && event_add(s->hold, &now) >= 0 ? 0 : -ENOMEM;
+}
+
 enum {
         PIPE_SMALL = 4096, /* bytes: one page */
         COPY_PIDS = 2,     /* a copy and its helper */
@@ -291,7 +343,7 @@ struct sandbox *sandbox_free(struct sandbox *s)
 {
         if (!s)
                 return NULL;
-        loop_free_events((struct event *[]){s->end, s->reports, s->rest}, 3);
+        loop_free_events((struct event *[]){s->end, s->reports, s->rest, s->hold}, 4);
         if (s->pidfd >= 0) {
                 sandbox_kill(s);
                 waitid(P_PIDFD, (id_t)s->pidfd, &(siginfo_t){}, WEXITED);
@@ -539,6 +591,8 @@ static void take_report(struct sandbox *s, const struct init_report *report)
                 pass_count(s, report, 0);
         } else if (report->kind == INIT_STOPPED && s->is_stopped_by_init) {
                 s->host->stopped(s->host->data, s, (uint32_t)report->value);
+        } else if ((report->kind == INIT_HELD || report->kind == INIT_RAN) && s->is_held_by_init) {
+                s->host->held(s->host->data, s, (uint32_t)report->value, report->kind == INIT_RAN);
         }
 }
 

@@ -38,6 +38,8 @@ struct sandbox_host {
                         int fds[SESSION_COUNTERS]);
         /* So many of its processes were stopped (sandbox_rest()). */
         void (*stopped)(void *data, struct sandbox *sandbox, uint32_t n);
+        /* Answers sandbox_hold(): all have stood still; or, if has_run, code of the sandbox has not. */
+        void (*held)(void *data, struct sandbox *sandbox, uint32_t number, bool has_run);
         /* The answer to INIT_COUNT. Also comes before kept() if init has answered. */
         void (*counted)(void *data, struct sandbox *sandbox, const struct monitor_counted *counted);
         /* Whether the group of a principal has reached its limit of memory since the last call for it. */
@@ -111,6 +113,10 @@ void sandbox_kill(struct sandbox *sandbox);
 /* SESSION_REST: ms of processor time, SANDBOX_REST_UNLIMITED, or 0. Where no control group can do it, init does. */
 enum { SANDBOX_REST_UNLIMITED = INT32_MAX };
 int sandbox_rest(struct sandbox *sandbox, uint32_t ms);
+
+/* SESSION_HOLD: stops all of its processes until the number 0. Init does it where no control group can, and then code could run
+ * nevertheless: host->held() tells that. It is called once all have stopped, and again for each call with a new number. */
+int sandbox_hold(struct sandbox *sandbox, uint32_t number);
 
 /* Stops all of its processes, or lets them run again. -EOPNOTSUPP where no control group can
  * freeze. SIGKILL ends frozen ones. */

@@ -307,6 +307,24 @@ static int charge_arguments(struct tool_call *call, struct shared_text *text, st
         return 0;
 }
 
+static void hold_time(const struct tool_call *call, bool stands_still)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+
+        if (call->handle && tools->hold)
+                tools->hold(call->handle, stands_still);
+}
+
+void calls_stand_still(struct session *session, bool stands_still)
+{
+        struct calls *calls = session->calls;
+
+        for (size_t i = 0; calls->n > 0 && i < CALLS_BUCKETS; i++) {
+                for (struct tool_call *call = calls->buckets[i]; call; call = call->next)
+                        hold_time(call, stands_still);
+        }
+}
+
 int calls_on_call(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {
@@ -346,6 +364,8 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         r = is_misnamed ? -why.code : charge_arguments(call, request.text, &why);
         if (r >= 0)
                 r = tools->call(tools->data, &request, &call->handle, &why);
+        if (r >= 0 && session->stands_still)
+                hold_time(call, true);
         if (r < 0) {
                 note_end(call, false, false, 0, 0);
                 remove_call(call);

@@ -49,6 +49,9 @@ int calls_on_catalogue(struct session *session, uint64_t number, yyjson_val *roo
 /* The current cell ends: removes from its record the calls that no server was sent. */
 void calls_forget_unsent(struct session *session);
 
+/* The time of all of them stands still, or continues: session->stands_still has changed. */
+void calls_stand_still(struct session *session, bool stands_still);
+
 /* Drops all of them because the worker ends. */
 void calls_drop_all(struct session *session);
 

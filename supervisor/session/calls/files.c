@@ -73,6 +73,10 @@ static int check_alive(const struct session *s, struct error *err)
         if (!session_is_usable(s))
                 return error_set(err, ENOENT, "session \"%s\" is gone, and its files with it",
                                  session_key_name(s->name));
+        if (s->stands_still)
+                return error_set(err, EBUSY,
+                                 "session \"%s\" is busy: it stands still while a person decides",
+                                 session_key_name(s->name));
         if (s->files->n >= FILES_REQUESTS_MAX)
                 return error_set(err, EBUSY, "session \"%s\": too many files are read at once",
                                  session_key_name(s->name));

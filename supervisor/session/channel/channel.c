@@ -713,10 +713,18 @@ static void time_frame(struct channel *c, bool is_new)
 
         if (c->fd < 0)
                 return;
-        if (is_new || !c->reading)
+        if (is_new || !c->reading || c->stands_still)
                 event_del(c->late);
-        if (c->reading && !evtimer_pending(c->late, NULL) && channel_is_receiving(c))
+        if (c->reading && !c->stands_still && !evtimer_pending(c->late, NULL) &&
+            channel_is_receiving(c))
                 event_add(c->late, &in);
+}
+
+void channel_stand_still(struct channel *c, bool stands_still)
+{
+        c->stands_still = stands_still;
+        if (!c->ended)
+                time_frame(c, false);
 }
 
 static void on_late(evutil_socket_t fd, short what, void *data)

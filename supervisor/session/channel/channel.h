@@ -128,7 +128,7 @@ struct channel {
         bool is_cut;       /* the worker has closed its end before it had read all */
         struct memfd_queue memfds;
         struct bucket bucket;
-        bool reading, writing, ended, is_large, draining;
+        bool reading, writing, ended, is_large, draining, stands_still;
 };
 
 /* Whether a frame has begun to arrive or waits to be taken. */
@@ -164,6 +164,9 @@ void channel_take_back(struct channel *c, uint64_t id);
 /* Whether the worker has ended without having sent anything, and before it had read all of the frame
  * that was the nth (from 1) and the last one. False also if that is not certain. */
 bool channel_was_unread(const struct channel *c, uint64_t n);
+
+/* The worker stands still: a frame that has begun may take as long as that lasts. */
+void channel_stand_still(struct channel *c, bool stands_still);
 
 /* Takes frames again. */
 void channel_resume(struct channel *c);

@@ -243,6 +243,8 @@ struct session {
         struct session_installs *installs;
         struct files *files;
         struct session_pictures *pictures;
+        struct session_hold *hold; /* hold.c; NULL: it was never held */
+        bool stands_still;         /* hold.c: it is held, or about to be */
         struct copies *copies;
         struct transaction *transaction;
         struct block *block;

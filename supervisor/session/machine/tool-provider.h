@@ -76,6 +76,8 @@ struct tool_provider {
         void (*forget)(void *data, const char *principal);
         /* Tells the server that the call is cancelled. */
         void (*drop)(void *handle);
+        /* The time of the call stands still until the same number of calls with false. May be NULL. */
+        void (*hold)(void *handle, bool stands_still);
         /* Whether the request was sent to the server. */
         bool (*is_sent)(void *handle);
 
