@@ -22,6 +22,7 @@
 #include "policy/config/package-keys.h"
 #include "policy/config/program-keys.h"
 #include "policy/config/publish.h"
+#include "policy/config/rule-keys.h"
 #include "policy/config/run.h"
 #include "policy/config/server-keys.h"
 #include "policy/did-you-mean.h"
@@ -503,13 +504,23 @@ static void overlay(struct config_profile *to, struct config_profile *from)
         to->said |= from->said;
 }
 
+/* The rules of all files count, in the order of the files. */
+static int put_rules_before(struct config_profile *file, struct config_profile *earlier)
+{
+        return file->rules ? config_put_before(&file->rules, &earlier->rules) : 0;
+}
+
 static int merge_profiles(struct config *config, struct config *file)
 {
+        if (put_rules_before(&file->top, &config->top) < 0)
+                return -ENOMEM;
         overlay(&config->top, &file->top);
         for (size_t i = 0; i < file->n_profiles; i++) {
                 struct config_profile *to = config_profile_named(config, file->profiles[i].name);
                 if (!to)
                         return errno == E2BIG ? -E2BIG : -ENOMEM;
+                if (put_rules_before(&file->profiles[i], to) < 0)
+                        return -ENOMEM;
                 overlay(to, &file->profiles[i]);
         }
         return 0;
@@ -688,6 +699,15 @@ static int complete(struct config_profile *profile, const struct config_profile 
         if (r < 0)
                 return r;
         whole.said = 0;
+        /* Its own rules come before those of the top level. */
+        if (profile->rules) {
+                r = config_put_before(&whole.rules, &profile->rules);
+                profile->rules = take_ptr(whole.rules);
+        }
+        if (r < 0) {
+                config_done(CONFIG_PROFILE, &whole);
+                return r;
+        }
         overlay(&whole, profile);
         free(whole.name);
         whole.name = take_ptr(profile->name);
@@ -780,6 +800,8 @@ int config_finish(struct config *config, struct error *err)
         for (size_t i = 0; r >= 0 && i < config->n_pending; i++)
                 r = resolve(config, &config->pending[i], err);
         config_forget_references(config);
+        if (r >= 0)
+                r = config_compile_rules(config, err);
         return r == -ENOMEM && !error_is_set(err) ? error_errno(err, ENOMEM, "config") : r;
 }
 

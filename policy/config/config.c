@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "policy/config/keys.h"
 #include "policy/did-you-mean.h"
+#include "policy/rules/rules.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 
@@ -50,6 +51,8 @@ struct config *config_free(struct config *config)
                 free(config->clients[i].name);
         for (size_t i = 0; i < config->n_published; i++)
                 config_done(CONFIG_PUBLISHED, &config->published[i]);
+        for (size_t i = 0; i < CONFIG_PROFILES_MAX; i++)
+                rules_free(config->compiled_rules[i]);
         config_done(CONFIG_PROFILE, &config->top);
         config_forget_references(config);
         free(config->profiles);

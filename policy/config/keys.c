@@ -13,6 +13,7 @@
 #include "policy/network-rules.h"
 #include "policy/python-version.h"
 #include "policy/result-form.h"
+#include "policy/rules/rules.h"
 
 #define KIB    (1024ull)
 #define MIB    (1024 * KIB)
@@ -57,6 +58,23 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
 #define SCHEMA_SETTINGS                                                                            \
         "\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{\"anyOf\":["           \
         "{\"type\":\"string\"},{\"$ref\":\"#/$defs/setting\"}]}"
+#define SCHEMA_CALL_NAMES                                                                          \
+        "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"maxItems\":64,"    \
+        "\"items\":{\"type\":\"string\"}}]}"
+#define SCHEMA_CALL_RULES                                                                                \
+        "\"items\":{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"                 \
+        "\"allow\":" SCHEMA_CALL_NAMES ",\"ask\":" SCHEMA_CALL_NAMES                                     \
+        ",\"deny\":" SCHEMA_CALL_NAMES                                                                   \
+        ",\"when\":{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":32,"                       \
+        "\"additionalProperties\":{\"type\":\"object\",\"minProperties\":1}},"                           \
+        "\"hints\":{\"type\":\"object\",\"minProperties\":1,\"additionalProperties\":"                   \
+        "{\"type\":\"boolean\"}},\"after\":{\"type\":\"object\",\"minProperties\":1,"                    \
+        "\"additionalProperties\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000000}},"            \
+        "\"seen\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"enum\":[\"private\",\"untrusted\"]}}," \
+        "\"sends\":{\"enum\":[\"open\",\"closed\"]},\"plan\":{\"const\":\"run\"},"                       \
+        "\"planned\":{\"type\":\"object\"},\"vary\":{\"type\":\"array\",\"minItems\":1,"                 \
+        "\"maxItems\":16,\"items\":{\"type\":\"string\"}},"                                              \
+        "\"why\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":200}}}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"

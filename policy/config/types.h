@@ -8,6 +8,8 @@
 #include "policy/language.h"
 #include "policy/limits.h"
 
+struct rules;
+
 enum {
         CONFIG_FILES_MAX = 64,
         CONFIG_FILE_SIZE_MAX = 1024 * 1024,
@@ -127,6 +129,8 @@ struct config_profile {
         char **preload; /* dotted names of modules, NULL-terminated, or NULL */
         char **servers; /* servers that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
+        char **rules; /* texts of "rules", NULL-terminated (policy/rules/rules.h), or NULL: own ones, then the top level's */
+        const struct rules *compiled_rules; /* of the config, from config_finish(); NULL: none */
         const struct config_profile
                 *also; /* servers and tools must be allowed by this one too; or NULL */
         struct config_packages packages; /* that its sessions may have installed */
@@ -195,6 +199,7 @@ struct config_server {
         bool per_principal;        /* each principal has its own process */
         uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
         uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
+        bool trust_hints;          /* rules may allow calls by the annotations of its tools */
         struct config_tool_rules tools;
         char *place;   /* "FILE: line 3": its entry, or what is wrong in it */
         char *problem; /* why it cannot be used (one line), or NULL */
@@ -365,7 +370,8 @@ struct config {
         size_t n_servers;
         struct config_profile *profiles; /* at least one once config_finish() was called */
         size_t n_profiles;
-        struct config_as as; /* name: NULL without a table */
+        struct rules *compiled_rules[CONFIG_PROFILES_MAX]; /* of each profile, or NULL */
+        struct config_as as;                               /* name: NULL without a table */
         uint64_t said,
                 said_profile; /* what the user's files have: keys of the top level, and of its profile (policy/config/bound.h) */
         size_t profile;                     /* index of the default profile of sessions */

@@ -24,6 +24,7 @@ RULES = [
     ("base", ["base/"]),
     ("policy", ["base/", "policy/"]),
     ("policy/config", ["base/", "policy/"]),
+    ("policy/rules", ["base/", "policy/did-you-mean.h", "policy/network-rules.h", "policy/rules/"]),
     ("policy/seccomp", ["base/", "policy/seccomp/"]),
     ("rpc", ["base/", "policy/language.h", "policy/limits.h", "policy/template-link.h", "rpc/"]),
     ("rpc/http", ["base/", "rpc/http/"]),

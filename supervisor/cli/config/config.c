@@ -568,6 +568,18 @@ static void put_list(struct json_out *out, const char *name, char *const *list, 
 }
 
 /* "NAME=value" of env, "NAME: value" of headers. */
+/* Of the texts of rules the part that the user wrote (policy/rules/rules.h). */
+static void put_rules(struct json_out *out, const char *name, char *const *texts)
+{
+        json_out_begin(out, name, '[');
+        for (; *texts; texts++) {
+                _cleanup_json_ yyjson_doc *doc = NULL;
+                if (json_parse(*texts, strlen(*texts), &doc, NULL) >= 0)
+                        json_out_value(out, NULL, yyjson_obj_get(yyjson_doc_get_root(doc), "rule"));
+        }
+        json_out_end(out, ']');
+}
+
 static void put_pairs(struct json_out *out, const char *name, char *const *list, char separator)
 {
         json_out_begin(out, name, '{');
@@ -659,6 +671,8 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                    key->code == CODE_HEADERS) {
                 put_pairs(out, key->name, *(char **const *)member,
                           key->code == CODE_HEADERS ? ':' : '=');
+        } else if (key->code == CODE_CALL_RULES) {
+                put_rules(out, key->name, *(char **const *)member);
         } else if (key->kind == CONFIG_LIST) {
                 put_list(out, key->name, *(char **const *)member,
                          key->place == CONFIG_SERVER || key->place == CONFIG_TOKEN);
