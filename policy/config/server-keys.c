@@ -661,6 +661,7 @@ static struct config_server *new_server(struct config *config)
                 return NULL;
         config->servers = grown;
         grown[config->n_servers] = (struct config_server){};
+        config_defaults(CONFIG_SERVER, &grown[config->n_servers]);
         return &grown[config->n_servers++];
 }
 

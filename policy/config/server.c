@@ -40,6 +40,8 @@ uint64_t config_server_key(const struct config_server *s)
                 h = hash(h, s->env[i]);
         if (s->per_principal)
                 h = hash(h, "principal");
+        if (!s->apart)
+                h = hash(h, "not apart");
         if (s->transport == CONFIG_STDIO)
                 return h;
         h = hash(h, s->transport == CONFIG_SSE ? "sse" : "http");

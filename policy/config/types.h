@@ -197,6 +197,7 @@ struct config_server {
         char *description; /* or NULL; any Unicode */
         bool disabled;
         bool per_principal;        /* each principal has its own process */
+        bool apart;                /* in a pid and mount namespace of its own */
         uint32_t timeout_ms;       /* of a call; 0: the default, 60,000 */
         uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
         bool trust_hints;          /* rules may allow calls by the annotations of its tools */

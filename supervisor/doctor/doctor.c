@@ -389,6 +389,27 @@ static void check_config(struct doctor *d, const char *const *paths, size_t n, b
         config_files_free(files);
 }
 
+static void check_apart(struct doctor *d, const struct config *config)
+{
+        char names[256];
+        size_t n = 0, length = 0;
+
+        for (size_t i = 0; i < config->n_servers; i++) {
+                const struct config_server *s = &config->servers[i];
+                if (s->apart || s->disabled)
+                        continue;
+                if (length < sizeof(names))
+                        length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s",
+                                                   n > 0 ? ", " : "", s->name);
+                n++;
+        }
+        if (n > 0)
+                doctor_add(d, "servers", DOCTOR_DEGRADED, false,
+                           "remove \"apart\": false where a server starts without it",
+                           "%zu can read the variables of other servers: %s%s", n, names,
+                           length < sizeof(names) ? "" : "…");
+}
+
 static void check_user(struct doctor *d, enum sandbox_mode mode, const struct config *config)
 {
         struct upstream_user user = {0};
@@ -406,6 +427,7 @@ static void check_user(struct doctor *d, enum sandbox_mode mode, const struct co
                            "MCP servers run as uid %u%s%s%s", user.uid, user.name ? " (" : "",
                            user.name ? user.name : "", user.name ? ")" : "");
         upstream_user_done(&user);
+        check_apart(d, config);
 }
 
 /* ---- Python and the image ---- */

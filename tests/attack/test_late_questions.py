@@ -151,8 +151,7 @@ class LateQuestions(test_serve_asks.Asks):
 
     def processes(self):
         """How many processes of the server run; the one that listed its tools has ended."""
-        with open(self.path("pids"), encoding="ascii") as f:
-            return sum(os.path.exists(f"/proc/{pid}") for pid in f.read().split())
+        return len(harness.running_servers(self.path("pids")))
 
 
 # Those of the parent run in their own file.

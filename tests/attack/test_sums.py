@@ -126,7 +126,7 @@ def run(name, n):
         held.extend(bytearray(os.urandom(4096)) * 256 for _ in range(n))
     elif name == "leave":
         return subprocess.run(["/bin/sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True).stdout.strip()
-    return str(os.getpid())
+    return str(os.getpid()) + " " + os.readlink("/proc/self/ns/pid")
 
 for line in sys.stdin:
     message = json.loads(line)
@@ -249,7 +249,7 @@ class ServersWithEnough(Servers):
         """146. Cloister's own processes, servers and sandboxes have their own groups, and on version 2 go before each other in this order. On
         version 1 only sandboxes are in a group of processor time: the others would wait for their slices."""
         self.path()
-        server = self.call_tool("one", "pid")
+        server = harness.pid_outside(self.call_tool("one", "pid"))
         self.assertIn("/servers/u-", self.group_of(server))
         names = {self.server.process.pid: "cloister-monito", **harness.descendants(self.server.process.pid)}
         # A user may not move the broker out of the login session in which it was forked.
@@ -269,7 +269,8 @@ class ServersWithEnough(Servers):
     def test_tree(self):
         """146. When a reaper is killed, what its server has left ends with it."""
         self.path()
-        server, left = int(self.call_tool("two", "pid")), int(self.call_tool("two", "leave"))
+        written = self.call_tool("two", "pid")
+        server, left = harness.pid_outside(written), harness.pid_outside(f"{self.call_tool('two', 'leave')} {written.split()[1]}")
         self.assertTrue(harness.alive(left))
         os.kill(harness.stat_of(server)[0], signal.SIGKILL)
         self.assertTrue(harness.wait_until(lambda: not harness.alive(left)))

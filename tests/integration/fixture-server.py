@@ -158,7 +158,7 @@ def parse():
 def begin(options):
     if options.pid_file:
         with open(options.pid_file, "a", encoding="ascii") as f:
-            f.write(f"{os.getpid()}\n")
+            f.write(f"{os.getpid()} {os.readlink('/proc/self/ns/pid')}\n")
     if options.exit_at_start:
         print("cannot start: the reason", file=sys.stderr)
         sys.exit(7)

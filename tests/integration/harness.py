@@ -414,6 +414,25 @@ def alive(pid):
     return stat is not None and stat[1] not in "ZX"
 
 
+def pid_outside(written):
+    """The pid in the namespace of this process of one that is known as "PID pid:[NAMESPACE]", as os.getpid() and /proc/self/ns/pid
+    say it in its own; None if it has ended."""
+    inner, namespace = written.split()
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit() and os.readlink(f"/proc/{entry}/ns/pid") == namespace and alive(entry):
+                with open(f"/proc/{entry}/status", encoding="utf-8", errors="replace") as f:
+                    if next(line for line in f if line.startswith("NSpid")).split()[-1] == inner:
+                        return int(entry)
+    return None
+
+
+def running_servers(pid_file):
+    """The pids of the servers that wrote theirs into a file and still run."""
+    with open(pid_file, encoding="ascii") as f:
+        return [pid for pid in map(pid_outside, f) if pid]
+
+
 def end(process, sig=signal.SIGKILL):
     """Kills a child and returns its exit status."""
     with contextlib.suppress(ProcessLookupError):

@@ -61,8 +61,8 @@ class Faults(harness.Case):
         self.assertEqual(kind, "ToolUnavailable")
         self.assertIn("within 2 s", text)
         self.good()
-        pids = [int(pid) for pid in self.lines("pids")]
-        self.assertTrue(harness.wait_until(lambda: not any(p in harness.descendants() for p in pids)), "it was left running")
+        self.assertTrue(self.lines("pids"))
+        self.assertTrue(harness.wait_until(lambda: not harness.running_servers(self.path("pids"))), "it was left running")
 
     def leased_program(self):
         """Returns a program whose execve() waits while this process holds a write lease on it, at most 45 s, and the times at
@@ -272,7 +272,7 @@ r = await asyncio.gather(*map(one, range(10)))
         pids = self.path("pids")
         self.start("--pid-file", pids, "--count", self.path("count"))
         self.works()
-        first = int(self.lines("pids")[0])
+        first = harness.running_servers(pids)[0]
         kind, text = self.raised("mcp_bad.close(fd=1)")
         self.assertEqual(kind, "ToolUnavailable")
         self.assertIn("closed its output during the call", text)
@@ -284,7 +284,7 @@ r = await asyncio.gather(*map(one, range(10)))
         pids = self.path("pids")
         self.start("--ignore-term", "--pid-file", pids)
         self.works()
-        pid = int(self.lines("pids")[0])
+        pid = harness.running_servers(pids)[0]
         self.assertIn(pid, harness.descendants())
         start = time.monotonic()
         self.server.close()

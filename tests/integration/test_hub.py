@@ -271,20 +271,12 @@ r = decode(channel.call(CALL, encode_own({"server": "a", "tool": "echo", "argume
 
     # ---- the end of servers ------------------------------------------------------------------------------------
 
-    def pids_of(self, path):
-        with open(path, encoding="ascii") as f:
-            return [int(line) for line in f]
-
     def test_stubborn_server_is_ended(self):
         pids = self.path("pids")
         server = self.server({"a": harness.fixture("--ignore-eof", "--pid-file", pids)})
         self.value(server, "await mcp_a.add(a=1, b=1)")
         server.close()
-        self.assertTrue(harness.wait_until(lambda: not self.running(pids)), "it outlived us")
-
-    def running(self, pids):
-        """The fixture writes its pid in its own namespace. For a server this is the namespace of the host."""
-        return [pid for pid in self.pids_of(pids) if harness.alive(pid) and pid in harness.descendants()]
+        self.assertTrue(harness.wait_until(lambda: not harness.running_servers(pids)), "it outlived us")
 
     def npx(self):
         """npx starts a shell, which starts node: all of these processes must end with Cloister."""

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 static char marker[32]; /* a number of seconds that only our sleeping processes have */
 static char directory[64];
 
+static bool is_apart;    /* the servers that start now */
 static bool skips_grace; /* of the reapers of servers that start now */
 
 struct run {
@@ -37,7 +39,8 @@ static int try_start(struct run *r, char **argv, char **env, char *cwd,
                      const struct upstream_user *user, struct error *err)
 {
         struct upstream_user self = self_user();
-        struct config_server server = {.name = (char[]){"test"}, .command = argv[0], .cwd = cwd};
+        struct config_server server = {
+                .name = (char[]){"test"}, .command = argv[0], .cwd = cwd, .apart = is_apart};
 
         server.args = argv + 1;
         while (server.args[server.n_args])
@@ -82,7 +85,7 @@ static struct run start(const char *script)
  * and has its clock. test_sigterm_ignored() measures the wait. */
 static struct run start_without_grace(const char *script)
 {
-        skips_grace = true;
+        skips_grace = !is_apart; /* the monitor waits for the start of new namespaces by this clock */
         struct run r = start(script);
         skips_grace = false;
         return r;
@@ -540,6 +543,57 @@ static void remove_directory(void)
         check_eq_int(system(command), 0);
 }
 
+/* What holds apart and otherwise. */
+static void test_processes(void)
+{
+        test_pipes_and_end();
+        test_nothing_inherited();
+        test_cwd();
+        test_stop_ends_the_tree();
+        test_sigterm_ignored();
+        test_stopped_process();
+        test_main_ends_by_itself();
+        test_forks_away();
+        test_free_kills_at_once();
+        test_monitor_killed();
+        test_reaper_killed();
+        if (geteuid() == 0) {
+                test_other_user();
+                test_root_without_capabilities();
+        }
+        struct run r = start("echo $$; exec sleep 0");
+        _cleanup_free_ char *text = output_of(&r);
+        finish(&r);
+        check(is_apart == (strcmp(text, "2\n") == 0));
+}
+
+/* One line says how to start it all the same. */
+static void test_no_namespaces(void)
+{
+        char *argv[] = {(char[]){"true"}, NULL};
+        struct error err = {0};
+        struct run r;
+
+        int status;
+        pid_t pid = fork();
+        check(pid >= 0);
+        if (pid == 0) {
+                FILE *f = unshare(CLONE_NEWUSER) < 0
+                                  ? NULL
+                                  : fopen("/proc/sys/user/max_user_namespaces", "w");
+                if (!f || fputs("0", f) < 0 || fclose(f) != 0)
+                        _exit(2);
+                if (try_start(&r, argv, NULL, NULL, NULL, &err) >= 0)
+                        _exit(3);
+                _exit(strstr(err.text, "set \"apart\": false for this server") &&
+                                      strstr(err.text, "user.max_user_namespaces")
+                              ? 0
+                              : 4);
+        }
+        check_eq_int(waitpid(pid, &status, 0), pid);
+        check_eq_int(status, 0);
+}
+
 int main(void)
 {
         snprintf(marker, sizeof(marker), "8%d", getpid());
@@ -552,20 +606,11 @@ int main(void)
         run(test_limits_restored);
         run(test_refusals);
         run(test_hanging_exec);
-        run(test_cwd);
-        run(test_stop_ends_the_tree);
-        run(test_sigterm_ignored);
-        run(test_stopped_process);
-        run(test_main_ends_by_itself);
-        run(test_forks_away);
-        run(test_free_kills_at_once);
-        run(test_monitor_killed);
-        run(test_reaper_killed);
         run(test_user_choice);
-        if (geteuid() == 0) {
-                run(test_other_user);
-                run(test_root_without_capabilities);
-        }
+        run(test_processes);
+        is_apart = true;
+        run(test_processes);
+        run(test_no_namespaces);
         remove_directory();
         return 0;
 }

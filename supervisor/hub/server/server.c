@@ -201,6 +201,21 @@ static void restart(void *data, const char *why)
         ask_monitor(s);
 }
 
+/* Programs that change their user, and cannot in a user namespace, say so with one of these words. */
+static bool must_not_be_apart(struct hub_server *s)
+{
+        static const char *const words[] = {"setuid",     "suid",       "uid 0",       "euid",
+                                            "newuidmap",  "newgidmap",  "uid_map",     "gid_map",
+                                            "fusermount", "user names", "snap-confine"};
+        const char *line = connection_last_stderr(&s->connection);
+
+        for (size_t i = 0; s->config->apart && i < ARRAY_SIZE(words); i++) {
+                if (strstr(line, words[i]))
+                        return true;
+        }
+        return false;
+}
+
 /* All its output was read, or awaited long enough. */
 static void conclude(struct hub_server *s)
 {
@@ -212,7 +227,10 @@ static void conclude(struct hub_server *s)
                 return;
         }
         if (hub_server_is_starting(s)) {
-                failf(s, "%s while it was starting", how);
+                failf(s, "%s while it was starting%s", how,
+                      must_not_be_apart(s)
+                              ? " in namespaces of its own: set \"apart\": false for this server"
+                              : "");
                 return;
         }
         describe_stderr(s, last_line, sizeof(last_line));

@@ -246,22 +246,27 @@ static int write_proc(pid_t pid, const char *file, const char *text, struct erro
         return r < 0 ? error_errno(err, -r, "write '%s' to %s", text, path) : 0;
 }
 
+static int write_maps(pid_t pid, bool deny_setgroups, const char *uids, const char *gids,
+                      struct error *err)
+{
+        /* The file is missing in gVisor, which wants no such promise before it maps a group. */
+        struct error why = {};
+        int r = deny_setgroups ? write_proc(pid, "setgroups", "deny", &why) : 0;
+
+        if (r < 0 && r != -ENOENT)
+                return error_set(err, -r, "%s", why.text);
+        r = write_proc(pid, "uid_map", uids, err);
+        return r < 0 ? r : write_proc(pid, "gid_map", gids, err);
+}
+
 int userns_map(pid_t pid, uint32_t inside, uid_t outside_uid, gid_t outside_gid, uint32_t count,
                struct error *err)
 {
-        char map[64];
+        char uids[64], gids[64];
 
-        /* The file is missing in gVisor, which wants no such promise before it maps a group. */
-        struct error why = {};
-        int r = write_proc(pid, "setgroups", "deny", &why);
-        if (r < 0 && r != -ENOENT)
-                return error_set(err, -r, "%s", why.text);
-        snprintf(map, sizeof(map), "%u %u %u", inside, outside_uid, count);
-        r = write_proc(pid, "uid_map", map, err);
-        if (r < 0)
-                return r;
-        snprintf(map, sizeof(map), "%u %u %u", inside, outside_gid, count);
-        return write_proc(pid, "gid_map", map, err);
+        snprintf(uids, sizeof(uids), "%u %u %u", inside, outside_uid, count);
+        snprintf(gids, sizeof(gids), "%u %u %u", inside, outside_gid, count);
+        return write_maps(pid, true, uids, gids, err);
 }
 
 int userns_keep_capabilities(void)
@@ -438,17 +443,68 @@ const char *ids_mode_name(enum sandbox_mode mode)
         return (unsigned)mode < SANDBOX_MODE_MAX ? names[mode] : "unknown";
 }
 
-static bool can_map_ids(void)
+static bool has_capability(cap_value_t which)
 {
-        cap_flag_value_t uid = CAP_CLEAR, gid = CAP_CLEAR;
+        cap_flag_value_t value = CAP_CLEAR;
         cap_t now = cap_get_proc();
 
         if (!now)
                 return false;
-        cap_get_flag(now, CAP_SETUID, CAP_EFFECTIVE, &uid);
-        cap_get_flag(now, CAP_SETGID, CAP_EFFECTIVE, &gid);
+        cap_get_flag(now, which, CAP_EFFECTIVE, &value);
         cap_free(now);
-        return uid == CAP_SET && gid == CAP_SET;
+        return value == CAP_SET;
+}
+
+static bool can_map_ids(void)
+{
+        return has_capability(CAP_SETUID) && has_capability(CAP_SETGID);
+}
+
+/* Our own map, each of its extents to itself: the kernel takes none that spans two. What does not fit is not mapped. */
+static int describe_same(const char *path, bool has_zero, char *text, size_t size,
+                         struct error *err)
+{
+        _cleanup_free_ char *lines = NULL;
+        const char *line;
+        size_t used = 0;
+
+        int r = read_lines(path, &lines, err);
+        if (r < 0 || !lines)
+                return r < 0 ? r : error_errno(err, ENOENT, "open %s", path);
+        for (char *rest = lines; (line = strsep(&rest, "\n"));) {
+                struct id_run run;
+                if (parse_map(line, &run) < 0)
+                        continue;
+                if (run.first == 0 && !has_zero) {
+                        run.first++;
+                        run.count--;
+                }
+                int n = run.count == 0 ? 0
+                                       : snprintf(text + used, size - used, "%u %u %u\n", run.first,
+                                                  run.first, run.count);
+                if (n < 0 || (size_t)n >= size - used)
+                        break;
+                used += (size_t)n;
+        }
+        text[used] = '\0';
+        return 0;
+}
+
+int userns_map_same(pid_t pid, struct error *err)
+{
+        /* The kernel takes less than a page, in one write (user_namespaces(7)). */
+        char uids[2048], gids[2048];
+
+        if (!can_map_ids()) {
+                snprintf(uids, sizeof(uids), "%u %u 1", geteuid(), geteuid());
+                snprintf(gids, sizeof(gids), "%u %u 1", getegid(), getegid());
+                return write_maps(pid, true, uids, gids, err);
+        }
+        int r = describe_same("/proc/self/uid_map", has_capability(CAP_SETFCAP), uids, sizeof(uids),
+                              err);
+        if (r >= 0)
+                r = describe_same("/proc/self/gid_map", true, gids, sizeof(gids), err);
+        return r < 0 ? r : write_maps(pid, false, uids, gids, err);
 }
 
 /* Whether our map has one id only. *outer is what it is in the user namespace above. */
@@ -765,6 +821,9 @@ int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *er
 
         if (mode != SANDBOX_ROOTLESS) {
                 keep = UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID;
+                /* Servers are in user namespaces that also have id 0 (userns_map_same()). */
+                if (geteuid() == 0)
+                        keep |= UINT64_C(1) << CAP_SETFCAP;
                 if (keep_chown)
                         keep |= UINT64_C(1) << CAP_CHOWN;
                 if (setgroups(0, NULL) < 0)

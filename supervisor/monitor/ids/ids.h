@@ -60,8 +60,8 @@ bool ids_root_is_ordinary(void);
 
 /*
  * Drops the privilege that the mode does not need, permanently. Root and capable mode keep
- * CAP_SETUID and CAP_SETGID (and CAP_CHOWN if keep_chown) in the permitted, effective and bounding
- * set and no supplementary groups. Rootless mode keeps no permitted capability, but CAP_SETFCAP where
+ * CAP_SETUID and CAP_SETGID (and CAP_CHOWN if keep_chown; root also CAP_SETFCAP, without which the kernel maps no
+ * id 0) in the permitted, effective and bounding set and no supplementary groups. Rootless mode keeps no permitted capability, but CAP_SETFCAP where
  * our uid is 0; its bounding set stays, because newuidmap needs it.
  */
 int ids_drop_privilege(enum sandbox_mode mode, bool keep_chown, struct error *err);
@@ -122,6 +122,12 @@ pid_t userns_fork(unsigned long flags);
  */
 int userns_map(pid_t pid, uint32_t inside, uid_t outside_uid, gid_t outside_gid, uint32_t count,
                struct error *err);
+
+/*
+ * The same without a change of ids: our own where they are, all of them if we may map them (id 0 only with CAP_SETFCAP). Without
+ * privilege over ids our effective two alone; other groups then have no name, and setgroups() is denied.
+ */
+int userns_map_same(pid_t pid, struct error *err);
 
 /* In such a child, before exec: makes those capabilities ambient with which it can build its root directory and become another
  * id. Returns 0 or negative errno. */

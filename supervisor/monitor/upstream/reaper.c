@@ -8,6 +8,9 @@
  * descendants get SIGTERM, and after REAPER_GRACE_MS SIGKILL, until wait() fails because no child
  * is left. A subreaper adopts every orphan, so that these are all processes of the server.
  *
+ * A server that runs apart has namespaces of its own, and the reaper is PID 1 in them: it adopts every orphan as well, it gets
+ * no signal of the server that it has not asked for, and with its own end, however that comes, the kernel kills all others.
+ *
  * Where the server runs as another user, the reaper sets its effective uid to that user's, which
  * lets it signal the server without CAP_KILL. Its real and saved uids stay, so that the server
  * cannot signal it.
@@ -38,6 +41,7 @@
 #include "base/fd.h"
 #include "supervisor/monitor/ids/ids.h"
 #include "supervisor/monitor/process/child.h"
+#include "supervisor/monitor/upstream/apart.h"
 
 /*
  * The descendants of this process. One pass over /proc reads the parent of every process; then the descendants
@@ -246,8 +250,10 @@ struct reaper {
         int signals;
         pid_t server;
         int32_t wait_status;
+        bool apart; /* we are PID 1 of its namespace */
         bool server_gone;
         bool ending;
+        bool killed;        /* SIGKILL was sent once */
         int64_t kill_at_ms; /* once ending: time of the next SIGKILL */
 };
 
@@ -372,7 +378,13 @@ static void run_until_no_child(struct reaper *k)
                 if (k->server_gone)
                         begin_end(k);
                 if (k->ending && now_ms() >= k->kill_at_ms) {
-                        process_tree_kill();
+                        if (k->apart && k->killed)
+                                break; /* the kernel kills what we may not, as soon as we end */
+                        if (k->apart)
+                                apart_kill_all();
+                        else
+                                process_tree_kill();
+                        k->killed = true;
                         k->kill_at_ms = now_ms() + KILL_INTERVAL_MS;
                 }
                 struct pollfd polled[] = {
@@ -395,25 +407,33 @@ static void isolate(const struct reaper_fds *fds, int passed_fd)
 
         child_close_all_but(keep_open, sizeof(keep_open) / sizeof(keep_open[0]));
         setsid();
-        child_hide("cloister-reaper");
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+_Noreturn static void give_up(const struct reaper_fds *fds, const struct error *error)
+{
+        fd_write_all(fds->result, error, sizeof(*error));
+        _exit(1);
 }
 
 void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *launch)
 {
-        struct reaper k = {.fds = *fds, .wait_status = -1};
+        struct reaper k = {.fds = *fds, .apart = launch->apart, .wait_status = -1};
         struct error error = {0};
 
         isolate(fds, launch->passed_fd);
         char go = 0;
         if (read(fds->life, &go, 1) != 1 || go != REAPER_START)
                 _exit(1);
+        /* Not before: the monitor writes the map of its user namespace. */
+        child_hide("cloister-reaper");
+        if (launch->apart && apart_enter(&error) < 0)
+                give_up(fds, &error);
         k.signals = open_signals();
         k.server = k.signals < 0 ? -1 : fork();
         if (k.server < 0) {
                 error_errno(&error, errno, "fork");
-                fd_write_all(fds->result, &error, sizeof(error));
-                _exit(1);
+                give_up(fds, &error);
         }
         if (k.server == 0)
                 run_server(fds, launch);
@@ -425,6 +445,8 @@ void reaper_run(const struct reaper_fds *fds, const struct upstream_launch *laun
         if (chdir("/") < 0)
                 begin_end(&k);
         run_until_no_child(&k);
+        if (!k.server_gone)
+                k.wait_status = SIGKILL;
         fd_write_all(fds->report, &k.wait_status, sizeof(k.wait_status));
         _exit(0);
 }

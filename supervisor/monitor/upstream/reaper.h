@@ -1,7 +1,7 @@
 /*
  * The reaper: the process between the monitor and a stdio server. Forked, never exec'd. It is a
- * child subreaper, so that it adopts all orphans of the server, and leads its own session, so that
- * Ctrl-C in a terminal does not reach it.
+ * child subreaper, or PID 1 of the server's namespaces, so that it adopts all orphans of the server, and leads its own session, so
+ * that Ctrl-C in a terminal does not reach it.
  */
 #pragma once
 

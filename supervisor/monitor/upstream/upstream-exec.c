@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "supervisor/monitor/ids/ids.h"
+#include "supervisor/monitor/upstream/apart.h"
 
 static int take_entry(const struct passwd *entry, struct upstream_user *ret, struct error *err)
 {
@@ -216,11 +217,13 @@ static void exec_script(const char *path, char *const *argv, char *const *env)
 }
 
 /* Returns a positive errno value. */
-static int exec_one(const char *path, char *const *argv, char *const *env)
+static int exec_one(const char *path, const struct upstream_launch *launch)
 {
-        execve(path, argv, env);
+        if (launch->apart && apart_check_program(path, NULL) < 0)
+                return EPERM;
+        execve(path, launch->argv, launch->env);
         if (errno == ENOEXEC)
-                exec_script(path, argv, env);
+                exec_script(path, launch->argv, launch->env);
         return errno;
 }
 
@@ -230,6 +233,8 @@ static int exec_failed(const char *path, int code, struct error *err)
                 return error_set(err, code,
                                  "%s: its interpreter (the first line, #!…) or loader is missing",
                                  path);
+        if (code == EPERM && apart_check_program(path, err) < 0)
+                return -code;
         return error_errno(err, code, "%s", path);
 }
 
@@ -255,7 +260,7 @@ static int exec_in_path(const struct upstream_launch *launch, struct error *err)
                 dir += n + (dir[n] == ':');
                 if (used < 0 || (size_t)used >= sizeof(path))
                         continue;
-                int code = exec_one(path, launch->argv, launch->env);
+                int code = exec_one(path, launch);
                 if (!is_absent(code))
                         return exec_failed(path, code, err);
                 struct stat st;
@@ -280,6 +285,6 @@ int upstream_exec(const struct upstream_launch *launch, struct error *err)
         if (!*name)
                 return error_set(err, ENOENT, "command is empty");
         if (strchr(name, '/'))
-                return exec_failed(name, exec_one(name, launch->argv, launch->env), err);
+                return exec_failed(name, exec_one(name, launch), err);
         return exec_in_path(launch, err);
 }

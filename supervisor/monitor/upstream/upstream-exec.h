@@ -2,6 +2,7 @@
  * limits, search in PATH. */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -27,6 +28,7 @@ struct upstream_launch {
         const char *cwd;  /* or NULL */
         const struct upstream_user *user;
         int passed_fd; /* stays open in the server; -1: none */
+        bool apart;    /* in namespaces of its own (apart.h) */
 };
 
 /* Becomes the user (permanently). Returns 0 or negative errno. */

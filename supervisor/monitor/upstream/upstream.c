@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "supervisor/monitor/upstream/apart.h"
 #include "supervisor/monitor/upstream/reaper.h"
 
 /*
@@ -265,7 +266,8 @@ static int pipes_open(struct pipes *p, const struct upstream_user *user, struct 
         return 0;
 }
 
-static pid_t fork_reaper(const struct pipes *p, const struct upstream_launch *launch)
+static pid_t fork_reaper(const struct pipes *p, const struct upstream_launch *launch,
+                         struct error *err)
 {
         const struct reaper_fds fds = {
                 .life = p->ends[LIFE][0],
@@ -274,10 +276,10 @@ static pid_t fork_reaper(const struct pipes *p, const struct upstream_launch *la
                 .stdio = {p->ends[INPUT][0], p->ends[OUTPUT][1], p->ends[ERRORS][1]},
         };
 
-        pid_t pid = fork();
+        pid_t pid = launch->apart ? apart_fork(err) : fork();
         if (pid == 0)
                 reaper_run(&fds, launch);
-        return pid;
+        return pid >= 0 || launch->apart ? pid : error_errno(err, errno, "fork");
 }
 
 static char **make_argv(const struct config_server *server)
@@ -296,15 +298,15 @@ static char **make_argv(const struct config_server *server)
 static int start(struct upstream *u, struct pipes *p, const struct upstream_launch *launch,
                  struct error *err)
 {
-        u->reaper = fork_reaper(p, launch);
-        if (u->reaper < 0) {
-                u->reaper = 0;
-                return error_errno(err, errno, "fork");
-        }
-        u->pidfd = pidfd_open(u->reaper, 0);
+        pid_t pid = fork_reaper(p, launch, err);
+
+        if (pid < 0)
+                return pid;
+        u->reaper = pid;
+        u->pidfd = pidfd_open(pid, 0);
         if (u->pidfd < 0)
                 return error_errno(err, errno, "pidfd_open");
-        return 0;
+        return launch->apart ? apart_map(pid, err) : 0;
 }
 
 int upstream_start(const struct config_server *server, const struct upstream_user *user,
@@ -332,6 +334,7 @@ int upstream_start(const struct config_server *server, const struct upstream_use
                         .cwd = server->cwd,
                         .user = user,
                         .passed_fd = passed_fd,
+                        .apart = server->apart,
                 };
                 r = start(u, &p, &launch, err);
         } else {

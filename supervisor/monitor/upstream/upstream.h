@@ -22,7 +22,7 @@ enum { UPSTREAM_EXEC_SECONDS = 10 };
 /*
  * Forks the reaper of a server, whose config must be expanded. The server starts with upstream_release(), which does not wait
  * for the exec; that may take long on a file system that does not answer: upstream_exec_fd() becomes readable when it is
- * known. passed_fd: a descriptor that the server gets as well, borrowed; -1: none. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
+ * known. With `apart` it is in namespaces of its own. passed_fd: a descriptor that the server gets as well, borrowed; -1: none. fds: [0] write end of its stdin, [1] read end of stdout, [2] read end of stderr, owned by
  * the caller.
  */
 int upstream_start(const struct config_server *server, const struct upstream_user *user,

@@ -71,7 +71,7 @@ class Server(Asks):
         o = self.options
         if o.pid_file:
             with open(o.pid_file, "a", encoding="ascii") as f:
-                f.write(f"{os.getpid()}\n")
+                f.write(f"{os.getpid()} {os.readlink('/proc/self/ns/pid')}\n")
         if o.ignore_term:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if o.words:
