@@ -104,7 +104,8 @@ int client_answer_take(const struct client_request *request, yyjson_val *result,
  */
 struct client_ask {
         struct client_request request;
-        const char *server; /* the name of the server that asks, borrowed; NULL: code does */
+        const char *server;   /* the name of the server that asks, borrowed; NULL: code does */
+        uint32_t patience_ms; /* how long the asker waits at most; 0: not known */
 
         /* result: what the client answered, not checked yet; NULL: why there is no answer. */
         void (*answered)(struct client_ask *ask, yyjson_val *result, const char *why);

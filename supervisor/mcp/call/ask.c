@@ -277,6 +277,16 @@ static void name_of(const struct mcp_ask *a, char name[32])
         snprintf(name, 32, "ask-%lld", (long long)a->id);
 }
 
+uint32_t mcp_ask_patience(const struct mcp_asks *asks)
+{
+        const struct mcp_ask *a;
+        uint32_t most = 0;
+
+        TAILQ_FOREACH (a, &asks->list, link)
+                most = a->ask->patience_ms > most ? a->ask->patience_ms : most;
+        return most;
+}
+
 void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *asks)
 {
         const struct mcp_ask *a;

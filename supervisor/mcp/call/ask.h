@@ -25,6 +25,8 @@ int mcp_ask_send(struct mcp_asks *asks, struct mcp_peer *peer, struct mcp_sink *
 /* The question of a modern client, which mcp_ask_put() shows to it. */
 int mcp_ask_keep(struct mcp_asks *asks, struct mcp_server *server, struct client_ask *ask,
                  struct error *err);
+/* The longest time that an asker waits; 0: none says. */
+uint32_t mcp_ask_patience(const struct mcp_asks *asks);
 /* Puts {"ask-1": {"method", "params"}…}. */
 void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *asks);
 /* Takes answers by the names that mcp_ask_put() gave. Unknown ones are ignored. Stops when an answer sets *gone. */

@@ -230,6 +230,8 @@ void mcp_call_attach(struct mcp_call *call, const struct mcp_request *request, s
         call->live.published = call->run != NULL;
         if (call->cell)
                 live_start(&call->live, request, &call->reply, call->cell, call->session);
+        if (call->wait.person[0])
+                live_person(&call->live, call->wait.person);
 }
 
 void mcp_call_name_session(char session[SESSION_NAME_MAX + 1])
@@ -371,10 +373,29 @@ void mcp_call_start_wait(struct mcp_call *call)
 {
         const struct mcp_wait *wait = &call->wait;
         bool is_behind = call->cell && !cell_is_first(call->cell);
-        const struct timeval in = clock_timeval_ms(wait->is_limited ? wait->ms : BUSY_MS);
+        bool has_person = wait->person_ms > 0 && (!wait->is_limited || wait->person_ms < wait->ms);
+        const struct timeval in = clock_timeval_ms(has_person         ? wait->person_ms
+                                                   : wait->is_limited ? wait->ms
+                                                                      : BUSY_MS);
 
-        if (wait->due && (wait->is_limited || is_behind))
+        if (wait->due && (has_person || wait->is_limited || is_behind))
                 evtimer_add(wait->due, &in);
+}
+
+bool mcp_call_waits(void *data, const char *id, uint32_t wait_ms)
+{
+        struct mcp_call *call = data;
+        struct mcp_wait *wait = &call->wait;
+
+        wait->person[0] = '\0';
+        if (id)
+                snprintf(wait->person, sizeof(wait->person),
+                         "waits for a person: cloister approve %s", id);
+        wait->person_ms = id ? wait_ms : 0;
+        live_person(&call->live, wait->person);
+        if ((wait->person_ms > 0 || (!id && wait->is_limited)) && !wait->unattended)
+                mcp_call_start_wait(call);
+        return true;
 }
 
 void mcp_call_finish(struct mcp_call *call)

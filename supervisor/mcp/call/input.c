@@ -13,6 +13,7 @@
 
 enum {
         MCP_INPUT_WAIT_MS = 6 * 60000, /* longer than a person has to answer */
+        MCP_INPUT_MORE_MS = 60000,     /* than the asker waits, if that is longer */
         MCP_INPUT_GATHER_MS = 5,       /* to ask the questions of calls that run together at once */
         MCP_INPUT_ROUNDS_MAX = 64,
         INPUT_MAX = 8 * 1024 * 1024,
@@ -80,7 +81,9 @@ static void suspend(struct mcp_call *call)
         s->active = true;
         call->reply.input_required = true;
         call->peer = NULL;
-        set_due(call, MCP_INPUT_WAIT_MS);
+        uint32_t patience = mcp_ask_patience(&call->asks);
+        set_due(call,
+                patience >= MCP_INPUT_WAIT_MS ? patience + MCP_INPUT_MORE_MS : MCP_INPUT_WAIT_MS);
         reply_result(&call->reply, &result);
 }
 

@@ -4,7 +4,7 @@
  * Theory of operation for modern clients (2026-07-28, "Multi Round-Trip Requests"). The call is answered with
  * its questions and a requestState. Its cell waits, with its sandbox, until the client calls again with that
  * state: running the code from its start would repeat what it has done. The state is a name that a client cannot
- * guess; it is valid for one request of the same principal with the same arguments, and for MCP_INPUT_WAIT_MS.
+ * guess; it is valid for one request of the same principal with the same arguments, and for MCP_INPUT_WAIT_MS, or longer if the asker waits longer.
  * A further round has another one.
  */
 #pragma once

@@ -106,6 +106,8 @@ static void append_message(struct live *live, uint64_t now, struct buffer *to)
         size_t calls = calls_made(o);
         uint64_t since = live->cell->number ? live->cell->started_us : live->started_us;
 
+        if (live->person[0])
+                buffer_printf(to, "%s; ", live->person);
         buffer_printf(to, "%s for %llu s; %zu tool call%s",
                       live->cell->number ? "running" : "waiting",
                       (unsigned long long)((now - since) / 1000000), calls, calls == 1 ? "" : "s");
@@ -366,6 +368,16 @@ void live_progress(struct live *live, const char *server, const struct cell_prog
         live->new_output = true;
         if (!had_new)
                 schedule(live);
+}
+
+void live_person(struct live *live, const char *text)
+{
+        uint64_t now = clock_us();
+
+        snprintf(live->person, sizeof(live->person), "%s", text);
+        /* Two messages are a millisecond apart at least: the value grows. */
+        if (*text && live->timer && live->token && !live->told && now >= live->progress_us + 1000)
+                send_progress(live, now);
 }
 
 /* Its logger is the server, or the server and what that calls it. */

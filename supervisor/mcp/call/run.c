@@ -271,6 +271,8 @@ static void describe(const struct mcp_call *call, const char *why, char *to, siz
         if (calls > 0)
                 n += (size_t)snprintf(to + n, size - n, "; tool calls: %llu",
                                       (unsigned long long)calls);
+        if (call->wait.person[0])
+                n += (size_t)snprintf(to + n, size - n, "; it %s", call->wait.person);
         snprintf(to + n, size - n, "; %s", why);
 }
 
@@ -381,7 +383,8 @@ static void on_due(evutil_socket_t fd, short what, void *data)
                 /* A task is there to wait. */
                 if (call->wait.is_limited || !task_is_announced(&call->reply))
                         answer_busy(call);
-        } else if (call->wait.is_limited) {
+        } else if (call->wait.is_limited ||
+                   (call->wait.person_ms > 0 && !task_is_announced(&call->reply))) {
                 answer_running(call);
         }
 }
@@ -632,6 +635,7 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .client = &mcp_input_client,
+                .waits = mcp_call_waits,
                 .data = call,
         };
         session_key_make(call->principal->key, arguments->from, from);

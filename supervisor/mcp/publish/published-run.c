@@ -186,6 +186,7 @@ int published_run_start(struct mcp_call *call, struct error *err)
                 .watch = mcp_call_output,
                 .told = on_told,
                 .client = published_may_ask(run) ? &mcp_input_client : NULL,
+                .waits = mcp_call_waits,
                 .data = call,
         };
         r = sessions_run(call->server->sessions, key, &cell, &call->cell, err);

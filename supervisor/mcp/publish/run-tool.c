@@ -206,6 +206,7 @@ static int start_cell(struct mcp_call *call, const struct config_published *entr
                 .done = mcp_call_done,
                 .watch = mcp_call_output,
                 .client = &mcp_input_client,
+                .waits = mcp_call_waits,
                 .data = call,
         };
         return sessions_run(call->server->sessions, key, &cell, &call->cell, err);

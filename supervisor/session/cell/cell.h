@@ -258,6 +258,9 @@ struct cell_request {
         /* Gets the output besides the capture, or NULL. */
         void (*watch)(void *data, enum cell_stream stream, const char *bytes, size_t n);
         const struct cell_client_calls *client; /* or NULL: it has no client */
+        /* `cloister approve ID` can answer a question about calls of this cell; NULL: that is over. wait_ms: the client was not shown
+         * the question, and its call may be answered after this time; 0: it was. Returns false if no person can see the id. NULL: none can. */
+        bool (*waits)(void *data, const char *id, uint32_t wait_ms);
         /* Gets a PROGRESS or LOG frame of published code, an object whose members are not checked, or NULL. */
         void (*told)(void *data, uint8_t frame, yyjson_val *object);
         void *data;

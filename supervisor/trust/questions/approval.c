@@ -223,7 +223,7 @@ static int ask_client(struct approvals *a)
         view(a, &v);
         if (!a->settings.by_client || (a->settings.whole && !question_is_short(&v)))
                 return -EOPNOTSUPP;
-        a->ask = (struct client_ask){.answered = on_client};
+        a->ask = (struct client_ask){.answered = on_client, .patience_ms = a->settings.timeout_ms};
         int r = question_form(&v, a->was_misfit, &a->ask.request);
         if (r >= 0)
                 r = a->host->ask_client(a->data, &a->ask, &ignored);
