@@ -2,9 +2,8 @@
  * Methods of the control socket for `cloister approve`:
  *
  *     questions/list    {} -> {"questions": [{"id", "session", "principal", "calls", "tool", "why", "rule", "age_ms"}]}
- *     questions/show    {"id"} -> {"id", "session", "principal", "sha256", "age_ms",
- *                                  "calls": [{"tool", "json", "bytes", "rule", "why"}]}
- *     questions/answer  {"id", "sha256", "scope", "rows"?: [[FIRST, LAST], …], "note"?} -> {}
+ *     questions/show    {"id", "columns"?} -> the same of one, with "sha256" and "text": all calls, for a person
+ *     questions/answer  {"id", "sha256", "answer": "once", "cell", "session", "always", "no" or "1-12,15", "note"?} -> {}
  *
  * The owner may answer questions of all principals; a client answers those of its own calls only.
  */

@@ -232,6 +232,28 @@ static void on_read_dropped(void *data)
 
 static const struct cell_input person = {on_read, on_read_dropped};
 
+/* The person at the program's terminal can answer a question about the calls. id NULL: it is over. */
+static bool on_question(void *data, const char *id, uint32_t wait_ms)
+{
+        _cleanup_buffer_ struct buffer line = BUFFER_INIT(256);
+        struct json_out out = {.to = &line};
+        struct exec *exec = data;
+
+        if (!exec->task.client)
+                return false;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "jsonrpc", "2.0");
+        json_out_text(&out, "method", "question");
+        json_out_begin(&out, "params", '{');
+        json_out_text(&out, "id", id ? id : "");
+        json_out_end(&out, '}');
+        json_out_end(&out, '}');
+        if (out.error < 0 || buffer_append(&line, "\n", 1) < 0)
+                return false;
+        exec->unread = control_task_send(&exec->task, &line);
+        return true;
+}
+
 static const struct control_work work = {stop, drained, on_input, free_task};
 
 static int append_output(struct buffer *line, enum cell_stream stream, const char *bytes, size_t n)
@@ -528,7 +550,7 @@ struct exec_params {
         const char *key, *code, *filename;
         size_t n_code;
         int64_t timeout_ms, wait_ms;
-        bool stream, is_waited, create, input;
+        bool stream, is_waited, create, input, terminal;
         const char *script; /* for a session that is created, or NULL */
         size_t n_script;
 };
@@ -550,6 +572,7 @@ static int take_params(struct control *control, yyjson_val *params, struct exec_
         if (r < 0)
                 return r;
         ret->stream = yyjson_is_true(yyjson_obj_get(params, "stream"));
+        ret->terminal = yyjson_is_true(yyjson_obj_get(params, "terminal"));
         ret->input = yyjson_is_true(yyjson_obj_get(params, "input"));
         ret->key = json_string(params, "name", &n);
         r = control_session(control, params, NULL, &session, err);
@@ -598,6 +621,7 @@ int control_exec(struct control_client *client, struct control *control,
                 .timeout_ms = (uint32_t)p.timeout_ms,
                 .is_bound = !p.create,
                 .output = p.stream ? on_output : NULL,
+                .waits = p.terminal ? on_question : NULL,
         };
         r = start(exec, client, control, &cell, request, err);
         if (r < 0 || !p.is_waited)

@@ -6,7 +6,7 @@
  *     sessions/reset  {"name": str}      -> {}
  *     sessions/undo   {"name": str, "checkpoint": str or absent} -> {}
  *     sessions/exec   {"name", "code", "filename"?, "timeout_ms"?, "wait_ms"?, "stream"?: bool, "create"?: bool,
- *                     "input"?: bool, "script"?: text of SCRIPT (docs/rpc.md), for a session that is created}
+ *                     "input"?: bool, "terminal"?: bool, "script"?: text of SCRIPT (docs/rpc.md), for a session that is created}
  *                     -> {"status", "exit_status", "why"?, "result": CallToolResult}, or with stream instead of result
  *                        {"traceback"?, "value"?, "notices", "displays", "displays_total"}; or
  *                        {"status": "busy", "code", "duration_ms", "line", "result"}
@@ -14,6 +14,8 @@
  *     files/list      {"name", "path"} -> {"kind", "files": [{"path", "size"}], "total"}
  *     files/get       {"name", "path", "offset"} -> {"data": base64, "size", "eof", "version"}
  *     files/put       {"name", "path", "offset", "data": base64, "to"?: path, "discard"?: bool} -> {}
+ *
+ * With terminal, it sends "question" {"id"} when a person is asked about calls of the code, and {"id": ""} when that is over.
  *
  * questions/…: control-approve.h.
  *

@@ -13,7 +13,7 @@ struct isolation {
         bool has_http;          /* servers are reached by HTTP */
         bool has_uid;
         uid_t uid;    /* uid and gid to become, in our user namespace */
-        int keep[26]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
+        int keep[27]; /* descriptors that stay open beside 0, 1, 2 and MONITOR_FD; -1: none */
 };
 
 /* Must be called before any thread exists. *state_dir: the state directory, read-only, or -1; *cache: a

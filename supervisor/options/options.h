@@ -29,7 +29,7 @@ enum {
          * the broker's. */
         OPTION_FD_FIRST = 64,
         OPTION_FD_END = 1000,
-        OPTION_FDS_MAX = 15, /* as many as options.def has rows for */
+        OPTION_FDS_MAX = 16, /* as many as options.def has rows for */
 };
 
 /* All strings are borrowed. A text is NULL and a number -1 if the option was not given. */
@@ -90,6 +90,7 @@ struct options {
         int script_fd;      /* run: JSON of the SCRIPT frame (rpc/frame.h) */
         int in_fd;          /* run: a stream of files for /workspace (rpc/file-stream.h) */
         int out_fd;         /* run: a socket that takes such a stream */
+        int terminal_fd;    /* run: the terminal, for questions to a person */
         int stdin_fd;       /* run: a socket to the process that reads standard input */
         int attestation_fd; /* mcp, serve: a report for the resource cloister://attestation */
         int admin_fd;       /* serve: listens for --admin */

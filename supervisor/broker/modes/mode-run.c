@@ -21,6 +21,7 @@
 #include "rpc/frame.h"
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/modes/run-files.h"
+#include "supervisor/broker/modes/run-person.h"
 #include "supervisor/broker/writer.h"
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
@@ -69,6 +70,7 @@ struct mode_run {
         struct event *waited; /* the code has waited for its input for as long as does not count */
         bool is_held;         /* the time of the cell stands still */
         struct run_out *out;
+        struct run_person *person; /* at the terminal, or NULL */
 };
 
 static void write_output(struct output *output, const char *bytes, size_t n)
@@ -428,6 +430,14 @@ static int open_standard_input(struct broker *broker, struct mode_run *mode, str
 
 /* ---- cells ---- */
 
+static bool on_question(void *data, const char *id, uint32_t wait_ms)
+{
+        struct broker *broker = data;
+        struct mode_run *mode = broker->data;
+
+        return mode->person && run_person_ask(mode->person, id);
+}
+
 static int run_cell(struct broker *broker, const char *code, size_t n,
                     void (*done)(void *data, struct cell *cell),
                     void (*output)(void *data, enum cell_stream stream, const char *bytes,
@@ -449,6 +459,7 @@ static int run_cell(struct broker *broker, const char *code, size_t n,
                 .standard_input = n > 0 && mode->standard_input.readable ? &cell_input : NULL,
                 .done = done,
                 .output = output,
+                .waits = on_question,
                 .data = broker,
         };
         return sessions_run(broker->sessions, "default", &request, &mode->cell, err);
@@ -519,6 +530,8 @@ static int open_inputs(struct broker *broker, struct mode_run *mode, struct erro
                                   &mode->script_length, err);
         if (r >= 0 && options->stdin_fd >= 0)
                 r = open_standard_input(broker, mode, err);
+        if (r >= 0 && options->terminal_fd >= 0)
+                r = run_person_new(&mode->person, broker->base, options->terminal_fd, err);
         mode->waited = evtimer_new(broker->base, on_waited, mode);
         return r < 0 || mode->waited ? r : error_errno(err, ENOMEM, "run");
 }
@@ -579,6 +592,7 @@ static void mode_free(struct broker *broker)
                 writer_close(&mode->outputs[i].writer);
         run_in_free(mode->in);
         run_out_free(mode->out);
+        run_person_free(mode->person);
         if (mode->standard_input.readable)
                 event_free(mode->standard_input.readable);
         buffer_done(&mode->standard_input.in);

@@ -554,6 +554,17 @@ static int prepare(struct run *run, struct error *err)
         return r < 0 ? r : prepare_script(run, err);
 }
 
+/* The terminal, for questions about calls of tools. In the background nobody could be asked. */
+static int open_terminal(void)
+{
+        _cleanup_close_ int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+        struct error ignored = {};
+
+        if (fd < 0 || tcgetpgrp(fd) != getpgrp())
+                return -1;
+        return monitor_command_fd(take_fd(fd), &ignored);
+}
+
 static int start(const struct run *run)
 {
         struct options *o = run->options;
@@ -564,6 +575,7 @@ static int start(const struct run *run)
         o->in_fd = run->in;
         o->out_fd = run->out;
         o->stdin_fd = run->standard_input;
+        o->terminal_fd = open_terminal();
         o->mounts_text = run->mounts;
         return monitor_command_leave(o, PROGRAM_MONITOR, "run", EXIT_CLOISTER);
 }

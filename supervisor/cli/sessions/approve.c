@@ -1,10 +1,4 @@
-/*
- * `cloister approve`.
- *
- * Arguments of calls are text of code. Each line that shows them begins with a fixed prefix, also where it was too long for the
- * terminal: otherwise code could write a line that looks like one of Cloister's. An answer names the id and the digest of what was
- * shown, and is taken from a terminal only.
- */
+/* `cloister approve`: an answer is taken from a terminal only. */
 #include "supervisor/cli/sessions/approve.h"
 
 #include <errno.h>
@@ -12,135 +6,19 @@
 #include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
-#include <wchar.h>
 
 #include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "supervisor/cli/command/command.h"
+#include "supervisor/cli/sessions/question-prompt.h"
 #include "supervisor/cli/sessions/servers.h"
 
-enum {
-        PARAMS_MAX = 256 * 1024,
-        TEXT_MAX = 16 * 1024 * 1024,
-        COLUMNS = 80,
-        ID_SHOWN = 8,
-        PERIOD_US = 300 * 1000, /* of --watch */
-};
-
-#define PREFIX "   | "
-
-static const char grammar[] = "once, cell, session, always, no, or rows such as 1-12,15";
-
-/* ---- what is shown ---- */
-
-static size_t columns(void)
-{
-        struct winsize size = {};
-
-        ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
-        return size.ws_col >= 20 ? size.ws_col : COLUMNS;
-}
-
-static void print_escaped(const char *text, int width)
-{
-        char shown[256];
-
-        printable_escape(shown, sizeof(shown), text);
-        printf("%.*s", width, shown);
-}
-
-static void print_age(int64_t ms)
-{
-        printf(ms < 120000 ? "%" PRId64 " s" : "%" PRId64 " min",
-               ms < 120000 ? ms / 1000 : ms / 60000);
-}
-
-/* Valid UTF-8 without control characters, in lines of the terminal that all begin with the prefix. */
-static void print_wrapped(const char *text, size_t n)
-{
-        size_t room = columns() - strlen(PREFIX), used = room, at = 0;
-        mbstate_t state = {};
-        bool is_first = true;
-
-        while (at < n) {
-                wchar_t c;
-                size_t length = mbrtowc(&c, text + at, n - at, &state);
-                int width = 1;
-
-                if (length == 0 || length > n - at) {
-                        length = 1;
-                        state = (mbstate_t){};
-                } else {
-                        width = wcwidth(c) > 0 ? wcwidth(c) : 1;
-                }
-                if (used + (size_t)width > room) {
-                        printf("%s" PREFIX, is_first ? "" : "\n");
-                        is_first = false;
-                        used = 0;
-                }
-                fwrite(text + at, 1, length, stdout);
-                used += (size_t)width;
-                at += length;
-        }
-        if (!is_first)
-                putchar('\n');
-}
-
-static void print_json(const char *json, size_t n)
-{
-        _cleanup_buffer_ struct buffer text = BUFFER_INIT(4 * TEXT_MAX),
-                                       line = BUFFER_INIT(4 * TEXT_MAX);
-
-        /* White space between values may have line breaks. */
-        if (printable_json(&text, json, n) < 0 ||
-            terminal_escape_line(buffer_bytes(&text), text.length, &line) < 0) {
-                puts(PREFIX "(out of memory)");
-                return;
-        }
-        print_wrapped(buffer_bytes(&line), line.length);
-}
-
-/* SESSION, or PRINCIPAL:NAME: in one line. */
-static void print_question(yyjson_val *question)
-{
-        yyjson_val *list = yyjson_obj_get(question, "calls"), *call;
-        const char *principal = json_text(question, "principal");
-        size_t i, n;
-
-        printf("question %.*s, session ", ID_SHOWN, json_text(question, "id"));
-        print_escaped(json_text(question, "session"), 60);
-        if (*principal) {
-                fputs(", principal ", stdout);
-                print_escaped(principal, 60);
-        }
-        fputs(", ", stdout);
-        print_age(json_number(question, "age_ms"));
-        fputs(" ago\n", stdout);
-        yyjson_arr_foreach (list, i, n, call) {
-                size_t length = 0;
-                const char *json = json_string(call, "json", &length);
-
-                printf("%zu. ", i + 1);
-                print_escaped(json_text(call, "tool"), 100);
-                printf(", %" PRId64 " bytes; rule: ", json_number(call, "bytes"));
-                print_escaped(json_text(call, "rule"), 100);
-                if (*json_text(call, "why")) {
-                        fputs(": ", stdout);
-                        print_escaped(json_text(call, "why"), 200);
-                }
-                putchar('\n');
-                print_json(json ? json : "", length);
-        }
-        fputs("SHA-256 ", stdout);
-        print_escaped(json_text(question, "sha256"), 64);
-        putchar('\n');
-}
+enum { TEXT_MAX = 16 * 1024 * 1024, PERIOD_US = 300 * 1000 /* of --watch */ };
 
 static void print_row(yyjson_val *question)
 {
@@ -153,7 +31,7 @@ static void print_row(yyjson_val *question)
                  json_text(question, "id"), json_number(question, "age_ms") / 1000,
                  json_number(question, "calls"), session, tool, why);
         size_t n = strlen(line);
-        fwrite(line, 1, utf8_skip(line, n, columns() - 1), stdout);
+        fwrite(line, 1, utf8_skip(line, n, question_columns(STDOUT_FILENO) - 1), stdout);
         putchar('\n');
 }
 
@@ -220,97 +98,7 @@ static bool is_meant(void *data, const struct server *server, yyjson_val *questi
         return true;
 }
 
-/* ---- answers ---- */
-
-/* "1-12,15" as [[1,12],[15,15]]. Returns false if it is not such a list. */
-static bool put_rows(struct json_out *out, const char *text)
-{
-        json_out_begin(out, "rows", '[');
-        while (*text) {
-                char *end;
-                if (*text < '1' || *text > '9')
-                        return false;
-                long first = strtol(text, &end, 10), last = first;
-                if (*end == '-' && end[1] >= '1' && end[1] <= '9')
-                        last = strtol(end + 1, &end, 10);
-                if (last < first || last > 100000 || (*end && (*end != ',' || !end[1])))
-                        return false;
-                json_out_begin(out, NULL, '[');
-                json_out_int(out, NULL, first);
-                json_out_int(out, NULL, last);
-                json_out_end(out, ']');
-                text = *end ? end + 1 : end;
-        }
-        json_out_end(out, ']');
-        return true;
-}
-
-/* Returns false if the word is no answer. */
-static bool put_answer(struct json_out *out, const char *word)
-{
-        static const char *const scopes[] = {"once", "cell", "session", "always", "no"};
-
-        if (strcmp(word, "yes") == 0 || strcmp(word, "y") == 0)
-                word = "once";
-        if (strcmp(word, "n") == 0)
-                word = "no";
-        for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
-                if (strcmp(word, scopes[i]) == 0) {
-                        json_out_text(out, "scope", word);
-                        return true;
-                }
-        }
-        json_out_text(out, "scope", "once");
-        return *word && put_rows(out, word);
-}
-
-static int send_answer(struct server_link *link, yyjson_val *question, const char *word,
-                       const char *note)
-{
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
-        _cleanup_json_ yyjson_doc *answer = NULL;
-        struct json_out out = {.to = &params};
-        yyjson_val *result;
-        struct error err = {};
-
-        json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "id", json_text(question, "id"));
-        json_out_text(&out, "sha256", json_text(question, "sha256"));
-        if (!put_answer(&out, word))
-                return cli_fail_text(2, "the answer is %s", grammar);
-        if (note && *note)
-                json_out_text(&out, "note", note);
-        json_out_end(&out, '}');
-        if (server_link_ask(link, "questions/answer", &params, &answer, &result, &err) < 0)
-                return cli_fail(1, &err);
-        puts(strcmp(word, "no") == 0 || strcmp(word, "n") == 0 ? "Denied." : "Answered.");
-        return 0;
-}
-
-/* Reads "ANSWER [NOTE]" from the person. Returns false at the end of the input. */
-static bool read_answer(char **line, char **word, char **note)
-{
-        size_t size = 0;
-
-        for (;;) {
-                printf("Send? %s: ", grammar);
-                fflush(stdout);
-                if (getline(line, &size, stdin) < 0) {
-                        putchar('\n');
-                        return false;
-                }
-                (*line)[strcspn(*line, "\n")] = '\0';
-                *word = *line + strspn(*line, " \t");
-                *note = *word + strcspn(*word, " \t");
-                if (**note)
-                        *(*note)++ = '\0';
-                _cleanup_buffer_ struct buffer b = BUFFER_INIT(PARAMS_MAX);
-                struct json_out out = {.to = &b};
-                json_out_begin(&out, NULL, '{');
-                if (put_answer(&out, *word))
-                        return true;
-        }
-}
+/* ---- one question ---- */
 
 static bool is_at_terminal(void)
 {
@@ -333,39 +121,24 @@ static int print_document(yyjson_val *value)
 static int show(const struct options *o, const struct search *search, const char *word,
                 const char *note)
 {
-        _cleanup_buffer_ struct buffer params = BUFFER_INIT(PARAMS_MAX);
-        _cleanup_json_ yyjson_doc *answer = NULL;
-        _cleanup_free_ char *line = NULL;
-        struct server_link link = {.fd = -1}, second = {.fd = -1};
-        struct json_out out = {.to = &params};
-        yyjson_val *question = NULL;
+        struct question_prompt prompt = {.in = stdin, .out = stdout};
         struct error err = {};
-        char *typed, *typed_note;
 
-        json_out_begin(&out, NULL, '{');
-        json_out_text(&out, "id", search->found);
-        json_out_end(&out, '}');
-        int r = server_link_open(&link, search->path, &err);
-        if (r >= 0)
-                r = server_link_ask(&link, "questions/show", &params, &answer, &question, &err);
-        server_link_close(&link);
-        if (r < 0)
-                return cli_fail(1, &err);
-        if (o->json && !word)
-                return print_document(question);
-        print_question(question);
-        if (!word && !is_at_terminal())
-                return 0;
-        if (!word) {
-                if (!read_answer(&line, &typed, &typed_note))
-                        return 1;
-                word = typed;
-                note = typed_note;
+        int r = question_prompt_open(&prompt, search->path, search->found, &err);
+        if (r >= 0 && o->json && !word) {
+                r = print_document(prompt.question);
+        } else if (r >= 0) {
+                question_prompt_show(&prompt);
+                if (word)
+                        r = question_prompt_send(&prompt, word, note, &err);
+                else if (is_at_terminal())
+                        question_prompt_ask(&prompt);
+                while (r >= 0 && !word && is_at_terminal() &&
+                       (r = question_prompt_take(&prompt, &err)) == 0) {
+                }
         }
-        r = server_link_open(&second, search->path, &err);
-        int status = r < 0 ? cli_fail(1, &err) : send_answer(&second, question, word, note);
-        server_link_close(&second);
-        return status;
+        question_prompt_close(&prompt);
+        return r >= 0 ? 0 : cli_fail(r == -EINVAL ? 2 : 1, &err);
 }
 
 /* ---- the command ---- */

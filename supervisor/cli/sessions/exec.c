@@ -30,6 +30,7 @@
 #include "base/printable.h"
 #include "supervisor/cli/command/script.h"
 #include "supervisor/cli/sessions/line-editor.h"
+#include "supervisor/cli/sessions/question-prompt.h"
 
 /* ---- a cell of the owner ---- */
 
@@ -250,7 +251,7 @@ static int conclude(struct owner_cells *cells, struct sink sinks[2], yyjson_val 
 /* ---- the conversation ---- */
 
 static int ask(const struct owner_cells *cells, struct server_link *link, const char *code,
-               size_t n, const char *filename, struct error *err)
+               size_t n, const char *filename, bool has_terminal, struct error *err)
 {
         _cleanup_buffer_ struct buffer params = BUFFER_INIT(REQUEST_MAX);
         struct json_out out = {.to = &params};
@@ -266,6 +267,7 @@ static int ask(const struct owner_cells *cells, struct server_link *link, const 
         json_out_bool(&out, "stream", !cells->json);
         json_out_bool(&out, "create", cells->create);
         json_out_bool(&out, "input", cells->editor != NULL);
+        json_out_bool(&out, "terminal", has_terminal);
         if (cells->script)
                 json_out_text(&out, "script", cells->script);
         json_out_end(&out, '}');
@@ -278,31 +280,61 @@ static int ask(const struct owner_cells *cells, struct server_link *link, const 
                              : server_link_send(link, "sessions/exec", &params, err);
 }
 
-/* Waits until the server has said something, or a person interrupts. */
-static int wait_for(struct server_link *link, struct error *err)
-{
-        struct pollfd p = {.fd = link->fd, .events = POLLIN};
-        sigset_t mask;
-
-        sigprocmask(SIG_BLOCK, NULL, &mask);
-        sigdelset(&mask, SIGINT);
-        int r = ppoll(&p, 1, NULL, &mask);
-        if (was_interrupted(NULL))
-                server_link_notify(link, "interrupt", NULL);
-        if (r < 0)
-                return errno == EINTR ? 0 : error_errno(err, errno, "poll");
-        return server_link_read(link, err);
-}
-
 /* A cell while it runs. */
 struct run {
         struct owner_cells *cells;
         struct server_link *link;
+        struct question_prompt
+                prompt; /* of a question about its calls; in, out NULL: there is no terminal */
         struct sink sinks[2];
         yyjson_doc *message; /* the last one; in the end the answer */
         bool is_read;        /* its code waits for a line */
         struct error *err;
 };
+
+/* Waits until the server has said something, the person has answered a question, or interrupts. */
+static int wait_for(struct run *run, struct error *err)
+{
+        struct server_link *link = run->link;
+        struct question_prompt *prompt = &run->prompt;
+        struct pollfd p[] = {{.fd = link->fd, .events = POLLIN},
+                             {.fd = prompt->question ? fileno(prompt->in) : -1, .events = POLLIN}};
+        sigset_t mask;
+        struct error why = {};
+
+        sigprocmask(SIG_BLOCK, NULL, &mask);
+        sigdelset(&mask, SIGINT);
+        int r = ppoll(p, ARRAY_SIZE(p), NULL, &mask);
+        if (was_interrupted(NULL))
+                server_link_notify(link, "interrupt", NULL);
+        if (r < 0)
+                return errno == EINTR ? 0 : error_errno(err, errno, "poll");
+        if (p[1].revents && (r = question_prompt_take(prompt, &why)) != 0) {
+                if (r < 0)
+                        fprintf(prompt->out, "%s\n", why.text);
+                question_prompt_close(prompt);
+        }
+        return p[0].revents ? server_link_read(link, err) : 0;
+}
+
+/* A question about calls of the cell, or its end: it was answered elsewhere, or withdrawn. */
+static void take_question(struct run *run, yyjson_val *params)
+{
+        struct question_prompt *prompt = &run->prompt;
+        const char *id = json_text(params, "id");
+        struct error ignored = {};
+
+        if (!prompt->in)
+                return;
+        if (!*id && prompt->question)
+                fputs("\nThe question is over.\n", prompt->out);
+        if (!*id || question_prompt_open(prompt, run->link->path, id, &ignored) < 0) {
+                question_prompt_close(prompt);
+                return;
+        }
+        question_prompt_show(prompt);
+        question_prompt_ask(prompt);
+}
 
 /* Returns 1 when run->message is the answer, 0 when nothing more has arrived, or negative errno. */
 static int take_arrived(struct run *run)
@@ -314,6 +346,8 @@ static int take_arrived(struct run *run)
                 const char *method = json_text(root, "method");
                 if (strcmp(method, "read") == 0)
                         run->is_read = true;
+                else if (strcmp(method, "question") == 0)
+                        take_question(run, yyjson_obj_get(root, "params"));
                 else if (strcmp(method, "output") == 0)
                         take_output(run->sinks, yyjson_obj_get(root, "params"));
                 else
@@ -370,21 +404,26 @@ int owner_cell_run(struct owner_cells *cells, struct server_link *link, const ch
         struct run run = {
                 cells,
                 link,
+                {},
                 {{.fd = STDOUT_FILENO, .is_terminal = isatty(STDOUT_FILENO) == 1},
                  {.fd = STDERR_FILENO, .is_terminal = isatty(STDERR_FILENO) == 1}},
                 .err = err,
         };
 
         cells->is_busy = cells->has_exited = false;
-        int r = ask(cells, link, code, n, filename, err);
+        run.prompt.in = run.prompt.out = question_terminal();
+        int r = ask(cells, link, code, n, filename, run.prompt.in != NULL, err);
         while (r == 0 && (r = take_arrived(&run)) == 0)
-                r = run.is_read ? read_for_code(&run) : wait_for(link, err);
+                r = run.is_read ? read_for_code(&run) : wait_for(&run, err);
         yyjson_val *result = r > 0 ? server_result(run.message, err) : NULL;
         if (result)
                 r = conclude(cells, run.sinks, result, err);
         else if (r > 0)
                 r = -err->code;
         yyjson_doc_free(run.message);
+        question_prompt_close(&run.prompt);
+        if (run.prompt.in)
+                fclose(run.prompt.in);
         return r;
 }
 

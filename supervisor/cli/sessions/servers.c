@@ -270,7 +270,7 @@ int server_link_read(struct server_link *link, struct error *err)
 
 yyjson_val *server_result(yyjson_doc *message, struct error *err)
 {
-        enum { NO_SESSION = -32001, BUSY = -32002 };
+        enum { NO_SESSION = -32001, BUSY = -32002, INVALID = -32602 };
         yyjson_val *root = yyjson_doc_get_root(message), *error = yyjson_obj_get(root, "error");
         const char *text = json_string(error, "message", NULL);
         int64_t code = json_number(error, "code");
@@ -279,6 +279,7 @@ yyjson_val *server_result(yyjson_doc *message, struct error *err)
                 error_set(err,
                           code == NO_SESSION ? ENOENT
                           : code == BUSY     ? EBUSY
+                          : code == INVALID  ? EINVAL
                                              : EIO,
                           "%s", text ? text : "no answer");
         return error ? NULL : yyjson_obj_get(root, "result");

@@ -76,7 +76,7 @@ int server_link_take(struct server_link *link, yyjson_doc **ret, struct error *e
 /* Reads what has arrived. -EPIPE: the server has ended the connection. */
 int server_link_read(struct server_link *link, struct error *err);
 
-/* The result in a message, or NULL and an error: -ENOENT no such session, -EBUSY, else -EIO. */
+/* The result in a message, or NULL and an error: -ENOENT no such session, -EBUSY, -EINVAL, else -EIO. */
 yyjson_val *server_result(yyjson_doc *message, struct error *err);
 
 /* Sends a request and waits for its answer. *ret is owned, *result is in it. */

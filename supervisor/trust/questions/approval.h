@@ -128,6 +128,11 @@ struct approval_answer {
         const char *note; /* for the code, or NULL */
 };
 
+#define APPROVAL_GRAMMAR "once, cell, session, always, no, or rows such as 1-12,15"
+
+/* Reads a word that a person has typed. rows: APPROVAL_CALLS_MAX bytes, to which *ret may refer. Returns 0, or -EINVAL with an error. */
+int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer *ret,
+                         struct error *err);
 /* An answer at a terminal, for the question of this id, about calls of this digest. Returns 0; -ENOENT, -EBADMSG or -EINVAL
  * with an error. */
 int approvals_answer(struct approval_list *all, const char *id, const char *sha256,

@@ -16,6 +16,8 @@ enum {
         TOOLS_SHOWN = 3,
         TAIL_MAX = 1000, /* bytes of the lines after the calls */
         TEXT_MAX = 64 * 1024,
+        WHOLE_MAX = 32 * 1024 * 1024, /* of arguments, with escapes */
+        COLUMNS_MIN = 20,
 };
 
 static_assert((int)QUESTION_SHA_SIZE == SHA256_TEXT_SIZE, "the digest of a question is SHA-256");
@@ -191,6 +193,81 @@ int question_message(const struct question_view *view, struct buffer *to)
                 return r;
         return buffer_append(to, buffer_bytes(&tail),
                              utf8_cut(buffer_bytes(&tail), tail.length, TAIL_MAX));
+}
+
+/* ---- at a terminal ---- */
+
+#define PREFIX "   | "
+
+/* The columns of a character, or more than it has: a line that is wrapped early does no harm. */
+static size_t width_of(uint32_t c)
+{
+        return c < 0x1100 ? 1 : 2;
+}
+
+/* Valid UTF-8 in one line, in lines of at most so many columns. */
+static int append_wrapped(const char *text, size_t n, size_t columns, struct buffer *to)
+{
+        const unsigned char *s = (const unsigned char *)text;
+        size_t used = columns;
+        int r = 0;
+
+        for (size_t at = 0; at < n && r >= 0;) {
+                int length = utf8_next(s + at, n - at);
+                size_t taken = length > 0 ? (size_t)length : 1;
+                size_t width = length > 0 ? width_of(utf8_decode(s + at, length)) : 1;
+
+                if (used + width > columns) {
+                        r = buffer_append_text(to, at > 0 ? "\n" PREFIX : PREFIX);
+                        used = strlen(PREFIX);
+                }
+                if (r >= 0)
+                        r = buffer_append(to, text + at, taken);
+                used += width;
+                at += taken;
+        }
+        return r < 0 ? r : buffer_append(to, "\n", 1);
+}
+
+static int append_whole_call(const struct question_call *call, size_t i, size_t columns,
+                             struct buffer *to)
+{
+        _cleanup_buffer_ struct buffer json = BUFFER_INIT(WHOLE_MAX);
+
+        int r = buffer_printf(to, "%zu. ", i + 1);
+        if (r >= 0)
+                r = append_tool(to, call);
+        if (r >= 0)
+                r = buffer_printf(to, ", %zu bytes; rule: ", call->n);
+        if (r >= 0)
+                r = append_name(to, call->rule, WHY_SHOWN);
+        if (r >= 0 && call->why && *call->why)
+                r = buffer_append_text(to, ": ");
+        if (r >= 0 && call->why && *call->why)
+                r = append_name(to, call->why, WHY_SHOWN);
+        if (r >= 0)
+                r = buffer_append(to, "\n", 1);
+        if (r >= 0)
+                r = append_json(&json, call->json, call->n);
+        return r < 0 ? r : append_wrapped(buffer_bytes(&json), json.length, columns, to);
+}
+
+int question_whole(const struct question_view *view, size_t columns, struct buffer *to)
+{
+        int r = buffer_printf(to, "question %s, session ", view->id);
+
+        columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns;
+        if (r >= 0)
+                r = append_name(to, view->session, 130);
+        if (r >= 0 && *view->principal)
+                r = buffer_append_text(to, ", principal ");
+        if (r >= 0 && *view->principal)
+                r = append_name(to, view->principal, 130);
+        if (r >= 0)
+                r = buffer_append(to, "\n", 1);
+        for (size_t i = 0; i < view->n_calls && r >= 0; i++)
+                r = append_whole_call(view->calls[i], i, columns, to);
+        return r < 0 ? r : buffer_printf(to, "SHA-256 %s\n", view->sha256);
 }
 
 bool question_is_short(const struct question_view *view)

@@ -48,6 +48,11 @@ int question_digest(const struct question_call *const *calls, size_t n,
                     char ret[QUESTION_SHA_SIZE]);
 /* Appends the message, at most CLIENT_MESSAGE_MAX bytes. Returns 0 or negative errno. */
 int question_message(const struct question_view *view, struct buffer *to);
+/*
+ * Appends all of the question, for a terminal of so many columns. Each line with text of code begins with "   | ", also where a line
+ * was too long: otherwise code could write a line that looks like one of Cloister's. Returns 0 or negative errno.
+ */
+int question_whole(const struct question_view *view, size_t columns, struct buffer *to);
 /* Whether the first three lines of the message show all calls whole. */
 bool question_is_short(const struct question_view *view);
 /* Fills in the form. Returns 0 or negative errno; call client_request_done() in any case. again: the answer before did not
