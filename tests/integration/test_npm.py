@@ -45,6 +45,7 @@ WRONG_NAMES = ("$(touch " + MARK + ")", "a;b", "a b", "`id`", "--registry=http:/
                "library@1.tgz", "@scope", "@/module", "node_modules", "library@", "", "a" * 300, "library\n--global", "~/x", "library@1\0")
 
 
+@harness.once
 class Images(harness.Case):
     def setUp(self):
         super().setUp()
