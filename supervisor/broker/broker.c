@@ -364,9 +364,7 @@ static void to_service(struct broker *broker, const struct monitor_message *mess
 {
         const struct monitor_event *event = &message->event;
 
-        if (event->kind == MONITOR_SERVICE_PING)
-                broker_ask_monitor(broker, MONITOR_SERVICE_ALIVE, 0);
-        else if (event->kind == MONITOR_SERVICE_HANGUP)
+        if (event->kind == MONITOR_SERVICE_HANGUP)
                 reload_begin(broker->reload, NULL);
         else if (message->asked.verb == MONITOR_SERVICE_RELOAD)
                 reload_read(broker->reload, event->kind == MONITOR_FAILED ? &event->error : NULL);

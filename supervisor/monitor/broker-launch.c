@@ -337,6 +337,7 @@ static void broker_exec(const struct broker_launch *how, const int placed[], uid
         options.node_name = how->node_name;
         options.has_http = how->has_http;
         options.probe = how->probe;
+        options.watchdog_ms = how->watchdog_ms;
         options.filter_fd = placed[1] < 0 ? -1 : FILTER_FD;
         options.control_fd = placed[2] < 0 ? -1 : CONTROL_FD;
         options.log_fd = placed[3] < 0 ? -1 : LOG_FD;

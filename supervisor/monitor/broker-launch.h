@@ -18,6 +18,7 @@ struct broker_launch {
         int filter_fd;          /* FILTER_BROKER or FILTER_BROKER_HTTP (borrowed) */
         int egress_filter_fd;   /* FILTER_EGRESS (borrowed), or -1: no session has a network */
         bool probe;             /* it tries a sandbox before it is ready */
+        int watchdog_ms;        /* -1: none */
         bool has_http;          /* it may reach servers by HTTP */
         int control_fd;         /* the control socket (borrowed), or -1 */
         int log_fd;             /* for its log (borrowed), or -1: standard error */

@@ -17,11 +17,6 @@
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
 
-static void answer_ping(struct monitor *m, const struct monitor_request *request)
-{
-        monitor_send_done(m, request->serial);
-}
-
 /* NULL: monitor_session_request(). */
 static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
                                                 const struct monitor_request *) = {
@@ -33,10 +28,9 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_BRANCH_START] = monitor_branch_start,
         [MONITOR_BRANCH_DROP] = monitor_branch_drop,
         [MONITOR_PICTURES_START] = monitor_pictures_start,
-        [MONITOR_PING] = answer_ping,
+        [MONITOR_PING] = monitor_service_ping,
         [MONITOR_SERVICE_READY] = monitor_service_ready,
         [MONITOR_SERVICE_DRAINING] = monitor_service_draining,
-        [MONITOR_SERVICE_ALIVE] = monitor_service_alive,
         [MONITOR_SERVICE_RELOAD] = monitor_service_reload,
         [MONITOR_SERVICE_RELOADED] = monitor_service_reloaded,
 };

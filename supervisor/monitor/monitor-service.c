@@ -1,18 +1,16 @@
 /* Messages to the service manager, and reloads on request. */
 #include "supervisor/monitor/monitor-service.h"
 
-#include <errno.h>
+#include <limits.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/loop.h"
 #include "supervisor/monitor/monitor-config.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-state.h"
 
 enum {
-        PINGS = 4,           /* in the time of the watchdog */
-        WATCHDOG_MIN_MS = 1, /* between two pings */
+        WATCHDOGS_MAX = 16 /* messages in the time of the watchdog, however often the broker asks */
 };
 
 void monitor_service_init(struct monitor *m)
@@ -20,33 +18,15 @@ void monitor_service_init(struct monitor *m)
         notify_init(&m->service.notify);
 }
 
-static void ping(evutil_socket_t fd, short what, void *data)
+int monitor_service_watchdog(const struct monitor *m)
 {
-        struct monitor *m = data;
+        uint64_t us = m->service.notify.watchdog_us;
 
-        /* One that was not answered is not repeated: the watchdog decides. */
-        if (m->service.is_pinged)
-                return;
-        m->service.is_pinged = true;
-        monitor_send(m, &(struct monitor_event){.kind = MONITOR_SERVICE_PING}, NULL, 0);
-}
-
-int monitor_service_watch(struct monitor *m, struct error *err)
-{
-        uint64_t ms = m->service.notify.watchdog_us / 1000 / PINGS;
-        const struct timeval every = clock_timeval_ms(ms > WATCHDOG_MIN_MS ? ms : WATCHDOG_MIN_MS);
-
-        if (m->service.notify.watchdog_us == 0)
-                return 0;
-        m->service.ping = event_new(m->base, -1, EV_PERSIST, ping, m);
-        return m->service.ping && event_add(m->service.ping, &every) == 0
-                       ? 0
-                       : error_errno(err, ENOMEM, "watchdog");
+        return us == 0 ? -1 : us / 1000 < INT_MAX ? (int)(us / 1000) : INT_MAX;
 }
 
 void monitor_service_done(struct monitor *m)
 {
-        loop_event_free(&m->service.ping);
         notify_done(&m->service.notify);
 }
 
@@ -93,11 +73,14 @@ void monitor_service_draining(struct monitor *m, const struct monitor_request *r
         monitor_send_done(m, request->serial);
 }
 
-void monitor_service_alive(struct monitor *m, const struct monitor_request *request)
+void monitor_service_ping(struct monitor *m, const struct monitor_request *request)
 {
-        if (m->service.is_pinged)
+        uint64_t now = clock_us(), us = m->service.notify.watchdog_us;
+
+        if (us > 0 && now - m->service.watchdog_us >= us / WATCHDOGS_MAX) {
                 notify_send(&m->service.notify, "WATCHDOG=1");
-        m->service.is_pinged = false;
+                m->service.watchdog_us = now;
+        }
         monitor_send_done(m, request->serial);
 }
 

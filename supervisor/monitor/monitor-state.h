@@ -96,8 +96,7 @@ struct monitor {
         } pictures; /* monitor-pictures.c */
         struct {
                 struct notify notify;
-                struct event *ping;          /* of the watchdog, or NULL */
-                bool is_pinged;              /* the broker has not answered yet */
+                uint64_t watchdog_us;        /* when the last WATCHDOG=1 was sent */
                 bool is_ready, is_reloading; /* what the service manager knows */
         } service;                           /* monitor-service.c */
         bool has_http;                       /* the broker may reach servers by HTTP */

@@ -233,6 +233,7 @@ static int start_broker(struct monitor *m, struct error *err)
                                     .control_fd = m->control.fd,
                                     .log_fd = log,
                                     .probe = notify_is_wanted(&m->service.notify),
+                                    .watchdog_ms = monitor_service_watchdog(m),
                                     .state_path = *m->state_path ? m->state_path : NULL,
                                     .node_name = *node ? node : NULL,
                                     .options = m->options};
@@ -346,8 +347,6 @@ static int watch(struct monitor *m, struct error *err)
             event_add(m->broker_end, NULL) < 0 || event_add(m->request, NULL) < 0)
                 return error_errno(err, ENOMEM, "watch the broker");
         int r = monitor_limits_watch(m, err);
-        if (r >= 0)
-                r = monitor_service_watch(m, err);
         if (r < 0)
                 return r;
         /* `run` reads its config once. */

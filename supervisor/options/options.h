@@ -109,7 +109,8 @@ struct options {
         int64_t uid;
         bool has_http; /* servers are reached by HTTP */
         bool probe;    /* serve: a sandbox is tried before the server is ready */
-        bool passed;   /* serve: the listening sockets are of systemd, which keeps them */
+        int watchdog_ms; /* serve: the service manager restarts a server that is silent for so long; -1: none */
+        bool passed; /* serve: the listening sockets are of systemd, which keeps them */
 };
 
 enum option_kind {

@@ -8,18 +8,21 @@
 #include "base/loop.h"
 #include "supervisor/service/metrics.h"
 
+enum { WATCHDOG_PINGS = 4 /* in the time of the watchdog */ };
+
 static struct {
         struct event *timer;
         int (*ask)(void *data);
         void *data;
+        uint64_t period_ms;
         uint64_t due_us, asked_us; /* asked_us 0: no request is open */
 } liveness;
 
 static int set_timer(void)
 {
-        const struct timeval in = clock_timeval_ms(LIVENESS_PERIOD_MS);
+        const struct timeval in = clock_timeval_ms(liveness.period_ms);
 
-        liveness.due_us = clock_us() + LIVENESS_PERIOD_MS * UINT64_C(1000);
+        liveness.due_us = clock_us() + liveness.period_ms * 1000;
         return evtimer_add(liveness.timer, &in);
 }
 
@@ -41,8 +44,11 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         set_timer();
 }
 
-int liveness_start(struct event_base *base, int (*ask)(void *data), void *data)
+int liveness_start(struct event_base *base, int watchdog_ms, int (*ask)(void *data), void *data)
 {
+        liveness.period_ms = LIVENESS_PERIOD_MS;
+        if (watchdog_ms >= 0 && watchdog_ms / WATCHDOG_PINGS < LIVENESS_PERIOD_MS)
+                liveness.period_ms = (uint64_t)(watchdog_ms / WATCHDOG_PINGS) + 1;
         liveness.ask = ask;
         liveness.data = data;
         liveness.timer = evtimer_new(base, on_timer, NULL);

@@ -129,7 +129,7 @@ def monitor_kib():
 
 # These also succeed for a session, server or file that has just ended, for a principal without a session, and for the only process.
 ALWAYS = ("SESSION_KILL", "UPSTREAM_STOP", "BRANCH_DROP", "PRINCIPAL_REST", "PICTURES_START", "PING", "SERVICE_READY",
-          "SERVICE_DRAINING", "SERVICE_ALIVE", "SERVICE_RELOAD", "SERVICE_RELOADED")
+          "SERVICE_DRAINING", "SERVICE_RELOAD", "SERVICE_RELOADED")
 
 
 def every_message():

@@ -307,8 +307,10 @@ class Notify(Serve):
         manager = self.listen(name := "@cloister-test-" + os.path.basename(self.dir))
         self.begin(name, WATCHDOG_USEC="400000")
         self.messages(manager, "READY=1")
+        began = time.monotonic()
         for _ in range(3):
             self.messages(manager, "WATCHDOG=1")
+        self.assertLess(time.monotonic() - began, 10, "more often than /livez needs it")
         with open(f"/proc/{self.server.pid}/task/{self.server.pid}/children", encoding="ascii") as f:
             children = f.read().split()
         broker = [int(pid) for pid in children if "cloister-broker" in open(f"/proc/{pid}/cmdline", encoding="utf-8").read()][0]

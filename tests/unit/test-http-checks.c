@@ -124,7 +124,7 @@ static void test_live(void)
 {
         open_http(TOKENS);
         asked = 0;
-        check_eq_int(liveness_start(f.base, ask, NULL), 0);
+        check_eq_int(liveness_start(f.base, -1, ask, NULL), 0);
         check_answer("/livez", 200, "{\"status\":\"live\"}\n");
         fake_run_ms(&f, LIVENESS_PERIOD_MS + 1000);
         check_eq_int(asked, 1);

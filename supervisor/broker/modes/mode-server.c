@@ -570,7 +570,7 @@ static int start_serve(struct broker *broker, struct error *err)
         options.tokens = tokens;
         if (r >= 0)
                 r = http_server_new(&mode->http, broker->base, mode->mcp, &options, err);
-        if (r >= 0 && liveness_start(broker->base, ping_monitor, broker) < 0)
+        if (r >= 0 && liveness_start(broker->base, o->watchdog_ms, ping_monitor, broker) < 0)
                 r = error_errno(err, ENOMEM, "timer");
         if (tokens)
                 explicit_bzero(tokens, options.tokens_length);
