@@ -96,14 +96,16 @@ static int check_object(yyjson_val *object, struct error *err)
         return 0;
 }
 
-int names_check_pairs(yyjson_val *value, struct error *err)
+int names_check_pairs(yyjson_val *value, struct rules_work *work, struct error *err)
 {
         const yyjson_val *end = value ? unsafe_yyjson_get_next(value) : NULL;
         int r = 0;
 
         /* The values of a container follow it in memory. */
         for (; value < end && r >= 0; value++)
-                if (yyjson_is_obj(value))
+                if (!rules_work_take(work, 1 + yyjson_obj_size(value) * 4))
+                        r = error_set(err, ENOTUNIQ, "%s", work->fault);
+                else if (yyjson_is_obj(value))
                         r = check_object(value, err);
         return r;
 }

@@ -311,7 +311,7 @@ int rules_check_names(const struct rules *rules, const char *server, const char 
                         r = names_check_pointer(&rule->when[i].pointer, arguments, &work, err);
         }
         if (r >= 0 && is_named)
-                r = names_check_pairs(arguments, err);
+                r = names_check_pairs(arguments, &work, err);
         if (r >= 0 && is_named)
                 r = names_check_schema(schema, arguments, &work, err);
         return r;

@@ -8,7 +8,7 @@ const kept = require('./intrinsics.js');
 
 const { defineProperty, getOwnPropertyDescriptor } = kept;
 const TOOL_NAMES = ['tools', '_discover', '_search', '_schema', 'ToolError', 'ToolNotFound', 'ToolArgumentError', 'ToolUnavailable',
-  'ToolTimeout', 'ToolProtocolError', 'ToolInputRequired'];
+  'ToolTimeout', 'ToolProtocolError', 'ToolInputRequired', 'ToolDenied'];
 
 /** A hidden property that code can replace. */
 function define(name, value) {

@@ -3,6 +3,7 @@
 from cloister.errors import (
     RollbackError,
     ToolArgumentError,
+    ToolDenied,
     ToolError,
     ToolInputRequired,
     ToolNotFound,
@@ -26,6 +27,7 @@ def __getattr__(name):
 __all__ = [
     "RollbackError",
     "ToolArgumentError",
+    "ToolDenied",
     "ToolError",
     "ToolInputRequired",
     "ToolNotFound",

@@ -168,6 +168,11 @@ static int call(void *data, const struct tool_request *request, void **handle, s
         return r;
 }
 
+static void describe(void *data, const char *server, const char *tool, struct tool_description *ret)
+{
+        ret->tool = hub_describe(data, server, tool, &ret->trusts_hints);
+}
+
 static void add_client(void *data, unsigned can)
 {
         hub_add_client(data, can);
@@ -237,6 +242,7 @@ struct tool_provider broker_tool_provider(struct hub *hub)
                 .start = start_servers,
                 .catalogue = catalogue,
                 .call = call,
+                .describe = describe,
                 .add_client = add_client,
                 .roots_changed = roots_changed,
                 .forget = forget,

@@ -366,6 +366,14 @@ static struct hub_server *find_server(struct hub *hub, const char *name)
         return found;
 }
 
+yyjson_val *hub_describe(struct hub *hub, const char *server, const char *tool, bool *trusts_hints)
+{
+        struct hub_server *s = find_server(hub, server);
+
+        *trusts_hints = s && s->config->trust_hints;
+        return s && s->tools && tool ? hub_tools_get(s->tools, tool) : NULL;
+}
+
 void hub_roots_changed(struct hub *hub, const char *server, const char *principal)
 {
         struct hub_server *s = find_server(hub, server);

@@ -91,6 +91,10 @@ void hub_forget(struct hub *hub, const char *principal);
 int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call **ret,
              struct error *err);
 
+/* A tool as its server lists it: {"name", "inputSchema", "annotations"…}; NULL: not known (or tool is NULL). Valid until the loop
+ * runs again. *trusts_hints: of the server, in the config. */
+yyjson_val *hub_describe(struct hub *hub, const char *server, const char *tool, bool *trusts_hints);
+
 /*
  * Searches the tools in the background. Calls fn once, unless the search is cancelled, with what
  * tool_search() appends (tools/tool-search.h); NULL: there was no memory, or the answer was too long. *ret is

@@ -80,6 +80,7 @@ struct session *session_free(struct session *s)
         queue_done(s);
         machine_done(s);
         receipts_done(&s->receipts);
+        call_counts_done(&s->sent);
         memory_account_unref(s->account);
         free(s);
         return NULL;
@@ -174,6 +175,7 @@ void session_take_rights(struct session *s)
         s->reduced = *was;
         s->reduced.egress.allow = now->egress.allow;
         s->reduced.packages.install &= now->packages.install;
+        s->reduced.compiled_rules = now->compiled_rules;
         if (is_other(was->servers, now->servers) || is_other(was->tools.allow, now->tools.allow) ||
             is_other(was->tools.deny, now->tools.deny))
                 s->reduced.also = now;

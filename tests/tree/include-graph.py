@@ -81,6 +81,10 @@ RULES = [
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
     ("supervisor/service", ["base/", "policy/", "rpc/", SERVICE]),
+    (
+        "supervisor/trust",
+        ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")],
+    ),
     ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
@@ -88,7 +92,7 @@ RULES = [
     ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
     (
         "supervisor/session/calls",
-        ["base/", "policy/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],
+        ["base/", "policy/", "rpc/", "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],
     ),
     (
         "supervisor/session/state",

@@ -8,7 +8,7 @@ const KINDS = require('./tool-errors.js');
 const { decode } = require('./json-codec.js');
 const { isWrapped } = require('./signature.js');
 
-const { ToolError, ToolProtocolError, ToolInputRequired } = KINDS;
+const { ToolError, ToolProtocolError, ToolInputRequired, ToolDenied } = KINDS;
 const BASE64 = /^[A-Za-z0-9+/]*$/;
 // An answer that consists of one text without escapes, which is recognized without parsing its JSON.
 const ONE_TEXT = /^\{"ok":true,"result":\{"content":\[\{"type":"text","text":"([^"\\]{0,4000})"\}\](?:,"isError":false)?\}\}$/;
@@ -63,6 +63,7 @@ function readAnswer(text, server, tool) {
   const more = {};
   if (kind === ToolProtocolError) Object.assign(more, { code: error.code, data: error.data });
   if (kind === ToolInputRequired) Object.assign(more, { request: error.data ?? null, url: error.data?.params?.url ?? null });
+  if (kind === ToolDenied) Object.assign(more, { rule: error.rule ?? null, why: error.why ?? null });
   throw new kind(error.message || kind.name, { server, tool, ...more });
 }
 

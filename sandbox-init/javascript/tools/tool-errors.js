@@ -36,7 +36,10 @@ class ToolProtocolError extends ToolError {}
 /** The server requires something that the client cannot provide. request: {method, params}; url: an address to open, or null. */
 class ToolInputRequired extends ToolError {}
 
-const KINDS = { ToolError, ToolNotFound, ToolArgumentError, ToolUnavailable, ToolTimeout, ToolProtocolError, ToolInputRequired };
+/** A rule of the config, or a person, does not allow this call; nothing was sent. rule: "config.json line 14"; why: its reason; or null. */
+class ToolDenied extends ToolError {}
+
+const KINDS = { ToolError, ToolNotFound, ToolArgumentError, ToolUnavailable, ToolTimeout, ToolProtocolError, ToolInputRequired, ToolDenied };
 
 for (const [name, kind] of Object.entries(KINDS)) {
   Object.defineProperty(kind.prototype, 'name', { value: name, writable: true, configurable: true });

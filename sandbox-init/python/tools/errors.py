@@ -73,6 +73,19 @@ class ToolInputRequired(ToolError):
         self.url = params.get("url") if isinstance(params, dict) else None
 
 
+class ToolDenied(ToolError):
+    """A rule of the config, or a person, does not allow this call; nothing was sent.
+
+    rule            the place of the rule, such as "config.json line 14", or None
+    why             the reason that the rule gives, or None
+    """
+
+    def __init__(self, message="", *, rule=None, why=None, **of):
+        super().__init__(message, **of)
+        self.rule = rule
+        self.why = why
+
+
 class PreflightError(Exception):
     """Calls of tools in a cell would fail; the cell did not run. No code in the sandbox gets it. line: of the first
     one."""
@@ -116,6 +129,7 @@ KINDS = {
         ToolTimeout,
         ToolProtocolError,
         ToolInputRequired,
+        ToolDenied,
     )
 }
 

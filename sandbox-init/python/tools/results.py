@@ -6,7 +6,7 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 
 from cloister import schema as schemas
-from cloister.errors import KINDS, ToolError, ToolInputRequired, ToolProtocolError
+from cloister.errors import KINDS, ToolDenied, ToolError, ToolInputRequired, ToolProtocolError
 from cloister.json_codec import decode, decode_text
 from cloister.signature import is_wrapped
 
@@ -132,6 +132,8 @@ def read_answer(payload, server, tool):
         extra = {"code": error.get("code"), "data": error.get("data")}
     elif kind is ToolInputRequired:
         extra = {"request": error.get("data")}
+    elif kind is ToolDenied:
+        extra = {"rule": error.get("rule"), "why": error.get("why")}
     raise kind(error.get("message") or kind.__name__, server=server, tool=tool, **extra)
 
 

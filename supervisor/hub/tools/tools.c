@@ -231,8 +231,9 @@ static void tool_headers_done(struct tool_headers *headers)
 struct tool {
         STAILQ_ENTRY(tool) link;
         char *name;
-        size_t at, length; /* in the text */
-        bool is_task;      /* must run as a task */
+        size_t at, length;  /* in the text */
+        bool is_task;       /* must run as a task */
+        yyjson_doc *parsed; /* for hub_tools_get(), or NULL */
         struct tool_headers headers;
 };
 
@@ -263,6 +264,7 @@ static void tool_free(void *data)
         struct tool *tool = data;
 
         tool_headers_done(&tool->headers);
+        yyjson_doc_free(tool->parsed);
         free(tool->name);
         free(tool);
 }
@@ -515,6 +517,17 @@ void hub_tools_mirror(const struct hub_tools *tools, const char *name, yyjson_va
                         add_one(to, item->name, number,
                                 (size_t)snprintf(number, sizeof(number), "%lld", (long long)whole));
         }
+}
+
+yyjson_val *hub_tools_get(const struct hub_tools *tools, const char *name)
+{
+        struct tool *tool = (struct tool *)(uintptr_t)find(tools, name);
+
+        if (tool && !tool->parsed &&
+            json_parse(buffer_bytes(&tools->text) + tool->at, tool->length, &tool->parsed, NULL) <
+                    0)
+                tool->parsed = NULL;
+        return tool ? yyjson_doc_get_root(tool->parsed) : NULL;
 }
 
 bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b)

@@ -41,6 +41,8 @@ size_t hub_tools_count(const struct hub_tools *tools);
 /* Values of JSON in all of them, as the server sent them. */
 size_t hub_tools_values(const struct hub_tools *tools);
 bool hub_tools_has(const struct hub_tools *tools, const char *name);
+/* A tool as hub_tools_text() has it; NULL: there is none, or no memory. It is parsed once, and kept. */
+yyjson_val *hub_tools_get(const struct hub_tools *tools, const char *name);
 /* Whether a tool must run as a task (execution.taskSupport is "required"). */
 bool hub_tools_needs_task(const struct hub_tools *tools, const char *name);
 /* Calls add() for each argument that is to be a header. */

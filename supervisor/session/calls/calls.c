@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/trust/trust.h"
 
 enum {
         WAIT_MAX_MS = 10000,
@@ -29,9 +30,10 @@ struct tool_call {
         struct tool_call *next;
         struct session *session;
         uint64_t number;
-        void *handle; /* the provider's, of a call … */
-        void *wait;   /* … or of a wait for the catalogue … */
-        void *search; /* … or of a search; all others are NULL */
+        void *handle;             /* the provider's, of a call … */
+        void *wait;               /* … or of a wait for the catalogue … */
+        void *search;             /* … or of a search; all others are NULL */
+        struct trust_call *trust; /* of a call that rules are about, or NULL */
         bool is_query, is_search;
         char *words; /* what a QUERY searches for, or NULL */
         size_t n_words, limit;
@@ -102,6 +104,7 @@ static void remove_call(struct tool_call *call)
         calls->n_searches -= call->is_search;
         call->session->principal->n_searches -= call->is_search;
         count_bytes(call, 0);
+        trust_free(call->trust);
         free(call->words);
         free(call);
 }
@@ -325,10 +328,81 @@ void calls_stand_still(struct session *session, bool stands_still)
         }
 }
 
+/* The call was not sent. */
+static void fail(struct tool_call *call, const struct answer_error *error)
+{
+        struct session *session = call->session;
+        uint64_t number = call->number;
+
+        note_end(call, false, false, 0, 0);
+        answer_error(&session->channel, number, error);
+        remove_call(call);
+}
+
+static void send_call(struct tool_call *call, const struct tool_request *request)
+{
+        const struct tool_provider *tools = &call->session->context->tools;
+        struct error why = {};
+
+        if (tools->call(tools->data, request, &call->handle, &why) < 0)
+                fail(call, &(struct answer_error){.kind = "ToolError", .message = why.text});
+        else if (call->session->stands_still)
+                hold_time(call, true);
+}
+
+static void send_trusted(struct tool_call *call, struct trust_call *trust)
+{
+        call->trust = NULL;
+        trust_count_sent(trust);
+        send_call(call, &trust->request);
+        trust_free(trust);
+}
+
+static void fail_trusted(struct tool_call *call, struct trust_call *trust)
+{
+        const struct trust_refusal *refusal = &trust->refusal;
+
+        fail(call, &(struct answer_error){.kind = refusal->kind,
+                                          .message = refusal->message.text,
+                                          .rule = refusal->rule,
+                                          .why = refusal->why});
+}
+
+static void resume_trusted(struct tool_call *call, struct trust_call *trust)
+{
+        struct session *session = call->session;
+
+        send_trusted(call, trust);
+        channel_resume(&session->channel);
+}
+
+static void end_trusted(struct tool_call *call, struct trust_call *trust)
+{
+        struct session *session = call->session;
+
+        fail_trusted(call, trust);
+        channel_resume(&session->channel);
+}
+
+/* The steps between the code and the server (supervisor/trust/trust.h). */
+static void take_steps(struct tool_call *call, const struct tool_request *request,
+                       struct frame_body *body)
+{
+        static const struct trust_owner owner = {resume_trusted, end_trusted};
+
+        enum trust_result result = trust_begin(call->session, request, call->cell, call->number,
+                                               body, &owner, &call->trust);
+        if (result == TRUST_GO_ON)
+                send_trusted(call, call->trust);
+        else if (result == TRUST_REFUSED && call->trust)
+                fail_trusted(call, call->trust);
+        else if (result == TRUST_REFUSED)
+                fail(call, &(struct answer_error){.kind = "ToolError", .message = "no memory"});
+}
+
 int calls_on_call(struct session *session, const struct frame_header *header,
                   struct frame_body *body, struct error *err)
 {
-        const struct tool_provider *tools = &session->context->tools;
         struct tool_request request = {.profile = session->rights};
         struct error why = {};
         struct tool_call *call;
@@ -362,18 +436,14 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         utf8_trim(call->server);
         request.call = call;
         r = is_misnamed ? -why.code : charge_arguments(call, request.text, &why);
-        if (r >= 0)
-                r = tools->call(tools->data, &request, &call->handle, &why);
-        if (r >= 0 && session->stands_still)
-                hold_time(call, true);
-        if (r < 0) {
-                note_end(call, false, false, 0, 0);
-                remove_call(call);
-                answer_error(&session->channel, header->id,
-                             &(struct answer_error){.kind = is_misnamed ? "ToolArgumentError"
-                                                                        : "ToolError",
-                                                    .message = why.text});
-        }
+        if (r < 0)
+                fail(call,
+                     &(struct answer_error){.kind = is_misnamed ? "ToolArgumentError" : "ToolError",
+                                            .message = why.text});
+        else if (trust_applies(session, &request))
+                take_steps(call, &request, body);
+        else
+                send_call(call, &request);
         return 0;
 }
 

@@ -422,6 +422,10 @@ static int append_error(struct buffer *b, const struct answer_error *error, yyjs
         json_out_text(&out, "message", error->message);
         if (error->code != 0)
                 json_out_int(&out, "code", error->code);
+        if (error->rule)
+                json_out_text(&out, "rule", error->rule);
+        if (error->why)
+                json_out_text(&out, "why", error->why);
         if (data)
                 json_out_value(&out, "data", data);
         json_out_end(&out, '}');

@@ -184,6 +184,7 @@ struct answer_error {
         const char *message;
         int64_t code; /* of a JSON-RPC error; 0: none */
         yyjson_val *data;
+        const char *rule, *why; /* of ToolDenied, or NULL */
 };
 
 /* Each answers the request with this number. A failure to send is logged, unless the channel has ended. */

@@ -23,6 +23,7 @@
 #include "supervisor/session/cell/receipts.h"
 #include "supervisor/session/cell/streams.h"
 #include "supervisor/session/channel/channel.h"
+#include "supervisor/session/machine/call-counts.h"
 #include "supervisor/session/machine/picture-provider.h"
 #include "supervisor/session/machine/principal.h"
 #include "supervisor/session/machine/sandbox-requests.h"
@@ -240,6 +241,7 @@ struct session {
         struct receipts receipts;
 
         struct calls *calls;
+        struct call_counts sent; /* calls that rules with "after" count; a rollback lowers none */
         struct session_installs *installs;
         struct files *files;
         struct session_pictures *pictures;

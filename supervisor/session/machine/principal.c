@@ -46,6 +46,7 @@ void principal_unref(struct session_principal *p)
                 return;
         LIST_REMOVE(p, link);
         loop_event_free(&p->quiet);
+        call_counts_done(&p->sent);
         free(p);
 }
 

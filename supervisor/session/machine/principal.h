@@ -14,6 +14,7 @@
 
 #include "rpc/monitor-messages.h"
 #include "supervisor/session/cell/session-name.h"
+#include "supervisor/session/machine/call-counts.h"
 #include "supervisor/session/machine/sandbox-requests.h"
 
 enum {
@@ -34,9 +35,10 @@ struct session_principal {
         uint64_t number; /* which no other one had; 0: it has no name */
         size_t n_names;  /* of sessions, with those that have no sandbox */
         size_t n_live; /* of them have a sandbox or wait for one, and do not give up their place */
-        size_t n_creating;     /* of these wait for the monitor */
-        size_t n_searches;     /* calls.c: searches of its sessions */
-        size_t call_bytes;     /* of their calls of tools, with CALL_BYTES for each */
+        size_t n_creating;       /* of these wait for the monitor */
+        size_t n_searches;       /* calls.c: searches of its sessions */
+        struct call_counts sent; /* calls that rules with "after" count */
+        size_t call_bytes;       /* of their calls of tools, with CALL_BYTES for each */
         uint64_t picture_turn; /* of the provider of checks of pictures: when it had the last one */
         size_t n_calls;        /* cells and questions for files that have not ended */
         size_t n_keeping;      /* of its sessions: SESSION_KEEPING */

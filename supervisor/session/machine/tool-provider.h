@@ -53,6 +53,13 @@ struct tool_request {
         struct tool_call *call;
 };
 
+/* What is known of a tool before it is called. */
+struct tool_description {
+        yyjson_val
+                *tool; /* as in the catalogue, with inputSchema and annotations; NULL: not known */
+        bool trusts_hints; /* of its server, in the config */
+};
+
 struct tool_provider {
         void *data;
 
@@ -68,6 +75,9 @@ struct tool_provider {
          * valid until then. */
         int (*call)(void *data, const struct tool_request *request, void **handle,
                     struct error *err);
+        /* Describes a tool; its values are valid until the loop runs again. tool: NULL for another method. May be NULL. */
+        void (*describe)(void *data, const char *server, const char *tool,
+                         struct tool_description *ret);
         /* Adds the capabilities of one more client: bits of client_can. May be NULL. */
         void (*add_client)(void *data, unsigned can);
         /* The roots that this server got from a client have changed. May be NULL. */

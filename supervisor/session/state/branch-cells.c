@@ -242,6 +242,10 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
         else if (r >= 0)
                 r = branch_new(&branch, to->context->base, from->name, copy ? copy->id : 0,
                                checkpoint ? checkpoint : "", err);
+        if (r >= 0 && call_counts_copy(&to->sent, &from->sent) < 0) {
+                branch_unref(branch);
+                return error_errno(err, ENOMEM, "branch");
+        }
         if (r < 0)
                 return r;
         branch->settled = on_settled;
