@@ -25,6 +25,8 @@ function copyOf(Base) {
 }
 
 const bytes = Buffer.prototype;
+const { setTimeout, clearTimeout } = globalThis;
+const nothing = () => {};
 
 module.exports = Object.freeze({
   __proto__: null,
@@ -75,6 +77,12 @@ module.exports = Object.freeze({
   setTimeout,
   setInterval,
   clearTimeout,
+  /** A timer that does not fire. */
+  clearedTimeout: () => {
+    const timer = setTimeout(nothing, 1);
+    clearTimeout(timer);
+    return timer;
+  },
   activeResources: process.getActiveResourcesInfo.bind(process),
   wait: Atomics.wait,
   load: Atomics.load,

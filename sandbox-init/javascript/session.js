@@ -92,12 +92,27 @@ class Session {
         this._needs = { __proto__: null, number, payload };
       },
       [frames.SCRIPT]: (number, payload) => this._scripts.onFrame(payload),
+      [frames.HOLD]: (number) => this._stand(number),
+      [frames.HELD]: () => this._stand(0),
       [frames.KEEP]: (number) => this._channel.send(frames.KEPT, number, '{"why":"failed"}'),
     };
     for (const kind of [frames.FETCH, frames.PUT]) {
       handlers[kind] = (number, payload) => this._channel.send(frames.DATA, number, this._files.answer(kind, payload));
     }
     return handlers;
+  }
+
+  /** The session is about to stand still, as the HOLD of this number says; 0: it continues. */
+  _stand(number) {
+    try {
+      (number !== 0 ? timers.stop : timers.go)();
+    } catch {
+      // the code has changed what Node itself uses
+    }
+    if (number !== 0) {
+      // After the callbacks of this turn of the event loop, and those that they have set.
+      kept.setImmediate(() => kept.setImmediate(() => this._channel.send(frames.SETTLED, number, '{}')));
+    }
   }
 
   /** Does what takes long at its first use, unless a cell comes before. */

@@ -23,6 +23,7 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/calls/calls.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 
@@ -584,6 +585,8 @@ static int take_params(struct control *control, yyjson_val *params, struct exec_
                                : error_set(err, EINVAL, "script: a string is needed");
         }
         ret->is_waited = session && session_has_cells(session);
+        if (session && session_is_held(session))
+                ret->wait_ms = 0; /* a person may take long */
         return r;
 }
 

@@ -128,7 +128,7 @@ static void put_one(void *data, struct session *s)
         json_out_text(out, "name", session_key_name(s->name));
         if (s->profile)
                 json_out_text(out, "profile", s->profile->name);
-        json_out_text(out, "state", session_state_name(s->state));
+        json_out_text(out, "state", session_shown_state(s));
         put(out, "age_ms", s->state >= SESSION_IDLE ? (now - s->born_us) / 1000 : 0);
         if (s->state >= SESSION_IDLE && s->state <= SESSION_SETTLING)
                 put(out, "idle_ms", (now - s->history.used_us) / 1000);

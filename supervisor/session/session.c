@@ -316,7 +316,7 @@ void session_put_status(struct json_out *out, const struct session *s)
         json_out_text(out, "name", s->name);
         if (s->profile)
                 json_out_text(out, "profile", s->profile->name);
-        json_out_text(out, "state", session_state_name(s->state));
+        json_out_text(out, "state", session_shown_state(s));
         put(out, "age_ms", (now - s->born_us) / 1000);
         put(out, "memory_bytes", meter_memory(&s->meter, kind));
         put(out, "memory_peak_bytes", meter_most(&s->meter, kind));

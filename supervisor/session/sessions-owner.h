@@ -16,7 +16,7 @@ void sessions_count(const struct sessions *sessions, struct sessions_count *ret)
 /*
  * Appends an array of the live sessions in the order in which they were made:
  *
- *     {"name", "profile"?, "state": "idle" | "frozen" | …, "age_ms", "idle_ms"?, "memory_bytes",
+ *     {"name", "profile"?, "state": "idle" | "frozen" | "held" | …, "age_ms", "idle_ms"?, "memory_bytes",
  *      "memory_peak_bytes", "cells", "waiting", "cpu_ms", "tool_calls", "sent_bytes", "received_bytes", "output_bytes", "tasks_made"?,
  *      "copy_of_cell"?, "last"?: {"code", "status"?, "duration_ms", and of a cell that has ended the same figures},
  *      "receipts": [of the last cells, the newest first (receipts.h)]}

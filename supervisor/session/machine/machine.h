@@ -254,6 +254,12 @@ struct session {
                 branched_until_us; /* branch-cells.c: a checkpoint is written until then: it is not frozen */
 };
 
+/* As its owner sees it. */
+static inline const char *session_shown_state(const struct session *session)
+{
+        return session->stands_still ? "held" : session_state_name(session->state);
+}
+
 /* The worker reads frames and answers. */
 static inline bool session_is_usable(const struct session *session)
 {

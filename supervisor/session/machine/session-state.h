@@ -21,7 +21,7 @@ enum session_state {
         SESSION_DRAINING,     /* the sandbox has ended: its last frames are read */
         SESSION_STATE_MAX,
 };
-/* As the owner of the server sees it: some states share a name. */
+/* As the owner of the server sees it: some states share a name. session_shown_state() also knows whether it stands still. */
 const char *session_state_name(enum session_state state);
 
 enum {

@@ -45,9 +45,9 @@ static int check(const struct session *to, const struct session *from, const str
                         err, EEXIST,
                         "session \"%s\" is live already: a branch is a new session, so use another name",
                         session_key_name(to->name));
-        if (checkpoint && !session_is_usable(from))
+        if (checkpoint && (!session_is_usable(from) || from->stands_still))
                 return error_set(err, EBUSY, "session \"%s\" is %s: try again", name,
-                                 session_state_name(from->state));
+                                 session_shown_state(from));
         if (!checkpoint && (from->queue.first || from->single || !session_is_usable(from)))
                 return error_set(
                         err, EBUSY,
