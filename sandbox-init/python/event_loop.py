@@ -25,6 +25,7 @@ class Selector(selectors.PollSelector):
         super().__init__()
         self.channel = channel
         self.open = None  # creates the loop's descriptors; None once it has them
+        self.loop = None
         self.waker = None  # the key of the loop's own socket, if only that and the channel are registered
         self._looked = False  # polled in the last turn
 
@@ -66,8 +67,9 @@ class Selector(selectors.PollSelector):
             wait = -1
         elif timeout > 0:
             wait = min(ceil(timeout * 1e3), MAX_WAIT)
-        elif self._looked:
-            # Callbacks are ready: polling the descriptors in every second turn is enough.
+        elif self._looked and not self.loop._scheduled:
+            # Callbacks are ready: polling the descriptors in every second turn is enough. A frame that sets the clock back (HELD)
+            # must be read before timers.
             self._looked = False
             return []
         else:
@@ -103,6 +105,7 @@ class Loop(asyncio.SelectorEventLoop):
         self._thread_context = thread_context
         self._on_open = on_open
         self._on_wakeup_fd = on_wakeup_fd
+        selector.loop = self
         selector.open = self._open
 
     def _make_self_pipe(self):

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json-out.h"
+#include "base/log.h"
 #include "base/loop.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/machine/machine.h"
@@ -28,7 +29,8 @@ struct session_hold {
         uint32_t confirmed; /* of the last SESSION_HELD */
         struct event *settle, *tell;
         int reads;
-        uint64_t since_us; /* all have stopped; 0: not yet */
+        uint64_t begun_us, settled_us; /* HOLD and SESSION_HOLD were sent */
+        uint64_t since_us;             /* all have stopped; 0: not yet */
         struct cell *cell; /* whose time stands still */
         const char *why;   /* it was withdrawn */
 };
@@ -85,6 +87,7 @@ static int begin(struct session_hold *h)
                 return r;
         h->asked = h->number;
         h->state = HOLD_COLLECTING;
+        h->begun_us = clock_us();
         h->since_us = 0;
         h->cell = session_current(s);
         evtimer_add(h->settle, &settle);
@@ -208,6 +211,7 @@ static void stop(struct session_hold *h)
 {
         event_del(h->settle);
         h->state = HOLD_STOPPING;
+        h->settled_us = clock_us();
         request_stop(h);
 }
 
@@ -239,6 +243,9 @@ void hold_take_held(struct session *s, uint32_t number)
                 h->state = HOLD_READING;
                 h->reads = 0;
                 h->since_us = clock_us();
+                log_debug("session %s stands still: settled after %llu us, stopped after %llu us",
+                          s->name, (unsigned long long)(h->settled_us - h->begun_us),
+                          (unsigned long long)(h->since_us - h->settled_us));
         }
         tell_soon(h);
 }

@@ -13,7 +13,7 @@ import time
 
 import guest  # noqa: F401
 
-from cloister.frames import CALL, CATALOG, DROP, EXEC, KEPT, QUERY, RESULT, RETURN
+from cloister.frames import CALL, CATALOG, DROP, EXEC, KEPT, QUERY, RESULT, RETURN, SETTLED
 
 STUB = os.environ.get("CLOISTER_STUB_WORKER")
 PYTHON = os.environ.get("CLOISTER_TEST_PYTHON", "/usr/bin/python3")
@@ -84,6 +84,7 @@ class Worker:
         self.frames = []
         self.calls = []
         self.drops = []
+        self.settled = []
         self.cell = 0
         self.ended = False
         self.on_call = self.on_kept = None
@@ -164,6 +165,8 @@ class Worker:
                 self.on_kept(number, value)
             elif kind == DROP:
                 self.drops.append(number)
+            elif kind == SETTLED:
+                self.settled.append(number)
             else:
                 raise AssertionError("unexpected frame %#x" % kind)
         return result

@@ -365,6 +365,42 @@ static void test_end_before_its_output_is_read(void)
         world_done(&w);
 }
 
+/* Of a call that is sent, and of one whose server is starting. */
+static void test_a_time_that_stands_still(void)
+{
+        struct reply sent, starts;
+        struct world w;
+
+        world_init(&w);
+        world_add(&w, "s", NULL);
+        world_add(&w, "mute", "--never", NULL);
+        world_open(&w);
+        check_works(&w, "s");
+        world_begin(&w, &sent, "s", "hang", "{}", 200);
+        world_begin(&w, &starts, "mute", "echo", "{}", 300);
+        world_pass_ms(&w, 150);
+        for (int i = 0; i < 2; i++) {
+                hub_call_stand_still(sent.call, true);
+                hub_call_stand_still(starts.call, true);
+        }
+        world_pass_ms(&w, 1000);
+        hub_call_stand_still(sent.call, false);
+        hub_call_stand_still(starts.call, false);
+        world_pass_ms(&w, 1000);
+        check(!sent.done && !starts.done);
+        hub_call_stand_still(sent.call, false);
+        hub_call_stand_still(starts.call, false);
+        world_pass_ms(&w, 49);
+        check(!sent.done);
+        world_pass_ms(&w, 1);
+        check_eq_int(sent.outcome, HUB_TIMEOUT);
+        world_pass_ms(&w, 99);
+        check(!starts.done);
+        world_pass_ms(&w, 1);
+        check_eq_int(starts.outcome, HUB_TIMEOUT);
+        world_done(&w);
+}
+
 static void test_timeouts(void)
 {
         struct world w;
@@ -529,6 +565,7 @@ int main(void)
         run(test_crash_loop);
         run(test_end_before_its_output_is_read);
         run(test_timeouts);
+        run(test_a_time_that_stands_still);
         run(test_drop);
         run(test_callbacks_may_free_the_hub);
         run(test_big_values);
