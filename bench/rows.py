@@ -24,6 +24,23 @@ for _i in range({count}):
     _took.append(time.perf_counter_ns() - _t)
 _took"""
 
+# No rule is about the server "c". The ten with conditions for "ruled.echo" do not match.
+RULES = [
+    *({"deny": f"ruled.other_{i}"} for i in range(80)),
+    *({"ask": f"rul*.delete_{i}*"} for i in range(9)),
+    {"deny": "ruled.echo", "when": {"/message": {"equals": "y"}}},
+    {"deny": "ruled.echo", "when": {"/message": {"prefix": "/etc/"}}},
+    {"deny": "ruled.echo", "when": {"/message": {"glob": "a*/**/b"}}},
+    {"deny": "ruled.echo", "when": {"/message": {"regex": "^[a-z]+@evil\\.example$"}}},
+    {"deny": "ruled.echo", "when": {"/message": {"one_of": ["a", "b", "c"]}}},
+    {"deny": "ruled.echo", "when": {"/other": {"absent": False}}},
+    {"deny": "ruled.echo", "when": {"/message": {"not": {"max_length": 100}}}},
+    {"deny": "ruled.echo", "when": {"/message": {"type": "null"}}},
+    {"deny": "ruled.echo", "when": {"/message/*": {"equals": "z"}}},
+    {"allow": "ruled.echo", "when": {"/message": {"path": "/notes/**"}}},
+    {"allow": "ruled.echo"},
+]
+
 # Prints the nanoseconds of each transfer, as times() reads them.
 LOOPBACK = """import json, os, socket, time
 def transfer(size, part=1 << 20):
@@ -97,6 +114,7 @@ ROWS = (
     Row("floor-await-c", "the same tool call from plain asyncio, through a C program in the middle"),
     Row("tool-c", "a tool call from a sandbox to a minimal server in C", budget=4, against="direct-c", budget_text="<= 4x",
         floor="floor-await-c"),
+    Row("tool-rules", "a tool call under 100 rules, 10 of them with conditions for its tool, more than one without rules", budget=0.01, budget_text="<= 0.01 ms"),
     Row("direct-python", "a tool call from a C client to a minimal server in Python"),
     Row("floor-await-python", "the same tool call from plain asyncio, through a C program in the middle"),
     Row("tool-python", "a tool call from a sandbox to a minimal server in Python", budget=4, against="direct-python", budget_text="<= 4x",
@@ -247,11 +265,12 @@ class Measures(Lean, JavaScript):
         """The server with the three echo servers, which are started."""
         if not self.living:
             servers = {"c": {"command": self.bench.program("bench-echo"), "args": []},
+                       "ruled": {"command": self.bench.program("bench-echo"), "args": []},
                        "python": {"command": PYTHON, "args": ["-I", self.bench.script("echo.py")]}}
             everything = self.bench.everything()
             if everything:
                 servers["everything"] = {"command": everything[0], "args": everything[1:]}
-            self.living = Cloister(self.bench, {"mcpServers": servers})
+            self.living = Cloister(self.bench, {"mcpServers": servers, "rules": RULES})
             self.living.run("1+1")
         return self.living
 
@@ -302,6 +321,15 @@ class Measures(Lean, JavaScript):
 
     def tool_c(self):
         return self.tool("c", [self.bench.program("bench-echo")])
+
+    def tool_rules(self):
+        """Calls with and without rules take turns, so that both meet the same machine."""
+        server, count = self.server(), self.count(200, 10)
+        took = {"c": [], "ruled": []}
+        for _ in range(6):
+            for name, times in took.items():
+                times += server.run(TOOL_CALLS.format(tool=f"{name}.echo", count=count))[2][count // 10:]
+        return {"tool-rules": [max(0, statistics.median(took["ruled"]) - statistics.median(took["c"]))]}
 
     def tool_python(self):
         return self.tool("python", [PYTHON, "-I", self.bench.script("echo.py")])
@@ -400,6 +428,7 @@ MEASURES = (
     ("picture", ("picture",), False),
     ("warm_http", ("warm-http",), True),
     ("floor_cell", ("floor-cell",), True),
+    ("tool_rules", ("tool-rules",), True),
     ("tool_c", ("direct-c", "floor-await-c", "tool-c"), True),
     ("tool_python", ("direct-python", "floor-await-python", "tool-python"), True),
     ("tool_everything", ("direct-everything", "floor-await-everything", "tool-everything"), True),

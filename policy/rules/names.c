@@ -104,7 +104,7 @@ int names_check_pairs(yyjson_val *value, struct rules_work *work, struct error *
         /* The values of a container follow it in memory. */
         for (; value < end && r >= 0; value++)
                 if (!rules_work_take(work, 1 + yyjson_obj_size(value) * 4))
-                        r = error_set(err, ENOTUNIQ, "%s", work->fault);
+                        r = error_set(err, E2BIG, "%s", work->fault);
                 else if (yyjson_is_obj(value))
                         r = check_object(value, err);
         return r;
@@ -118,7 +118,7 @@ static int check_name(yyjson_val *object, const char *text, size_t n, const char
         yyjson_val *name;
 
         if (!rules_work_take(work, 1 + yyjson_obj_size(object) / 4))
-                return error_set(err, ENOTUNIQ, "%s", work->fault);
+                return error_set(err, E2BIG, "%s", work->fault);
         while ((name = yyjson_obj_iter_next(&iter))) {
                 const char *other = yyjson_get_str(name);
                 size_t m = yyjson_get_len(name);
@@ -150,7 +150,7 @@ static int check_steps(const struct pointer *pointer, size_t step, yyjson_val *v
                 }
         }
         if (r >= 0 && work->fault)
-                r = error_set(err, ENOTUNIQ, "%s", work->fault);
+                r = error_set(err, E2BIG, "%s", work->fault);
         return r;
 }
 

@@ -13,7 +13,8 @@
  * two letters beyond ASCII that fold into it (U+017F, U+212A). As memcmp(). */
 int names_compare(const char *a, size_t n, const char *b, size_t m);
 
-/* Checks that no two names of an object differ only in case, at any depth. Returns 0, -ENOTUNIQ (with the error), -ENOMEM. */
+/* Checks that no two names of an object differ only in case, at any depth. Each function returns 0, -ENOTUNIQ, -E2BIG (the work is
+ * too much), or -ENOMEM, with the error. */
 int names_check_pairs(yyjson_val *value, struct rules_work *work, struct error *err);
 /* Checks that no name differs only in case from one in the pointer. */
 int names_check_pointer(const struct pointer *pointer, yyjson_val *value, struct rules_work *work,

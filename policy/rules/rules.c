@@ -388,8 +388,14 @@ static int check_servers(const struct rule *rule, const char *selector,
                          const struct rules_server *servers, size_t n, struct error *err)
 {
         const char *names[SERVERS_SHOWN + 1] = {}, *named = NULL;
-        bool is_known = strncmp(selector, "@network.", strlen("@network.")) == 0;
+        bool is_known = false;
 
+        /* Fail closed: nothing asks rules about connections yet. */
+        if (selector[0] == '@')
+                return error_set(
+                        err, EINVAL,
+                        "\"%s\": rules are about tools: hosts are allowed by \"network\": {\"allow\": […]}",
+                        selector);
         for (size_t i = 0; i < n; i++) {
                 if (i < SERVERS_SHOWN)
                         names[i] = servers[i].name;

@@ -93,7 +93,7 @@ enum rules_miss rules_explain(const struct rule *rule, const struct rules_call *
 /*
  * Refuses arguments that programs read differently, if a rule with `when` can match the tool: members of one object whose
  * names differ only in case, and names that differ only in case from those in the rule's pointers or in the tool's schema
- * (NULL: it is not known). The error is a sentence for the code. Returns 0, -ENOTUNIQ or -ENOMEM.
+ * (NULL: it is not known). The error is a sentence for the code. Returns 0, -ENOTUNIQ, -E2BIG (a bound was reached) or -ENOMEM.
  */
 int rules_check_names(const struct rules *rules, const char *server, const char *tool,
                       yyjson_val *arguments, yyjson_val *schema, struct error *err);

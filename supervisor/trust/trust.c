@@ -71,8 +71,10 @@ static enum trust_result check_form(struct trust_call *trust)
                                   trust->request.arguments, schema_of(&description), &why);
         if (r >= 0)
                 return TRUST_GO_ON;
-        trust_set_refusal(trust, r == -ENOTUNIQ ? "ToolArgumentError" : "ToolError", false, "%s",
-                          why.text);
+        const char *kind = r == -ENOTUNIQ ? "ToolArgumentError"
+                           : r == -E2BIG  ? "ToolDenied"
+                                          : "ToolError";
+        trust_set_refusal(trust, kind, false, "%s", why.text);
         return TRUST_REFUSED;
 }
 
@@ -127,7 +129,8 @@ static void decide(struct trust_call *trust, const struct rules *rules, struct r
                 .annotations = yyjson_obj_get(description.tool, "annotations"),
                 .is_method = trust->request.method != NULL,
                 .trusts_hints = description.trusts_hints,
-                .is_open = true,
+                .is_open = !yyjson_is_false(
+                        yyjson_ptr_get(description.tool, "/annotations/openWorldHint")),
                 .url = trust_read_url,
                 .sent = count_of,
                 .data = trust,

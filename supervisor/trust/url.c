@@ -4,7 +4,6 @@
 #include <curl/curl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/cleanup.h"
 
@@ -55,10 +54,9 @@ bool trust_read_url(const char *text, size_t n, struct rules_url *ret)
         _cleanup_free_ char *copy = has_doubtful_bytes(text, n) ? NULL : strndup(text, n);
         CURLU *url = copy ? curl_url() : NULL;
 
-        /* "http:/host" and "http:///host" are read in several ways. */
-        bool is_good = url &&
-                       (strncasecmp(copy, "http://", 7) == 0 ||
-                        strncasecmp(copy, "https://", 8) == 0) &&
+        /* libcurl also takes "http:/host" and "http:///host", which others read in other ways. */
+        const char *slashes = copy ? strstr(copy, "://") : NULL;
+        bool is_good = url && slashes && slashes[3] != '/' &&
                        curl_url_set(url, CURLUPART_URL, copy, 0) == CURLUE_OK &&
                        read_parts(url, ret);
         curl_url_cleanup(url);

@@ -339,6 +339,7 @@ static void test_refused(void)
                  "/x/c.json: line 11: rule 2: the rule can never match: rule 1 (c.json line 10) comes first"},
                 {"[{\"ask\":\"s.f\",\"when\":{\"/x\":{\"equals\":1}}},{\"deny\":\"s.f\",\"when\":{\"/x\":{\"equals\":1}}}]",
                  "can never match"},
+                {"[{\"deny\":\"@network.connect\"}]", "rules are about tools"},
                 {"[{\"deny\":\"filse.f\"}]", "no server \"filse\"; did you mean \"files\"?"},
                 {"[{\"allow\":\"s.*\",\"hints\":{\"read_only\":true}}]",
                  "takes the word of server \"s\""},
@@ -360,7 +361,7 @@ static void test_accepted(void)
         static const char *const rows[] = {
                 "[]",
                 "[{\"allow\":\"s.f\",\"when\":{\"/x\":{\"equals\":1}}},{\"deny\":\"s.f\",\"when\":{\"/x\":{\"equals\":1}}}]",
-                "[{\"deny\":\"@network.connect\"},{\"ask\":\"*\"}]",
+                "[{\"deny\":\"s.f\"},{\"ask\":\"*\"}]",
                 "[{\"allow\":\"t.*\",\"hints\":{\"read_only\":true}}]",
                 "[{\"ask\":\"s.f\",\"plan\":\"run\",\"planned\":{\"x\":1},\"vary\":[\"/id\"]}]",
         };
