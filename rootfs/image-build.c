@@ -64,16 +64,24 @@ struct build {
         char place[PATH_MAX];         /* STORE/.tmp-SLOT/packages */
         char npm_place[PATH_MAX];     /* STORE/.tmp-SLOT/npm */
         char begun[IMAGE_NAME_SIZE];  /* the default image's name before the build */
-        char before[IMAGE_NAME_SIZE]; /* name of the default image */
+        struct store_parts parts;     /* of note_before() */
+        char before[IMAGE_NAME_SIZE]; /* name of the default image, by them */
 };
 
 /* The name that the default image has now. */
 static int default_name(const struct build *b, char ret[IMAGE_NAME_SIZE], struct error *err)
 {
-        int r = store_default_name(b->store, b->python, ret, err);
+        return store_default_name(b->store, b->python, b->options->node, b->options->pyodide, ret,
+                                  err);
+}
 
-        return r < 0 ? r
-                     : store_add_node(b->store, b->options->node, b->options->pyodide, ret, err);
+/* From now on, the files of the host that these records name must stay as they are. Another build may write other records meanwhile. */
+static int note_before(struct build *b, struct error *err)
+{
+        store_parts_done(&b->parts);
+        store_parts_read(b->store, b->python, b->options->node, &b->parts);
+        return store_parts_name(&b->parts, b->python, b->options->node, b->options->pyodide,
+                                b->before, err);
 }
 
 static bool is_default(const struct build *b)
@@ -270,7 +278,8 @@ static int check_unchanged(const struct build *b, struct error *err)
 
         int r = image_default_name(b->python, NULL, store_stamp, after, err);
         bool same = r >= 0 && strcmp(b->begun, after) == 0;
-        if (same && (r = default_name(b, after, err)) >= 0)
+        if (same && (r = store_parts_name(&b->parts, b->python, b->options->node,
+                                          b->options->pyodide, after, err)) >= 0)
                 same = strcmp(b->before, after) == 0;
         if (r >= 0 && !same)
                 return error_set(err, EAGAIN, "%s changed while it was copied: try again",
@@ -464,7 +473,7 @@ static int plan_and_fill(struct build *b, int directory, struct error *err)
             (r = store_write_parts(b->store, b->options->node ? b->options->node : b->python,
                                    b->plan, err)) < 0)
                 return r;
-        if ((r = default_name(b, b->before, err)) < 0)
+        if ((r = note_before(b, err)) < 0)
                 return r;
         if (is_default(b)) {
                 memcpy(b->info.name, b->before, sizeof(b->before));
@@ -597,7 +606,7 @@ static int resolve(struct build *b, struct error *err)
                                          .loader = b->loader};
         r = packages_resolve(b->options->set, &target, b->options->store, &b->progress,
                              &b->packages, err);
-        if (r < 0 || (r = default_name(b, b->before, err)) < 0)
+        if (r < 0 || (r = note_before(b, err)) < 0)
                 return r;
         uint64_t key = packages_key(b->packages);
         snprintf(b->info.set, sizeof(b->info.set), "%016" PRIx64, key);
@@ -696,6 +705,7 @@ int image_build(const struct image_build_options *options, struct image_info *re
         if (r >= 0 && ret)
                 *ret = b.info;
         interpreter_done(&b.interpreter);
+        store_parts_done(&b.parts);
         packages_free(b.packages);
         free(b.loader);
         buffer_done(&b.list);

@@ -404,19 +404,36 @@ static char *read_parts(int store, const char *python)
         return store_read_note(store, "parts", key);
 }
 
-int store_default_name(int store, const char *python, char ret[IMAGE_NAME_SIZE], struct error *err)
+void store_parts_read(int store, const char *python, const char *node, struct store_parts *ret)
 {
-        _cleanup_free_ char *parts = read_parts(store, python);
-        return image_default_name(python, parts, store_stamp, ret, err);
+        ret->python = read_parts(store, python);
+        ret->node = node && *node ? read_parts(store, node) : NULL;
 }
 
-int store_add_node(int store, const char *node, const char *pyodide, char name[IMAGE_NAME_SIZE],
-                   struct error *err)
+void store_parts_done(struct store_parts *parts)
 {
-        _cleanup_free_ char *parts = node && *node ? read_parts(store, node) : NULL;
-        int r = image_name_add_node(name, node, parts, store_stamp, err);
+        free(parts->python);
+        free(parts->node);
+        *parts = (struct store_parts){};
+}
 
-        return r < 0 ? r : image_name_add_pyodide(name, pyodide, store_stamp, err);
+int store_parts_name(const struct store_parts *parts, const char *python, const char *node,
+                     const char *pyodide, char ret[IMAGE_NAME_SIZE], struct error *err)
+{
+        int r = image_default_name(python, parts->python, store_stamp, ret, err);
+
+        if (r >= 0)
+                r = image_name_add_node(ret, node, parts->node, store_stamp, err);
+        return r < 0 ? r : image_name_add_pyodide(ret, pyodide, store_stamp, err);
+}
+
+int store_default_name(int store, const char *python, const char *node, const char *pyodide,
+                       char ret[IMAGE_NAME_SIZE], struct error *err)
+{
+        _cleanup_(store_parts_done) struct store_parts parts = {};
+
+        store_parts_read(store, python, node, &parts);
+        return store_parts_name(&parts, python, node, pyodide, ret, err);
 }
 
 bool store_knows_parts(int store, const char *program)
@@ -469,8 +486,7 @@ bool housekeeping_is_stale(int store, const struct image_info *info)
                 return false;
         if (info->source[0] != '/')
                 return false;
-        return store_default_name(store, info->source, now, NULL) < 0 ||
-               store_add_node(store, info->node, info->pyodide, now, NULL) < 0 ||
+        return store_default_name(store, info->source, info->node, info->pyodide, now, NULL) < 0 ||
                strcmp(now, is_default ? info->name : info->base) != 0;
 }
 

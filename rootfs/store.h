@@ -65,11 +65,19 @@ int store_list(int store, struct image_info **ret, struct error *err);
 /* The files of the host that a default image contains are recorded, so that the upgrade of a shared library
  * leads to a new one (policy/image.h). stat() for image_default_name(). */
 int store_stamp(const char *path, struct image_stamp *ret);
-/* The current name of an interpreter's default image. */
-int store_default_name(int store, const char *python, char ret[IMAGE_NAME_SIZE], struct error *err);
-/* From that name the one with a Node, and with a Pyodide; NULL or "": no change. */
-int store_add_node(int store, const char *node, const char *pyodide, char name[IMAGE_NAME_SIZE],
-                   struct error *err);
+/* The records of an interpreter, and of a Node; NULL where there is none. */
+struct store_parts {
+        char *python, *node;
+};
+void store_parts_read(int store, const char *python, const char *node, struct store_parts *ret);
+void store_parts_done(struct store_parts *parts);
+/* The current name of the default image of an interpreter that has this Node and this Pyodide too (NULL or "": without), by these records:
+ * it changes with the files of the host that they name. */
+int store_parts_name(const struct store_parts *parts, const char *python, const char *node,
+                     const char *pyodide, char ret[IMAGE_NAME_SIZE], struct error *err);
+/* By the present records. */
+int store_default_name(int store, const char *python, const char *node, const char *pyodide,
+                       char ret[IMAGE_NAME_SIZE], struct error *err);
 /* program: the interpreter, or a Node. */
 bool store_knows_parts(int store, const char *program);
 /* Records the files that the plan of a default image takes from the host. */

@@ -11,6 +11,7 @@ import time
 
 import harness
 
+PIPE = 4096
 LATE = b"did not end within 1 s; set CLOISTER_IMAGE_BUILD_SECONDS"
 
 
@@ -54,6 +55,39 @@ class Image(harness.Case):
         self.assertTrue(done.stderr, "not a word about building an image")
         again = self.cloister("run", "--config", self.config(), "-c", "print(1)")
         self.assertEqual((again.stdout, again.stderr), (b"1\n", b""))
+
+    def build_while(self, meanwhile, name, python, *args):
+        """Builds an image. Before its files are copied, meanwhile() is called: the pipe has no room for the line about the copy. Returns (status,
+        standard error)."""
+        noted = lambda: len(glob.glob(os.path.join(self.home, "images", ".parts-*")))
+        before, (end, said) = noted(), os.pipe()
+        fcntl.fcntl(said, fcntl.F_SETPIPE_SZ, PIPE)
+        os.write(said, bytes(PIPE - len(f"cloister: image {name}: inspecting {python}\n")))
+        with open(end, "rb") as stream:
+            build = subprocess.Popen([harness.CLOISTER, "image", "build", "--name", name, "--python", python, *args], env=self.env,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
+            os.close(said)
+            self.assertTrue(harness.wait_until(lambda: noted() > before))
+            time.sleep(0.2)  # until it has read the parts, and waits for room
+            self.assertIsNone(build.poll())
+            meanwhile()
+            text = stream.read()
+            return build.wait(harness.PATIENCE), text.strip(b"\0").decode()
+
+    @harness.once
+    def test_another_build_meanwhile(self):
+        """An image with another --link has other parts of the host, which it records for the same interpreter. Control: a part that changes."""
+        other = lambda: self.assertEqual(self.cloister("image", "build", "--name", "other", "--link", "module").returncode, 0)
+        status, said = self.build_while(other, "one", "/usr/bin/python3", "--link", "embed")
+        self.assertEqual(status, 0, said)
+        place = tempfile.mkdtemp(prefix="cloister-test-", dir="/var/tmp")
+        self.addCleanup(shutil.rmtree, place)
+        os.chmod(place, 0o755)
+        os.mkdir(f"{place}/bin")
+        python = shutil.copy("/usr/bin/python3", f"{place}/bin/python3")
+        status, said = self.build_while(lambda: os.utime(python), "changed", python)
+        self.assertEqual(status, 1, said)
+        self.assertIn("changed while it was copied: try again", said)
 
     @harness.once
     def test_two_starting_at_once(self):
