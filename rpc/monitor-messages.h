@@ -169,6 +169,7 @@ enum monitor_owner {
         MONITOR_FOR_NETWORK,
         MONITOR_FOR_BROKER,
         MONITOR_FOR_PICTURES,
+        MONITOR_FOR_SECRETS,
         MONITOR_OWNER_MAX,
 };
 

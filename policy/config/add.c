@@ -24,6 +24,7 @@
 #include "policy/config/publish.h"
 #include "policy/config/rule-keys.h"
 #include "policy/config/run.h"
+#include "policy/config/secret-keys.h"
 #include "policy/config/server-keys.h"
 #include "policy/did-you-mean.h"
 #include "policy/image.h"
@@ -164,6 +165,14 @@ static int read_network(struct config_reading *r, const struct config_key *key, 
                 return config_mistake(
                         r, value,
                         "network must be \"none\", \"loopback\" or {\"allow\": [\"api.example.com:443\", \"*.example.org\"]}");
+        yyjson_val *host;
+        size_t i, n;
+        yyjson_arr_foreach (allow, i, n, host) {
+                if (yyjson_obj_get(host, "inspect"))
+                        return config_mistake(
+                                r, host,
+                                "network.allow: \"inspect\" does not exist in this version: write the host as a string");
+        }
         profile->network = CONFIG_NETWORK_ALLOW;
         return config_read_object(r, key, value);
 }
@@ -802,6 +811,8 @@ int config_finish(struct config *config, struct error *err)
         config_forget_references(config);
         if (r >= 0)
                 r = config_compile_rules(config, err);
+        if (r >= 0)
+                r = config_check_variables(config, err);
         return r == -ENOMEM && !error_is_set(err) ? error_errno(err, ENOMEM, "config") : r;
 }
 

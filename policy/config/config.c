@@ -260,6 +260,20 @@ static bool same_text(const char *a, const char *b)
         return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+/* A session is made after the secrets of its profile were read. */
+static bool same_secrets(const struct config_profile *a, const struct config_profile *b)
+{
+        for (size_t i = 0; i < a->n_secrets && i < b->n_secrets; i++) {
+                const struct config_secret_from *x = &a->secrets[i].from, *y = &b->secrets[i].from;
+                if (!same_text(a->secrets[i].name, b->secrets[i].name) ||
+                    !same_text(x->env, y->env) || !same_text(x->file, y->file) ||
+                    !same_text(x->credential, y->credential) ||
+                    !config_same_list(x->command, y->command))
+                        return false;
+        }
+        return a->n_secrets == b->n_secrets;
+}
+
 /* Whether sandboxes are the same under both. The tools that they may call are the broker's affair. */
 bool config_same_sandbox(const struct config_profile *a, const struct config_profile *b)
 {
@@ -272,7 +286,7 @@ bool config_same_sandbox(const struct config_profile *a, const struct config_pro
             !same_text(a->program.source, b->program.source) ||
             a->packages.install != b->packages.install ||
             !config_same_list(a->libraries.python, b->libraries.python) ||
-            !config_same_list(a->libraries.npm, b->libraries.npm))
+            !config_same_list(a->libraries.npm, b->libraries.npm) || !same_secrets(a, b))
                 return false;
         for (size_t i = 0; i < a->n_mounts; i++) {
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||

@@ -75,6 +75,15 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"planned\":{\"type\":\"object\"},\"vary\":{\"type\":\"array\",\"minItems\":1,"                 \
         "\"maxItems\":16,\"items\":{\"type\":\"string\"}},"                                              \
         "\"why\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":200}}}"
+#define SCHEMA_SECRETS                                                                             \
+        "\"type\":\"object\",\"maxProperties\":16,\"propertyNames\":{\"pattern\":"                 \
+        "\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},"                                                      \
+        "\"additionalProperties\":{\"$ref\":\"#/$defs/secret\"}"
+#define SCHEMA_SECRET_ARGUMENTS                                                                    \
+        "\"type\":\"object\",\"minProperties\":1,\"maxProperties\":16,"                            \
+        "\"propertyNames\":{\"pattern\":\"^[^.*]+[.][^*]+$\"},"                                    \
+        "\"additionalProperties\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":16,"             \
+        "\"items\":{\"type\":\"string\",\"maxLength\":256,\"pattern\":\"^/([^~]|~[01])*$\"}}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"
@@ -710,6 +719,9 @@ void config_schema(struct json_out *out)
         json_out_end(out, '}');
         json_out_begin(out, "profile", '{');
         put_object(out, CONFIG_PROFILE, 0);
+        json_out_end(out, '}');
+        json_out_begin(out, "secret", '{');
+        put_object(out, CONFIG_SECRETS, 0);
         json_out_end(out, '}');
         json_out_begin(out, "setting", '{');
         put_object(out, CONFIG_SETTING, 0);

@@ -31,6 +31,9 @@
         PLACE(PACKAGES, struct config_packages)                                                    \
         PLACE(ASK, struct config_ask)                                                              \
         PLACE(LIBRARIES, struct config_libraries)                                                  \
+        PLACE(SECRETS, struct config_secret)                                                       \
+        PLACE(SECRET_FROM, struct config_secret_from)                                              \
+        PLACE(SECRET_ARGUMENTS, struct config_secret_argument)                                     \
         PLACE(PROGRAM, struct config_program)                                                      \
         PLACE(NODE, struct config_node)                                                            \
         PLACE(SERVER, struct config_server)                                                        \

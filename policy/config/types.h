@@ -100,6 +100,25 @@ struct config_libraries {
 };
 enum { CONFIG_LIBRARIES_MAX = 32 };
 
+/* "secrets" of a profile (docs/secrets.md). One member of `from` is set. */
+struct config_secret {
+        char *name;
+        struct config_secret_from {
+                char *env, *file, *credential; /* file: absolute, or with a leading ~ */
+                char **command;                /* NULL-terminated */
+        } from;
+        struct config_secret_argument {
+                char *tool;      /* "server.tool" */
+                char **pointers; /* RFC 6901, NULL-terminated */
+        } * arguments;
+        size_t n_arguments;
+};
+enum {
+        CONFIG_SECRETS_MAX = 16,
+        CONFIG_SECRET_TOOLS_MAX = 16,
+        CONFIG_SECRET_POINTERS_MAX = 16,
+};
+
 /* "program" of a profile: a language whose code programs of the image run (docs/publish.md, "Other languages"). */
 struct config_program {
         char *language;  /* its name; NULL: there is none */
@@ -135,6 +154,8 @@ struct config_profile {
                 *also; /* servers and tools must be allowed by this one too; or NULL */
         struct config_packages packages; /* that its sessions may have installed */
         struct config_ask ask;
+        struct config_secret *secrets;
+        size_t n_secrets;
         struct config_pool pool;
         uint32_t freeze_ms;     /* idle time after which a session is frozen; 0: never */
         uint32_t background_ms; /* processor time between two calls, or CONFIG_UNLIMITED */

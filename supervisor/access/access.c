@@ -125,7 +125,8 @@ static int run(const struct access *a, const struct access_refusal *refusal, cha
         }
         if (r < 0)
                 return error_errno(err, -r, "token");
-        return access_run(argv, buffer_bytes(&request), COMMAND_MS, answer, size, err);
+        const struct access_command command = {"token", argv, buffer_bytes(&request), COMMAND_MS};
+        return access_run(&command, answer, size, err);
 }
 
 static int take_answer(struct access *a, const struct access_refusal *refusal, const char *text,
@@ -180,7 +181,8 @@ static int run_command(yyjson_val *list, char *to, size_t size, struct error *er
                 return error_errno(err, ENOMEM, "token");
         yyjson_arr_foreach (list, i, n, item)
                 argv[i] = (char *)(uintptr_t)yyjson_get_str(item);
-        return access_run(argv, "", COMMAND_MS, to, size, err);
+        const struct access_command command = {"token", argv, "", COMMAND_MS};
+        return access_run(&command, to, size, err);
 }
 
 static int read_file(const char *path, char *to, size_t size, struct error *err)

@@ -1,4 +1,4 @@
-/* Runs the command that prints a token. */
+/* Runs the command that prints a token or a secret. */
 #include "supervisor/access/command.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 #include "base/fd.h"
 
 /* Its own group, so that what it starts ends with it. */
-static pid_t start(char *const *argv, int input, int output, struct error *err)
+static pid_t start(char *const *argv, int input, int output, const char *what, struct error *err)
 {
         pid_t pid = fork();
 
         if (pid < 0)
-                return error_errno(err, errno, "fork");
+                return error_errno(err, errno, "%s: fork", what);
         if (pid > 0)
                 setpgid(pid, pid); /* the child may not have come so far when it is killed */
         if (pid == 0) {
@@ -79,20 +79,23 @@ static bool ends_until(pid_t pid, uint64_t until)
         return pidfd >= 0 && wait_for(pidfd, until);
 }
 
-static int check_status(const char *program, int status, struct error *err)
+static int check_status(const struct access_command *command, int status, struct error *err)
 {
         if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-                return error_set(err, ENOENT, "token: cannot run %s: not found", program);
+                return error_set(err, ENOENT, "%s: cannot run %s: not found", command->what,
+                                 command->argv[0]);
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
                 return 0;
-        return error_set(err, EIO, "token: %s ended with %s %d", program,
+        return error_set(err, EIO, "%s: %s ended with %s %d", command->what, command->argv[0],
                          WIFEXITED(status) ? "exit status" : "signal",
                          WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
 /* n: what read_output() returned, 0 or more once the program has ended by itself. */
-static int finish(pid_t pid, const char *program, ssize_t n, unsigned ms, struct error *err)
+static int finish(pid_t pid, const struct access_command *command, ssize_t n, size_t size,
+                  struct error *err)
 {
+        const char *what = command->what, *program = command->argv[0];
         int status = 0;
 
         if (n < 0) {
@@ -102,41 +105,41 @@ static int finish(pid_t pid, const char *program, ssize_t n, unsigned ms, struct
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         if (n == -ETIMEDOUT)
-                return error_set(err, ETIMEDOUT, "token: %s did not end within %g s", program,
-                                 ms / 1000.0);
+                return error_set(err, ETIMEDOUT, "%s: %s did not end within %g s", what, program,
+                                 command->ms / 1000.0);
         if (n == -EMSGSIZE)
-                return error_set(err, EMSGSIZE, "token: %s printed more than %d KiB", program,
-                                 ACCESS_TOKEN_MAX / 1024);
-        return n < 0 ? error_errno(err, (int)-n, "token: %s", program)
-                     : check_status(program, status, err);
+                return error_set(err, EMSGSIZE, "%s: %s printed more than %zu KiB", what, program,
+                                 size / 1024);
+        return n < 0 ? error_errno(err, (int)-n, "%s: %s", what, program)
+                     : check_status(command, status, err);
 }
 
-int access_run(char *const *argv, const char *input, unsigned ms, char *to, size_t size,
-               struct error *err)
+int access_run(const struct access_command *command, char *to, size_t size, struct error *err)
 {
-        uint64_t until = clock_us() + ms * 1000ULL;
+        uint64_t until = clock_us() + command->ms * 1000ULL;
+        const char *what = command->what;
         int in[2], out[2];
 
         if (pipe2(in, O_CLOEXEC) < 0)
-                return error_errno(err, ENOMEM, "token");
+                return error_errno(err, ENOMEM, "%s", what);
         _cleanup_close_ int in_read = in[0];
         _cleanup_close_ int in_write = in[1];
         if (pipe2(out, O_CLOEXEC) < 0)
-                return error_errno(err, errno, "token: pipe");
+                return error_errno(err, errno, "%s: pipe", what);
         _cleanup_close_ int out_read = out[0];
         _cleanup_close_ int out_write = out[1];
         /* At most PIPE_BUF, so that this does not block. */
-        if (fd_write_all(in_write, input, strnlen(input, 4096)) < 0)
-                return error_errno(err, EPIPE, "token");
+        if (fd_write_all(in_write, command->input, strnlen(command->input, 4096)) < 0)
+                return error_errno(err, EPIPE, "%s", what);
         close(take_fd(in_write));
-        pid_t pid = start(argv, in_read, out_write, err);
+        pid_t pid = start(command->argv, in_read, out_write, what, err);
         if (pid < 0)
                 return pid;
         close(take_fd(out_write));
         ssize_t n = read_output(out_read, until, to, size - 1);
         if (n >= 0 && !ends_until(pid, until))
                 n = -ETIMEDOUT;
-        int r = finish(pid, argv[0], n, ms, err);
+        int r = finish(pid, command, n, size, err);
         if (r < 0)
                 return r;
         to[n] = '\0';

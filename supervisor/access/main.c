@@ -1,14 +1,17 @@
-/* cloister-access: answers one line for each line of standard input, and one at the start. */
+/* cloister-access: answers one line for each line of standard input, and one at the start; or one line with the values of secrets. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/json-out.h"
 #include "supervisor/access/access.h"
+#include "supervisor/access/secrets.h"
 
 enum {
         ANSWER_MAX = 256 * 1024,
@@ -143,6 +146,23 @@ static int serve(struct access *a)
         return r < 0 ? r : (int)n;
 }
 
+/* Other processes of this user must not read them from /proc. */
+static int answer_secrets(void)
+{
+        _cleanup_buffer_ struct buffer line = BUFFER_INIT(SECRETS_LINE_MAX);
+        struct error err = {};
+
+        prctl(PR_SET_DUMPABLE, 0);
+        int r = secrets_read(&line, &err);
+        if (r < 0)
+                dprintf(STDERR_FILENO, "%s\n", err.text);
+        else
+                r = fd_write_all(STDOUT_FILENO, buffer_bytes(&line), line.length);
+        if (line.length > 0)
+                explicit_bzero(buffer_bytes(&line), line.length);
+        return r < 0;
+}
+
 int main(void)
 {
         static struct access a;
@@ -151,6 +171,8 @@ int main(void)
         if (fd_open_standard_streams() < 0)
                 return 1;
         signal(SIGPIPE, SIG_IGN);
+        if (getenv(SECRETS_VARIABLE))
+                return answer_secrets();
         int r = access_init(&a, &err);
         if (r < 0)
                 dprintf(STDERR_FILENO, "cloister-access: %s\n", err.text);

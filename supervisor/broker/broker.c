@@ -27,6 +27,7 @@
 #include "policy/config/server.h"
 #include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
+#include "supervisor/broker/secrets.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/service/event.h"
 #include "supervisor/service/liveness.h"
@@ -63,197 +64,6 @@ static void on_network_lost(void *data)
 
         if (broker->sessions)
                 sessions_network_lost(broker->sessions);
-}
-
-/* ---- the hub behind the table of supervisor/session/machine/tool-provider.h ---- */
-
-static void start_servers(void *data, const struct config_profile *profile, enum tool_servers which)
-{
-        hub_start(data, profile, which == TOOL_SERVERS_ALL ? HUB_ALL : HUB_UNKNOWN);
-}
-
-static const struct buffer *catalogue(void *data, const struct config_profile *profile,
-                                      uint64_t *version)
-{
-        return hub_catalogue(data, profile, version);
-}
-
-static void on_result(void *data, const struct hub_result *result)
-{
-        const struct tool_result tool_result = {
-                .error_kind = result->outcome == HUB_OK ? NULL : hub_outcome_kind(result->outcome),
-                .result = result->result,
-                .text = result->text,
-                .text_length = result->text_length,
-                .memfd = result->memfd,
-                .memfd_length = result->memfd_length,
-                .message = result->message,
-                .rpc_code = result->rpc_code,
-                .rpc_data = result->rpc_data,
-                .duration_us = result->duration_us,
-                .sent = result->sent,
-        };
-        tool_call_done(data, &tool_result);
-}
-
-static bool client(void *data, struct hub_client *ret)
-{
-        struct cell_client of_cell = {};
-
-        if (!tool_call_client(data, &of_cell, &ret->id))
-                return false;
-        ret->can = of_cell.can;
-        ret->log_level = of_cell.log_level;
-        return true;
-}
-
-static const char *principal(void *data, size_t *n)
-{
-        return tool_call_principal(data, n);
-}
-
-static const struct trace_context *trace(void *data)
-{
-        return tool_call_trace(data);
-}
-
-static int ask(void *data, struct client_ask *client_ask, struct error *err)
-{
-        return tool_call_ask(data, client_ask, err);
-}
-
-static void progress(void *data, const struct hub_progress *p)
-{
-        const struct cell_progress of_cell = {p->value, p->total, p->message, p->length};
-
-        tool_call_progress(data, &of_cell);
-}
-
-static void log_message(void *data, yyjson_val *params)
-{
-        tool_call_log(data, params);
-}
-
-static int call(void *data, const struct tool_request *request, void **handle, struct error *err)
-{
-        static const struct hub_caller caller = {
-                .done = on_result,
-                .principal = principal,
-                .client = client,
-                .trace = trace,
-                .ask = ask,
-                .progress = progress,
-                .log = log_message,
-        };
-        const struct hub_method *method = request->method ? hub_method_find(request->method) : NULL;
-        const struct hub_request hub_request = {
-                .profile = request->profile,
-                .server = request->server,
-                .method = method ? method->name : NULL,
-                .tool = request->tool,
-                .arguments = request->arguments,
-                .text = request->text,
-                .timeout_ms = request->timeout_ms,
-                .caller = &caller,
-                .data = request->call,
-        };
-        struct hub_call *hub_call_handle;
-
-        if (!request->tool && !hub_request.method)
-                return error_set(err, EINVAL, "%.60s is not a method that code can call",
-                                 request->method);
-        int r = hub_call(data, &hub_request, &hub_call_handle, err);
-        if (r >= 0)
-                *handle = hub_call_handle;
-        return r;
-}
-
-static void describe(void *data, const char *server, const char *tool, struct tool_description *ret)
-{
-        ret->tool = hub_describe(data, server, tool, &ret->trusts_hints);
-}
-
-static void add_client(void *data, unsigned can)
-{
-        hub_add_client(data, can);
-}
-
-static void roots_changed(void *data, const char *server, const char *principal)
-{
-        hub_roots_changed(data, server, principal);
-}
-
-static void forget(void *data, const char *principal)
-{
-        hub_forget(data, principal);
-}
-
-static void drop(void *handle)
-{
-        hub_call_drop(handle);
-}
-
-static void stand_still(void *handle, bool stands_still)
-{
-        hub_call_stand_still(handle, stands_still);
-}
-
-static bool is_sent(void *handle)
-{
-        return hub_call_is_sent(handle);
-}
-
-static void on_waited(void *data)
-{
-        tool_wait_done(data);
-}
-
-static void *wait_for_servers(void *data, const struct config_profile *profile, uint32_t timeout_ms,
-                              struct tool_call *tool_call)
-{
-        return hub_wait(data, profile, timeout_ms, on_waited, tool_call);
-}
-
-static void cancel_wait(void *handle)
-{
-        hub_wait_cancel(handle);
-}
-
-static void on_found(void *data, const char *found, size_t n)
-{
-        tool_search_done(data, found, n);
-}
-
-static int search(void *data, const struct config_profile *profile, const char *query, size_t n,
-                  size_t limit, struct tool_call *tool_call, void **handle)
-{
-        return hub_search(data, profile, query, n, limit, on_found, tool_call, handle);
-}
-
-static void cancel_search(void *handle)
-{
-        hub_search_cancel(handle);
-}
-
-struct tool_provider broker_tool_provider(struct hub *hub)
-{
-        return (struct tool_provider){
-                .data = hub,
-                .start = start_servers,
-                .catalogue = catalogue,
-                .call = call,
-                .describe = describe,
-                .add_client = add_client,
-                .roots_changed = roots_changed,
-                .forget = forget,
-                .drop = drop,
-                .hold = stand_still,
-                .is_sent = is_sent,
-                .wait = wait_for_servers,
-                .cancel_wait = cancel_wait,
-                .search = search,
-                .cancel_search = cancel_search,
-        };
 }
 
 /* ---- config files: their bytes are read first, and parsed after the isolation ---- */
@@ -407,6 +217,17 @@ static void on_trim(evutil_socket_t fd, short what, void *data)
                 malloc_trim(0);
 }
 
+static void to_secrets(struct broker *broker, const struct monitor_message *message)
+{
+        uint32_t index = message->event.target;
+
+        if (index < broker->config->n_profiles)
+                broker_secrets_take(broker->secrets, broker->config->profiles[index].name,
+                                    message->fds[0]);
+        else
+                close(message->fds[0]);
+}
+
 static void on_event(void *data, const struct monitor_message *message)
 {
         static const struct timeval later = {.tv_sec = TRIM_S};
@@ -414,7 +235,7 @@ static void on_event(void *data, const struct monitor_message *message)
         static void (*const owners[])(struct broker *, const struct monitor_message *) = {
                 [MONITOR_FOR_SESSIONS] = to_sessions, [MONITOR_FOR_SERVERS] = to_servers,
                 [MONITOR_FOR_NETWORK] = to_network,   [MONITOR_FOR_BROKER] = to_broker,
-                [MONITOR_FOR_PICTURES] = to_pictures,
+                [MONITOR_FOR_PICTURES] = to_pictures, [MONITOR_FOR_SECRETS] = to_secrets,
         };
         static_assert(ARRAY_SIZE(owners) == MONITOR_OWNER_MAX, "the link keeps what is its own");
 
@@ -733,18 +554,25 @@ static int make_control(struct broker *broker, struct error *err)
 static int make_parts(struct broker *broker, struct error *err)
 {
         const struct link_owner owner = {broker, on_event, on_reloaded, on_link_closed};
-        const struct hub_host hub_host = {
-                broker,         ask_upstream_start, ask_upstream_stop, on_catalogue_changed,
-                on_owner_asked, on_page_done};
-        const struct sandbox_requests requests = {broker, ask_monitor, ask_network};
-
         broker->base = loop_new();
         if (!broker->base)
                 return error_set(err, ENOMEM, "event loop");
+        int r = broker_secrets_new(&broker->secrets, broker->base, err);
+        if (r < 0)
+                return r;
+        const struct hub_host hub_host = {broker,
+                                          ask_upstream_start,
+                                          ask_upstream_stop,
+                                          on_catalogue_changed,
+                                          on_owner_asked,
+                                          on_page_done,
+                                          broker_secrets_mask(broker->secrets)};
+        const struct sandbox_requests requests = {broker, ask_monitor, ask_network};
+
         broker->trim = evtimer_new(broker->base, on_trim, NULL);
         if (!broker->trim)
                 return error_set(err, ENOMEM, "event");
-        int r = take_signals(broker, err);
+        r = take_signals(broker, err);
         if (r >= 0)
                 r = link_new(&broker->link, broker->base, MONITOR_FD, broker->hello.generation,
                              &owner, err);
@@ -755,7 +583,8 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 r = hub_new(&broker->hub, broker->base, broker->config, broker->state_dir,
                             &hub_host, err);
-        struct tool_provider tools = broker_tool_provider(broker->hub);
+        broker->tool_parts = (struct tool_parts){broker->hub, broker->secrets};
+        struct tool_provider tools = tool_parts_provider(&broker->tool_parts);
         if (broker->options.no_tools)
                 tools.start = start_no_server;
         if (r >= 0)
@@ -781,6 +610,7 @@ static void broker_done(struct broker *broker)
         if (broker->mode)
                 broker->mode->free(broker);
         hub_free(broker->hub);
+        broker_secrets_free(broker->secrets);
         link_free(broker->link);
         for (size_t i = 0; i < ARRAY_SIZE(broker->signals); i++) {
                 if (broker->signals[i])

@@ -18,6 +18,7 @@
 #include "supervisor/broker/network.h"
 #include "supervisor/broker/pictures.h"
 #include "supervisor/broker/reload.h"
+#include "supervisor/broker/tool-provider.h"
 #include "supervisor/hub/hub.h"
 #include "supervisor/options/options.h"
 #include "supervisor/session/machine/tool-provider.h"
@@ -63,6 +64,8 @@ struct broker {
         struct sessions *sessions;
         struct network *network;
         struct pictures *pictures;
+        struct broker_secrets *secrets;
+        struct tool_parts tool_parts;
         struct egress_process egress[EGRESS_PROCESSES_MAX]; /* until the network has them */
         size_t n_egress;
         struct control *control;
@@ -83,6 +86,3 @@ int broker_ask_monitor(struct broker *broker, enum monitor_verb verb, uint32_t n
 
 /* modes: by enum mode; NULL: not a mode of the broker. Returns the exit status. */
 int broker_main(const struct broker_mode *const modes[MODE_MAX], int argc, char **argv);
-
-/* The hub as sessions and the MCP server use it. hub is borrowed. */
-struct tool_provider broker_tool_provider(struct hub *hub);

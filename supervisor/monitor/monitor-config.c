@@ -19,9 +19,11 @@
 #include "base/log.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
+#include "policy/config/secret-keys.h"
 #include "supervisor/config/table-file.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-secrets.h"
 #include "supervisor/monitor/monitor-sessions.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
@@ -37,6 +39,22 @@ static bool has_setuid(void)
                 cap_get_flag(caps, CAP_SETUID, CAP_EFFECTIVE, &value);
         cap_free(caps);
         return value == CAP_SET;
+}
+
+/* `cloister run --env`, whose values are not here. */
+static int check_variables(const struct options *o, const struct config *config, struct error *err)
+{
+        for (const char *name = o->variables; name && *name;) {
+                size_t n = strcspn(name, ",");
+                const struct config_secret *s = config_secret_of_variable(config, name, n);
+                if (s)
+                        return error_set(
+                                err, EPERM,
+                                "--env %.*s: this variable is the source of the secret %s, and code must not have it: leave the option out",
+                                (int)n, name, s->name);
+                name += n + (name[n] == ',');
+        }
+        return 0;
 }
 
 static int read_config(const struct monitor *m, struct config **ret_config,
@@ -56,6 +74,8 @@ static int read_config(const struct monitor *m, struct config **ret_config,
                                          err);
         if (r >= 0)
                 r = config_finish(config, err);
+        if (r >= 0)
+                r = check_variables(m->options, config, err);
         if (r >= 0 && m->options->language)
                 config_set_language(config, m->options->profile,
                                     (enum language)language_parse(m->options->language));
@@ -189,6 +209,7 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
         config_files_free(before);
         m->config = config;
         m->generation++;
+        monitor_secrets_forget(m);
         struct error late = {};
         if (monitor_sums_set(m, &late) < 0)
                 log_warning("%s: takes effect when sessions have ended, at the next reload",
@@ -230,6 +251,8 @@ int monitor_reload_config(struct monitor *m, struct error *err)
         int r = read_table(m, err);
         if (r >= 0)
                 r = read_config(m, &config, &files, err);
+        if (r >= 0)
+                monitor_secrets_forget(m);
         if (r >= 0 && !config_files_same(files, m->files)) {
                 r = take(m, config, files, err);
                 if (r >= 0) {

@@ -17,6 +17,7 @@
 #include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/janitor.h"
 #include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-secrets.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/monitor-upstreams.h"
@@ -212,6 +213,7 @@ static void on_scope_answer(evutil_socket_t fd, short what, void *data)
                 monitor_limits_enter(m);
         profiles_bounds_known(m->profiles);
         monitor_upstreams_bounds_known(m);
+        monitor_secrets_bounds_known(m);
 }
 
 int monitor_limits_watch(struct monitor *m, struct error *err)

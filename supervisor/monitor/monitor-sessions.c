@@ -16,6 +16,7 @@
 #include "base/places.h"
 #include "supervisor/monitor/monitor-branches.h"
 #include "supervisor/monitor/monitor-link.h"
+#include "supervisor/monitor/monitor-secrets.h"
 #include "supervisor/monitor/monitor-state.h"
 #include "supervisor/monitor/monitor-sums.h"
 #include "supervisor/monitor/template/sandbox-copy.h"
@@ -290,6 +291,8 @@ void monitor_session_create(struct monitor *m, const struct monitor_request *req
                 monitor_send_failed(m, request->serial, &error);
                 return;
         }
+        if (monitor_secrets_hold(m, request, monitor_session_create))
+                return;
         struct monitor_event refused = {.kind = MONITOR_FAILED, .serial = request->serial};
         if (monitor_sums_admit(m, &request->principal, &refused.target, &refused.error) < 0) {
                 monitor_send(m, &refused, NULL, 0);

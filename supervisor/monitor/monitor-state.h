@@ -56,6 +56,8 @@ struct monitor_branch {
         struct child_task *task; /* until it has ended */
 };
 
+struct reading;
+
 struct monitor {
         const struct options *options;
         struct event_base *base;
@@ -122,6 +124,7 @@ struct monitor {
         uint32_t last_handle;
         struct memory_watch *memory; /* used where there is no control group */
         struct sums *sums;           /* of monitor-sums.c */
+        struct reading *secrets;     /* of monitor-secrets.c */
         struct monitor_branch *branches;
         uint32_t last_branch;
 

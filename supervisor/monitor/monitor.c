@@ -55,6 +55,7 @@
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
+#include "supervisor/monitor/monitor-secrets.h"
 #include "supervisor/monitor/monitor-requests.h"
 #include "supervisor/monitor/monitor-service.h"
 #include "supervisor/monitor/monitor-sessions.h"
@@ -445,6 +446,7 @@ static void done(struct monitor *m)
         if (m->base) {
                 monitor_pictures_done(m);
                 monitor_upstreams_done(m);
+                monitor_secrets_done(m);
                 monitor_sessions_done(m);
         }
         monitor_service_done(m);

@@ -57,6 +57,7 @@ struct options {
         const char *replace;                   /* the system whose entry `setup` changes */
         const char *mounts[OPTION_MOUNTS_MAX]; /* SOURCE:TARGET, and :ro or :rw */
         size_t n_mounts;
+        const char *variables;   /* names of --env, each with a comma behind it */
         const char *mounts_text; /* `mounts` as JSON (policy/config/config.h) */
 
         /* Of an image to build. */

@@ -80,6 +80,7 @@ RULES = [
     # The process that has the network of sessions.
     ("supervisor/egress", ["base/", "policy/", "rpc/egress-messages.h", "rpc/http/", "supervisor/egress/"]),
     # The broker's, without privilege.
+    ("supervisor/secrets", ["base/", "policy/", "supervisor/secrets/"]),
     ("supervisor/service", ["base/", "policy/", "rpc/", SERVICE]),
     (
         "supervisor/trust",
@@ -106,7 +107,7 @@ RULES = [
     ("supervisor/hub/http", ["base/", "rpc/", HUB + "transport/", HUB + "http/"]),
     (
         "supervisor/hub/server",
-        ["base/", "policy/", "rpc/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
+        ["base/", "policy/", "rpc/", "supervisor/secrets/"] + [HUB + part for part in ("tools/", "cache/", "call/", "transport/", "http/", "server/")],
     ),
     ("supervisor/mcp", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", MCP]),
     # Its parts use what it offers to all of them, and each other in this order.
@@ -120,12 +121,12 @@ RULES = [
     ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "trust/questions/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     # Its commands, which main.c passes to it.
     (
         "supervisor/broker/modes",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "trust/questions/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),

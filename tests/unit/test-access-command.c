@@ -30,7 +30,8 @@ static int sh(const char *script, unsigned ms, struct ran *ran)
         check_eq_int(pipe(alive), 0);
         check_eq_int(fcntl(alive[0], F_SETFD, FD_CLOEXEC), 0);
         uint64_t before = clock_ms();
-        int r = access_run(argv, "the input", ms, ran->token, sizeof(ran->token), &ran->err);
+        const struct access_command command = {"token", argv, "the input", ms};
+        int r = access_run(&command, ran->token, sizeof(ran->token), &ran->err);
         free(text);
         ran->ms = clock_ms() - before;
         close(alive[1]);

@@ -1,5 +1,6 @@
 /* The MCP server of the modes `mcp` and `serve`. */
 #include "supervisor/broker/modes/mode-server.h"
+#include "supervisor/broker/tool-provider.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -77,7 +78,7 @@ static int read_attestation(struct mode_server *mode, int fd, struct error *err)
 
 static int start(struct broker *broker, const char *name, struct error *err)
 {
-        const struct tool_provider tools = broker_tool_provider(broker->hub);
+        const struct tool_provider tools = tool_parts_provider(&broker->tool_parts);
         struct mode_server *mode = calloc(1, sizeof(*mode));
 
         if (!mode)

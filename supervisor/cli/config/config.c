@@ -647,6 +647,25 @@ static void put_settings(struct json_out *out, const struct config_as *as, bool 
         json_out_end(out, '}');
 }
 
+static void put_secret_arguments(struct json_out *out, const struct config_secret *secret)
+{
+        json_out_begin(out, "arguments", '{');
+        for (size_t i = 0; i < secret->n_arguments; i++)
+                put_list(out, secret->arguments[i].tool, secret->arguments[i].pointers, false);
+        json_out_end(out, '}');
+}
+
+static void put_secrets(struct json_out *out, const struct config_profile *profile)
+{
+        json_out_begin(out, "secrets", '{');
+        for (size_t i = 0; i < profile->n_secrets; i++) {
+                json_out_begin(out, profile->secrets[i].name, '{');
+                put_members(out, CONFIG_SECRETS, &profile->secrets[i]);
+                json_out_end(out, '}');
+        }
+        json_out_end(out, '}');
+}
+
 static void put_key(struct json_out *out, const struct config_key *key, const void *in)
 {
         const void *member = config_member(key, in);
@@ -673,9 +692,14 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                           key->code == CODE_HEADERS ? ':' : '=');
         } else if (key->code == CODE_CALL_RULES) {
                 put_rules(out, key->name, *(char **const *)member);
+        } else if (key->code == CODE_SECRETS) {
+                put_secrets(out, in);
+        } else if (key->code == CODE_SECRET_ARGUMENTS) {
+                put_secret_arguments(out, in);
         } else if (key->kind == CONFIG_LIST) {
                 put_list(out, key->name, *(char **const *)member,
-                         key->place == CONFIG_SERVER || key->place == CONFIG_TOKEN);
+                         key->place == CONFIG_SERVER || key->place == CONFIG_TOKEN ||
+                                 key->place == CONFIG_SECRET_FROM);
         } else if (key->kind == CONFIG_ARRAY) {
                 put_array(out, key, in);
         } else {

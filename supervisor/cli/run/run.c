@@ -48,7 +48,7 @@ struct run {
         size_t length;
         char file[FILE_PATH_MAX + 16]; /* __file__, or "" */
         bool is_alone;                 /* the script is the only file of the code */
-        char *mounts;
+        char *mounts, *variables;
         int code, script, in, out, standard_input;
         int status; /* if it fails */
 };
@@ -152,6 +152,19 @@ static int check_environment(const struct options *o, struct error *err)
         return r < 0 ? r : 0;
 }
 
+/* The names without the values, for the monitor: it refuses those that secrets come from. */
+static int list_variables(const struct options *o, char **ret, struct error *err)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(RUN_SCRIPT_MAX);
+        int r = 0;
+
+        for (size_t i = 0; i < o->n_env && r >= 0; i++)
+                r = buffer_printf(&b, "%.*s,", (int)strcspn(o->env[i], "="), o->env[i]);
+        if (r >= 0 && b.length > 0)
+                *ret = strndup(buffer_bytes(&b), b.length);
+        return r < 0 || (b.length > 0 && !*ret) ? error_errno(err, ENOMEM, "--env") : 0;
+}
+
 static void append_environment(struct json_out *out, const struct options *o)
 {
         const char *value;
@@ -224,6 +237,7 @@ static _Noreturn void become_server(const struct run *run, int in, int out)
         dup2(out, STDOUT_FILENO);
         if (monitor_command_init(&command, run->options, &err) >= 0) {
                 command.options.mounts_text = run->mounts;
+                command.options.variables = run->variables;
                 monitor_command_exec(&command, PROGRAM_MONITOR, "mcp", &err);
         }
         _exit(cli_fail(EXIT_CLOISTER, &err));
@@ -546,6 +560,8 @@ static int prepare(struct run *run, struct error *err)
         if (r >= 0)
                 r = mounts_text(o, &run->mounts, err);
         if (r >= 0)
+                r = list_variables(o, &run->variables, err);
+        if (r >= 0)
                 r = prepare_code(run, err);
         if (r >= 0)
                 r = prepare_inputs(run, err);
@@ -577,6 +593,7 @@ static int start(const struct run *run)
         o->stdin_fd = run->standard_input;
         o->terminal_fd = open_terminal();
         o->mounts_text = run->mounts;
+        o->variables = run->variables;
         return monitor_command_leave(o, PROGRAM_MONITOR, "run", EXIT_CLOISTER);
 }
 

@@ -133,6 +133,8 @@ static inline void call_params_done(struct call_params *p)
 }
 
 /* The functions of the owner of the hub. */
+struct secret_mask;
+
 struct hub_host {
         void *data;
         /* Asks the monitor for the server of this index; hub_upstream_started() or _failed()
@@ -149,6 +151,8 @@ struct hub_host {
          * it, or NULL. May be NULL. */
         void (*page_done)(void *data, const char *server, const char *principal, const char *id,
                           size_t n);
+        /* What messages of servers must not contain (supervisor/secrets/mask.h); may be NULL. */
+        const struct secret_mask *mask;
 };
 
 /*

@@ -14,11 +14,13 @@
 #include "rpc/memory-reservation.h"
 #include "supervisor/hub/call/answer.h"
 #include "supervisor/hub/call/call.h"
+#include "supervisor/secrets/mask.h"
 
 enum {
         ASKS_MAX = 4,      /* of a server that works on no call */
         LOGGED_BYTES = 80, /* of a line that is not a message */
         HEADER_MISMATCH = -32020,
+        MASKED_MAX = 4 << 20, /* of a message that is searched for secrets */
 };
 
 /*
@@ -358,9 +360,57 @@ static bool on_not_json(struct hub_server *s, struct hub_call *call, const char 
         return call != NULL;
 }
 
+static const struct secret_mask *mask_of(const struct hub_server *s)
+{
+        const struct secret_mask *mask = s->host->owner->mask;
+
+        return secret_mask_is_for(mask, s->config->name) ? mask : NULL;
+}
+
+/* Appends the message without secrets. Returns 1, or 0: it has none, or is not JSON. */
+static int mask_line(const struct hub_server *s, const char *line, size_t n, struct buffer *to)
+{
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        if (json_parse(line, n, &doc, NULL) < 0)
+                return 0;
+        return secret_mask_json(mask_of(s), s->config->name, yyjson_doc_get_root(doc), to);
+}
+
+/* Without memory for its check it is dropped. */
+static bool on_unchecked(struct hub_server *s)
+{
+        if (connection_may_warn(&s->connection))
+                log_warning("server %s: skipped a message: no memory to search it for secrets",
+                            s->config->name);
+        return false;
+}
+
+/* It would take too long. */
+static bool on_unsearched(struct hub_server *s, const struct jsonrpc_message *m)
+{
+        struct error why = {};
+
+        static_assert(MASKED_MAX == 4 << 20, "as in the text");
+        error_set(&why, EMSGSIZE, "it has more than 4 MiB, and the server has a secret");
+        return on_invalid(s, m, &why);
+}
+
+static bool take_line(struct hub_server *s, const char *line, size_t n);
+
 bool hub_server_on_line(void *data, const char *line, size_t n)
 {
+        _cleanup_buffer_ struct buffer masked = BUFFER_INIT(LINES_MAX);
         struct hub_server *s = data;
+
+        int r = mask_of(s) ? mask_line(s, line, n, &masked) : 0;
+        if (r < 0)
+                return on_unchecked(s);
+        return r > 0 ? take_line(s, buffer_bytes(&masked), masked.length) : take_line(s, line, n);
+}
+
+static bool take_line(struct hub_server *s, const char *line, size_t n)
+{
         _cleanup_jsonrpc_ struct jsonrpc_message m = {};
         struct error err = {};
 
@@ -383,6 +433,7 @@ void hub_server_on_refused(void *data, const char *line, size_t n)
 
 bool hub_server_on_large(void *data, struct large_line *line)
 {
+        _cleanup_buffer_ struct buffer masked = BUFFER_INIT(LINES_MAX);
         struct hub_server *s = data;
         struct jsonrpc_message *m = &line->message;
 
@@ -391,6 +442,15 @@ bool hub_server_on_large(void *data, struct large_line *line)
         if (line->r < 0)
                 return on_not_json(s, line->has_id ? hub_calls_by_id(&s->calls, line->id) : NULL,
                                    buffer_bytes(&line->text), line->text.length, &line->err);
+        if (mask_of(s) && (line->text.length > MASKED_MAX || line->memfd_length > MASKED_MAX))
+                return on_unsearched(s, m);
+        if (mask_of(s)) {
+                int r = secret_mask_json(mask_of(s), s->config->name, yyjson_doc_get_root(m->doc),
+                                         &masked);
+                if (r != 0)
+                        return r < 0 ? on_unchecked(s)
+                                     : take_line(s, buffer_bytes(&masked), masked.length);
+        }
         if (m->kind != JSONRPC_BATCH)
                 return on_message(s, m, line);
         /* Each element would have to be written and parsed again. */
@@ -400,12 +460,23 @@ bool hub_server_on_large(void *data, struct large_line *line)
         return false;
 }
 
+const char *hub_server_masked(const struct hub_server *s, const char *text, struct buffer *to)
+{
+        if (!mask_of(s) ||
+            secret_mask_text(mask_of(s), s->config->name, text, strlen(text), to) == 0)
+                return text;
+        /* A failure leaves no text. */
+        return to->error >= 0 && buffer_append(to, "", 1) >= 0 ? buffer_bytes(to) : "";
+}
+
 void hub_server_on_unanswered(void *data, int64_t id, const char *why)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LINES_MAX);
+        _cleanup_buffer_ struct buffer masked = BUFFER_INIT(LINES_MAX);
         struct hub_server *s = data;
         struct hub_call *call = hub_calls_by_id(&s->calls, id);
 
+        why = hub_server_masked(s, why, &masked);
         if (call) {
                 hub_call_answer_none(call, why);
                 return;

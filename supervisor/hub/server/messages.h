@@ -24,6 +24,9 @@ void hub_server_on_oversized(void *data, const char *line, size_t n);
 /* There will be no answer to the request. why: a predicate. */
 void hub_server_on_unanswered(void *data, int64_t id, const char *why);
 
+/* Text of the server without secrets, in `to` if it has some. */
+const char *hub_server_masked(const struct hub_server *s, const char *text, struct buffer *to);
+
 /* The requests that a struct hub_server may send: bits of client_can. */
 unsigned hub_server_client_can(void *data);
 

@@ -17,6 +17,7 @@
 #include "supervisor/hub/call/answer.h"
 #include "supervisor/hub/call/caller.h"
 #include "supervisor/hub/server/messages.h"
+#include "supervisor/secrets/mask.h"
 
 /* ---- states ---- */
 
@@ -76,13 +77,15 @@ static bool is_ending(const struct hub_server *s)
 }
 
 /* The line of stderr that best explains a failure, as the end of a message; or "". The message may reach every client, so
- * that it does not quote a process which has worked for a principal with a name: only the log does. */
+ * that it does not quote a process which has worked for a principal with a name, or may have a secret: only the log does. */
 static void describe_stderr(struct hub_server *s, char *to, size_t size)
 {
         const char *line = connection_last_stderr(&s->connection);
+        /* The line may have been cut inside a value. */
+        bool has_secrets = secret_mask_is_for(s->host->owner->mask, s->config->name);
 
         to[0] = '\0';
-        if (line[0] && s->calls.books.is_private && !s->principal)
+        if (line[0] && (has_secrets || (s->calls.books.is_private && !s->principal)))
                 log_warning("server %s: its stderr says: %s", s->config->name, line);
         else if (line[0])
                 snprintf(to, size, "; its stderr says: %s", line);
@@ -518,7 +521,9 @@ static void on_cut(void *data)
 
 static void on_failed(void *data, const char *why)
 {
-        failf(data, "%s", why);
+        _cleanup_buffer_ struct buffer masked = BUFFER_INIT(LINES_MAX);
+
+        failf(data, "%s", hub_server_masked(data, why, &masked));
 }
 
 static void on_no_memory(void *data)

@@ -1,0 +1,18 @@
+/* "secrets" of a profile: values that code uses without having them (docs/secrets.md). */
+#pragma once
+
+#include "policy/config/reader.h"
+
+config_code_fn config_read_secrets, config_check_secret_from, config_read_secret_arguments;
+
+/* The secret of a profile whose value comes from a variable of Cloister's environment, or NULL. Profiles of the whole config are
+ * searched: a variable must not reach a sandbox by another way. */
+const struct config_secret *config_secret_of_variable(const struct config *config,
+                                                      const char *variable, size_t n);
+
+/* Refuses a config in which code of published entries gets such a variable. */
+int config_check_variables(const struct config *config, struct error *err);
+
+/* Whether a secret is for arguments of this tool. */
+bool config_secret_is_for_tool(const struct config_secret_argument *argument, const char *server,
+                               const char *tool);
