@@ -22,6 +22,7 @@ static const char *const texts[] = {
                 "was asked for by a request that the proxy of profile \"%s\" does not take",
         [EGRESS_USED_UP] =
                 "is cut off: network.max_bytes of profile \"%s\" is used up in this session",
+        [EGRESS_RULE] = "is not allowed by the rules of profile \"%s\"",
         [EGRESS_UNKNOWN] =
                 "has no address: there is no such name, or no name server answers (profile \"%s\")",
         [EGRESS_UNREACHABLE] = "does not answer (profile \"%s\")",

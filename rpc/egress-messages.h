@@ -25,6 +25,7 @@ enum egress_reason {
         EGRESS_NOT_TLS,     /* on port 443 */
         EGRESS_MALFORMED,   /* a request that has two readings, or none */
         EGRESS_USED_UP,     /* max_bytes */
+        EGRESS_RULE,        /* a rule about @network.connect denies it, or asks */
         EGRESS_UNKNOWN,     /* from here on no denial: the name has no address */
         EGRESS_UNREACHABLE, /* no address answers */
         EGRESS_LATE,        /* a deadline */
@@ -51,6 +52,7 @@ enum {
 
         EGRESS_RULES_SIZE = 17408,
         EGRESS_HOSTS_MAX = 64, /* of a session, in the page */
+        EGRESS_CALL_RULES_SIZE = 16384,
 };
 
 struct egress_open {
@@ -63,6 +65,8 @@ struct egress_policy {
         uint64_t max_bytes;            /* of both directions */
         uint64_t rate;                 /* bytes a second; 0: no limit */
         char rules[EGRESS_RULES_SIZE]; /* of network.allow, one per line */
+        char call_rules
+                [EGRESS_CALL_RULES_SIZE]; /* texts of rules that can match @network.connect, one per line */
 };
 
 /* Bytes and requests of one host and port. in: from the host. */
@@ -84,4 +88,4 @@ struct egress_page {
         struct egress_sums all;
         struct egress_count hosts[EGRESS_HOSTS_MAX];
 };
-static_assert(sizeof(struct egress_page) < 40 * 1024, "one pread() per cell");
+static_assert(sizeof(struct egress_page) < 56 * 1024, "one pread() per cell");

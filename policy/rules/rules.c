@@ -274,6 +274,14 @@ void rules_decide(const struct rules *rules, const struct rules_call *call,
         }
 }
 
+bool rule_is_of_network(const struct rule *rule)
+{
+        for (char **s = rule->selectors; *s; s++)
+                if (selector_matches(*s, RULES_NETWORK))
+                        return !rule->has_hints && !(rule->effect == RULES_ALLOW && rule->seen);
+        return false;
+}
+
 bool rules_can_match(const struct rules *rules, const char *server, const char *tool)
 {
         char name[RULES_NAME_MAX + 1];
@@ -384,18 +392,27 @@ static int check_hidden(const struct rules *rules, size_t i, struct error *err)
         return 0;
 }
 
+/* What the process with the network cannot decide is refused, and not left out. */
+static int check_network(const struct rule *rule, const char *selector, struct error *err)
+{
+        if (!selector_matches(selector, RULES_NETWORK))
+                return error_set(err, EINVAL,
+                                 "\"%s\" can never match: there is \"" RULES_NETWORK "\"",
+                                 selector);
+        if (rule->has_hints || rule->has_after)
+                return error_set(err, EINVAL, "\"%s\" has neither \"hints\" nor \"after\"",
+                                 selector);
+        return 0;
+}
+
 static int check_servers(const struct rule *rule, const char *selector,
                          const struct rules_server *servers, size_t n, struct error *err)
 {
         const char *names[SERVERS_SHOWN + 1] = {}, *named = NULL;
         bool is_known = false;
 
-        /* Fail closed: nothing asks rules about connections yet. */
         if (selector[0] == '@')
-                return error_set(
-                        err, EINVAL,
-                        "\"%s\": rules are about tools: hosts are allowed by \"network\": {\"allow\": […]}",
-                        selector);
+                return check_network(rule, selector, err);
         for (size_t i = 0; i < n; i++) {
                 if (i < SERVERS_SHOWN)
                         names[i] = servers[i].name;
@@ -490,7 +507,7 @@ int rules_new(char *const *texts, const struct rules_server *servers, size_t n_s
                 r = add_rule(rules, texts[i], err);
         if (r >= 0 && build_table(rules) < 0)
                 r = error_errno(err, ENOMEM, "rules");
-        if (r >= 0)
+        if (r >= 0 && servers)
                 r = check_rules(rules, servers, n_servers, err);
         if (r < 0)
                 rules_free(rules);

@@ -26,12 +26,15 @@ struct rules_server {
         bool trusts_hints;
 };
 
+#define RULES_NETWORK "@network.connect" /* a connection of code: /host and /port */
+
 struct rules;
 
 /*
  * Takes the texts of the rules, in order: each a JSON object {"file", "line", "number", "own", "rule"}, as
  * config_read_rules() keeps them. Refuses rules that can never match, and an "allow" by hints of a server that is not trusted. The error begins with
  * the place: `FILE: line 3: rule 2: …`. Returns 0, -EINVAL, -E2BIG or -ENOMEM.
+ * servers: NULL for rules that were checked before.
  */
 int rules_new(char *const *texts, const struct rules_server *servers, size_t n_servers,
               struct rules **ret, struct error *err);
@@ -97,6 +100,10 @@ enum rules_miss rules_explain(const struct rule *rule, const struct rules_call *
  */
 int rules_check_names(const struct rules *rules, const char *server, const char *tool,
                       yyjson_val *arguments, yyjson_val *schema, struct error *err);
+
+/* Whether it counts for connections. An allow that needs labels does not: whoever decides does not know them, and takes all as
+ * seen. */
+bool rule_is_of_network(const struct rule *rule);
 
 /* "config.json line 14": for messages. */
 void rule_place(const struct rule *rule, char *to, size_t n);

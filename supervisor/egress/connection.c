@@ -525,6 +525,10 @@ static void start_request(struct connection *c)
                 refuse(c, EGRESS_NOT_NAMED);
                 return;
         }
+        if (!egress_session_allows(s, request->host.text, request->port)) {
+                refuse(c, EGRESS_RULE);
+                return;
+        }
         if (request->is_connect && request->port == NETWORK_PORT_HTTP) {
                 refuse(c, EGRESS_NOT_TLS);
                 return;

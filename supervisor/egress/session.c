@@ -9,8 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json-out.h"
+#include "base/json.h"
 
 enum {
         TICK_MS = 20, /* while bytes wait for the rate */
@@ -96,6 +99,44 @@ static int read_rules(struct egress_session *s, char *rules, struct error *err)
         return 0;
 }
 
+/* The broker has read them before; what it cannot read ends the session's network. */
+static int read_call_rules(struct egress_session *s, char *text, struct error *err)
+{
+        char *texts[RULES_MAX + 1] = {}, *rest = NULL;
+        size_t n = 0;
+
+        for (char *line = strtok_r(text, "\n", &rest); line && n < RULES_MAX;
+             line = strtok_r(NULL, "\n", &rest))
+                texts[n++] = line;
+        return n > 0 ? rules_new(texts, NULL, 0, &s->call_rules, err) : 0;
+}
+
+bool egress_session_allows(const struct egress_session *s, const char *host, uint16_t port)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(1024);
+        _cleanup_json_ yyjson_doc *doc = NULL;
+        struct json_out out = {.to = &b};
+        struct rules_decision decision;
+
+        if (!s->call_rules)
+                return true;
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "host", host);
+        json_out_int(&out, "port", port);
+        json_out_end(&out, '}');
+        if (out.error < 0 || json_parse(buffer_bytes(&b), b.length, &doc, NULL) < 0)
+                return false;
+        /* Which labels the session has is not known here: a rule that asks or denies for them holds. */
+        const struct rules_call call = {.server = "@network",
+                                        .tool = "connect",
+                                        .arguments = yyjson_doc_get_root(doc),
+                                        .is_network = true,
+                                        .is_open = true,
+                                        .seen = RULES_PRIVATE | RULES_UNTRUSTED};
+        rules_decide(s->call_rules, &call, &decision);
+        return decision.effect == RULES_ALLOW;
+}
+
 /* The counts of a process that had the session before. They may be anything. */
 static void take_counts(struct egress_session *s)
 {
@@ -147,12 +188,15 @@ static int take_policy(struct egress_session *s, struct error *err)
         *policy = s->page->policy;
         policy->profile[sizeof(policy->profile) - 1] = '\0';
         policy->rules[sizeof(policy->rules) - 1] = '\0';
+        policy->call_rules[sizeof(policy->call_rules) - 1] = '\0';
         snprintf(s->profile, sizeof(s->profile), "%s", policy->profile);
         s->max_bytes = policy->max_bytes;
         s->rate = policy->rate;
         take_counts(s);
         int r = join_principal(s, policy->principal, err);
-        return r < 0 ? r : read_rules(s, policy->rules, err);
+        if (r >= 0)
+                r = read_rules(s, policy->rules, err);
+        return r < 0 ? r : read_call_rules(s, policy->call_rules, err);
 }
 
 int egress_session_map(struct egress_session *s, int fd, struct error *err)
@@ -173,6 +217,7 @@ int egress_session_map(struct egress_session *s, int fd, struct error *err)
 
 void egress_session_unmap(struct egress_session *s)
 {
+        s->call_rules = rules_free(s->call_rules);
         leave_principal(s);
         if (s->page)
                 munmap(s->page, sizeof(*s->page));

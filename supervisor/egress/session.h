@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "policy/network-rules.h"
+#include "policy/rules/rules.h"
 #include "rpc/egress-messages.h"
 
 enum {
@@ -52,6 +53,7 @@ struct egress_session {
         char profile[sizeof(((struct egress_policy *)0)->profile)];
         struct network_rule rules[NETWORK_RULES_MAX];
         size_t n_rules;
+        struct rules *call_rules; /* about connections; NULL: none */
         struct egress_principal *principal;
         uint64_t max_bytes, rate;
 
@@ -67,6 +69,9 @@ struct egress_session {
         uint16_t users[EGRESS_HOSTS_MAX]; /* connections that count there */
         uint64_t used_at[EGRESS_HOSTS_MAX];
 };
+
+/* Whether the rules about connections allow this one. */
+bool egress_session_allows(const struct egress_session *s, const char *host, uint16_t port);
 
 /* Maps the page that is shared with the broker. The descriptor is borrowed. Copies the policy from the page, and the counts
  * of a process that had the session before. */

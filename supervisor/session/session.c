@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "policy/rules/rules.h"
 #include "supervisor/session/actions.h"
 #include "supervisor/session/calls/calls.h"
 #include "supervisor/session/calls/files.h"
@@ -160,6 +161,14 @@ static bool is_other(char *const *a, char *const *b)
         return !a != !b || !config_same_list(a, b);
 }
 
+static bool has_network_rules(const struct config_profile *profile)
+{
+        for (size_t i = 0; i < rules_count(profile->compiled_rules); i++)
+                if (rule_is_of_network(rules_at(profile->compiled_rules, i)))
+                        return true;
+        return false;
+}
+
 void session_take_rights(struct session *s)
 {
         static char *nothing[] = {NULL};
@@ -176,6 +185,7 @@ void session_take_rights(struct session *s)
         s->reduced.egress.allow = now->egress.allow;
         s->reduced.packages.install &= now->packages.install;
         s->reduced.compiled_rules = now->compiled_rules;
+        s->reduced.rules = now->rules;
         if (is_other(was->servers, now->servers) || is_other(was->tools.allow, now->tools.allow) ||
             is_other(was->tools.deny, now->tools.deny))
                 s->reduced.also = now;
@@ -183,7 +193,8 @@ void session_take_rights(struct session *s)
         const char *lost = i < 0 ? NULL : lost_part(was, now);
         if (lost)
                 end_for_profile(s, lost);
-        else if (!config_same_list(hosts, now->egress.allow))
+        else if (!config_same_list(hosts, now->egress.allow) || s->network.has_rules ||
+                 has_network_rules(now))
                 session_network_reload(s);
 }
 

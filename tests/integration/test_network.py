@@ -210,6 +210,29 @@ class Reached(Network):
         self.assertEqual(len(far.seen), seen)
         server.close()
 
+    def test_rules_about_connections(self):
+        """The first rule that matches decides; a reload counts for sessions that exist, whose connections end."""
+        far, other = self.far(), self.far()
+        allow = [f"{host}:{port}" for host in ("localhost", "127.0.0.1") for port in (far.port, other.port)]
+        profile = {"network": {"allow": allow}, "rules": [
+            {"allow": "@network.connect", "when": {"/host": {"equals": "localhost"}, "/port": {"one_of": [far.port]}}}, {"ask": "@network.*"}]}
+        server = self.serve(allow)
+        fetch = [f'fetch("http://localhost:{port}/")' for port in (far.port, other.port)]
+        self.assertEqual([self.ask(server, code) for code in fetch], ["hello", "hello"])
+        path = self.path("config.json")
+        for times, (rules, expected) in enumerate(((profile, ["hello", None]), ({"network": {"allow": allow}}, ["hello", "hello"])), 1):
+            with open(path + "~", "w", encoding="utf-8") as f:
+                json.dump({"mcpServers": {}, "profile": "net", "profiles": {"net": rules, "other": {"agent": True}}}, f)
+            os.rename(path + "~", path)
+            self.assertTrue(harness.wait_until(lambda times=times: server.log().count("config was reloaded") >= times), server.log())
+            for code, answer in zip(fetch, expected):
+                said = self.ask(server, code)
+                if answer:
+                    self.assertEqual(said, answer)
+                else:
+                    self.assertIn(f'localhost:{other.port} is not allowed by the rules of profile "net"', said + self.cell["notice"])
+        server.close()
+
     def test_tls_must_name_the_host(self):
         context, pem = self.certificate()
         far = self.far(context)

@@ -144,6 +144,7 @@ struct session_tasks {
 struct session_network {
         int page;                 /* a memfd with struct egress_page; -1: there is no network */
         int lifetime_fd;          /* its end ends all connections */
+        bool has_rules;           /* rules are about its connections */
         enum cell_network change; /* the next result reports it; OVER: each does */
         struct egress_sums all;   /* that results have reported */
         struct {

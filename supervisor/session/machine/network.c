@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "policy/rules/rules.h"
 
 static int write_rules(const struct config_egress *egress, struct egress_policy *policy,
                        struct error *err)
@@ -25,7 +26,26 @@ static int write_rules(const struct config_egress *egress, struct egress_policy 
         return 0;
 }
 
-static int write_policy(int fd, const struct session *s, struct error *err)
+/* The rules about connections are decided where these are made. */
+static int write_call_rules(const struct session *s, struct egress_policy *policy, bool *has_rules,
+                            struct error *err)
+{
+        const struct rules *rules = s->rights->compiled_rules;
+        size_t n = 0;
+
+        for (size_t i = 0; i < rules_count(rules); i++) {
+                if (!rule_is_of_network(rules_at(rules, i)))
+                        continue;
+                n += (size_t)snprintf(policy->call_rules + n, sizeof(policy->call_rules) - n,
+                                      "%s\n", s->rights->rules[i]);
+                if (n >= sizeof(policy->call_rules))
+                        return error_errno(err, E2BIG, "rules about " RULES_NETWORK);
+        }
+        *has_rules = n > 0;
+        return 0;
+}
+
+static int write_policy(int fd, struct session *s, struct error *err)
 {
         _cleanup_free_ struct egress_policy *policy = calloc(1, sizeof(*policy));
 
@@ -36,6 +56,8 @@ static int write_policy(int fd, const struct session *s, struct error *err)
         policy->max_bytes = s->rights->egress.max_bytes;
         policy->rate = s->rights->egress.rate;
         int r = write_rules(&s->rights->egress, policy, err);
+        if (r >= 0)
+                r = write_call_rules(s, policy, &s->network.has_rules, err);
         if (r >= 0 && pwrite(fd, policy, sizeof(*policy), offsetof(struct egress_page, policy)) !=
                               sizeof(*policy))
                 r = error_errno(err, errno, "memfd");
@@ -43,7 +65,7 @@ static int write_policy(int fd, const struct session *s, struct error *err)
 }
 
 /* Returns a descriptor. */
-static int make_page(const struct session *s, struct error *err)
+static int make_page(struct session *s, struct error *err)
 {
         _cleanup_close_ int fd = memfd_create("network", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
