@@ -33,7 +33,7 @@ def measure(test_asks, folder, rounds):
     answered = []
 
     def answer(message):
-        time.sleep(0.05)  # it stands still by then
+        time.sleep(0.4)  # it stands still by then
         answered.append(time.monotonic())
         return test_asks.ANSWERS["elicitation/create"]
 

@@ -10,6 +10,8 @@
  *     c  x                a cell is requested, or cancelled
  *     s  d  q  z          the monitor made the sandbox, it ended, its channel was closed, it is frozen
  *     a  e  w  k          a tool answers, fails; a wait ends; the catalogue changes
+ *     p  y                a person has to decide, and has decided
+ *     g  n                the monitor has stopped the sandbox, and code of it has run nevertheless
  *     t MS                time passes
  *
  * Accepted when the worker was not killed.
@@ -17,6 +19,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/queue.h"
 #include "tests/fuzz/events.h"
 #include "tests/fuzz/fuzz.h"
@@ -30,6 +33,7 @@ static struct cell *cell;
 static uint64_t number; /* of the last cell that was sent */
 static int started;     /* sandboxes */
 static bool is_alive;
+static struct hold_request decision;
 
 static void send_some(const void *bytes, size_t n)
 {
@@ -146,6 +150,11 @@ static void read_frames(void)
         }
 }
 
+static void tell(enum monitor_event_kind kind, uint32_t held)
+{
+        fake_notice(f.sessions, (struct monitor_event){kind, 0, f.target, .held = held});
+}
+
 static void handle(char what, const char *rest)
 {
         bool runs = cell && end.count == 0;
@@ -173,6 +182,14 @@ static void handle(char what, const char *rest)
                 close(f.rpc), f.rpc = -1;
         else if (what == 'z' && is_alive)
                 sessions_frozen(f.sessions, f.target);
+        else if (what == 'p' && is_alive && !decision.session)
+                (void)session_hold(fake_session(&f), &decision, &(struct error){});
+        else if (what == 'y')
+                session_release(&decision);
+        else if (what == 'g' && is_alive)
+                tell(MONITOR_SESSION_HELD, f.hold_number);
+        else if (what == 'n' && is_alive)
+                tell(MONITOR_SESSION_RAN, 0);
         else if (what == 'a' && fake_tools.calls)
                 fake_tools_answer("{\"content\":[]}");
         else if (what == 'e' && fake_tools.calls)
@@ -203,6 +220,7 @@ bool fuzz_accepts(const uint8_t *data, size_t n)
         number = 0;
         started = 0;
         is_alive = false;
+        decision = (struct hold_request){};
         fuzz_each_event(&events, data, n, line, sizeof(line));
         bool good = f.kills == 0 && started > 0;
         fake_done(&f);
