@@ -19,7 +19,7 @@
 #include "sandbox-init/init/init.h"
 #include "tests/unit/filter-program.h"
 
-enum { PATIENCE_MS = 10000, SKIP = 77, NOTHING = -1 };
+enum { PATIENCE_MS = 30000, SKIP = 77, NOTHING = -1 };
 
 struct message {
         int order, answer;
