@@ -15,6 +15,7 @@
 #include "supervisor/session/calls/pictures.h"
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/frame-table.h"
+#include "supervisor/session/hold.h"
 #include "supervisor/session/machine/network.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/machine/queue.h"
@@ -747,6 +748,9 @@ static void thaw(struct session *s, const struct session_details *details)
 
 const struct session_table session_table = {
         .time_in_state = time_in_state_ms,
+        .hold = session_hold,
+        .release = session_release,
+        .drop_hold = session_hold_drop,
         .actions = {
                 [EVENT_WAKE] = {[SESSION_NONE] = get_sandbox,
                                 [SESSION_IDLE] = run_next,

@@ -21,6 +21,8 @@
 #include "supervisor/session/state/block.h"
 #include "supervisor/session/state/copies.h"
 #include "supervisor/session/state/transaction.h"
+#include "supervisor/trust/ask.h"
+#include "supervisor/trust/asking.h"
 
 enum { LINES_SEEN = 1024 }; /* bytes */
 
@@ -76,6 +78,7 @@ struct session *session_free(struct session *s)
         if (s->timer && s->remind)
                 session_forget_sandbox(s);
         hold_free(s);
+        asking_free(s->asking);
         files_fail_all(s, "");
         pictures_forget(s);
         queue_done(s);
@@ -190,6 +193,7 @@ void session_take_rights(struct session *s)
             is_other(was->tools.deny, now->tools.deny))
                 s->reduced.also = now;
         s->rights = &s->reduced;
+        trust_ask_recheck(s);
         const char *lost = i < 0 ? NULL : lost_part(was, now);
         if (lost)
                 end_for_profile(s, lost);
@@ -328,6 +332,12 @@ void session_put_status(struct json_out *out, const struct session *s)
         if (s->profile)
                 json_out_text(out, "profile", s->profile->name);
         json_out_text(out, "state", session_shown_state(s));
+        if (s->asks.calls > 0) {
+                json_out_begin(out, "asks", '{');
+                put(out, "calls", s->asks.calls);
+                put(out, "ms", (now - s->asks.since_us) / 1000);
+                json_out_end(out, '}');
+        }
         put(out, "age_ms", (now - s->born_us) / 1000);
         put(out, "memory_bytes", meter_memory(&s->meter, kind));
         put(out, "memory_peak_bytes", meter_most(&s->meter, kind));

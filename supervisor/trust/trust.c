@@ -59,7 +59,7 @@ static struct tool_description describe(const struct trust_call *trust)
 }
 
 /* Equal names were refused before, in each call. */
-static enum trust_result check_form(struct trust_call *trust)
+enum trust_result trust_check_form(struct trust_call *trust)
 {
         const struct tool_description description = describe(trust);
         const struct rules *rules = trust->session->rights->compiled_rules;
@@ -102,6 +102,9 @@ static int reserve_counts(struct trust_call *trust, const struct rules *rules,
         struct session *s = trust->session;
         int r = 0;
 
+        free(trust->counted);
+        trust->counted = NULL;
+        trust->n_counted = 0;
         if (!decision->is_counted)
                 return 0;
         trust->counted = calloc(rules_count(rules), sizeof(uint64_t));
@@ -139,7 +142,7 @@ static void decide(struct trust_call *trust, const struct rules *rules, struct r
         rules_decide(rules, &call, ret);
 }
 
-static enum trust_result apply_rules(struct trust_call *trust)
+enum trust_result trust_apply_rules(struct trust_call *trust)
 {
         const struct rules *rules = trust->session->rights->compiled_rules;
         struct rules_decision decision;
@@ -148,6 +151,8 @@ static enum trust_result apply_rules(struct trust_call *trust)
                 return TRUST_GO_ON;
         decide(trust, rules, &decision);
         trust->effect = decision.effect;
+        trust->rule[0] = trust->why[0] = '\0';
+        trust->rule_key = 0;
         if (decision.rule) {
                 rule_place(decision.rule, trust->rule, sizeof(trust->rule));
                 trust->rule_key = decision.rule->key;
@@ -166,29 +171,15 @@ static enum trust_result apply_rules(struct trust_call *trust)
         return trust->refusal.kind ? TRUST_REFUSED : TRUST_GO_ON;
 }
 
-/* A question to a person. */
-static enum trust_result ask(struct trust_call *trust)
-{
-        if (trust->effect != RULES_ASK)
-                return TRUST_GO_ON;
-        trust_set_refusal(trust, "ToolDenied", true, "%s%snobody can be asked", trust->why,
-                          *trust->why ? ": " : "");
-        return TRUST_REFUSED;
-}
-
 /* ---- the order ---- */
-
-static enum trust_result (*const steps[])(struct trust_call *trust) = {
-        check_form,
-        apply_rules,
-        ask,
-};
 
 static enum trust_result run(struct trust_call *trust)
 {
         enum trust_result result = TRUST_GO_ON;
 
-        while (result == TRUST_GO_ON && trust->step < ARRAY_SIZE(steps))
+        trust_step *const *steps = ((struct whole_call *)trust)->owner->steps;
+
+        while (result == TRUST_GO_ON && steps[trust->step])
                 result = steps[trust->step++](trust);
         trust->waits = result == TRUST_WAITS;
         return result;

@@ -53,10 +53,13 @@ struct trust_call {
         void (*drop)(struct trust_call *trust); /* of the step that waits: the call is over */
 };
 
+typedef enum trust_result trust_step(struct trust_call *trust);
+
 /* The functions of the owner, for calls that have waited. Each frees nothing of the call: trust_free() follows. */
 struct trust_owner {
         void (*send)(struct tool_call *call, struct trust_call *trust);
         void (*refuse)(struct tool_call *call, struct trust_call *trust);
+        trust_step *const *steps; /* ended by NULL (steps.h) */
 };
 
 /* Whether calls of this tool have steps. */
@@ -77,6 +80,10 @@ void trust_count_sent(struct trust_call *trust);
 
 /* ---- for steps ---- */
 
+/* Equal names were refused before, in each call; this is about names that programs may take for equal. */
+trust_step trust_check_form;
+/* Sets effect, rule and why. May be called again, where the rules have changed. */
+trust_step trust_apply_rules;
 /* A step that has waited is done. */
 void trust_continue(struct trust_call *trust);
 void trust_refuse(struct trust_call *trust);

@@ -13,9 +13,9 @@ import harness
 class OfficialClient(harness.Case):
     """Each test is one connection, made as an application would make it."""
 
-    def drive(self, body, servers=None, mode="legacy", **options):
+    def drive(self, body, servers=None, mode="legacy", config=(), **options):
         async def run():
-            server = StdioServerParameters(command=harness.CLOISTER, args=["mcp", "--config", self.config(servers)],
+            server = StdioServerParameters(command=harness.CLOISTER, args=["mcp", "--config", self.config(servers, **dict(config))],
                                            env=harness.environment(), cwd=self.dir)
             async with asyncio.timeout(90):
                 async with Client(server, mode=mode, **options) as client:
@@ -143,6 +143,25 @@ class OfficialClient(harness.Case):
                 self.assertIn("file:///tmp/x", result.structured_content["value"]["json"])
         self.assertEqual(len(asked), 2)
         self.assertTrue(asked[0].startswith("everything: "))
+
+    def test_is_asked_about_a_call(self):
+        asked = []
+
+        async def elicit(context, params):
+            asked.append(params)
+            await asyncio.sleep(0.4)
+            return mcp.types.ElicitResult(action="accept", content={"scope": "once"})
+
+        async def body(client):
+            return await client.call_tool("run_python", {"code": "await mcp_everything.echo(message='hello')"})
+
+        for mode in ("legacy", "auto"):
+            with self.subTest(mode):
+                servers = {"everything": harness.official("server-everything")}
+                result = self.drive(body, servers, mode, config={"rules": [{"ask": "*.echo"}]}, elicitation_callback=elicit)
+                self.assertIn("hello", str(result.structured_content["value"]))
+        self.assertEqual(len(asked), 2)
+        self.assertTrue(asked[0].message.startswith("1 call of everything.echo: cloister approve "), asked[0].message)
 
     def test_official_servers_behind(self):
         with tempfile.TemporaryDirectory(prefix="cloister-test-") as folder:

@@ -84,10 +84,10 @@ RULES = [
     ("supervisor/service", ["base/", "policy/", "rpc/", SERVICE]),
     (
         "supervisor/trust",
-        ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")],
+        ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "hold.h")],
     ),
     ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/"]),
-    ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION]),
+    ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION, "supervisor/trust/"]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
     ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),

@@ -61,6 +61,19 @@ static const char *session_list_time(int64_t ms, char to[16])
         return to;
 }
 
+/* "idle"; "asks, 3 calls, 40 s" while a person is asked about calls of its code. */
+static void state_of(yyjson_val *session, char *to, size_t size)
+{
+        yyjson_val *asks = yyjson_obj_get(session, "asks");
+        int64_t n = json_number(asks, "calls");
+
+        if (asks)
+                snprintf(to, size, "asks, %" PRId64 " call%s, %" PRId64 " s", n,
+                         n == 1 ? "" : "s", json_number(asks, "ms") / 1000);
+        else
+                printable_escape(to, size, json_text(session, "state"));
+}
+
 /* A server of an earlier version says nothing. */
 static const char *network_of(yyjson_val *result)
 {
@@ -356,7 +369,7 @@ static int append_session(struct watch *w, const struct server *server, yyjson_v
         char name[160], state[64], code[256], shown[1024], end[64], took[16] = "", text[2048];
 
         printable_escape(name, sizeof(name), json_text(session, "name"));
-        printable_escape(state, sizeof(state), json_text(session, "state"));
+        state_of(session, state, sizeof(state));
         printable_escape(code, sizeof(code), json_text(last, "code"));
         printable_escape(shown, sizeof(shown), line);
         printable_escape(end, sizeof(end), json_text(last, "status"));
@@ -597,7 +610,7 @@ static void print_session(const struct server *server, yyjson_val *session, int 
         /* The words of a broker, which may be broken. */
         printable_escape(name, sizeof(name), json_text(session, "name"));
         printable_escape(profile, sizeof(profile), json_text(session, "profile"));
-        printable_escape(state, sizeof(state), json_text(session, "state"));
+        state_of(session, state, sizeof(state));
         printable_escape(end, sizeof(end), status);
 
         if (yyjson_obj_get(session, "idle_ms"))

@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/trust/steps.h"
 #include "supervisor/trust/trust.h"
 
 enum {
@@ -388,7 +389,7 @@ static void end_trusted(struct tool_call *call, struct trust_call *trust)
 static void take_steps(struct tool_call *call, const struct tool_request *request,
                        struct frame_body *body)
 {
-        static const struct trust_owner owner = {resume_trusted, end_trusted};
+        static const struct trust_owner owner = {resume_trusted, end_trusted, trust_steps};
 
         enum trust_result result = trust_begin(call->session, request, call->cell, call->number,
                                                body, &owner, &call->trust);

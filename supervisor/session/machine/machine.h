@@ -76,11 +76,17 @@ struct session_details {
         const struct error *error;         /* FAILED, CLOSED, OWNER_END */
 };
 
+struct hold_request;
+
 /* The action for each event in each state, and the time in a state before EVENT_TIMER, in ms; 0: none comes. */
 struct session_table {
         void (*actions[SESSION_EVENT_MAX][SESSION_STATE_MAX])(
                 struct session *session, const struct session_details *details);
         uint64_t (*time_in_state)(const struct session *session);
+        /* session_hold() and the others of hold.h, for what is below it. */
+        int (*hold)(struct session *session, struct hold_request *request, struct error *err);
+        void (*release)(struct hold_request *request);
+        void (*drop_hold)(struct hold_request *request);
 };
 
 /* The owner's functions. They must not free the session. */
@@ -246,6 +252,11 @@ struct session {
         struct session_installs *installs;
         struct files *files;
         struct session_pictures *pictures;
+        struct {
+                size_t calls; /* a person is asked about so many; 0: is not */
+                uint64_t since_us;
+        } asks; /* supervisor/trust/asking.c */
+        struct asking *asking;
         struct session_hold *hold; /* hold.c; NULL: it was never held */
         bool stands_still;         /* hold.c: it is held, or about to be */
         struct copies *copies;

@@ -1,0 +1,144 @@
+/* The step of a call about which a rule asks. */
+#include "supervisor/trust/ask.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "supervisor/trust/asking.h"
+
+#define DIGEST_START UINT64_C(0xcbf29ce484222325)
+
+/* A call that waits for a person. */
+struct waiting {
+        struct asking_call asking; /* first */
+        struct trust_call *trust;
+        char *json; /* the arguments as they will be sent */
+};
+
+static void add(uint64_t *digest, const void *bytes, size_t n)
+{
+        const unsigned char *s = bytes;
+
+        for (size_t i = 0; i < n; i++)
+                *digest = (*digest ^ s[i]) * UINT64_C(0x100000001b3);
+}
+
+/* A grant holds for this rule and this definition of the tool: a change of either asks again. */
+static uint64_t definition_of(const struct trust_call *trust)
+{
+        const struct tool_provider *tools = &trust->session->context->tools;
+        struct tool_description description = {};
+        uint64_t digest = DIGEST_START;
+        _cleanup_free_ char *text = NULL;
+        size_t n = 0;
+
+        if (tools->describe && trust->request.tool)
+                tools->describe(tools->data, trust->request.server, trust->request.tool,
+                                &description);
+        if (description.tool && json_write(description.tool, &text, &n) >= 0)
+                add(&digest, text, n);
+        add(&digest, &trust->rule_key, sizeof(trust->rule_key));
+        return digest;
+}
+
+static void free_waiting(struct trust_call *trust)
+{
+        struct waiting *w = trust->data;
+
+        trust->data = NULL;
+        trust->drop = NULL;
+        free(w->json);
+        free(w);
+}
+
+static void drop(struct trust_call *trust)
+{
+        struct waiting *w = trust->data;
+
+        asking_drop(trust->session->asking, &w->asking);
+        free_waiting(trust);
+}
+
+static void refuse(struct trust_call *trust, const char *why)
+{
+        trust_set_refusal(trust, "ToolDenied", true, "%s%s%s", trust->why, *trust->why ? ": " : "",
+                          why);
+}
+
+static void on_decided(struct asking_call *call, bool is_allowed, const char *why)
+{
+        struct trust_call *trust = ((struct waiting *)call)->trust;
+
+        free_waiting(trust);
+        if (is_allowed) {
+                trust_continue(trust);
+                return;
+        }
+        refuse(trust, why);
+        trust_refuse(trust);
+}
+
+static struct waiting *make(struct trust_call *trust)
+{
+        const struct tool_request *request = &trust->request;
+        struct waiting *w = calloc(1, sizeof(*w));
+        size_t n = 0;
+
+        if (!w || json_write(request->arguments, &w->json, &n) < 0) {
+                free(w);
+                return NULL;
+        }
+        w->trust = trust;
+        w->asking.decided = on_decided;
+        w->asking.approval.call = (struct question_call){
+                .number = trust->number,
+                .server = request->server,
+                .tool = request->method ? request->method : request->tool,
+                .json = w->json,
+                .n = n,
+                .definition = definition_of(trust),
+                .rule = trust->rule,
+                .why = trust->why,
+        };
+        return w;
+}
+
+enum trust_result trust_ask(struct trust_call *trust)
+{
+        struct session *session = trust->session;
+        const char *why = "nobody can be asked: out of memory";
+
+        if (trust->effect != RULES_ASK)
+                return TRUST_GO_ON;
+        struct waiting *w = make(trust);
+        if (w) {
+                trust->data = w;
+                trust->drop = drop;
+                enum approval_verdict verdict = asking_ask(&session->asking, session, &w->asking,
+                                                           &why);
+                if (verdict == APPROVAL_WAITS)
+                        return TRUST_WAITS;
+                free_waiting(trust);
+                if (verdict == APPROVAL_ALLOWED)
+                        return TRUST_GO_ON;
+        }
+        refuse(trust, why);
+        return TRUST_REFUSED;
+}
+
+static bool decides(struct asking_call *call, bool *is_allowed, const char **why)
+{
+        struct trust_call *trust = ((struct waiting *)call)->trust;
+        enum trust_result result = trust_apply_rules(trust);
+
+        *why = "the rules have changed";
+        *is_allowed = result == TRUST_GO_ON;
+        return result != TRUST_GO_ON || trust->effect != RULES_ASK;
+}
+
+void trust_ask_recheck(struct session *session)
+{
+        asking_recheck(session->asking, decides);
+}

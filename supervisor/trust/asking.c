@@ -1,0 +1,231 @@
+/* The questions of one session. */
+#include "supervisor/trust/asking.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "policy/config/ask-keys.h"
+#include "supervisor/session/hold.h"
+#include "supervisor/session/machine/machine.h"
+
+struct asking {
+        struct session *session;
+        uint64_t born_us; /* of the sandbox whose grants these are */
+        char principal[SESSION_KEY_MAX + 1];
+        struct approvals *approvals;
+        struct hold_request hold;
+        struct event *failed; /* the session could not be held */
+        uint64_t shown_cell;  /* whose client has the command of the terminal; 0: none */
+        bool (*decides)(struct asking_call *call, bool *is_allowed, const char **why);
+};
+
+/* ---- the session stands still ---- */
+
+static void on_held(void *data)
+{
+        approvals_held(((struct asking *)data)->approvals);
+}
+
+static void on_released(void *data)
+{
+        approvals_released(((struct asking *)data)->approvals);
+}
+
+static void on_gone(void *data, const char *why)
+{
+        struct asking *a = data;
+
+        a->session->asks.calls = 0;
+        approvals_gone(a->approvals, why);
+}
+
+static void on_failed(evutil_socket_t fd, short what, void *data)
+{
+        on_gone(data, "the session could not stand still");
+}
+
+static void hold(void *data)
+{
+        struct asking *a = data;
+        struct error err = {};
+
+        a->hold = (struct hold_request){
+                .data = a, .held = on_held, .released = on_released, .gone = on_gone};
+        if (a->session->table->hold(a->session, &a->hold, &err) < 0)
+                event_active(a->failed, 0, 0);
+}
+
+static void release(void *data)
+{
+        struct asking *a = data;
+
+        a->session->asks.calls = 0;
+        a->session->table->release(&a->hold);
+}
+
+/* ---- the person ---- */
+
+static int ask_client(void *data, struct client_ask *ask, struct error *err)
+{
+        const struct asking *a = data;
+        const struct cell *cell = session_current(a->session);
+
+        if (!cell || cell->cancelled || !cell->request.client)
+                return error_set(err, ENOTCONN, "the cell has no client");
+        return cell->request.client->ask(cell->request.data, ask, err);
+}
+
+static bool ask_terminal(void *data, const char *id, uint32_t wait_ms)
+{
+        struct asking *a = data;
+        const struct cell *cell = session_current(a->session);
+
+        if (!cell || cell->cancelled || !cell->request.waits ||
+            !cell->request.waits(cell->request.data, id, wait_ms))
+                return false;
+        a->shown_cell = cell->number;
+        return true;
+}
+
+static void end_terminal(void *data)
+{
+        struct asking *a = data;
+        const struct cell *cell = session_current(a->session);
+
+        if (cell && cell->number == a->shown_cell)
+                cell->request.waits(cell->request.data, NULL, 0);
+        a->shown_cell = 0;
+}
+
+static struct asking_call *whole(struct approval_call *call)
+{
+        return (struct asking_call *)((char *)call - offsetof(struct asking_call, approval));
+}
+
+static void decide(void *data, struct approval_call *call, bool is_allowed, const char *why)
+{
+        struct asking_call *c = whole(call);
+
+        c->decided(c, is_allowed, why);
+}
+
+static void record(void *data, const struct approvals *approvals, const char *event,
+                   const char *who, enum question_scope scope)
+{
+        const struct asking *a = data;
+        const struct cell *cell = session_current(a->session);
+        const struct log_ids ids = session_log_ids(a->session, cell);
+        struct question_view view;
+        uint64_t asked_us;
+
+        approvals_view(approvals, &view, &asked_us);
+        if (strcmp(event, "asked") == 0) {
+                a->session->asks.calls = view.n_calls;
+                a->session->asks.since_us = asked_us;
+        }
+        log_event(LOG_LEVEL_INFO, &ids, "question %s about %zu calls: %s%s%s, scope %s", view.id,
+                  view.n_calls, event, *who ? " by " : "", who, question_scope_name(scope));
+}
+
+static const struct approval_host host = {
+        .hold = hold,
+        .release = release,
+        .ask_client = ask_client,
+        .ask_terminal = ask_terminal,
+        .end_terminal = end_terminal,
+        .decide = decide,
+        .record = record,
+};
+
+/* ---- calls ---- */
+
+static struct approval_settings settings_of(const struct session *s)
+{
+        const struct config_ask *ask = s->profile ? &s->profile->ask : &s->config->top.ask;
+        unsigned by = config_ask_by(ask);
+
+        return (struct approval_settings){
+                .by_client = by & CONFIG_ASK_CLIENT,
+                .by_terminal = by & CONFIG_ASK_TERMINAL,
+                .whole = ask->whole,
+                .wait_ms = ask->wait_ms,
+                .timeout_ms = ask->timeout_ms,
+                .per_cell = ask->per_cell,
+        };
+}
+
+static struct asking *make(struct session *session)
+{
+        struct event_base *base = session->context->base;
+        const char *name = session_key_name(session->name);
+        struct asking *a = calloc(1, sizeof(*a));
+
+        if (!a)
+                return NULL;
+        a->session = session;
+        a->born_us = session->born_us;
+        if (name > session->name)
+                snprintf(a->principal, sizeof(a->principal), "%.*s",
+                         (int)(name - session->name) - 1, session->name);
+        a->failed = evtimer_new(base, on_failed, a);
+        a->approvals = a->failed ? approvals_new(base, approvals_of_process(), name, a->principal,
+                                                 &host, a)
+                                 : NULL;
+        return a->approvals ? a : asking_free(a);
+}
+
+enum approval_verdict asking_ask(struct asking **asking, struct session *session,
+                                 struct asking_call *call, const char **why)
+{
+        const struct cell *cell = session_current(session);
+        const struct approval_settings settings = settings_of(session);
+
+        if (!*asking)
+                *asking = make(session);
+        if (!*asking) {
+                *why = "nobody can be asked: out of memory";
+                return APPROVAL_DENIED;
+        }
+        if ((*asking)->born_us != session->born_us)
+                approvals_forget((*asking)->approvals);
+        (*asking)->born_us = session->born_us;
+        call->approval.cell = cell ? cell->number : 0;
+        return approvals_add((*asking)->approvals, &call->approval, &settings, why);
+}
+
+void asking_drop(struct asking *a, struct asking_call *call)
+{
+        approvals_drop(a->approvals, &call->approval);
+}
+
+static bool decides(void *data, struct approval_call *call, bool *is_allowed, const char **why)
+{
+        const struct asking *a = data;
+
+        return a->decides(whole(call), is_allowed, why);
+}
+
+void asking_recheck(struct asking *a,
+                    bool (*function)(struct asking_call *call, bool *is_allowed, const char **why))
+{
+        if (!a)
+                return;
+        a->decides = function;
+        approvals_recheck(a->approvals, decides);
+}
+
+struct asking *asking_free(struct asking *a)
+{
+        if (!a)
+                return NULL;
+        a->session->table->drop_hold(&a->hold);
+        if (a->approvals)
+                approvals_free(a->approvals);
+        if (a->failed)
+                event_free(a->failed);
+        free(a);
+        return NULL;
+}

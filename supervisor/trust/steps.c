@@ -1,0 +1,13 @@
+/* The steps of a call, in their order. */
+#include "supervisor/trust/steps.h"
+
+#include <stddef.h>
+
+#include "supervisor/trust/ask.h"
+
+trust_step *const trust_steps[] = {
+        trust_check_form,
+        trust_apply_rules,
+        trust_ask,
+        NULL,
+};

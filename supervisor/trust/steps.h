@@ -1,0 +1,6 @@
+/* The steps of a call, in their order. */
+#pragma once
+
+#include "supervisor/trust/trust.h"
+
+extern trust_step *const trust_steps[];

@@ -1,0 +1,53 @@
+"""An MCP server whose tool send() keeps the line of each request as it came: python3 mail.py"""
+
+import json
+import sys
+
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}, "text": {"type": "string"}}}
+TOOLS = {
+    "send": {"description": "Sends a mail.", "annotations": {"destructiveHint": True}},
+    "note": {"description": "Writes a note."},
+    "lines": {"description": "Returns the requests of send and note.", "annotations": {"readOnlyHint": True}},
+    "change": {"description": "Changes the definition of send."},
+}
+LINES = []
+
+
+def write(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def listed():
+    return [{"name": name, "inputSchema": SCHEMA, **rest} for name, rest in TOOLS.items()]
+
+
+def call(name, line):
+    if name in ("send", "note"):
+        LINES.append(line)
+    if name == "change":
+        TOOLS["send"]["description"] += " Changed."
+        write({"method": "notifications/tools/list_changed"})
+    text = json.dumps(LINES) if name == "lines" else "sent"
+    return {"content": [{"type": "text", "text": text}], "structuredContent": {"lines": list(LINES)} if name == "lines" else {"ok": True}}
+
+
+def main():
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, params = message.get("method"), message.get("params", {})
+        if "id" not in message:
+            continue
+        if method == "initialize":
+            result = {"protocolVersion": params["protocolVersion"], "serverInfo": {"name": "mail", "version": "1"}, "capabilities": {"tools": {"listChanged": True}}}
+        elif method == "tools/list":
+            result = {"tools": listed()}
+        elif method == "tools/call":
+            result = call(params["name"], line)
+        else:
+            write({"id": message["id"], "error": {"code": -32601, "message": "method not found"}})
+            continue
+        write({"id": message["id"], "result": result})
+
+
+main()
