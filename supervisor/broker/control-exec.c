@@ -79,6 +79,7 @@ struct exec {
         struct exec_answer *answer; /* being made */
         struct buffer typed;        /* what the code has not read */
         size_t wanted;              /* bytes that it waits for, or 0 */
+        bool is_asked;              /* the person: no output of the code may follow the question */
         bool is_held, is_over;      /* its time stands still; there is no more input */
         struct event *held;         /* ends that, or NULL */
 };
@@ -142,7 +143,7 @@ static void drained(struct control_task *task)
         struct exec *exec = (struct exec *)task;
 
         exec->unread = 0;
-        if (exec->session)
+        if (exec->session && !exec->is_asked)
                 session_pause_output(exec->session, false);
 }
 
@@ -252,6 +253,9 @@ static bool on_question(void *data, const char *id, uint32_t wait_ms)
         if (out.error < 0 || buffer_append(&line, "\n", 1) < 0)
                 return false;
         exec->unread = control_task_send(&exec->task, &line);
+        exec->is_asked = id != NULL;
+        if (exec->session)
+                session_pause_output(exec->session, exec->is_asked || exec->unread > UNREAD_MAX);
         return true;
 }
 

@@ -24,7 +24,11 @@ RULES = {
     "rules": [{"ask": "mail.send", "why": "mail leaves the house"}, {"ask": "mail.note"}],
     "ask": {"wait": 1, "timeout": "5m", "per_cell": 4},
 }
-SERVERS = {"mail": {"command": harness.PYTHON, "args": [MAIL]}}
+SERVERS = {
+    "mail": {"command": harness.PYTHON, "args": [MAIL]},
+    "faulty": {"command": harness.PYTHON, "args": [os.path.join(harness.HERE, "servers", "faulty.py")]},
+}
+FORM = {"message": "who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}}
 PREFIX = "io.modelcontextprotocol/"
 LATER = 0.35  # s: a refusal before is not taken for a person's
 YES, NO = {"action": "accept"}, {"action": "decline"}
@@ -64,6 +68,8 @@ class Person(rawmcp.RawServer):
         delay = self.delay
         if isinstance(answer, tuple):
             delay, answer = answer
+        if "name" in message["params"]["requestedSchema"]["properties"]:  # of the server's
+            answer = {"action": "accept", "content": {"name": "Ada"}}
         time.sleep(delay)
         with contextlib.suppress(ValueError, OSError):
             self.send({"jsonrpc": "2.0", "id": message["id"], "result": answer})
@@ -277,6 +283,17 @@ class Forms(Asking):
         code = "import threading, asyncio\nt = threading.Thread(target=lambda: mcp_mail.note.sync(text='t'))\na = asyncio.ensure_future(mcp_mail.send(to='q'))\nt.start()\nawait a\nawait asyncio.to_thread(t.join)"
         self.ok(code)
         self.assertIn(len(self.server.asked), (1, 2))
+
+    def test_questions_of_a_server_and_ours_in_one_cell(self):
+        code = f"import asyncio\nasync with asyncio.timeout(3):\n    r = await asyncio.gather(mcp_mail.send(to='x'), mcp_faulty.ask(method='elicitation/create', params={FORM}))\nr[1]['result']"
+        self.server.delay = 1.6
+        self.assertEqual(self.value(code), {"action": "accept", "content": {"name": "Ada"}})
+        self.assertEqual(len(self.server.asked), 2)
+
+    def test_the_time_of_the_code_stands_still(self):
+        self.server.delay = 1.5
+        code = "import asyncio, threading, time\nn = 0\ndef spin():\n    global n\n    while run:\n        n += 1\nrun = True\nthreading.Thread(target=spin).start()\nasync with asyncio.timeout(1):\n    r = await mcp_mail.send(to='x')\nrun = False\n'ok'"
+        self.assertEqual(self.value(code, timeout=2), "ok")
 
     def test_cancelled_call_withdraws_the_question(self):
         self.server.answers = [None]

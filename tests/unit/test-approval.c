@@ -475,6 +475,38 @@ static void test_more_calls_than_one_question_has(void)
         close_world(w);
 }
 
+static void test_what_waits_is_bounded(void)
+{
+        static char json[APPROVAL_BYTES_MAX];
+        struct world *w = &world;
+        const char *why = NULL;
+        size_t n = 0;
+
+        open_world(w);
+        memset(json, 'x', sizeof(json));
+        for (; n < CALLS; n++) {
+                w->calls[n] = (struct approval_call){.cell = 1,
+                                                     .call = {.server = "m",
+                                                              .tool = "t",
+                                                              .json = json,
+                                                              .n = sizeof(json),
+                                                              .rule = "r"}};
+                w->outcome[n].state = 0;
+                if (approvals_add(w->a, &w->calls[n], &w->settings, &why) != APPROVAL_WAITS)
+                        break;
+        }
+        check_eq_int(n, APPROVAL_WAITING_MAX / (sizeof(json) + 1024));
+        check_has(why, "too many calls");
+        /* One call fits into a question. */
+        approvals_held(w->a);
+        check_eq_int(view_of(w).n_calls, 1);
+        client_says(w, "{\"action\":\"accept\"}", 400);
+        check_eq_int(w->outcome[0].state, 1);
+        check_eq_int(add(w, n, 1), APPROVAL_WAITS);
+        approvals_drop(w->a, &w->calls[n]);
+        close_world(w);
+}
+
 static void test_nobody_can_be_asked(void)
 {
         struct world *w = &world;
@@ -577,6 +609,7 @@ int main(void)
         run(test_timeout_is_no);
         run(test_calls_cells_and_sessions_end);
         run(test_more_calls_than_one_question_has);
+        run(test_what_waits_is_bounded);
         run(test_nobody_can_be_asked);
         run(test_whole_asks_the_terminal_about_long_calls);
         run(test_session_that_runs_again_sends_nothing);

@@ -71,6 +71,7 @@ struct mode_run {
         bool is_held;         /* the time of the cell stands still */
         struct run_out *out;
         struct run_person *person; /* at the terminal, or NULL */
+        bool is_asked;             /* that person: no output of the code may follow the question */
 };
 
 static void write_output(struct output *output, const char *bytes, size_t n)
@@ -99,7 +100,7 @@ static void balance(struct mode_run *mode)
         for (int i = 0; i < CELL_STREAMS; i++)
                 full = full || writer_is_full(&mode->outputs[i].writer);
         if (mode->session)
-                session_pause_output(mode->session, full);
+                session_pause_output(mode->session, full || mode->is_asked);
 }
 
 static void on_output(void *data, enum cell_stream stream, const char *bytes, size_t n)
@@ -435,7 +436,9 @@ static bool on_question(void *data, const char *id, uint32_t wait_ms)
         struct broker *broker = data;
         struct mode_run *mode = broker->data;
 
-        return mode->person && run_person_ask(mode->person, id);
+        mode->is_asked = mode->person && run_person_ask(mode->person, id);
+        balance(mode);
+        return mode->is_asked;
 }
 
 static int run_cell(struct broker *broker, const char *code, size_t n,

@@ -12,7 +12,10 @@
 #include "base/printable.h"
 #include "base/unguessable.h"
 
-enum { WHY_MAX = 4 * (QUESTION_NOTE_MAX + 100) };
+enum {
+        WHY_MAX = 4 * (QUESTION_NOTE_MAX + 100),
+        CALL_BYTES = 1024, /* of a call, besides its arguments */
+};
 
 static const char said_no[] = "a person answered no";
 
@@ -26,6 +29,7 @@ struct approvals {
         void *data;
         struct grants grants;
         struct approval_calls waiting; /* for a question, in order */
+        size_t bytes;                  /* of these, and of those in the question */
         uint64_t counted_cell;         /* whose questions are counted */
         unsigned n_asked;
         struct approval_settings given; /* with the newest call */
@@ -64,6 +68,19 @@ static void record(struct approvals *a, const char *event, const char *who,
 {
         if (a->host->record)
                 a->host->record(a->data, a, event, who, scope);
+}
+
+static void uncount(struct approvals *a, struct approval_call *call)
+{
+        a->bytes -= call->bytes;
+        call->bytes = 0;
+}
+
+static void give_back(struct approvals *a, struct approval_call *call, bool is_allowed,
+                      const char *why)
+{
+        uncount(a, call);
+        a->host->decide(a->data, call, is_allowed, why);
 }
 
 /* ---- the end of a question ---- */
@@ -121,7 +138,7 @@ static void decide_all(struct approvals *a)
                         continue;
                 a->calls[i] = NULL;
                 call->row = 0;
-                a->host->decide(a->data, call, a->allowed && a->allowed[i], a->why);
+                give_back(a, call, a->allowed && a->allowed[i], a->why);
         }
         free(a->calls);
         free(a->shown);
@@ -141,7 +158,7 @@ static void deny_waiting(struct approvals *a, uint64_t cell, const char *why)
                 if (cell != 0 && call->cell != cell)
                         continue;
                 TAILQ_REMOVE(&a->waiting, call, link);
-                a->host->decide(a->data, call, false, why);
+                give_back(a, call, false, why);
         }
 }
 
@@ -452,10 +469,16 @@ enum approval_verdict approvals_add(struct approvals *a, struct approval_call *c
                 *why = "arguments above 4 MiB are not shown to a person";
                 return APPROVAL_DENIED;
         }
+        if (a->bytes + call->call.n + CALL_BYTES > APPROVAL_WAITING_MAX) {
+                *why = "too many calls of the session wait for a person";
+                return APPROVAL_DENIED;
+        }
         grant_key_set(&key, call->call.rule, call->call.server, call->call.tool,
                       call->call.definition);
         if (grants_have(&a->grants, &key, call->cell))
                 return APPROVAL_ALLOWED;
+        call->bytes = call->call.n + CALL_BYTES;
+        a->bytes += call->bytes;
         TAILQ_INSERT_TAIL(&a->waiting, call, link);
         a->given = *settings;
         if (a->state == APPROVAL_NONE)
@@ -485,6 +508,7 @@ static void show_again(struct approvals *a)
 
 void approvals_drop(struct approvals *a, struct approval_call *call)
 {
+        uncount(a, call);
         if (call->row == 0) {
                 TAILQ_REMOVE(&a->waiting, call, link);
                 return;
@@ -578,14 +602,14 @@ void approvals_recheck(struct approvals *a, bool (*decides)(void *data, struct a
                 if (!decides(a->data, call, &is_allowed, &why))
                         continue;
                 TAILQ_REMOVE(&a->waiting, call, link);
-                a->host->decide(a->data, call, is_allowed, why);
+                give_back(a, call, is_allowed, why);
         }
         for (size_t i = 0; a->state == APPROVAL_ASKED && i < a->n;) {
                 size_t n = a->n;
                 call = a->calls[i];
                 if (decides(a->data, call, &is_allowed, &why)) {
                         approvals_drop(a, call);
-                        a->host->decide(a->data, call, is_allowed, why);
+                        give_back(a, call, is_allowed, why);
                 }
                 i += a->n == n;
         }

@@ -27,8 +27,9 @@
 #include "supervisor/trust/questions/question-text.h"
 
 enum {
-        APPROVAL_CALLS_MAX = 1000,            /* of one question; more wait for the next */
-        APPROVAL_BYTES_MAX = 4 * 1024 * 1024, /* arguments of one question */
+        APPROVAL_WAITING_MAX = 16 * 1024 * 1024, /* arguments of all calls of a session that wait */
+        APPROVAL_CALLS_MAX = 1000,               /* of one question; more wait for the next */
+        APPROVAL_BYTES_MAX = 4 * 1024 * 1024,    /* arguments of one question */
         APPROVAL_SHOWN_MS = 300,
 };
 
@@ -58,6 +59,7 @@ struct approval_call {
         struct question_call call;
         uint64_t cell;
         TAILQ_ENTRY(approval_call) link; /* of those that wait for a question */
+        size_t bytes;                    /* counted of it */
         size_t row;                      /* from 1: in the question; 0: it waits for one */
 };
 
