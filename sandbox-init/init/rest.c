@@ -181,7 +181,8 @@ static size_t is_thread_running(pid_t thread, void *data)
                !strchr("TtDZX", status.state);
 }
 
-/* data: not NULL if state D counts. */
+/* data: not NULL if state D counts. A thread that waits for a processor stops when it gets one: until then the state of the process,
+ * which is that of its first thread, does not tell. */
 static size_t is_running(pid_t pid, void *data)
 {
         struct status status;
@@ -189,8 +190,8 @@ static size_t is_running(pid_t pid, void *data)
 
         if (pid <= 1 || !read_status(pid, &status) || has_ended(&status))
                 return 0;
-        if (status.state != 'Z')
-                return !strchr(data ? "Tt" : "TtD", status.state);
+        if (status.state != 'Z' && !strchr(data ? "Tt" : "TtD", status.state))
+                return 1;
         snprintf(path, sizeof(path), "%d/task", (int)pid);
         int task = openat(INIT_PROC_FD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (task < 0)
