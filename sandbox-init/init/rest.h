@@ -32,7 +32,7 @@ void rest_continue(void);
  * `stuck`. */
 size_t rest_count_running(bool stuck);
 
-/* What changes if any process but init runs. */
+/* Figures that change if any process except init runs. */
 struct rest_reading {
         int64_t cpu; /* ns, of all threads */
         size_t n;    /* processes */

@@ -111,7 +111,15 @@ class Session {
     }
     if (number !== 0) {
       // After the callbacks of this turn of the event loop, and those that they have set.
-      kept.setImmediate(() => kept.setImmediate(() => this._channel.send(frames.SETTLED, number, '{}')));
+      kept.setImmediate(() => kept.setImmediate(() => this._settle(number)));
+    }
+  }
+
+  /** An interrupt that comes now withdraws the question: nothing is sent then. */
+  _settle(number) {
+    if (this._interrupts.enter()) {
+      this._channel.send(frames.SETTLED, number, '{}');
+      this._interrupts.leave();
     }
   }
 

@@ -131,7 +131,7 @@ static void end(struct session_hold *h)
                 sandbox_request(&s->context->requests, MONITOR_SESSION_HOLD, s->target, 0);
 }
 
-/* ---- what the holders are told ---- */
+/* ---- calls of the holders' functions ---- */
 
 static bool is_due(const struct session_hold *h, const struct hold_request *r)
 {

@@ -77,7 +77,7 @@ if os.fork() == 0:
         note()
         subprocess.run(["/bin/true"], check=False)
 """,
-    # The worker says that it has settled although it has not, and goes on calling.
+    # Tasks that call without end: the event loop does not settle.
     "calls": """
 import asyncio
 async def calls():

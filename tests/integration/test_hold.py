@@ -25,7 +25,7 @@ def count():
         longest, before = max(longest, now - before), now
 threading.Thread(target=count, daemon=True).start()
 """
-# A timer of the kernel that continues the process after so many seconds.
+# A timer of the kernel that continues the process after one second.
 CONTINUES = """
 import ctypes, signal
 class Time(ctypes.Structure):
