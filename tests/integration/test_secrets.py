@@ -149,7 +149,7 @@ class Secrets(harness.Case):
             "a part of a string": "mcp_mail.connect(password='Bearer ${secret:ENV}')",
             "twice": "mcp_mail.connect(password='${secret:${secret:ENV}}')",
             "a name": "mcp_mail.connect(**{'${secret:ENV}': 1})",
-            "another place": "mcp_mail.connect(password={'password': '${secret:ENV}'}, list=['${secret:ENV}'])",
+            "another place": "mcp_mail.connect(passwords={'password': '${secret:ENV}'}, list=['${secret:ENV}'])",
             "a name with the characters of a pointer": "mcp_mail.connect(**{'deep/0/p~1q': '${secret:FILE}', '/password': '${secret:ENV}'})",
             "another secret": "mcp_mail.fail(password='${secret:FILE}')",
             "no secret": "mcp_mail.connect(password='${secret:NOT_SET}', more='${env:TEST_SECRET} ${TEST_SECRET} $TEST_SECRET')",
@@ -296,7 +296,7 @@ class Secrets(harness.Case):
             "lines": ({**env, "from": {"file": self.write("lines", "one\nand two\n")}}, "secret S: its value has more than one line"),
             "bytes": ({**env, "from": {"command": ["/usr/bin/printf", "abc\\377def\\n"]}}, "secret S: its value is not text in UTF-8"),
             "exit": ({**env, "from": {"command": ["false"]}}, "secret S: from.command: false ended with exit status 1"),
-            "none": ({**env, "from": {"command": ["no-such-program-at-all"]}}, "secret S: from.command: cannot run no-such-program-at-all: not found"),
+            "none": ({**env, "from": {"command": ["no-such-program-at-all"]}}, "secret S: from.command: (cannot run )?no-such-program-at-all(: not found| ended with exit status 126)"),
             "credential": ({**env, "from": {"credential": "c"}}, "secret S: credential"),
         }
         for name in ("empty", "short", "long", "lines"):
@@ -396,12 +396,12 @@ own_places = [(n, id(w) + bytes.__basicsize__ - 1) for n, w in enumerate(wanted)
 left = [f for f in found if f not in own_places]
 for n, w in enumerate(wanted):
     if any(w in os.fsencode(v) for v in os.environ.values()): left.append("environment")
-for folder, _, names in os.walk("/"):
-    if folder.startswith(("/proc", "/sys", "/usr", "/lib")): continue
-    for name in names:
-        try: data = open(os.path.join(folder, name), "rb").read(1 << 20)
-        except OSError: continue
-        left += [name for w in wanted if w in data]
+for top in ("/tmp", "/workspace", "/run", "/dev/shm", "/etc"):
+    for folder, _, names in os.walk(top):
+        for path in (os.path.join(folder, name) for name in names):
+            try: data = open(path, "rb").read(1 << 20) if os.path.isfile(path) else b""
+            except OSError: continue
+            left += [path for w in wanted if w in data]
 [[repr(x) for x in left][:5], control]
 '''
 
