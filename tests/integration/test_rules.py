@@ -62,6 +62,7 @@ class Rules(rawmcp.ServerCase):
         ]
         cls.CONFIG = {
             "rules": rules,
+            "ask": {"by": ["client"]},  # the client of this test declares that it can ask nobody
             "publish": {"tools": {"sneak": {"description": "Writes", "code": SNEAK}}},
             "profiles": {"js": {"language": "javascript", "agent": True}},
         }
