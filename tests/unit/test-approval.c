@@ -356,6 +356,21 @@ static void test_grants(void)
         close_world(w);
 }
 
+static void test_grant_covers_calls_that_wait(void)
+{
+        struct world *w = &world;
+
+        open_world(w);
+        for (size_t i = 0; i < CALLS; i++)
+                check_eq_int(add(w, i, 1), APPROVAL_WAITS);
+        approvals_held(w->a);
+        client_says(w, "{\"action\":\"accept\",\"content\":{\"scope\":\"session\"}}", 400);
+        for (size_t i = 0; i < CALLS; i++)
+                check_eq_int(w->outcome[i].state, 1);
+        check_eq_int(approvals_state(w->a), APPROVAL_NONE);
+        close_world(w);
+}
+
 static void test_rows(void)
 {
         struct world *w = &world;
@@ -604,6 +619,7 @@ int main(void)
         run(test_refusal_at_once_is_not_a_persons);
         run(test_misfit_is_asked_again_once);
         run(test_grants);
+        run(test_grant_covers_calls_that_wait);
         run(test_rows);
         run(test_three_refusals_and_the_bound_of_a_cell);
         run(test_timeout_is_no);

@@ -18,6 +18,7 @@ enum {
 };
 
 static const char said_no[] = "a person answered no";
+static const char refused_often[] = "a person has answered no three times in this cell";
 
 TAILQ_HEAD(approval_calls, approval_call);
 
@@ -462,7 +463,7 @@ enum approval_verdict approvals_add(struct approvals *a, struct approval_call *c
                 return APPROVAL_DENIED;
         }
         if (grants_are_refused(&a->grants, call->call.rule, call->cell)) {
-                *why = "a person has answered no three times in this cell";
+                *why = refused_often;
                 return APPROVAL_DENIED;
         }
         if (call->call.n > APPROVAL_BYTES_MAX) {
@@ -554,10 +555,30 @@ void approvals_end_cell(struct approvals *a, uint64_t cell, const char *why)
         grants_end_cell(&a->grants, cell);
 }
 
+/* The answer may decide about calls that have waited for the next question. */
+static void decide_waiting(struct approvals *a)
+{
+        struct approval_call *call = TAILQ_FIRST(&a->waiting), *next;
+        struct grant_key key;
+
+        for (; call; call = next) {
+                const struct question_call *q = &call->call;
+
+                next = TAILQ_NEXT(call, link);
+                grant_key_set(&key, q->rule, q->server, q->tool, q->definition);
+                bool is_allowed = grants_have(&a->grants, &key, call->cell);
+                if (!is_allowed && !grants_are_refused(&a->grants, q->rule, call->cell))
+                        continue;
+                TAILQ_REMOVE(&a->waiting, call, link);
+                give_back(a, call, is_allowed, refused_often);
+        }
+}
+
 static void go_on(struct approvals *a)
 {
         a->state = APPROVAL_RELEASED;
         decide_all(a);
+        decide_waiting(a);
         a->state = APPROVAL_NONE;
         if (!TAILQ_EMPTY(&a->waiting))
                 begin(a);
