@@ -45,15 +45,16 @@ static bool has(const struct set *set, size_t i)
         return set->words[i / 64] >> (i % 64) & 1;
 }
 
-/* Adds a place, and those that follow it without a character. */
-static void add(const struct compiled *c, struct set *set, size_t at)
+/* Adds a place, and those that follow it without a character. after_slash: of the text; otherwise "/ ** /" would match the end
+ * of a name, as in /xb for / ** /b (without the blanks). */
+static void add(const struct compiled *c, struct set *set, size_t at, bool after_slash)
 {
         while (!has(set, at)) {
                 set->words[at / 64] |= UINT64_C(1) << (at % 64);
                 if (at == c->n || c->tokens[at] < STAR)
                         return;
-                if (c->skip[at])
-                        add(c, set, at + 2);
+                if (c->skip[at] && after_slash)
+                        add(c, set, at + 2, true);
                 at++;
         }
 }
@@ -70,9 +71,9 @@ static uint64_t step(const struct compiled *c, const struct set *from, unsigned 
                         if (at == c->n)
                                 continue;
                         if (c->tokens[at] == byte)
-                                add(c, to, at + 1);
+                                add(c, to, at + 1, byte == '/');
                         else if (c->tokens[at] == STARS || (c->tokens[at] == STAR && byte != '/'))
-                                add(c, to, at);
+                                add(c, to, at, byte == '/');
                 }
         }
         return n;
@@ -84,7 +85,7 @@ bool glob_matches(const char *pattern, const char *text, size_t n, struct rules_
         struct set now = {};
 
         compile(pattern, &c);
-        add(&c, &now, 0);
+        add(&c, &now, 0, false);
         for (size_t i = 0; i < n; i++) {
                 struct set next = {};
                 uint64_t places = step(&c, &now, (unsigned char)text[i], &next);

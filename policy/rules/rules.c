@@ -178,9 +178,8 @@ static bool when_holds(const struct rule *rule, const struct rule_when *when,
         return test.holds && !work->fault;
 }
 
-/* Whether the rule covers the call, but for its "after". */
-static enum rules_miss cover(const struct rule *rule, const struct rules_call *call, size_t *when,
-                             struct rules_work *work)
+/* Of a rule what does not depend on the arguments, the labels and the counts. */
+static enum rules_miss cover_tool(const struct rule *rule, const struct rules_call *call)
 {
         if (rule->has_hints && rule->effect == RULES_ALLOW && !call->trusts_hints)
                 return RULES_MISS_TRUST;
@@ -188,6 +187,17 @@ static enum rules_miss cover(const struct rule *rule, const struct rules_call *c
                 return RULES_MISS_HINTS;
         if (rule->sends != RULES_SENDS_ANY && (rule->sends == RULES_SENDS_OPEN) != call->is_open)
                 return RULES_MISS_SENDS;
+        return RULES_MATCHES;
+}
+
+/* Whether the rule covers the call, but for its "after". */
+static enum rules_miss cover(const struct rule *rule, const struct rules_call *call, size_t *when,
+                             struct rules_work *work)
+{
+        enum rules_miss miss = cover_tool(rule, call);
+
+        if (miss != RULES_MATCHES)
+                return miss;
         if ((rule->seen & call->seen) != rule->seen)
                 return RULES_MISS_SEEN;
         for (*when = 0; *when < rule->n_when; (*when)++) {
@@ -299,6 +309,25 @@ bool rules_always_deny(const struct rules *rules, const char *server, const char
                 return true;
         const struct rule *rule = next(&c);
         return rule && rule->effect == RULES_DENY && *rule->conditions == '\0';
+}
+
+unsigned rules_effects(const struct rules *rules, const struct rules_call *call)
+{
+        char name[RULES_NAME_MAX + 1];
+        const struct rule *rule;
+        struct candidates c;
+        unsigned effects = 0;
+
+        if (!begin(rules, call->server, call->tool, name, &c))
+                return 1u << RULES_DENY;
+        while ((rule = next(&c))) {
+                if (cover_tool(rule, call) != RULES_MATCHES)
+                        continue;
+                effects |= 1u << rule->effect;
+                if (rule->n_when == 0 && !rule->seen && !rule->has_after)
+                        return effects;
+        }
+        return effects | 1u << RULES_ALLOW;
 }
 
 int rules_check_names(const struct rules *rules, const char *server, const char *tool,

@@ -77,6 +77,12 @@ bool rules_can_match(const struct rules *rules, const char *server, const char *
 /* Whether each call of the tool is denied: the first rule that can match it denies it without a condition. */
 bool rules_always_deny(const struct rules *rules, const char *server, const char *tool);
 
+/*
+ * Which decisions calls of the tool can get, whatever their arguments, the labels and the counts: bits by effect. call: its
+ * names, annotations, trust and is_open count.
+ */
+unsigned rules_effects(const struct rules *rules, const struct rules_call *call);
+
 /* Why one rule does or does not match, for `cloister rules explain`. Of `when`: the first condition that does not hold. */
 enum rules_miss {
         RULES_MATCHES,
