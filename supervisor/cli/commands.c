@@ -16,6 +16,7 @@
 #include "supervisor/cli/config/setup.h"
 #include "supervisor/cli/images/images.h"
 #include "supervisor/cli/publish.h"
+#include "supervisor/cli/rules/rules.h"
 #include "supervisor/cli/run/run.h"
 #include "supervisor/cli/serve/serve.h"
 #include "supervisor/cli/sessions/approve.h"
@@ -363,6 +364,25 @@ static const struct cli_command rows[] = {
          "  cloister config import --dry-run\n"
          "  cloister config import claude-code cursor\n"
          "  cloister config import ./team/mcp.json --config ~/mcp.json\n"},
+        {"rules list", "", "print the rules about calls of tools, in their order",
+         CLI_CONFIG | CLI_PROFILE | CLI_JSON, 0, cli_rules_list,
+         "The rules of the profile, then those of the top level (docs/rules.md). The first rule that\n"
+         "matches a call decides.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister rules list\n"
+         "  cloister rules list --profile careful --json\n"},
+        {"rules explain", "SERVER.TOOL [ARGUMENTS [ANNOTATIONS]]",
+         "print what the rules say of a call, and why", CLI_CONFIG | CLI_PROFILE | CLI_JSON, 3,
+         cli_rules_explain,
+         "ARGUMENTS and ANNOTATIONS are JSON objects. No server is started: without ANNOTATIONS the tool\n"
+         "has those that MCP gives a tool which declares none. The first line is the decision; then each\n"
+         "rule follows with the reason why it matches or not. The exit status is 0 for each decision.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister rules explain files.write_file '{\"path\": \"/tmp/x\"}'\n"
+         "  cloister rules explain files.list '{}' '{\"readOnlyHint\": true}'\n"
+         "  cloister rules explain @network.connect '{\"host\": \"example.org\", \"port\": 443}'\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
          COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK | CLI_NODE |
                  CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,

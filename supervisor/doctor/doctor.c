@@ -25,6 +25,7 @@
 #include "supervisor/config/packages-check.h"
 #include "supervisor/doctor/findings.h"
 #include "supervisor/doctor/kernel.h"
+#include "supervisor/doctor/trust-rows.h"
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
 #include "supervisor/monitor/cgroup/cgroup-total.h"
 #include "supervisor/monitor/cgroup/cgroup.h"
@@ -767,6 +768,7 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_javascript(d, config);
         check_recycling(d, config);
         check_secrets(d, config);
+        doctor_add_trust(d, config);
         config_free(config);
 }
 

@@ -1,9 +1,10 @@
-/* cloister-oauth: parses the arguments that `cloister login` and `cloister logout` pass. */
+/* cloister-oauth: parses the arguments that `cloister login`, `cloister logout` and `cloister rules` pass. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -28,9 +29,11 @@
 #include "supervisor/oauth/refresh.h"
 #include "supervisor/oauth/store.h"
 #include "supervisor/options/options.h"
+#include "supervisor/trust/url.h"
 
 enum {
         KEY_FILE_MAX = 16 * 1024,
+        URL_TEXT_MAX = 64 * 1024,
         READ_FILE = LANDLOCK_READ & ~(1 << 3), /* the rights that a rule for a file may have */
 };
 
@@ -307,6 +310,23 @@ static int run_for_server(const char *verb, const struct options *o, struct erro
         return r;
 }
 
+/* For `cloister rules`, which does not load libcurl: prints host and port of the URL that standard input has. */
+static int print_url(struct error *err)
+{
+        _cleanup_free_ char *url = NULL;
+        struct rules_url parts;
+        size_t n = 0;
+
+        int r = fd_read_whole(STDIN_FILENO, URL_TEXT_MAX, &url, &n, err);
+        if (r < 0)
+                return r;
+        if (!trust_read_url(url, n, &parts))
+                return error_set(err, EINVAL, "it is not a URL that a rule can be about");
+        return printf("%s %u\n", parts.host, parts.port) < 0 || fflush(stdout) != 0
+                       ? error_errno(err, EIO, "standard output")
+                       : 0;
+}
+
 static int dispatch(char **argv, struct error *err)
 {
         struct options o;
@@ -316,6 +336,8 @@ static int dispatch(char **argv, struct error *err)
                 int r = confine(err);
                 return r < 0 ? r : oauth_refresh(err);
         }
+        if (strcmp(verb, "url") == 0)
+                return print_url(err);
         if (strcmp(verb, "login") != 0 && strcmp(verb, "logout") != 0)
                 return error_set(err, EINVAL, "cloister-oauth is started by Cloister");
         options_init(&o);

@@ -74,7 +74,7 @@ RULES = [
         + [MONITOR + part for part in ("process/", "ids/", "cgroup/", "upstream/", "image/")],
     ),
     # Short-lived, as the user: parses what authorization servers say.
-    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/oauth/"]),
+    ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/trust/url.h", "supervisor/oauth/"]),
     # The process that reads pictures.
     ("supervisor/pictures", ["base/", "rpc/picture-messages.h", "supervisor/pictures/"]),
     # The process that has the network of sessions.
@@ -136,6 +136,7 @@ RULES = [
         "supervisor/cli/config",
         ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/pythons/"] + ["supervisor/cli/" + part for part in ("command/", "images/", "config/")],
     ),
+    ("supervisor/cli/rules", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/rules/"]),
     ("supervisor/cli/serve", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/serve/"]),
     (
         "supervisor/cli/run",

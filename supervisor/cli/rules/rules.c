@@ -1,0 +1,287 @@
+/* cloister rules list, explain. */
+#include "supervisor/cli/rules/rules.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/printable.h"
+#include "policy/config/add.h"
+#include "policy/config/config.h"
+#include "policy/rules/named-call.h"
+#include "supervisor/cli/command/url-reader.h"
+#include "supervisor/config/config-files.h"
+
+enum { OUTPUT_MAX = 16 * 1024 * 1024, ARGUMENTS_MAX = 1024 * 1024, LINE_SIZE = 2048 };
+
+/* The config, and the profile whose rules are meant. */
+struct opened {
+        struct config *config;
+        struct config_files *files;
+        const struct config_profile *profile;
+        struct rules_server servers[CONFIG_SERVERS_MAX];
+        size_t n_servers;
+};
+
+static int open_config(const struct options *o, struct opened *ret, struct error *err)
+{
+        *ret = (struct opened){.config = config_new()};
+        if (!ret->config)
+                return error_errno(err, ENOMEM, "config");
+        int r = config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, ret->config,
+                                  &ret->files, err);
+        if (r >= 0)
+                r = config_finish(ret->config, err);
+        if (r < 0)
+                return r;
+        int i = o->profile ? config_find_profile(ret->config, o->profile, err)
+                           : (int)ret->config->profile;
+        if (i < 0)
+                return i;
+        ret->profile = &ret->config->profiles[i];
+        for (size_t k = 0; k < ret->config->n_servers && k < CONFIG_SERVERS_MAX; k++)
+                ret->servers[ret->n_servers++] = (struct rules_server){
+                        ret->config->servers[k].name, ret->config->servers[k].trust_hints};
+        return 0;
+}
+
+static void close_config(struct opened *opened)
+{
+        config_files_free(opened->files);
+        config_free(opened->config);
+}
+
+/* Names and texts come from files: control characters are escaped. */
+static void print_line(const char *text)
+{
+        printable_print(stdout, text);
+        putchar('\n');
+}
+
+static void put_selectors(struct json_out *out, const struct rule *rule)
+{
+        json_out_begin(out, "names", '[');
+        for (char **s = rule->selectors; *s; s++)
+                json_out_text(out, NULL, *s);
+        json_out_end(out, ']');
+}
+
+static void put_rule(struct json_out *out, const struct rule *rule)
+{
+        json_out_text(out, "file", rule->file);
+        json_out_int(out, "line", (int64_t)rule->line);
+        json_out_text(out, "effect", rules_effect_names[rule->effect]);
+        put_selectors(out, rule);
+        if (*rule->conditions)
+                json_out_text(out, "conditions", rule->conditions);
+        if (rule->why)
+                json_out_text(out, "why", rule->why);
+}
+
+/* `config.json line 3: allow files.read_file, files.list_* if {…}: why` */
+static void describe(const struct rule *rule, char *to, size_t n)
+{
+        char place[256];
+        size_t at;
+
+        rule_place(rule, place, sizeof(place));
+        at = (size_t)snprintf(to, n, "%s: %s", place, rules_effect_names[rule->effect]);
+        for (char **s = rule->selectors; *s && at < n; s++)
+                at += (size_t)snprintf(to + at, n - at, "%s %s", s == rule->selectors ? "" : ",",
+                                       *s);
+        if (*rule->conditions && at < n)
+                at += (size_t)snprintf(to + at, n - at, " if %s", rule->conditions);
+        if (rule->why && at < n)
+                snprintf(to + at, n - at, ": %s", rule->why);
+}
+
+/* ---- list ---- */
+
+int cli_rules_list(const struct options *o, const char *const *words, size_t n)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = true};
+        char line[LINE_SIZE];
+        struct opened opened;
+        struct error err = {};
+        int status = 0;
+
+        if (open_config(o, &opened, &err) < 0) {
+                close_config(&opened);
+                return cli_fail(1, &err);
+        }
+        const struct rules *rules = opened.profile->compiled_rules;
+        json_out_begin(&out, NULL, '[');
+        for (size_t i = 0; i < rules_count(rules); i++) {
+                json_out_begin(&out, NULL, '{');
+                put_rule(&out, rules_at(rules, i));
+                json_out_end(&out, '}');
+                describe(rules_at(rules, i), line, sizeof(line));
+                if (!o->json)
+                        print_line(line);
+        }
+        json_out_end(&out, ']');
+        if (o->json)
+                status = cli_print_json(&out, "rules");
+        else if (rules_count(rules) == 0)
+                puts("no rules: code can call each tool of the profile with any arguments");
+        close_config(&opened);
+        return status;
+}
+
+/* ---- explain ---- */
+
+/* `deny (config.json line 14: why)`, `allow (no rule matches)` */
+static void tell_decision(const struct rules_decision *decision, char *to, size_t n)
+{
+        const struct rule *rule = decision->rule;
+        char place[256] = "";
+
+        if (rule)
+                rule_place(rule, place, sizeof(place));
+        snprintf(to, n, "%s (%s%s%s)", rules_effect_names[decision->effect],
+                 decision->fault ? decision->fault
+                 : rule          ? place
+                                 : "no rule matches",
+                 rule && rule->why ? ": " : "", rule && rule->why ? rule->why : "");
+}
+
+static const char *const misses[] = {
+        [RULES_MATCHES] = "matches",
+        [RULES_MISS_SELECTOR] = "is for other tools",
+        [RULES_MISS_HINTS] = "does not match: the tool has other annotations",
+        [RULES_MISS_TRUST] =
+                "does not match: it allows by annotations, and the server has no \"trust_hints\"",
+        [RULES_MISS_SENDS] = "does not match: sends",
+        [RULES_MISS_SEEN] = "does not match: the session has not seen the labels",
+        [RULES_MISS_WHEN] = "does not match: ",
+        [RULES_MISS_AFTER] = "matches only after so many calls",
+        [RULES_MISS_FAULT] = "cannot be decided: ",
+};
+
+struct explained {
+        enum rules_miss miss;
+        char text[POINTER_MAX + 256];
+};
+
+/* "/to/ *" without the blank. A name of the config may have any character but NUL. */
+static void write_pointer(const struct pointer *pointer, char *to, size_t n)
+{
+        size_t at = 0;
+
+        for (size_t i = 0; i < pointer->n && at + 3 < n; i++) {
+                to[at++] = '/';
+                for (const char *p = pointer->steps[i].name; *p && at + 3 < n; p++) {
+                        if (*p == '~' || *p == '/')
+                                to[at++] = '~';
+                        to[at++] = *p == '~' ? '0' : *p == '/' ? '1' : *p;
+                }
+        }
+        to[at] = '\0';
+}
+
+static void explain(const struct rule *rule, const struct rules_call *call, struct explained *ret)
+{
+        const char *fault = NULL;
+        size_t when = 0;
+
+        ret->miss = rules_explain(rule, call, &when, &fault);
+        size_t n = (size_t)snprintf(ret->text, sizeof(ret->text), "%s", misses[ret->miss]);
+        if (ret->miss == RULES_MISS_FAULT)
+                snprintf(ret->text + n, sizeof(ret->text) - n, "%s", fault ? fault : "");
+        else if (ret->miss == RULES_MISS_WHEN)
+                write_pointer(&rule->when[when].pointer, ret->text + n, sizeof(ret->text) - n);
+}
+
+static int parse_word(const char *what, const char *word, yyjson_doc **ret, struct error *err)
+{
+        int r = strlen(word) > ARGUMENTS_MAX ? -E2BIG : json_parse(word, strlen(word), ret, err);
+
+        if (r == -E2BIG)
+                return error_set(err, E2BIG, "%s: more than %d bytes", what, ARGUMENTS_MAX);
+        if (r < 0)
+                return error_context(err, "%s", what);
+        r = json_check_names(yyjson_doc_get_root(*ret), NULL, err);
+        return r < 0 ? error_context(err, "%s", what) : 0;
+}
+
+static int print_explanation(const struct options *o, const char *name, const struct rules *rules,
+                             const struct rules_call *call)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = true};
+        struct rules_decision decision = {};
+        char line[LINE_SIZE], decided[512];
+        struct explained explained;
+        bool is_over = false;
+
+        if (rules)
+                rules_decide(rules, call, &decision);
+        tell_decision(&decision, decided, sizeof(decided));
+        snprintf(line, sizeof(line), "%s: %s", name, decided);
+        if (!o->json)
+                print_line(line);
+        json_out_begin(&out, NULL, '{');
+        json_out_text(&out, "call", name);
+        json_out_text(&out, "decision", rules_effect_names[decision.effect]);
+        if (decision.fault)
+                json_out_text(&out, "fault", decision.fault);
+        json_out_begin(&out, "rules", '[');
+        for (size_t i = 0; i < rules_count(rules); i++) {
+                const struct rule *rule = rules_at(rules, i);
+                explain(rule, call, &explained);
+                json_out_begin(&out, NULL, '{');
+                put_rule(&out, rule);
+                json_out_bool(&out, "matches", explained.miss == RULES_MATCHES);
+                json_out_bool(&out, "decides", rule == decision.rule);
+                json_out_text(&out, "explanation", explained.text);
+                json_out_end(&out, '}');
+                if (o->json)
+                        continue;
+                describe(rule, line, sizeof(line));
+                fputs("  ", stdout);
+                printable_print(stdout, line);
+                fputs("\n    ", stdout);
+                printable_print(stdout, explained.text);
+                puts(rule == decision.rule                        ? ", and decides"
+                     : is_over && explained.miss == RULES_MATCHES ? ", but an earlier rule decides"
+                                                                  : "");
+                is_over |= rule == decision.rule;
+        }
+        json_out_end(&out, ']');
+        json_out_end(&out, '}');
+        return o->json ? cli_print_json(&out, "rules") : 0;
+}
+
+int cli_rules_explain(const struct options *o, const char *const *words, size_t n)
+{
+        _cleanup_json_ yyjson_doc *arguments = NULL, *annotations = NULL;
+        struct named_call named;
+        struct opened opened;
+        struct error err = {};
+
+        if (n == 0)
+                return cli_fail_text(
+                        2,
+                        "rules explain: a tool is missing: 'cloister rules explain files.write_file'");
+        if ((n > 1 && parse_word("arguments", words[1], &arguments, &err) < 0) ||
+            (n > 2 && parse_word("annotations", words[2], &annotations, &err) < 0))
+                return cli_fail(2, &err);
+        int r = open_config(o, &opened, &err), status = 1;
+        if (r >= 0) {
+                r = named_call_init(&named, words[0], yyjson_doc_get_root(arguments),
+                                    yyjson_doc_get_root(annotations), opened.servers,
+                                    opened.n_servers, &err);
+                status = r < 0 ? 2 : 0;
+        }
+        if (r >= 0) {
+                named.call.url = url_reader;
+                status = print_explanation(o, words[0], opened.profile->compiled_rules,
+                                           &named.call);
+        }
+        close_config(&opened);
+        return r < 0 ? cli_fail(status, &err) : status;
+}
