@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json-out.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "policy/config/config.h"
+#include "policy/rules/rules.h"
 #include "rpc/background.h"
 #include "supervisor/hub/server/server.h"
 
@@ -38,6 +41,8 @@ bool hub_access_tool(const struct config_profile *profile, const struct config_s
 static bool hub_access_is_limited(const struct config_profile *profile,
                                   const struct config_server *server)
 {
+        if (profile && profile->compiled_rules)
+                return true;
         for (; profile; profile = profile->also)
                 if (profile->tools.allow || profile->tools.deny)
                         return true;
@@ -46,7 +51,7 @@ static bool hub_access_is_limited(const struct config_profile *profile,
 
 /* Of the tools of all servers together: each change is copied and parsed in the loop. */
 enum { CATALOGUE_MAX = 8 * 1024 * 1024, CATALOGUE_VALUES_MAX = 400 * 1000 };
-enum { RULES_MAX = 4 * 1024 * 1024 };
+enum { VIEW_RULES_MAX = 4 * 1024 * 1024 };
 
 /* The states of the frame. "cached": the tools of an earlier run can be called. */
 static const char *state_of(const struct hub_server *s)
@@ -71,11 +76,41 @@ struct filter {
         const struct config_server *server;
 };
 
-static bool is_allowed(void *data, const char *tool)
+/* The effects that the rules of a profile and those of `also` can have on calls of a tool. */
+static unsigned effects_of(const struct filter *filter, const char *name, const char *text,
+                           size_t n)
+{
+        const struct rules *rules = filter->profile->compiled_rules;
+        _cleanup_json_ yyjson_doc *doc = NULL;
+
+        if (!rules || !rules_can_match(rules, filter->server->name, name))
+                return 1u << RULES_ALLOW;
+        if (json_parse(text, n, &doc, NULL) < 0)
+                return 1u << RULES_ASK | 1u << RULES_ALLOW;
+        yyjson_val *annotations = yyjson_obj_get(yyjson_doc_get_root(doc), "annotations");
+        yyjson_val *open = yyjson_obj_get(annotations, "openWorldHint");
+        const struct rules_call call = {
+                .server = filter->server->name,
+                .tool = name,
+                .annotations = annotations,
+                .trusts_hints = filter->server->trust_hints,
+                .is_open = !yyjson_is_bool(open) || yyjson_get_bool(open),
+        };
+        return rules_effects(rules, &call);
+}
+
+/* A tool that is always denied is not listed. */
+static enum hub_tool_mark mark(void *data, const char *tool, const char *text, size_t n)
 {
         const struct filter *filter = data;
 
-        return hub_access_tool(filter->profile, filter->server, tool);
+        if (!hub_access_tool(filter->profile, filter->server, tool))
+                return HUB_TOOL_LEFT_OUT;
+        unsigned effects = filter->profile ? effects_of(filter, tool, text, n) : 1u << RULES_ALLOW;
+        return effects == 1u << RULES_DENY      ? HUB_TOOL_LEFT_OUT
+               : !(effects & 1u << RULES_ALLOW) ? HUB_TOOL_ASKS
+               : effects & 1u << RULES_ASK      ? HUB_TOOL_ASKS_SOME
+                                                : HUB_TOOL_PLAIN;
 }
 
 static int append_tools(struct buffer *b, const struct hub_server *s,
@@ -84,7 +119,7 @@ static int append_tools(struct buffer *b, const struct hub_server *s,
         struct filter filter = {profile, s->config};
 
         if (hub_access_is_limited(profile, s->config))
-                return hub_tools_append(s->tools, b, is_allowed, &filter);
+                return hub_tools_append(s->tools, b, mark, &filter);
         const struct buffer *text = hub_tools_text(s->tools);
         return buffer_append(b, buffer_bytes(text), text->length);
 }
@@ -152,7 +187,10 @@ static int build(struct buffer *b, const struct hub_servers *servers,
                 r = append_next(b, servers, i, profile, comma, &values);
                 comma = ",";
         }
-        return r < 0 ? r : buffer_append(b, "]}", 2);
+        if (r >= 0)
+                r = buffer_append_text(b, profile && profile->compiled_rules ? "],\"rules\":true}"
+                                                                             : "]}");
+        return r;
 }
 
 /* ---- views ---- */
@@ -247,8 +285,11 @@ static int append_list(struct buffer *b, char kind, char **list)
 /* Profiles with the same rules have the same text. */
 static int append_rules(struct buffer *b, const struct config_profile *profile)
 {
-        int r = 0;
+        const struct rules *rules = profile->compiled_rules;
+        int r = rules ? buffer_append(b, "r", 1) : 0;
 
+        for (size_t i = 0; r >= 0 && i < rules_count(rules); i++)
+                r = buffer_append(b, &rules_at(rules, i)->key, sizeof(uint64_t));
         for (; profile && r >= 0; profile = profile->also) {
                 r = append_list(b, 's', profile->servers);
                 if (r >= 0)
@@ -278,7 +319,7 @@ static struct catalogue_view *add(struct catalogue_views *views, struct buffer *
         if (!view)
                 return NULL;
         view->rules = *rules;
-        buffer_init(rules, RULES_MAX);
+        buffer_init(rules, VIEW_RULES_MAX);
         TAILQ_INSERT_HEAD(&views->list, view, link);
         if (++views->n > CATALOGUE_VIEWS_MAX)
                 view_free(views, TAILQ_LAST(&views->list, catalogue_view_list));
@@ -288,7 +329,7 @@ static struct catalogue_view *add(struct catalogue_views *views, struct buffer *
 static struct catalogue_view *view_of(struct catalogue_views *views,
                                       const struct config_profile *profile)
 {
-        _cleanup_buffer_ struct buffer rules = BUFFER_INIT(RULES_MAX);
+        _cleanup_buffer_ struct buffer rules = BUFFER_INIT(VIEW_RULES_MAX);
 
         if (append_rules(&rules, profile) < 0)
                 return NULL;

@@ -134,6 +134,16 @@ int tool_append_signature(yyjson_val *tool, struct buffer *to)
         return to->error;
 }
 
+int tool_append_asks(yyjson_val *tool, struct buffer *to)
+{
+        yyjson_val *asks = yyjson_obj_get(tool, "asks");
+
+        if (!asks)
+                return to->error;
+        return buffer_append_text(to, yyjson_equals_str(asks, "always") ? " [asks a person]"
+                                                                        : " [may ask a person]");
+}
+
 /* Appends tools, with signatures or by name, within a total of `most` bytes. Returns whether there was room for all. */
 static bool append_tools(yyjson_val *tools, size_t most, bool signatures, struct buffer *to)
 {
@@ -310,6 +320,9 @@ static struct hints collect_hints(yyjson_val *servers)
                 if (usable && state && strcmp(state, "ready") != 0 && yyjson_arr_size(tools) == 0)
                         hints = (struct hints){true, true};
                 yyjson_arr_foreach (tools, j, m, tool) {
+                        /* A person decides about each call (docs/rules.md). */
+                        if (yyjson_equals_str(yyjson_obj_get(tool, "asks"), "always"))
+                                continue;
                         if (!hint(tool, "readOnlyHint", false) &&
                             hint(tool, "destructiveHint", true))
                                 hints.destructive = true;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "supervisor/session/calls/calls.h"
+#include "supervisor/session/calls/decisions.h"
 #include "supervisor/session/calls/files.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/calls/pictures.h"
@@ -131,6 +132,7 @@ static int on_query(struct session *s, const struct frame_header *header, struct
                 {"catalogue", calls_on_catalogue}, {"search", calls_on_search},
                 {"undo", checkpoint_on_undo},      {"install", install_begin},
                 {"transaction", block_on_query},   {"clear", on_clear},
+                {"rules", calls_on_rules},
         };
         yyjson_val *root;
 

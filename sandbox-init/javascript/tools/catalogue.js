@@ -19,6 +19,7 @@ class Entry {
     this.inputSchema = tool.inputSchema;
     this.outputSchema = tool.outputSchema;
     this.annotations = tool.annotations;
+    this.asks = tool.asks; // a person: 'always', 'sometimes', or undefined
     this.head = null; // of the payload of a CALL; created at the first one
   }
 

@@ -137,10 +137,11 @@ class ToolNames {
       entry = catalogue.find(key);
       if (entry === undefined) throw catalogue.notFound(key);
     }
-    const { server, description, inputSchema, outputSchema, annotations } = entry;
+    const { server, description, inputSchema, outputSchema, annotations, asks } = entry;
     const whole = { name: entry.name, server, description, signature: signature.line(entry.name, inputSchema, outputSchema), inputSchema };
     if (outputSchema !== undefined) whole.outputSchema = outputSchema;
     if (annotations) whole.annotations = annotations;
+    if (asks) whole.asks = asks;
     return whole;
   }
 }

@@ -14,7 +14,7 @@ QUERY_MAX = 2000  # characters of a search
 class Entry:
     """One tool of one server."""
 
-    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "fast_call")
+    __slots__ = ("server", "name", "description", "input_schema", "output_schema", "annotations", "asks", "fast_call")
 
     def __init__(self, server, tool):
         self.server = server
@@ -23,6 +23,7 @@ class Entry:
         self.input_schema = tool.get("inputSchema")
         self.output_schema = tool.get("outputSchema")
         self.annotations = tool.get("annotations")
+        self.asks = tool.get("asks")  # a person: "always", "sometimes", or None
 
     def __getattr__(self, name):
         """fast_call is created at the first call."""
@@ -52,6 +53,7 @@ class Server:
 class Catalogue:
     def __init__(self, described):
         self.servers = {}
+        self.has_rules = described.get("rules") is True
         for server in described.get("servers") or ():
             if server.get("state") != "disabled":
                 self.servers[server["name"]] = Server(server)
@@ -204,6 +206,18 @@ class Library:
         except (ValueError, KeyError, TypeError, AttributeError):
             message = "the tools could not be searched"
         raise ToolError(message)
+
+    def decisions(self, calls):
+        """What the rules say of calls, {"server", "tool", "arguments"?}: a list of {"effects", "rule"?, "why"?}; [] without
+        rules. Without arguments the effects are those that any can have. Blocks until the broker has answered."""
+        return [self._decision(call) for call in calls] if self.current().has_rules else []
+
+    def _decision(self, call):
+        try:
+            payload = self._channel.call(QUERY, encode_own({"what": "rules", "calls": [call]}))
+            return decode_nearest(payload.encode() if type(payload) is str else payload)["result"]["calls"][0]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return {}
 
     async def settled_async(self, anyway=False):
         """The same for a coroutine. Tasks that wait at once share one query, because the broker limits the number of

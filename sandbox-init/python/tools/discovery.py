@@ -44,7 +44,7 @@ class Discovery:
         return Listing(_brief(entry) for entry in self._library.search(str(q), max(0, int(limit))))
 
     def schema(self, name):
-        """All about one tool: name, server, description, signature, inputSchema, outputSchema, annotations."""
+        """All about one tool: name, server, description, signature, inputSchema, outputSchema, annotations, asks."""
         name = getattr(name, "_key", name)
         entry = self._library.refreshed().find(name)
         if entry is None:
@@ -63,6 +63,8 @@ class Discovery:
             whole["outputSchema"] = entry.output_schema
         if entry.annotations:
             whole["annotations"] = entry.annotations
+        if entry.asks:
+            whole["asks"] = entry.asks
         return whole
 
 
@@ -71,9 +73,12 @@ def _short(text):
 
 
 def _brief(entry):
-    return {
+    brief = {
         "name": entry.name,
         "server": entry.server,
         "description": _short(entry.description),
         "signature": signature.line(entry.name, entry.input_schema, entry.output_schema),
     }
+    if entry.asks:
+        brief["asks"] = entry.asks
+    return brief

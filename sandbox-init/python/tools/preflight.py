@@ -92,6 +92,18 @@ def _has_unknown(value):
     return value is UNKNOWN or isinstance(value, dict) and UNKNOWN in value.values()
 
 
+def _as_sent(entry, given):
+    """The call as the broker would get it; without arguments if some are not literals."""
+    sent = {"server": entry.server, "tool": entry.name}
+    try:
+        arguments = collect_arguments(entry, *given)
+    except ToolArgumentError:
+        return sent
+    if len(_without_unknown(arguments)) == len(arguments):
+        sent["arguments"] = arguments
+    return sent
+
+
 def check(entry, args, kwargs):
     """Raises what make_call() would raise, whatever the values that are UNKNOWN turn out to be."""
     arguments = collect_arguments(entry, args, kwargs)
@@ -129,7 +141,11 @@ class Preflight:
     def report(self, source, tree, codes, needed):
         """The result of a cell that is only checked, as a dict. Raises PreflightError."""
         self._library.settled()
-        return _describe(self._look(source, tree, codes, needed, True))
+        found = self._look(source, tree, codes, needed, True)
+        calls = sorted(found.calls.values(), key=lambda call: call["line"])[:SHOWN]
+        for call, decision in zip(calls, self._library.decisions([call.pop("sent") for call in calls])):
+            _note(call, decision)
+        return _describe(found, calls)
 
     def _look(self, source, tree, codes, needed, all_of_it):
         from cloister.call_sites import Names, Walk
@@ -189,7 +205,26 @@ def unchecked(why):
     return {"status": "ok", "value": {"repr": "ok: not checked, because the code %s" % why}}
 
 
-def _describe(found):
+def _note(call, decision):
+    """Adds to a call what the rules say of it."""
+    effects = decision.get("effects") or []
+    if effects in ([], ["allow"]):
+        return
+    sure = len(effects) == 1
+    words = {"ask": "ask", "deny": "be denied"}
+    said = " or ".join("%s %s" % ("would" if sure else "may", words[effect]) for effect in effects if effect in words)
+    call["rules"] = {"decision": effects[0] if sure else "depends", **{key: decision[key] for key in ("rule", "why") if key in decision}}
+    call["said"] = ": ".join(part for part in (said, decision.get("rule"), decision.get("why")) if part)
+
+
+def _call_line(call):
+    said = call.pop("said", None)
+    text = "line %d: %s.%s(%s)" % (call["line"], call["server"], call["tool"], ", ".join(call["arguments"]))
+    return text if said is None else "%s: %s" % (text, said)
+
+
+def _describe(found, calls):
+    """calls: those that are shown."""
     text = "ok: %s checked" % _count(len(found.calls), "call")
     if found.undecided:
         text += ", %d not decidable" % len(found.undecided)
@@ -197,9 +232,8 @@ def _describe(found):
     if doubtful:
         text += "; %s would fail if it is reached" % _count(len(doubtful), "call")
     lines = [text, *_lines(doubtful)]
-    calls = sorted(found.calls.values(), key=lambda call: call["line"])
-    lines += ["line %d: %s.%s(%s)" % (c["line"], c["server"], c["tool"], ", ".join(c["arguments"])) for c in calls[:SHOWN]]
-    checked = {"calls": calls[:SHOWN], "calls_total": len(calls), "undecided": len(found.undecided)}
+    lines += [_call_line(call) for call in calls]
+    checked = {"calls": calls, "calls_total": len(found.calls), "undecided": len(found.undecided)}
     if doubtful:
         checked["doubtful"] = _lines(doubtful)
     return {"status": "ok", "value": {"repr": "\n".join(lines), "json": checked}}
@@ -393,7 +427,8 @@ class Lookup:
             return
         named = given[1] or (given[0][0] if given[0] and isinstance(given[0][0], dict) else {})
         self.calls[id(node)] = {
-            "line": node.lineno, "server": entry.server, "tool": entry.name, "arguments": list(named)
+            "line": node.lineno, "server": entry.server, "tool": entry.name, "arguments": list(named),
+            "sent": _as_sent(entry, given),
         }  # fmt: skip
         error = self._refused(tool, entry, given, certain)
         if error is not None:

@@ -49,6 +49,8 @@ static int append_tool(struct buffer *to, yyjson_val *tool)
 
         int r = tool_append_signature(tool, &signature);
         if (r >= 0)
+                r = tool_append_asks(tool, &signature);
+        if (r >= 0)
                 r = buffer_append(to, "  ", 2);
         if (r >= 0)
                 r = terminal_escape_line(buffer_bytes(&signature), signature.length, to);
@@ -101,7 +103,9 @@ static struct count count_tools(yyjson_val *servers)
                         yyjson_val *annotations = yyjson_obj_get(tool, "annotations");
                         count.all++;
                         count.changing += !yyjson_get_bool(
-                                yyjson_obj_get(annotations, "readOnlyHint"));
+                                                  yyjson_obj_get(annotations, "readOnlyHint")) &&
+                                          !yyjson_equals_str(yyjson_obj_get(tool, "asks"),
+                                                             "always");
                 }
         }
         return count;

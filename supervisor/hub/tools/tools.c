@@ -542,16 +542,35 @@ const struct buffer *hub_tools_text(const struct hub_tools *tools)
         return &tools->text;
 }
 
+/* The mark is the first member. */
+static int append_marked(struct json_out *out, const char *text, size_t n, bool always)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(HUB_TOOL_BYTES_MAX + 64);
+
+        buffer_append_text(&b, always ? "{\"asks\":\"always\"," : "{\"asks\":\"sometimes\",");
+        if (buffer_append(&b, text + 1, n - 1) < 0)
+                return b.error;
+        json_out_raw(out, NULL, buffer_bytes(&b), b.length);
+        return out->error;
+}
+
 int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
-                     bool (*is_wanted)(void *data, const char *name), void *data)
+                     enum hub_tool_mark (*mark)(void *data, const char *name, const char *text,
+                                                size_t n),
+                     void *data)
 {
         const char *text = buffer_bytes(&tools->text);
         struct json_out out = {.to = b};
         const struct tool *tool;
 
         STAILQ_FOREACH (tool, &tools->list, link) {
-                if (is_wanted(data, tool->name))
+                enum hub_tool_mark as = mark(data, tool->name, text + tool->at, tool->length);
+                if (as == HUB_TOOL_PLAIN)
                         json_out_raw(&out, NULL, text + tool->at, tool->length);
+                else if (as != HUB_TOOL_LEFT_OUT &&
+                         append_marked(&out, text + tool->at, tool->length, as == HUB_TOOL_ASKS) <
+                                 0)
+                        json_out_fail(&out, -ENOMEM);
         }
         return out.error;
 }

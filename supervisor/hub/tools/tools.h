@@ -54,9 +54,19 @@ bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b);
 /* The elements of a JSON array, without its brackets. */
 const struct buffer *hub_tools_text(const struct hub_tools *tools);
 
-/* Appends the same, of the tools for which is_wanted() is true. Returns 0, -EMSGSIZE, -ENOMEM. */
+/* What is done with a tool of a list. */
+enum hub_tool_mark {
+        HUB_TOOL_LEFT_OUT,
+        HUB_TOOL_PLAIN,
+        HUB_TOOL_ASKS,      /* no call of it is allowed without a question: "asks": "always" */
+        HUB_TOOL_ASKS_SOME, /* some calls of it are asked about: "asks": "sometimes" */
+};
+
+/* Appends the same, of the tools that mark() does not leave out. text: the tool as JSON. Returns 0, -EMSGSIZE, -ENOMEM. */
 int hub_tools_append(const struct hub_tools *tools, struct buffer *b,
-                     bool (*is_wanted)(void *data, const char *name), void *data);
+                     enum hub_tool_mark (*mark)(void *data, const char *name, const char *text,
+                                                size_t n),
+                     void *data);
 
 DEFINE_CLEANUP(struct hub_tools *, hub_tools_free)
 #define _cleanup_hub_tools_ _cleanup_(cleanup_hub_tools_free)

@@ -159,6 +159,7 @@ static void append_server(yyjson_val *server, struct buffer *to)
         yyjson_arr_foreach (tools, i, n, tool) {
                 buffer_append_text(to, "- ");
                 tool_append_signature(tool, to);
+                tool_append_asks(tool, to);
                 append_description(tool, to);
                 buffer_append(to, "\n", 1);
         }

@@ -1,0 +1,148 @@
+"""What people and agents read of rules (docs/rules.md): cloister rules, check_only, the catalogue, the hints of run_python, the doctor."""
+
+import json
+import os
+import re
+
+import harness
+import rawmcp
+
+ANNOTATED = os.path.join(harness.HERE, "servers", "annotated.py")
+SERVER = {"files": {"command": harness.PYTHON, "args": [ANNOTATED]}}
+RULES = [
+    {"allow": "files.write_file", "when": {"/path": {"path": "/home/me/notes/**"}}},
+    {"ask": "files.write_file", "why": "writes outside the notes"},
+    {"deny": "*.delete_*"},
+    {"ask": ["files.move_*", "files.publish"]},
+]
+PAGE = os.path.join(harness.HERE, "..", "..", "docs", "rules.md")
+
+
+class InCode(rawmcp.ServerCase):
+    SERVERS = SERVER
+    CONFIG = {"profiles": {"default": {"rules": RULES}, "free": {}, "some": {"rules": [{"deny": "files.delete_file"}, {"ask": "files.move_file"}]}}}
+
+    def names(self):
+        return self.value("[tool['name'] for tool in _discover()]")
+
+    def test_a_tool_that_is_always_denied_is_not_listed(self):
+        self.assertNotIn("delete_file", self.names())
+        self.assertIn("write_file", self.names())
+        self.assertEqual(self.value("try:\n    tools['files.delete_file']\nexcept Exception as e:\n    name = type(e).__name__\nname"), "ToolNotFound")
+        text = self.server.ask("resources/read", {"uri": "cloister://tools"})["contents"][0]["text"]
+        self.assertNotIn("delete_file", text)
+
+    def test_tools_that_ask_are_marked(self):
+        asks = self.value("{tool['name']: tool.get('asks') for tool in _discover()}")
+        self.assertEqual(asks, {"read_file": None, "write_file": "sometimes", "move_file": "always", "publish": "always"})
+        self.assertEqual(self.value("_schema('files.move_file')['asks']"), "always")
+        self.assertEqual(self.value("[t.get('asks') for t in _search('move', 1)]"), ["always"])
+        text = self.server.ask("resources/read", {"uri": "cloister://tools"})["contents"][0]["text"]
+        self.assertRegex(text, r"move_file\(.*\) \[asks a person\]")
+        self.assertRegex(text, r"write_file\(.*\) \[may ask a person\]")
+        self.assertRegex(text, r"read_file\([^)]*\)\n")
+
+    def test_check_only_says_what_the_rules_say(self):
+        code = "\n".join((
+            "await tools['files.read_file'](path='/etc/passwd')",
+            "await tools['files.write_file'](path='/home/me/notes/a')",
+            "await tools['files.write_file'](path='/home/me/notes/../a')",
+            "await tools['files.write_file'](path=name)",
+            "await tools['files.move_file'](path=name)",
+        ))
+        value = self.ok(f"name = 1\n{code}", check_only=True)["value"]
+        lines = value["repr"].split("\n")
+        self.assertEqual(lines[0], "ok: 5 calls checked")
+        self.assertEqual(lines[1], "line 2: files.read_file(path)")
+        self.assertEqual(lines[2], "line 3: files.write_file(path)")
+        self.assertRegex(lines[3], r"^line 4: files\.write_file\(path\): would ask: config\.json line 1: writes outside the notes$")
+        self.assertEqual(lines[4], "line 5: files.write_file(path): may ask")
+        self.assertEqual(lines[5], "line 6: files.move_file(path): would ask")
+        calls = value["json"]["calls"]
+        self.assertEqual(calls[2]["rules"], {"decision": "ask", "rule": "config.json line 1", "why": "writes outside the notes"})
+        self.assertEqual(calls[3]["rules"], {"decision": "depends"})
+        self.assertNotIn("rules", calls[1])
+        self.assertNotIn("sent", calls[1])
+
+    def test_a_profile_without_rules_is_as_before(self):
+        arguments = {"uri": "cloister://tools"}
+        with rawmcp.RawServer("--config", os.path.join(self.class_dir, "config.json"), "--profile", "free") as free:
+            free.initialize()
+            found = free.call("{t['name']: t.get('asks') for t in _discover()}")["structuredContent"]["value"]["json"]
+            self.assertEqual(found, dict.fromkeys(("read_file", "write_file", "move_file", "delete_file", "publish")))
+            self.assertNotIn("asks a person", free.ask("resources/read", arguments)["contents"][0]["text"])
+            checked = free.call("await tools['files.write_file'](path='/x')", check_only=True)["structuredContent"]["value"]
+            self.assertEqual(checked["repr"], "ok: 1 call checked\nline 1: files.write_file(path)")
+            self.assertEqual(self.hints(free), (True, True))
+
+    def hints(self, server):
+        tool = next(t for t in server.ask("tools/list")["tools"] if t["name"] == "run_python")
+        return tool["annotations"]["destructiveHint"], tool["annotations"]["openWorldHint"]
+
+    def test_the_hints_of_run_python_follow_the_rules(self):
+        self.value("len(_discover())")
+        # write_file is destructive and may be called without a question; only publish is open, which always asks.
+        self.assertEqual(self.hints(self.server), (True, False))
+        config = os.path.join(self.class_dir, "all.json")
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump({"mcpServers": SERVER, "rules": [{"ask": "*", "hints": {"destructive": True}}]}, f)
+        with rawmcp.RawServer("--config", config) as careful:
+            careful.initialize()
+            careful.call("len(_discover())")
+            self.assertEqual(self.hints(careful), (False, True))
+
+
+class CommandLine(harness.Case):
+    def config(self, **more):  # pylint: disable=arguments-differ
+        return self.write("config.json", json.dumps({"mcpServers": SERVER, "rules": RULES, **more}, indent=1))
+
+    def cloister(self, *words):
+        """(status, what it prints)."""
+        done = self.run_cloister(*words, "--config", self.path("config.json"))
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    def rules(self, *words, status=0):
+        found, text = self.cloister("rules", *words)
+        self.assertEqual(found, status, text)
+        return text
+
+    def test_list_and_explain(self):
+        self.config()
+        listed = self.rules("list").splitlines()
+        self.assertEqual(len(listed), len(RULES))
+        self.assertRegex(listed[1], r"^config\.json line \d+: ask files\.write_file: writes outside the notes$")
+        text = self.rules("explain", "files.write_file", '{"path": "/home/me/notes/../x"}')
+        self.assertRegex(text, r"^files\.write_file: ask \(config\.json line \d+: writes outside the notes\)\n")
+        self.assertIn("does not match: /path\n", text)
+        self.assertIn("matches, and decides\n", text)
+        self.assertIn("is for other tools\n", text)
+        self.assertTrue(self.rules("explain", "files.write_file", '{"path": "/home/me/notes/x"}').startswith("files.write_file: allow (config"))
+        found = json.loads(self.rules("explain", "files.delete_file", "--json"))
+        self.assertEqual((found["decision"], [rule["decides"] for rule in found["rules"]]), ("deny", [False, False, True, False]))
+        self.assertIn("a server and a tool", self.rules("explain", "files", status=2))
+        self.assertIn('two members of an object are named "a"', self.rules("explain", "files.x", '{"a":1,"a":2}', status=2))
+
+    def test_hosts_are_read_by_the_parser_of_the_server(self):
+        rule = [{"allow": "files.publish", "when": {"/path": {"host": "a.example"}}}, {"deny": "files.publish"}]
+        self.config(rules=rule)
+        for url, decision in (("https://a.example/x", "allow"), ("https://a.example@b.example/", "deny"), ("https://b.example/a.example", "deny")):
+            self.assertIn(f"files.publish: {decision} (", self.rules("explain", "files.publish", json.dumps({"path": url})))
+
+    def test_the_doctor_names_the_rules(self):
+        self.config(ask={"by": ["terminal"]})
+        done = self.run_cloister("doctor", "--config", self.path("config.json"), "--json")
+        details = [row["detail"] for row in json.loads(done.stdout)["layers"] if row["name"] == "calls"]
+        self.assertEqual(details, ["profile \"default\": 4 rules, 1 deny, 2 ask: answers come from 'cloister approve'"])
+
+    def test_the_example_of_the_page(self):
+        """docs/rules.md: the config is accepted, and explain prints what the page shows."""
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        config = re.search(r"```jsonc\n(.*?)```", page, re.S)[1]
+        self.write("config.json", config)
+        shown = re.search(r"\$ cloister rules explain (\S+) '(.*?)'\n(.*?)```", page, re.S)
+        self.assertEqual(self.rules("explain", shown[1], shown[2]), shown[3])
+
+
+if __name__ == "__main__":
+    harness.main()
