@@ -313,7 +313,9 @@ static int watch(struct reading *g, struct error *err)
             children_add(g->monitor->children, upstream_pid(g->upstream)) < 0)
                 return error_errno(err, ENOMEM, "watch");
         g->pid = upstream_pid(g->upstream);
-        if (cgroups_version(g->monitor->cgroups) == CGROUP_NONE)
+        /* The group of servers exists only if there are some (monitor-sums.c). */
+        if (cgroups_version(g->monitor->cgroups) == CGROUP_NONE ||
+            g->monitor->config->n_servers == 0)
                 return 0;
         int r = cgroup_new_server(g->monitor->cgroups, &g->cgroup, err);
         return r < 0 ? r : cgroup_add(g->cgroup, g->pid, err);

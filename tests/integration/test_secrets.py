@@ -358,6 +358,10 @@ class Secrets(harness.Case):
             self.assertEqual((done.returncode != 0, done.stdout), (True, b""))
         done = self.run_cloister("run", "--config", config, "--env", "OTHER", "-c", "import os; print(os.environ['OTHER'], 'TEST_SECRET' in os.environ)", env=env)
         self.assertEqual(done.stdout, b"seen False\n", done.stderr)
+        # A config with secrets and without servers runs.
+        alone = self.config(secrets={"ENV": self.secrets()["ENV"]}, name="alone.json")
+        done = self.run_cloister("run", "--config", alone, "-c", "print(7)", env=env)
+        self.assertEqual(done.stdout, b"7\n", done.stderr)
         done = self.run_cloister("mcp", "--as", "code-sandbox-mcp", "--config", config, "--pass-through-env", "OTHER,TEST_SECRET", env=env)
         self.assertIn(b"the variable TEST_SECRET is the source of the secret ENV, and code must not have it", done.stderr)
         self.assertNotEqual(done.returncode, 0)
