@@ -255,6 +255,7 @@ static int check_target(struct config_reading *r, const char *target, yyjson_val
 static int read_mount(struct config_reading *r, yyjson_val *mount, size_t i)
 {
         yyjson_val *mode = yyjson_obj_get(mount, "mode"), *locks = yyjson_obj_get(mount, "locks");
+        yyjson_val *is_private = yyjson_obj_get(mount, "private");
         struct config_reading inner = *r;
         char path[CONFIG_NAME_MAX];
 
@@ -277,6 +278,9 @@ static int read_mount(struct config_reading *r, yyjson_val *mount, size_t i)
                 e = config_mistake(r, mode, "mounts: item %zu: mode must be \"ro\" or \"rw\"", i);
         if (e >= 0 && locks && !yyjson_is_bool(locks))
                 e = config_mistake(r, locks, "mounts: item %zu: locks must be true or false", i);
+        if (e >= 0 && is_private && !yyjson_is_bool(is_private))
+                e = config_mistake(r, is_private, "mounts: item %zu: private must be true or false",
+                                   i);
         if (e >= 0 && yyjson_is_true(locks) && !writable)
                 e = config_mistake(
                         r, locks,
@@ -288,7 +292,7 @@ static int read_mount(struct config_reading *r, yyjson_val *mount, size_t i)
                 return e;
         struct config_mount *new = &r->profile->mounts[r->profile->n_mounts++];
         *new = (struct config_mount){strdup(source), strdup(target), writable,
-                                     yyjson_is_true(locks)};
+                                     yyjson_is_true(locks), yyjson_is_true(is_private)};
         return new->source &&new->target ? 0 : config_no_memory(r->reader);
 }
 

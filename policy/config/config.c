@@ -292,7 +292,8 @@ bool config_same_sandbox(const struct config_profile *a, const struct config_pro
                 if (!same_text(a->mounts[i].source, b->mounts[i].source) ||
                     !same_text(a->mounts[i].target, b->mounts[i].target) ||
                     a->mounts[i].writable != b->mounts[i].writable ||
-                    a->mounts[i].locks != b->mounts[i].locks)
+                    a->mounts[i].locks != b->mounts[i].locks ||
+                    a->mounts[i].is_private != b->mounts[i].is_private)
                         return false;
         }
         return true;

@@ -84,6 +84,14 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"propertyNames\":{\"pattern\":\"^[^.*]+[.][^*]+$\"},"                                    \
         "\"additionalProperties\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":16,"             \
         "\"items\":{\"type\":\"string\",\"maxLength\":256,\"pattern\":\"^/([^~]|~[01])*$\"}}"
+#define SCHEMA_LABELS_MEMBERS                                                                      \
+        "\"returns\":{\"type\":\"array\",\"items\":{\"enum\":[\"private\",\"untrusted\"]}},"       \
+        "\"sends\":{\"enum\":[\"open\",\"closed\"]}"
+#define SCHEMA_LABELS                                                                               \
+        "\"type\":\"object\",\"additionalProperties\":false,\"properties\":{" SCHEMA_LABELS_MEMBERS \
+        ",\"tools\":{\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{"           \
+        "\"type\":\"object\",\"additionalProperties\":false,\"properties\":{" SCHEMA_LABELS_MEMBERS \
+        "}}}}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "policy/rules/labels.h"
 #include "policy/rules/rules.h"
 
 enum { TEXT_MAX = CONFIG_FILE_SIZE_MAX + 16 * 1024 };
@@ -53,6 +54,20 @@ int config_read_rules(struct config_reading *r, const struct config_key *key, yy
                         "rules must be an array of at most %d rules: [{\"deny\": \"files.delete_*\"}]",
                         RULES_MAX);
         return config_read_items(r, value, make_rule, &r->profile->rules);
+}
+
+int config_read_labels(struct config_reading *r, const struct config_key *key, yyjson_val *value)
+{
+        struct error why = {};
+        yyjson_val *at;
+        size_t n;
+
+        if (labels_check(value, &at, &why) < 0)
+                return config_mistake(r, at, "labels: %s", why.text);
+        free(r->server->labels);
+        r->server->labels = NULL;
+        int e = json_write(value, &r->server->labels, &n);
+        return e == -ENOMEM ? config_no_memory(r->reader) : e;
 }
 
 int config_put_before(char ***list, char ***first)

@@ -4,6 +4,7 @@
 #include "policy/config/reader.h"
 
 config_code_fn config_read_rules;
+config_code_fn config_read_labels; /* of a server (policy/rules/labels.h) */
 
 /* Puts the texts of `first` before those of *list, and sets it to NULL. Returns 0 or -ENOMEM. */
 int config_put_before(char ***list, char ***first);

@@ -46,7 +46,8 @@ struct config_mount {
         char *source; /* absolute or with a leading ~, as written; the monitor opens it */
         char *target; /* absolute, normal (no "..", no "//"), not /, nor in /proc or /dev */
         bool writable;
-        bool locks; /* that code takes on its files exclude programs of the host */
+        bool locks;      /* that code takes on its files exclude programs of the host */
+        bool is_private; /* a session has the label "private" from its start */
 };
 
 enum config_network {
@@ -223,6 +224,7 @@ struct config_server {
         uint32_t start_timeout_ms; /* until its tools are known; 0: the default */
         bool trust_hints;          /* rules may allow calls by the annotations of its tools */
         struct config_tool_rules tools;
+        char *labels;  /* JSON (policy/rules/labels.h), or NULL */
         char *place;   /* "FILE: line 3": its entry, or what is wrong in it */
         char *problem; /* why it cannot be used (one line), or NULL */
         uint64_t

@@ -32,6 +32,7 @@ struct rules {
         struct entry *wild; /* by rule */
         size_t n_wild;
         bool has_after;
+        bool uses_labels; /* a rule has "seen" */
 };
 
 /* ---- the table ---- */
@@ -538,11 +539,18 @@ int rules_new(char *const *texts, const struct rules_server *servers, size_t n_s
                 r = error_errno(err, ENOMEM, "rules");
         if (r >= 0 && servers)
                 r = check_rules(rules, servers, n_servers, err);
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                rules->uses_labels |= rules->items[i].seen != 0;
         if (r < 0)
                 rules_free(rules);
         else
                 *ret = rules;
         return r;
+}
+
+bool rules_use_labels(const struct rules *rules)
+{
+        return rules->uses_labels;
 }
 
 struct rules *rules_free(struct rules *rules)

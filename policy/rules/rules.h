@@ -43,6 +43,9 @@ struct rules *rules_free(struct rules *rules);
 size_t rules_count(const struct rules *rules);
 const struct rule *rules_at(const struct rules *rules, size_t index);
 
+/* Whether a rule has "seen": the labels of results must be known. */
+bool rules_use_labels(const struct rules *rules);
+
 /* A call, or a connection of the network ("@network", "connect"). */
 struct rules_call {
         const char *server;

@@ -144,6 +144,7 @@ static int call(void *data, const struct tool_request *request, void **handle, s
 static void describe(void *data, const char *server, const char *tool, struct tool_description *ret)
 {
         ret->tool = hub_describe(hub_of(data), server, tool, &ret->trusts_hints);
+        ret->labels = hub_labels(hub_of(data), server);
 }
 
 static void add_client(void *data, unsigned can)

@@ -374,6 +374,13 @@ yyjson_val *hub_describe(struct hub *hub, const char *server, const char *tool, 
         return s && s->tools && tool ? hub_tools_get(s->tools, tool) : NULL;
 }
 
+const char *hub_labels(struct hub *hub, const char *server)
+{
+        struct hub_server *s = find_server(hub, server);
+
+        return s ? s->config->labels : NULL;
+}
+
 void hub_roots_changed(struct hub *hub, const char *server, const char *principal)
 {
         struct hub_server *s = find_server(hub, server);

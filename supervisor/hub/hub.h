@@ -94,6 +94,8 @@ int hub_call(struct hub *hub, const struct hub_request *request, struct hub_call
 /* A tool as its server lists it: {"name", "inputSchema", "annotations"…}; NULL: not known (or tool is NULL). Valid until the loop
  * runs again. *trusts_hints: of the server, in the config. */
 yyjson_val *hub_describe(struct hub *hub, const char *server, const char *tool, bool *trusts_hints);
+/* "labels" of the server's entry, or NULL; valid as long. */
+const char *hub_labels(struct hub *hub, const char *server);
 
 /*
  * Searches the tools in the background. Calls fn once, unless the search is cancelled, with what

@@ -85,6 +85,8 @@ struct session *session_free(struct session *s)
         machine_done(s);
         receipts_done(&s->receipts);
         call_counts_done(&s->sent);
+        session_labels_done(&s->labels);
+        session_labels_done(&s->inherited);
         memory_account_unref(s->account);
         free(s);
         return NULL;

@@ -10,6 +10,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/utf8.h"
+#include "policy/rules/labels.h"
 #include "supervisor/trust/url.h"
 
 struct whole_call {
@@ -48,14 +50,20 @@ static yyjson_val *schema_of(const struct tool_description *description)
         return yyjson_obj_get(description->tool, "inputSchema");
 }
 
-static struct tool_description describe(const struct trust_call *trust)
+static struct tool_description describe_tool(const struct session *session,
+                                             const struct tool_request *request)
 {
-        const struct tool_provider *tools = &trust->session->context->tools;
+        const struct tool_provider *tools = &session->context->tools;
         struct tool_description ret = {};
 
         if (tools->describe)
-                tools->describe(tools->data, trust->request.server, trust->request.tool, &ret);
+                tools->describe(tools->data, request->server, request->tool, &ret);
         return ret;
+}
+
+static struct tool_description describe(const struct trust_call *trust)
+{
+        return describe_tool(trust->session, &trust->request);
 }
 
 /* Equal names were refused before, in each call. */
@@ -76,6 +84,42 @@ enum trust_result trust_check_form(struct trust_call *trust)
                                           : "ToolError";
         trust_set_refusal(trust, kind, false, "%s", why.text);
         return TRUST_REFUSED;
+}
+
+/* ---- labels ---- */
+
+static struct labels find_labels(const struct tool_request *request,
+                                 const struct tool_description *description)
+{
+        return labels_of(description->labels, name_of(request),
+                         yyjson_obj_get(description->tool, "annotations"));
+}
+
+char *trust_name_result(const struct session *session, const struct tool_request *request,
+                        unsigned *bits)
+{
+        const struct config_profile *rights = session->rights;
+        char *name = NULL;
+
+        *bits = RULES_PRIVATE | RULES_UNTRUSTED;
+        if (!rights || !rights->compiled_rules || !rules_use_labels(rights->compiled_rules))
+                return NULL;
+        const struct tool_description description = describe_tool(session, request);
+        *bits = find_labels(request, &description).returns;
+        if (*bits && asprintf(&name, "%s.%s", request->server, name_of(request)) < 0)
+                name = NULL;
+        return name;
+}
+
+/* A rule with "seen": its reason also says what the session has seen. */
+static void append_seen(struct trust_call *trust, unsigned seen)
+{
+        size_t n = strlen(trust->why), rest = sizeof(trust->why) - n;
+        char text[600];
+
+        session_labels_describe(&trust->session->labels, seen, text, sizeof(text));
+        snprintf(trust->why + n, rest, "%sthe session has seen %s", n ? "; " : "", text);
+        utf8_trim(trust->why);
 }
 
 /* ---- rules ---- */
@@ -132,8 +176,8 @@ static void decide(struct trust_call *trust, const struct rules *rules, struct r
                 .annotations = yyjson_obj_get(description.tool, "annotations"),
                 .is_method = trust->request.method != NULL,
                 .trusts_hints = description.trusts_hints,
-                .is_open = !yyjson_is_false(
-                        yyjson_ptr_get(description.tool, "/annotations/openWorldHint")),
+                .is_open = find_labels(&trust->request, &description).is_open,
+                .seen = trust->session->labels.seen,
                 .url = trust_read_url,
                 .sent = count_of,
                 .data = trust,
@@ -158,6 +202,8 @@ enum trust_result trust_apply_rules(struct trust_call *trust)
                 trust->rule_key = decision.rule->key;
                 if (decision.rule->why)
                         snprintf(trust->why, sizeof(trust->why), "%s", decision.rule->why);
+                if (decision.rule->seen)
+                        append_seen(trust, decision.rule->seen);
         }
         if (decision.fault)
                 trust_set_refusal(trust, "ToolDenied", false, "the rules were not decided: %s",

@@ -62,6 +62,14 @@ struct trust_owner {
         trust_step *const *steps; /* ended by NULL (steps.h) */
 };
 
+/*
+ * What the result of a call brings into the session: *bits (RULES_PRIVATE…), and the name of the tool, owned by the caller, for
+ * session_labels_add(). NULL: no rule of the profile has "seen", or there is no label. *bits is all of them without such a rule, because a
+ * later config may have one.
+ */
+char *trust_name_result(const struct session *session, const struct tool_request *request,
+                        unsigned *bits);
+
 /* Whether calls of this tool have steps. */
 bool trust_applies(const struct session *session, const struct tool_request *request);
 

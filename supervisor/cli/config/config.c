@@ -679,7 +679,7 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
         } else if (key->code == CODE_SETTINGS) {
                 put_settings(out, in, true);
                 put_settings(out, in, false);
-        } else if (key->code == CODE_KEEP_JSON) {
+        } else if (key->code == CODE_KEEP_JSON || key->code == CODE_LABELS) {
                 const char *json = *(char *const *)member;
                 json_out_raw(out, key->name, json, strlen(json));
         } else if (config_is_text(key)) {

@@ -35,6 +35,8 @@ struct tool_call {
         void *wait;               /* … or of a wait for the catalogue … */
         void *search;             /* … or of a search; all others are NULL */
         struct trust_call *trust; /* of a call that rules are about, or NULL */
+        char *labelled;           /* trust_name_result() */
+        unsigned labels;          /* what its result brings into the session */
         bool is_query, is_search;
         char *words; /* what a QUERY searches for, or NULL */
         size_t n_words, limit;
@@ -106,6 +108,7 @@ static void remove_call(struct tool_call *call)
         call->session->principal->n_searches -= call->is_search;
         count_bytes(call, 0);
         trust_free(call->trust);
+        free(call->labelled);
         free(call->words);
         free(call);
 }
@@ -183,6 +186,17 @@ static uint64_t bytes_of(const struct tool_result *result)
         return result->memfd ? result->memfd_length : result->text ? result->text_length : 0;
 }
 
+/* Before the code has the result. */
+static void note_labels(const struct tool_call *call)
+{
+        struct session_labels *labels = &call->session->labels;
+
+        if (call->labelled)
+                session_labels_add(labels, call->labels, call->labelled, call->cell, call->number);
+        else
+                labels->seen |= call->labels;
+}
+
 void tool_call_done(struct tool_call *call, const struct tool_result *result)
 {
         struct session *session = call->session;
@@ -191,6 +205,8 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
 
         note_end(call, result->sent, ok && !is_error(result->result), result->duration_us,
                  ok ? bytes_of(result) : 0);
+        if (result->sent)
+                note_labels(call);
         remove_call(call);
         if (ok)
                 send_success(session, number, result);
@@ -436,6 +452,7 @@ int calls_on_call(struct session *session, const struct frame_header *header,
         snprintf(call->server, sizeof(call->server), "%s", request.server);
         utf8_trim(call->server);
         request.call = call;
+        call->labelled = trust_name_result(session, &request, &call->labels);
         r = is_misnamed ? -why.code : charge_arguments(call, request.text, &why);
         if (r < 0)
                 fail(call,

@@ -27,6 +27,7 @@
 #include "supervisor/session/machine/picture-provider.h"
 #include "supervisor/session/machine/principal.h"
 #include "supervisor/session/machine/sandbox-requests.h"
+#include "supervisor/session/machine/session-labels.h"
 #include "supervisor/session/machine/session-state.h"
 #include "supervisor/session/machine/tool-provider.h"
 
@@ -249,6 +250,9 @@ struct session {
 
         struct calls *calls;
         struct call_counts sent; /* calls that rules with "after" count; a rollback lowers none */
+        struct session_labels labels; /* of the sandbox, or of the next one if there is none */
+        struct session_labels
+                inherited; /* those that the next sandbox begins with: it is a branch */
         struct session_installs *installs;
         struct files *files;
         struct session_pictures *pictures;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "policy/rules/rule.h"
 #include "rpc/sandbox-messages.h"
 #include "supervisor/session/machine/network.h"
 
@@ -172,8 +173,26 @@ static void note_last(struct session *s, const struct cell_outcome *o)
         meter_keep(&s->meter, o->memory_peak);
 }
 
+/* A new sandbox has seen nothing but the mounts, and what the session had that it is a branch of. */
+static void open_labels(struct session *s)
+{
+        const struct config_profile *profile = s->profile;
+        char name[64];
+
+        session_labels_done(&s->labels);
+        s->labels = s->inherited;
+        s->inherited = (struct session_labels){};
+        for (size_t i = 0; profile && i < profile->n_mounts; i++) {
+                if (!profile->mounts[i].is_private)
+                        continue;
+                snprintf(name, sizeof(name), "mount %.48s", profile->mounts[i].target);
+                session_labels_add(&s->labels, RULES_PRIVATE, name, 0, 0);
+        }
+}
+
 void outcome_open(struct session *s, uint64_t now_us)
 {
+        open_labels(s);
         s->history = (struct session_history){.used_us = now_us, .last = s->history.last};
 }
 

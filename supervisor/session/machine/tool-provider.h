@@ -57,7 +57,8 @@ struct tool_request {
 struct tool_description {
         yyjson_val
                 *tool; /* as in the catalogue, with inputSchema and annotations; NULL: not known */
-        bool trusts_hints; /* of its server, in the config */
+        bool trusts_hints;  /* of its server, in the config */
+        const char *labels; /* of its server (policy/rules/labels.h), or NULL */
 };
 
 struct tool_provider {

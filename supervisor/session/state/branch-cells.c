@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "policy/rules/rule.h"
 #include "supervisor/session/cell/branch.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/state/copies.h"
@@ -186,6 +187,18 @@ static void on_load_done(void *data, struct cell *cell)
                  sizeof(s->copies->note));
 }
 
+/* Labels of results that came while the branch was made. */
+static void inherit_late(struct session *to, const struct branch *branch)
+{
+        const struct session *from = find_from(to, branch);
+
+        if (from)
+                session_labels_merge(&to->labels, &from->labels);
+        else
+                session_labels_add(&to->labels, RULES_PRIVATE | RULES_UNTRUSTED,
+                                   "a session that has ended", 0, 0);
+}
+
 static void on_dump_done(void *data, struct cell *cell)
 {
         if (!is_good(cell))
@@ -205,6 +218,7 @@ static int send_load(struct branch *branch, struct session *s, struct cell *cell
         } else if (!s->branch_file) {
                 s->branch_file = branch_file_ref(branch->file);
         }
+        inherit_late(s, branch);
         if (r >= 0)
                 r = channel_send_fd(&s->channel, FRAME_LOAD, cell->number, fd);
         fd_close_many(fds, 2);
@@ -248,6 +262,7 @@ int branch_begin(struct session *to, struct session *from, const char *name, con
         }
         if (r < 0)
                 return r;
+        session_labels_merge(&to->inherited, &from->labels);
         branch->settled = on_settled;
         if (shared)
                 *shared = branch;
