@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from containers import Containers
 from javascript import JavaScript
+from journal import Journal
 from lean import Lean
 from measure import ECHO, INITIALIZE, INITIALIZED, PYTHON, Cloister, Failure, Mcp, Ping, Served, Streamable, System, available, cell, last_line, rest, summary
 from peers import bwrap_command, once
@@ -167,10 +168,14 @@ LEAN_ROWS = (
     Row("idle-1000", "processor time of a server with 1,000 idle sessions", unit="ms/s", budget=3, budget_text="<= 3 ms/s"),
     Row("memory-copy", "memory of an idle session that has a variable", unit="MiB", budget=1.5, budget_text="<= 1.5 MiB"),
     Row("gather", "a tool call to a minimal server in C, of 1,000 that are gathered", budget=1 / 4, against="tool-c", budget_text="<= 1/4"),
+    Row("journal-call", "what the journal (`sync` `none`) adds to a tool call", unit="us", budget=20, budget_text="<= 20 us"),
+    Row("journal-gather-off", "a tool call to a minimal server in C, of 1,000 that are gathered, without a journal"),
+    Row("journal-gather", "the same with the journal (`sync` `group`)", budget=2, against="journal-gather-off", budget_text="<= 2x"),
+    Row("journal-memory", "memory of `cloister-journal`", unit="MiB", budget=4, budget_text="<= 4 MiB"),
 )
 
 
-class Measures(Lean, JavaScript):
+class Measures(Lean, JavaScript, Journal):
     """The measures, a method each. Servers live from the first round to the last."""
 
     def __init__(self, bench, quick):
@@ -453,6 +458,9 @@ MEASURES = (
     ("lean_growth", ("grow-10", "grow-200", "grow-1000", "idle-1000"), False),
     ("memory_copy", ("memory-copy",), False),
     ("gather", ("gather",), True),
+    ("journal_calls", ("journal-call",), True),
+    ("journal_gather", ("journal-gather-off", "journal-gather"), True),
+    ("journal_memory", ("journal-memory",), False),
 )
 # Slow measures have at most this many rounds.
 SELDOM = {"memory": 3, "node_memory": 3, "container_image": 2, "spin": 5, "lean_faults": 3, "lean_bursts": 3, "lean_growth": 2, "memory_copy": 3}

@@ -170,6 +170,7 @@ enum monitor_owner {
         MONITOR_FOR_BROKER,
         MONITOR_FOR_PICTURES,
         MONITOR_FOR_SECRETS,
+        MONITOR_FOR_JOURNAL,
         MONITOR_OWNER_MAX,
 };
 

@@ -17,6 +17,7 @@
 #include "policy/config/as-keys.h"
 #include "policy/config/ask-keys.h"
 #include "policy/config/bound.h"
+#include "policy/config/journal-keys.h"
 #include "policy/config/keys.h"
 #include "policy/config/node-keys.h"
 #include "policy/config/package-keys.h"

@@ -28,6 +28,7 @@
         PLACE(METRICS, struct config)                                                              \
         PLACE(STATE, struct config_profile)                                                        \
         PLACE(PICTURES, struct config_profile)                                                     \
+        PLACE(JOURNAL, struct config_journal)                                                      \
         PLACE(PACKAGES, struct config_packages)                                                    \
         PLACE(ASK, struct config_ask)                                                              \
         PLACE(LIBRARIES, struct config_libraries)                                                  \

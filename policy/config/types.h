@@ -129,6 +129,22 @@ struct config_program {
 };
 enum { CONFIG_COMMANDS_MAX = 8, CONFIG_COMMAND_BYTES_MAX = 1000 };
 
+/* "journal" of a profile: the record of what its code has called (docs/journal.md). */
+enum config_journal_sync { CONFIG_SYNC_NONE, CONFIG_SYNC_GROUP, CONFIG_SYNC_EACH };
+enum config_journal_arguments {
+        CONFIG_ARGUMENTS_MASKED,
+        CONFIG_ARGUMENTS_HASH,
+        CONFIG_ARGUMENTS_FULL
+};
+struct config_journal {
+        bool is_set; /* it has one */
+        enum config_journal_sync sync;
+        enum config_journal_arguments arguments;
+        char *keep; /* "90d"; NULL: CONFIG_JOURNAL_KEEP */
+        uint64_t max;
+};
+#define CONFIG_JOURNAL_KEEP "90d"
+
 /* A named kind of sandbox. The first is "default", made of the config's top-level keys; the others
  * inherit the keys that they do not set. */
 struct config_profile {
@@ -166,6 +182,7 @@ struct config_profile {
         bool survives; /* a copy of the interpreter takes its place when it ends (docs/cells.md) */
         bool speculation_disabled; /* of the processor, in its sessions (PR_SPEC_FORCE_DISABLE) */
         bool recycle; /* network namespaces, where there is no network (supervisor/monitor/template/networks.h) */
+        struct config_journal journal;
         bool agent;    /* run_python's argument `profile` may select it */
         uint64_t said; /* of the reader: bits of the keys that the config sets (config_key_bit()) */
 };

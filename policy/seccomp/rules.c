@@ -22,46 +22,8 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/filter-load.h"
-
-/* clang-format off */
-#define ALLOW      SECCOMP_RET_ALLOW
-#define FAIL(code) (SECCOMP_RET_ERRNO | (code))
-#define ASK_INIT   SECCOMP_RET_USER_NOTIF /* ENOSYS where no init listens */
-#define ASK_OR_ALLOW FILTER_ASK_OR_ALLOW  /* allowed where no init answers */
-
-#define RULE(names, what, ...) {.calls = (names), .action = (what), .compares = {__VA_ARGS__}}
-#define END_OF_RULES           {.calls = NULL}
-
-/* Comparisons of the 32 bits that the kernel reads of an int argument. */
-#define MASKED(n, bits, want) {.argument = (n), .mask = (uint32_t)(bits), .value = (uint32_t)(want)}
-#define EQUAL(n, want)        MASKED(n, UINT32_MAX, want)
-#define SET(n, bit)           MASKED(n, bit, bit)
-#define CLEAR(n, bits)        MASKED(n, bits, 0)
-
-/* Pointers: all 64 bits. */
-#define IS_NULL(n)  {.argument = (n), .mask = UINT64_MAX, .value = 0}
-#define NOT_NULL(n) {.argument = (n), .mask = UINT64_MAX, .value = 0, .unequal = true}
-
-#define VALUES(...) .values = (const uint32_t[]){__VA_ARGS__, 0}
-#define PRCTL(...)  {"prctl", ALLOW, {EQUAL(0, 0)}, VALUES(__VA_ARGS__)}
-#define IOCTL(...)  {"ioctl", ALLOW, {EQUAL(1, 0)}, VALUES(__VA_ARGS__)}
-#define SOCKET(family, type, protocol) \
-        RULE("socket", ALLOW, EQUAL(0, family), MASKED(1, 0xf, type), EQUAL(2, protocol))
-/* TCP and UDP of an internet family. */
-#define INTERNET(family) \
-        SOCKET(family, SOCK_STREAM, 0), \
-        SOCKET(family, SOCK_STREAM, IPPROTO_TCP), \
-        SOCKET(family, SOCK_DGRAM, 0), \
-        SOCKET(family, SOCK_DGRAM, IPPROTO_UDP)
-/* clang-format on */
-
-/* CLONE_NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET. CLONE_NEWTIME is in the
- * bits of clone()'s exit signal, so that clone() cannot take it. */
-#define CLONE_NAMESPACES 0x7e020000u
-
-/* MSG_OOB (CVE-2025-38236) | MSG_ZEROCOPY */
-#define MSG_DENIED 0x04000001u
+#include "policy/seccomp/helper-rules.h"
+#include "policy/seccomp/rule-words.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
@@ -582,45 +544,6 @@ static const struct filter_rule filter_stub_all[] = {
         END_OF_RULES,
 };
 
-/* The image reader opens files for reading, answers on its socket, and exits. It creates no process, no socket and no executable
- * memory. */
-static const struct filter_rule filter_reader_all[] = {
-        {"openat", ALLOW, {CLEAR(2, O_ACCMODE | O_CREAT | O_TRUNC)}},
-        {"read pread64 lseek close utimensat stat lstat fstat newfstatat statx", ALLOW},
-        {"getdents64", ALLOW}, /* of the store, for an image by the version of its Python */
-        {"brk munmap mremap madvise futex getrandom sigaltstack rt_sigprocmask rt_sigreturn exit "
-         "exit_group",
-         ALLOW},
-        {"mmap mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
-        {"fcntl", ALLOW, {EQUAL(1, F_DUPFD_CLOEXEC)}},
-        {"fcntl", ALLOW, {EQUAL(1, F_OFD_SETLK)}},
-        {"sendmsg", ALLOW, {CLEAR(2, MSG_DENIED)}},
-        END_OF_RULES,
-};
-
-/* The child of cloister-pictures has the picture in memory: it writes an answer, and perhaps a picture, and exits. */
-static const struct filter_rule filter_picture_all[] = {
-        {"write close brk munmap mremap madvise futex rt_sigreturn exit exit_group", ALLOW},
-        {"mmap", ALLOW, {CLEAR(2, PROT_EXEC)}},
-        END_OF_RULES,
-};
-
-/* cloister-unpacker reads the archives of an image, and makes files, directories and symbolic links. It creates no process, no
- * socket, no device, no hard link, no executable memory, and no set-uid or set-gid file. */
-static const struct filter_rule filter_unpacker_all[] = {
-        {"read pread64 write pwrite64 lseek close openat2 fstat stat lstat newfstatat statx mkdirat "
-         "getdents64 readlinkat symlinkat unlinkat renameat renameat2 ftruncate utimensat brk "
-         "munmap mremap madvise futex getrandom clock_gettime rt_sigprocmask rt_sigreturn exit "
-         "exit_group",
-         ALLOW},
-        {"openat", ALLOW, {CLEAR(3, S_ISUID | S_ISGID)}},
-        {"fchmod", ALLOW, {CLEAR(1, S_ISUID | S_ISGID)}},
-        {"fcntl", ALLOW, {EQUAL(1, F_GETFL)}},
-        {"fcntl", ALLOW, {EQUAL(1, F_SETFD)}},
-        {"mmap mprotect", ALLOW, {CLEAR(2, PROT_EXEC)}},
-        END_OF_RULES,
-};
-
 /*
  * The broker parses untrusted bytes. It starts no process: it has no execve, and clone for threads
  * only. It creates no AF_UNIX socket, which could connect to abstract names of the host.
@@ -848,6 +771,7 @@ static const struct filter_table tables[] = {
         [FILTER_EGRESS] = {"egress", FAIL(ENOSYS), {filter_egress_calls, filter_internet}},
         [FILTER_READER] = {"image reader", FAIL(ENOSYS), {filter_reader_all}},
         [FILTER_PICTURE] = {"picture", FAIL(ENOSYS), {filter_picture_all}},
+        [FILTER_JOURNAL] = {"journal", FAIL(ENOSYS), {filter_journal_all}},
         [FILTER_UNPACKER] = {"unpacker", FAIL(ENOSYS), {filter_unpacker_all}},
         [FILTER_INSTALLER] = {"installer",
                               FAIL(ENOSYS),

@@ -18,25 +18,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-
-enum { FILTER_COMPARES_MAX = 3 };
-
-/* (argument & mask) == value, or, if unequal, argument != value with all 64 bits (mask UINT64_MAX).
- */
-struct filter_compare {
-        uint64_t mask; /* 0: no comparison, the list ends here */
-        uint64_t value;
-        uint8_t argument;
-        bool unequal;
-};
-
-struct filter_rule {
-        const char *calls; /* names, separated by white space; NULL ends a list of rules */
-        uint32_t action;   /* SECCOMP_RET_… */
-        struct filter_compare compares[FILTER_COMPARES_MAX];
-        const uint32_t *
-                values; /* one rule for each, as the value of the last comparison; 0 ends the list; NULL: none */
-};
+#include "policy/seccomp/rule.h"
 
 enum filter_kind {
         FILTER_WORKER,          /* the guest */
@@ -61,6 +43,7 @@ enum filter_kind {
         FILTER_EGRESS,      /* the proxy of sessions that have a network */
         FILTER_READER,      /* reads image.json and the notes of an image store */
         FILTER_PICTURE,   /* checks one picture */
+        FILTER_JOURNAL,   /* opens and signs the files of the journal */
         FILTER_UNPACKER,  /* unpacks the layers of a container image */
         FILTER_INSTALLER, /* the program that installs packages for sessions */
         FILTER_KIND_MAX,

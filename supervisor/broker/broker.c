@@ -27,6 +27,7 @@
 #include "policy/config/server.h"
 #include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
+#include "supervisor/broker/journal-start.h"
 #include "supervisor/broker/secrets.h"
 #include "supervisor/hub/cache/cache.h"
 #include "supervisor/service/event.h"
@@ -210,6 +211,11 @@ static void to_pictures(struct broker *broker, const struct monitor_message *mes
                          message->event.kind == MONITOR_PICTURES_STARTED ? message->fds[0] : -1);
 }
 
+static void to_journal(struct broker *broker, const struct monitor_message *message)
+{
+        journal_take_start(message);
+}
+
 /* The allocator keeps memory that was freed. malloc_trim() returns the pages to the kernel. */
 static void on_trim(evutil_socket_t fd, short what, void *data)
 {
@@ -236,6 +242,7 @@ static void on_event(void *data, const struct monitor_message *message)
                 [MONITOR_FOR_SESSIONS] = to_sessions, [MONITOR_FOR_SERVERS] = to_servers,
                 [MONITOR_FOR_NETWORK] = to_network,   [MONITOR_FOR_BROKER] = to_broker,
                 [MONITOR_FOR_PICTURES] = to_pictures, [MONITOR_FOR_SECRETS] = to_secrets,
+                [MONITOR_FOR_JOURNAL] = to_journal,
         };
         static_assert(ARRAY_SIZE(owners) == MONITOR_OWNER_MAX, "the link keeps what is its own");
 
@@ -302,6 +309,8 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker->mode->config_changed(broker, config);
         config_free(broker->config);
         broker->config = config;
+        if (journal_use(config, broker->base, broker->link, &err) < 0)
+                log_error("the new config: %s", err.text);
         event_set_code(config->log_code);
         event_reload(&(struct event_reload){"config", true, ""});
 }
@@ -596,6 +605,8 @@ static int make_parts(struct broker *broker, struct error *err)
         if (r >= 0)
                 sessions_set_pictures(broker->sessions, &pictures);
         if (r >= 0)
+                r = journal_use(broker->config, broker->base, broker->link, err);
+        if (r >= 0)
                 r = make_control(broker, err);
         return r < 0 ? r : broker->mode->start(broker, err);
 }
@@ -603,6 +614,7 @@ static int make_parts(struct broker *broker, struct error *err)
 static void broker_done(struct broker *broker)
 {
         broker->sessions = sessions_free(broker->sessions);
+        journal_finish();
         broker->control = control_free(broker->control);
         reload_free(broker->reload);
         network_free(broker->network);

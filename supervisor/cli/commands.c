@@ -18,6 +18,7 @@
 #include "supervisor/cli/publish.h"
 #include "supervisor/cli/rules/rules.h"
 #include "supervisor/cli/run/run.h"
+#include "supervisor/cli/serve/journal.h"
 #include "supervisor/cli/serve/serve.h"
 #include "supervisor/cli/sessions/approve.h"
 #include "supervisor/cli/sessions/cp.h"
@@ -185,6 +186,33 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister tools\n"
          "  cloister tools --json --config ./servers.json\n"},
+        {"journal show", "[OPTION]...", "print the records of the journal", 0, 0, cli_journal_show,
+         "Prints what code has called (docs/journal.md), one line for each record.\n"
+         "\n"
+         "  --session NAME      only of this session: NAME or PRINCIPAL:NAME\n"
+         "  --tool SERVER.TOOL  only of this tool; * matches any characters\n"
+         "  --since TIME        only from this time on: 30m, 2h or 7d ago, or 2026-01-31T12\n"
+         "  --in-doubt          only calls that were sent and have no answer\n"
+         "  --json              the records as they are\n"
+         "\n"
+         "Examples:\n"
+         "  cloister journal show --since 1h\n"
+         "  cloister journal show --in-doubt\n"
+         "  cloister journal show --tool 'bank.*' --json\n"},
+        {"journal verify", "[--key FILE]", "check all records and signatures of the journal", 0, 0,
+         cli_journal_verify,
+         "Reads all files of the journal, and prints how many records they have and how many are\n"
+         "signed. The first line that is wrong is an error, and the exit status is 1. With --key, only\n"
+         "signatures of the public key in FILE count ('cloister journal key > FILE').\n"
+         "\n"
+         "Examples:\n"
+         "  cloister journal verify\n"
+         "  cloister journal verify --key key.pem\n"},
+        {"journal key", "", "print the public key of the journal", 0, 0, cli_journal_key,
+         "Prints the public key as PEM, which openssl reads. Keep it on another machine.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister journal key > key.pem\n"},
         {"login", "NAME", "log in to an MCP server that asks for OAuth",
          CLI_CONFIG | CLI_NO_BROWSER | CLI_SCOPE, 1, cli_login,
          "For servers with a url that ask for OAuth. Prints a URL to open in a browser, and waits for the\n"

@@ -24,6 +24,7 @@
 #include "supervisor/config/config-files.h"
 #include "supervisor/config/packages-check.h"
 #include "supervisor/doctor/findings.h"
+#include "supervisor/doctor/journal.h"
 #include "supervisor/doctor/kernel.h"
 #include "supervisor/doctor/trust-rows.h"
 #include "supervisor/monitor/cgroup/cgroup-scope.h"
@@ -769,6 +770,7 @@ void doctor_check_host(struct doctor *d, const char *const *configs, size_t n_co
         check_recycling(d, config);
         check_secrets(d, config);
         doctor_add_trust(d, config);
+        doctor_check_journal(d, config);
         config_free(config);
 }
 

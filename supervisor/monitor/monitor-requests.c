@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "supervisor/monitor/monitor-branches.h"
+#include "supervisor/monitor/monitor-journal.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/monitor-service.h"
@@ -28,6 +29,7 @@ static void (*const handlers[MONITOR_VERB_MAX])(struct monitor *,
         [MONITOR_BRANCH_START] = monitor_branch_start,
         [MONITOR_BRANCH_DROP] = monitor_branch_drop,
         [MONITOR_PICTURES_START] = monitor_pictures_start,
+        [MONITOR_JOURNAL_START] = monitor_journal_start,
         [MONITOR_PING] = monitor_service_ping,
         [MONITOR_SERVICE_READY] = monitor_service_ready,
         [MONITOR_SERVICE_DRAINING] = monitor_service_draining,

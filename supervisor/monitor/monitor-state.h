@@ -97,6 +97,12 @@ struct monitor {
                 struct event *end;
         } pictures; /* monitor-pictures.c */
         struct {
+                char program[512]; /* path of `cloister-journal` */
+                pid_t pid;         /* 0: it does not run */
+                int pidfd;
+                struct event *end;
+        } journal; /* monitor-journal.c */
+        struct {
                 struct notify notify;
                 uint64_t watchdog_us;        /* when the last WATCHDOG=1 was sent */
                 bool is_ready, is_reloading; /* what the service manager knows */

@@ -52,6 +52,7 @@
 #include "supervisor/monitor/broker-launch.h"
 #include "supervisor/monitor/image/image-store.h"
 #include "supervisor/monitor/monitor-config.h"
+#include "supervisor/monitor/monitor-journal.h"
 #include "supervisor/monitor/monitor-limits.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
@@ -378,6 +379,9 @@ static int set_up(struct monitor *m, struct error *err)
                 r = program_path("cloister-pictures", m->pictures.program,
                                  sizeof(m->pictures.program), err);
         if (r >= 0)
+                r = program_path("cloister-journal", m->journal.program, sizeof(m->journal.program),
+                                 err);
+        if (r >= 0)
                 r = template_files_open(&m->template_files, err);
         if (r >= 0)
                 r = monitor_load_config(m, err);
@@ -445,6 +449,7 @@ static void done(struct monitor *m)
         }
         if (m->base) {
                 monitor_pictures_done(m);
+                monitor_journal_done(m);
                 monitor_upstreams_done(m);
                 monitor_secrets_done(m);
                 monitor_sessions_done(m);

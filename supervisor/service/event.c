@@ -47,9 +47,16 @@ static_assert(ARRAY_SIZE(kinds) == OWNER + 1, "a name for each kind");
 
 static enum config_log_code code_told;
 
-bool event_is_on(void)
+static event_sink *sink;
+
+bool event_is_on(bool is_journalled)
 {
-        return log_get_level() >= LOG_LEVEL_INFO;
+        return log_get_level() >= LOG_LEVEL_INFO || (sink && is_journalled);
+}
+
+void event_set_sink(event_sink *to)
+{
+        sink = to;
 }
 
 void event_set_code(enum config_log_code code)
@@ -93,6 +100,13 @@ static struct log_record record(enum kind_index kind, const struct fields *field
                                    fields->n};
 }
 
+/* To the journal, if there is one. */
+static void tell(const struct log_ids *ids, const struct log_record *r, bool is_journalled)
+{
+        if (sink && is_journalled)
+                sink(ids, r);
+}
+
 /* ---- cells ---- */
 
 /* Copies code with secrets masked. Returns whether it was cut. */
@@ -112,17 +126,25 @@ void event_cell_begin(const struct event_cell_begin *event)
         char digest[SHA256_TEXT_SIZE];
         struct fields f = {};
 
-        if (!event_is_on())
+        if (!event_is_on(event->is_journalled))
                 return;
         add_text(&f, "profile", event->profile);
         if (event->attempt > 1)
                 add_number(&f, "attempt", event->attempt);
-        if (code_told != CONFIG_LOG_NONE && event->code_length <= HASHED_MAX) {
-                sha256_text(event->code, event->code_length, digest);
-                add_text(&f, "code_sha256", digest);
+        /* The journal has the hash in any case. */
+        bool is_recorded = sink && event->is_journalled;
+        struct fields with_hash = f;
+        if (code_told != CONFIG_LOG_NONE || is_recorded) {
+                if (event->code_length <= HASHED_MAX) {
+                        sha256_text(event->code, event->code_length, digest);
+                        add_text(&with_hash, "code_sha256", digest);
+                }
+                add_number(&with_hash, "code_bytes", event->code_length);
         }
+        const struct log_record for_journal = record(CELL_BEGIN, &with_hash);
+        tell(&event->ids, &for_journal, is_recorded);
         if (code_told != CONFIG_LOG_NONE)
-                add_number(&f, "code_bytes", event->code_length);
+                f = with_hash;
         if (code_told == CONFIG_LOG_FULL) {
                 bool is_cut = copy_code(event->code, event->code_length, code);
                 add(&f, &(struct log_field){"code", LOG_CODE, code, strlen(code), is_cut});
@@ -161,7 +183,7 @@ void event_cell_end(const struct event_cell_end *event)
         _cleanup_buffer_ struct buffer tools = BUFFER_INIT(TOOLS_BYTES_MAX);
         struct fields f = {};
 
-        if (!event_is_on())
+        if (!event_is_on(event->is_journalled))
                 return;
         add_text(&f, "status", event->status);
         add_text(&f, "state", event->state);
@@ -177,6 +199,15 @@ void event_cell_end(const struct event_cell_end *event)
                 add_number(&f, "tools_total", event->tools_total);
         }
         const struct log_record r = record(CELL_END, &f);
+        if (event->receipt && event->is_journalled) {
+                struct fields whole = f;
+                add(&whole, &(struct log_field){"receipt", LOG_JSON, buffer_bytes(event->receipt),
+                                                event->receipt->length, 0});
+                const struct log_record with = record(CELL_END, &whole);
+                tell(&event->ids, &with, true);
+        } else {
+                tell(&event->ids, &r, event->is_journalled);
+        }
         log_record(LOG_LEVEL_INFO, &event->ids, &r, "cell ended: %s in %llu ms%s%s", event->status,
                    (unsigned long long)(event->duration_us / 1000), *event->why ? ", " : "",
                    event->why);
@@ -196,6 +227,7 @@ void event_session_start(const struct event_session *event)
 
         add_session(&f, event);
         const struct log_record r = record(SESSION_START, &f);
+        tell(&event->ids, &r, event->is_journalled);
         log_record(LOG_LEVEL_INFO, &event->ids, &r, "sandbox %u is up", event->sandbox);
 }
 
@@ -206,6 +238,7 @@ void event_session_end(const struct event_session *event)
         add_session(&f, event);
         add_text(&f, "reason", event->reason);
         const struct log_record r = record(SESSION_END, &f);
+        tell(&event->ids, &r, event->is_journalled);
         log_record(LOG_LEVEL_INFO, &event->ids, &r, "sandbox %u ended: %s", event->sandbox,
                    *event->why ? event->why : event->reason);
 }
@@ -234,13 +267,14 @@ void event_token_refused(const struct event_token_refused *event)
         uint64_t left_out = 0;
         struct fields f = {};
 
-        if (!event_is_on() || !may_tell_refusal(&left_out))
+        if (!event_is_on(true) || !may_tell_refusal(&left_out))
                 return;
         add_text(&f, "reason", reason);
         add_number(&f, "status", (uint64_t)event->status);
         if (left_out > 0)
                 add_number(&f, "left_out", left_out);
         const struct log_record r = record(TOKEN_REFUSED, &f);
+        tell(NULL, &r, true);
         log_record(LOG_LEVEL_INFO, NULL, &r, "a request was refused: its token is %s", reason);
 }
 
@@ -251,6 +285,7 @@ void event_reload(const struct event_reload *event)
         add_text(&f, "what", event->what);
         add_bool(&f, "ok", event->ok);
         const struct log_record r = record(RELOAD, &f);
+        tell(NULL, &r, true);
         if (event->ok)
                 log_record(LOG_LEVEL_INFO, NULL, &r, "%s: reloaded", event->what);
         else
@@ -269,6 +304,7 @@ void event_drain(const struct event_drain *event)
         if (event->cells > 0)
                 add_number(&f, "cells", event->cells);
         const struct log_record r = record(DRAIN, &f);
+        tell(NULL, &r, true);
         log_record(LOG_LEVEL_INFO, NULL, &r, "draining: %s: %s", event->phase, event->why);
 }
 
@@ -279,6 +315,7 @@ void event_owner(const struct event_owner *event)
         add_text(&f, "command", event->command);
         add_bool(&f, "ok", event->ok);
         const struct log_record r = record(OWNER, &f);
+        tell(&event->ids, &r, true);
         log_record(LOG_LEVEL_INFO, &event->ids, &r, "command of the owner: %s%s%s", event->command,
                    event->ok ? "" : ": ", event->ok ? "" : event->why);
 }

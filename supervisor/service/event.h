@@ -13,10 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/log.h"
 #include "policy/config/types.h"
 
-bool event_is_on(void);
+bool event_is_on(bool is_journalled);
+/* Where events go besides: to the journal of a server that has one (supervisor/trust/records/record.h). Events of the server as a whole do, and
+ * those of cells and sessions with is_journalled. NULL: nowhere. */
+typedef void event_sink(const struct log_ids *ids, const struct log_record *record);
+void event_set_sink(event_sink *sink);
 /* The part of the code of a cell that events have (the key "log_code"). */
 void event_set_code(enum config_log_code code);
 
@@ -26,7 +31,8 @@ struct event_cell_begin {
         const char *code;
         size_t code_length;
         const char *profile; /* or "" */
-        unsigned attempt;    /* from 1: the sandboxes before had ended before they had read it */
+        bool is_journalled;
+        unsigned attempt; /* from 1: the sandboxes before had ended before they had read it */
 };
 void event_cell_begin(const struct event_cell_begin *event);
 
@@ -47,6 +53,8 @@ struct event_cell_end {
         const struct event_tool *tools; /* the first of them, as many as are known */
         size_t n_tools;
         uint64_t tools_total;
+        const struct buffer *receipt; /* for the journal: JSON, or NULL */
+        bool is_journalled;
 };
 void event_cell_end(const struct event_cell_end *event);
 
@@ -57,6 +65,7 @@ struct event_session {
         const char *profile; /* or "" */
         const char *reason;  /* of the end, one word */
         const char *why;     /* of the end, or "" */
+        bool is_journalled;
 };
 void event_session_start(const struct event_session *event);
 void event_session_end(const struct event_session *event);

@@ -4,10 +4,12 @@
 #include <stddef.h>
 
 #include "supervisor/trust/ask.h"
+#include "supervisor/trust/journal-step.h"
 
 trust_step *const trust_steps[] = {
         trust_check_form,
         trust_apply_rules,
         trust_ask,
+        trust_journal,
         NULL,
 };

@@ -235,8 +235,10 @@ bool trust_applies(const struct session *session, const struct tool_request *req
 {
         const struct config_profile *rights = session->rights;
 
-        return rights && rights->compiled_rules &&
-               rules_can_match(rights->compiled_rules, request->server, name_of(request));
+        return rights &&
+               (rights->journal.is_set ||
+                (rights->compiled_rules &&
+                 rules_can_match(rights->compiled_rules, request->server, name_of(request))));
 }
 
 /* Large arguments were to be sent as the code wrote them; now they are written anew. */

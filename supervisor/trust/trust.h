@@ -47,6 +47,7 @@ struct trust_call {
         uint64_t *counted;        /* keys of the rules that count the call if it is sent */
         size_t n_counted;
         struct trust_refusal refusal;
+        uint64_t record; /* number of its record in the journal; 0: none */
         size_t step;
         bool waits;
         void *data;                             /* of the step that waits */

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "supervisor/monitor/image/image-job.h"
 #include "supervisor/monitor/image/image-reader.h"
+#include "supervisor/monitor/monitor-journal.h"
 #include "supervisor/monitor/monitor-link.h"
 #include "supervisor/monitor/monitor-pictures.h"
 #include "supervisor/monitor/template-files.h"
@@ -515,6 +516,17 @@ void monitor_pictures_start(struct monitor *m, const struct monitor_request *req
 }
 
 void monitor_pictures_done(struct monitor *m)
+{
+}
+
+/* The process that has the journal's key. */
+
+void monitor_journal_start(struct monitor *m, const struct monitor_request *request)
+{
+        monitor_pictures_start(m, request);
+}
+
+void monitor_journal_done(struct monitor *m)
 {
 }
 

@@ -75,6 +75,8 @@ RULES = [
     ),
     # Short-lived, as the user: parses what authorization servers say.
     ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/trust/url.h", "supervisor/oauth/"]),
+    # The process that has the journal's key, and the commands that read the journal.
+    ("supervisor/journal", ["base/", "rpc/journal-messages.h", "rpc/journal-record.h", "supervisor/journal/"]),
     # The process that reads pictures.
     ("supervisor/pictures", ["base/", "rpc/picture-messages.h", "supervisor/pictures/"]),
     # The process that has the network of sessions.
@@ -87,10 +89,12 @@ RULES = [
         ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "hold.h")],
     ),
     ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/"]),
+    # Records of the journal, and the broker's end of the process that signs them.
+    ("supervisor/trust/records", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/records/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION, "supervisor/trust/"]),
     ("supervisor/session/cell", ["base/", "policy/", "rpc/", SESSION + "cell/"]),
     ("supervisor/session/channel", ["base/", "rpc/"] + [SESSION + part for part in ("cell/", "channel/")]),
-    ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
+    ("supervisor/session/machine", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/records/"] + [SESSION + part for part in ("cell/", "channel/", "machine/")]),
     (
         "supervisor/session/calls",
         ["base/", "policy/", "rpc/", "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "calls/")],
@@ -121,12 +125,12 @@ RULES = [
     ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "trust/records/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     # Its commands, which main.c passes to it.
     (
         "supervisor/broker/modes",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "trust/records/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     ("supervisor/cli/command", ["base/", "policy/", "supervisor/options/", "supervisor/cli/command/"]),
     ("supervisor/cli/as", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/as/"]),

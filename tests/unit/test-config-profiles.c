@@ -4,6 +4,7 @@
 #include "policy/config/add.h"
 #include "policy/config/ask-keys.h"
 #include "policy/config/config.h"
+#include "policy/config/journal-keys.h"
 #include "policy/config/keys.h"
 #include "policy/config/server.h"
 #include "tests/unit/test.h"
@@ -340,6 +341,28 @@ static void test_pictures(void)
         wrong("\"pictures\": {\"bytes\": 3932161}", "pictures.bytes must be");
 }
 
+static void test_journal(void)
+{
+        _cleanup_config_ struct config *none = good("{}");
+        _cleanup_config_ struct config *config = good(
+                "{\"journal\": {\"max\": \"2M\"}, \"profiles\": {\"a\": {\"journal\": {\"sync\": \"group\", \"arguments\": \"hash\", \"keep\": \"2w\"}}, \"b\": {}, \"c\": {\"journal\": false}}}");
+        uint64_t max, keep_s;
+
+        check(!config_journal_limits(none, &max, &keep_s));
+        check(config_journal_limits(config, &max, &keep_s));
+        check(max == 1 << 30);
+        check_eq_int((int)keep_s, 90 * 24 * 3600);
+        check_eq_int(profile(config, "a")->journal.sync, CONFIG_SYNC_GROUP);
+        check_eq_int(profile(config, "a")->journal.arguments, CONFIG_ARGUMENTS_HASH);
+        check(profile(config, "b")->journal.is_set && profile(config, "b")->journal.max == 2 << 20);
+        check(!profile(config, "c")->journal.is_set);
+        wrong("\"journal\": {\"sync\": \"all\"}", "journal.sync must be");
+        wrong("\"journal\": {\"keep\": \"90\"}", "keep must be");
+        wrong("\"journal\": {\"keep\": \"0d\"}", "keep must be");
+        wrong("\"journal\": {\"max\": \"512K\"}", "journal.max must be");
+        wrong("\"journal\": true", "journal must be");
+}
+
 static void test_packages(void)
 {
         _cleanup_config_ struct config *none = good("{}");
@@ -641,6 +664,7 @@ int main(void)
         run(test_recycle);
         run(test_checkpoints);
         run(test_pictures);
+        run(test_journal);
         run(test_packages);
         run(test_libraries);
         run(test_python);

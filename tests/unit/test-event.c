@@ -401,7 +401,7 @@ static void test_off(void)
 {
         begin(LOG_FORMAT_JSON);
         log_set_level(LOG_LEVEL_WARNING);
-        check(!event_is_on());
+        check(!event_is_on(true));
         event_session_start(&(struct event_session){.ids = ids});
         event_cell_begin(&(struct event_cell_begin){.ids = ids, .code = "1", .code_length = 1});
         event_token_refused(&(struct event_token_refused){.status = 401});

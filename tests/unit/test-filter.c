@@ -584,6 +584,26 @@ static void test_unpacker_policy(void)
         free(u.code);
 }
 
+static void test_journal_policy(void)
+{
+        struct program j = compile(FILTER_JOURNAL);
+        static const int denied[] = {SYS_socket,   SYS_clone,    SYS_execve,  SYS_connect,
+                                     SYS_mknodat,  SYS_linkat,   SYS_ptrace,  SYS_fchownat,
+                                     SYS_kill,     SYS_renameat, SYS_mkdirat, SYS_mount,
+                                     SYS_pwrite64, SYS_unshare};
+
+        check_eq_int(ask(&j, SYS_openat, 5, 0, O_RDWR | O_APPEND | O_CREAT | O_EXCL, 0600), ALLOW);
+        check_eq_int(ask(&j, SYS_openat, 5, 0, O_RDWR | O_APPEND | O_CREAT | O_EXCL, 04600),
+                     FAIL(ENOSYS));
+        check_eq_int(ask(&j, SYS_fdatasync, 5, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&j, SYS_unlinkat, 5, 0, 0, 0), ALLOW);
+        check_eq_int(ask(&j, SYS_fcntl, 5, F_SETFL, 0, 0), FAIL(ENOSYS));
+        check_eq_int(ask(&j, SYS_mmap, 0, 4096, PROT_READ | PROT_EXEC, 0), FAIL(ENOSYS));
+        for (size_t at = 0; at < ARRAY_SIZE(denied); at++)
+                check_eq_int(ask(&j, denied[at], 0, 0, 0, 0), FAIL(ENOSYS));
+        free(j.code);
+}
+
 static void test_other_policies(void)
 {
         struct program t = compile(FILTER_TEMPLATE), b = compile(FILTER_BROKER),
@@ -697,6 +717,7 @@ int main(void)
         run(test_shared_files);
         run(test_worker_limits);
         run(test_unpacker_policy);
+        run(test_journal_policy);
         run(test_other_policies);
         return 0;
 }

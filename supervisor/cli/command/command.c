@@ -244,12 +244,14 @@ static int take_option(int argc, char **argv, struct options *o, struct error *e
         return r < 0 ? r : used;
 }
 
-/* The words that follow the script of `cloister run` are the script's, as for python and env. With -c, that
+/* The words that follow `cloister journal VERB` are those of cloister-journal. The words that follow the script of `cloister run` are the script's, as for python and env. With -c, that
  * is the first word that is not an option, and all words after it. */
 static bool ends_options(const struct options *o)
 {
         size_t n = o->code ? 1 : 2;
 
+        if (o->n_words == 2 && strcmp(o->words[0], "journal") == 0)
+                return true;
         return o->n_words == n && strcmp(o->words[0], "run") == 0;
 }
 
@@ -261,7 +263,9 @@ int cli_options_parse(int argc, char **argv, struct options *ret, struct error *
         options_init(&o);
         for (int i = 0; i < argc;) {
                 bool is_word = only_words || argv[i][0] != '-' || argv[i][1] == '\0';
-                if (ends_options(&o) && (is_word || !o.code)) {
+                bool is_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+                bool is_run = o.n_words > 0 && strcmp(o.words[0], "run") == 0;
+                if (ends_options(&o) && (is_word || !o.code) && (is_run || !is_help)) {
                         o.rest = argv + i;
                         o.n_rest = (size_t)(argc - i);
                         break;

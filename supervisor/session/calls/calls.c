@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/trust/records/record.h"
 #include "supervisor/trust/steps.h"
 #include "supervisor/trust/trust.h"
 
@@ -43,6 +44,7 @@ struct tool_call {
         uint64_t cell;          /* number of the cell that made it, 0: background work */
         struct cell_call *slot; /* in that cell's record, or NULL */
         uint64_t n_sent;        /* bytes of the CALL */
+        uint64_t record;        /* number of its record in the journal; 0: none */
         size_t n_counted;       /* for the principal */
         char server[CELL_NAME_MAX + 1];
 };
@@ -154,6 +156,26 @@ static struct cell *cell_of(const struct tool_call *call, struct cell_call **slo
         return cell;
 }
 
+static void record_end(struct tool_call *call, enum record_outcome outcome, uint64_t duration_us,
+                       uint64_t received)
+{
+        struct cell_call *slot;
+        struct cell *cell = cell_of(call, &slot);
+        struct record_answer answer = {
+                .ids = session_log_ids(call->session, cell),
+                .of = call->record,
+                .outcome = outcome,
+                .duration_us = duration_us,
+                .bytes = received,
+        };
+
+        answer.ids.call = call->number;
+        answer.ids.server = call->server;
+        answer.ids.tool = slot ? slot->tool : NULL;
+        record_answer(&answer);
+        call->record = 0;
+}
+
 /* received: bytes of the result. */
 static void note_end(const struct tool_call *call, bool sent, bool ok, uint64_t duration_us,
                      uint64_t received)
@@ -201,10 +223,15 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
 {
         struct session *session = call->session;
         uint64_t number = call->number;
-        bool ok = !result->error_kind;
+        bool ok = !result->error_kind, is_fine = ok && !is_error(result->result);
+        /* An error of JSON-RPC is an answer; other errors are the end of the wait for one. */
+        enum record_outcome outcome = is_fine                  ? RECORD_COMMITTED
+                                      : ok || result->rpc_code ? RECORD_FAILED
+                                      : result->sent           ? RECORD_IN_DOUBT
+                                                               : RECORD_NOT_SENT;
 
-        note_end(call, result->sent, ok && !is_error(result->result), result->duration_us,
-                 ok ? bytes_of(result) : 0);
+        record_end(call, outcome, result->duration_us, ok ? bytes_of(result) : 0);
+        note_end(call, result->sent, is_fine, result->duration_us, ok ? bytes_of(result) : 0);
         if (result->sent)
                 note_labels(call);
         remove_call(call);
@@ -351,6 +378,7 @@ static void fail(struct tool_call *call, const struct answer_error *error)
         struct session *session = call->session;
         uint64_t number = call->number;
 
+        record_end(call, RECORD_NOT_SENT, 0, 0);
         note_end(call, false, false, 0, 0);
         answer_error(&session->channel, number, error);
         remove_call(call);
@@ -370,6 +398,7 @@ static void send_call(struct tool_call *call, const struct tool_request *request
 static void send_trusted(struct tool_call *call, struct trust_call *trust)
 {
         call->trust = NULL;
+        call->record = trust->record;
         trust_count_sent(trust);
         send_call(call, &trust->request);
         trust_free(trust);
@@ -379,6 +408,7 @@ static void fail_trusted(struct tool_call *call, struct trust_call *trust)
 {
         const struct trust_refusal *refusal = &trust->refusal;
 
+        call->record = trust->record;
         fail(call, &(struct answer_error){.kind = refusal->kind,
                                           .message = refusal->message.text,
                                           .rule = refusal->rule,
@@ -694,6 +724,9 @@ static void drop(struct tool_call *call)
 {
         const struct tool_provider *tools = &call->session->context->tools;
 
+        if (call->trust)
+                call->record = call->trust->record;
+        record_end(call, is_sent(call) ? RECORD_IN_DOUBT : RECORD_NOT_SENT, 0, 0);
         if (call->handle)
                 tools->drop(call->handle);
         if (call->wait)

@@ -13,6 +13,7 @@
 #include "policy/rules/rule.h"
 #include "rpc/sandbox-messages.h"
 #include "supervisor/session/machine/network.h"
+#include "supervisor/trust/records/doubts.h"
 
 const char *outcome_seconds(uint64_t ms, char to[32])
 {
@@ -276,6 +277,7 @@ bool session_note_owner(struct session *s, struct cell *cell)
         }
         if (o->cells + o->files > 0)
                 describe(o, cell->outcome.owner);
+        doubts_tell(s->name, cell->outcome.owner, sizeof(cell->outcome.owner));
         return fresh || o->is_first;
 }
 
@@ -298,8 +300,10 @@ void session_note_owners_end(struct session *s, const struct cell *cell)
 
         if (!cell->request.is_owners) {
                 /* The result of a cancelled call is not read: the next one says it again. */
-                if (!cell->cancelled && cell->kind == CELL_CODE)
+                if (!cell->cancelled && cell->kind == CELL_CODE) {
                         *o = (struct session_owners){};
+                        doubts_forget_told(s->name);
+                }
                 return;
         }
         if (cell->request.is_probe && !is_restored)

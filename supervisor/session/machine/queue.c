@@ -146,10 +146,6 @@ void session_end_cell(struct session *s, struct cell *cell)
                 streams_end(&s->streams);
                 session_note_owners_end(s, cell);
         }
-        if (is_told(cell))
-                session_tell_cell_end(s, cell);
-        else
-                log_end(s, cell);
         tally_cell(s, cell);
         for (int i = 0; i < CELL_STREAMS; i++)
                 capture_finish(&cell->outcome.streams[i]);
@@ -159,6 +155,11 @@ void session_end_cell(struct session *s, struct cell *cell)
         } else if (cell->number != 0 && cell->kind == CELL_LOAD) {
                 tasks_note_load(s, cell);
         }
+        /* With its receipt. */
+        if (is_told(cell))
+                session_tell_cell_end(s, cell);
+        else
+                log_end(s, cell);
         cell->request.done(cell->request.data, cell);
         cell_free(cell);
 }

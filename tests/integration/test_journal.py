@@ -1,0 +1,330 @@
+"""The journal: each call is on record before it is sent, and nobody changes records unseen."""
+
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import harness
+import rawmcp
+
+PAGE = os.path.join(harness.SOURCE, "docs/journal.md")
+
+
+def example(language):
+    """A block of code of docs/journal.md."""
+    with open(PAGE, encoding="utf-8") as f:
+        return re.search(rf"```{language}\n(.*?)```", f.read(), re.DOTALL).group(1)
+
+
+class Case(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.state = self.path("state")
+        os.mkdir(self.state)
+        self.env = harness.environment(XDG_STATE_HOME=self.state)
+        self.journal = os.path.join(self.state, "cloister/journal")
+        self.servers = []
+        self.addCleanup(self.free)
+
+    def free(self):
+        for server in self.servers:
+            server.free()
+
+    def start(self, journal=None, **rest):
+        fixture = harness.fixture()
+        config = self.config({"f": fixture}, name=f"config-{len(self.servers)}.json", journal=journal or {}, **rest)
+        server = rawmcp.RawServer("--config", config, env=self.env, cwd=self.dir)
+        self.servers.append(server)
+        server.initialize()
+        return server
+
+    def files(self, end="jsonl"):
+        return sorted(glob.glob(os.path.join(self.journal, f"*.{end}")), key=lambda p: int(os.path.basename(p).split(".")[0]))
+
+    def records(self, number=None):
+        """Of all segments, or of one."""
+        return [json.loads(line) for path in self.files() if number in (None, int(os.path.basename(path).split(".")[0]))
+                for line in open(path, "rb") if line.endswith(b"\n")]
+
+    def wait_for(self, condition, what):
+        end = time.monotonic() + harness.PATIENCE
+        while not condition():
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.02)
+
+    def command(self, *words, status=0):
+        done = self.run_cloister("journal", *words, env=self.env)
+        self.assertEqual(done.returncode, status, done)
+        return (done.stdout if status == 0 else done.stderr).decode()
+
+    def process(self, server):
+        """The pid of the server's cloister-journal."""
+        found = subprocess.run(["pgrep", "-P", str(server.process.pid), "-f", "cloister-journal serve"], capture_output=True, check=False)
+        return int(found.stdout.split()[0]) if found.stdout.split() else None
+
+    def kill(self, server):
+        """Ends all processes of a server: the broker must not see the end of the monitor."""
+        found = subprocess.run(["pgrep", "-P", str(server.process.pid), "-f", "cloister-(broker|journal)"], capture_output=True, check=True)
+        pids = [int(pid) for pid in found.stdout.split()] + [server.process.pid]
+        for pid in pids:
+            with harness.contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        server.process.wait()
+        self.wait_for(lambda: not any(map(self.lives, pids)), "the end of the processes")
+
+    @staticmethod
+    def lives(pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+
+class Journal(Case):
+    def test_calls_and_answers(self):
+        server = self.start({"sync": "group"})
+        result = server.cell(
+            "r = await mcp_f.add(a=1, b=2)\n"
+            "try:\n    await mcp_f.fail()\nexcept ToolError:\n    pass\n"
+            "await mcp_f.text(text='api_key=sk-abcdefghijklmnopqrstuvwx')\nr", session="s1")
+        self.assertEqual(result["status"], "ok", result)
+        self.assertEqual(server.close(), 0)
+        records = self.records()
+        self.assertEqual([r["kind"] for r in records],
+                         ["start", "session.start", "cell.begin", "call", "answer", "call", "answer", "call", "answer", "cell", "session.end", "end"])
+        calls = [r for r in records if r["kind"] == "call"]
+        answers = [r for r in records if r["kind"] == "answer"]
+        self.assertEqual([(r["session"], r["server"], r["tool"]) for r in calls], [("s1", "f", "add"), ("s1", "f", "fail"), ("s1", "f", "text")])
+        self.assertEqual([r["of"] for r in answers], [r["n"] for r in calls])
+        self.assertEqual([r["outcome"] for r in answers], ["committed", "failed", "committed"])
+        self.assertEqual(calls[0]["sha256"], hashlib.sha256(calls[0]["arguments"].encode()).hexdigest())
+        self.assertEqual(json.loads(calls[0]["arguments"]), {"a": 1, "b": 2})
+        self.assertNotIn("sk-abcdef", json.dumps(records))
+        self.assertEqual(records[9]["receipt"]["status"], "ok")
+        self.assertIn("code_sha256", records[2])
+        self.assertRegex(self.command("verify"), r"^ok: 12 records, signed to 12$")
+        self.assertIn("f.add", self.command("show", "--tool", "f.add"))
+        self.assertEqual(self.command("show", "--session", "other"), "")
+        self.assertEqual([json.loads(line)["n"] for line in self.command("show", "--json", "--since", "2h").splitlines()], list(range(1, 13)))
+        self.assertEqual(oct(os.stat(self.journal).st_mode & 0o777), "0o700")
+        self.assertEqual({oct(os.stat(p).st_mode & 0o777) for p in self.files() + self.files("heads")}, {"0o600"})
+        self.examples()
+
+    def examples(self):
+        """What docs/journal.md says about openssl(1) and Python."""
+        path = harness.BUILD + os.pathsep + os.environ["PATH"]
+        done = subprocess.run(["sh", "-ec", example("sh")], cwd=self.journal, env={**self.env, "PATH": path}, capture_output=True, check=False)
+        self.assertEqual((done.returncode, b"Verified Successfully" in done.stdout), (0, True), done)
+        for name in ("key.pem", "signed", "signature"):
+            os.unlink(os.path.join(self.journal, name))
+        for status in (0, 1):
+            done = subprocess.run([sys.executable, "-c", example("python"), "1"], cwd=self.journal, capture_output=True, check=False)
+            self.assertEqual(done.returncode, status, done)
+            self.change(1, b'"add"', b'"adD"')
+
+    def change(self, number, old, new, end="jsonl"):
+        path = os.path.join(self.journal, f"{number}.{end}")
+        with open(path, "rb") as f:
+            data = f.read()
+        self.assertIn(old, data)
+        with open(path, "wb") as f:
+            f.write(data.replace(old, new, 1))
+
+    def test_nothing_without_the_key(self):
+        config = self.config({"f": harness.fixture()}, journal={}, profiles={"plain": {"journal": False}}, profile="plain")
+        server = rawmcp.RawServer("--config", config, env=self.env)
+        self.servers.append(server)
+        server.initialize()
+        self.assertEqual(server.cell("(await mcp_f.add(a=1, b=2))['sum']")["status"], "ok")
+        self.wait_for(self.files, "the journal of the default profile")
+        server.close()
+        self.assertEqual({r["kind"] for r in self.records()} & {"call", "answer", "cell", "cell.begin", "session.start"}, set())
+
+    def test_killed_in_calls(self):
+        first, other = self.start(), self.start()
+        other.cell("1")
+        first.start_call("import asyncio\nawait asyncio.gather(mcp_f.sleep(seconds=60), mcp_f.echo(a=1), mcp_f.sleep(seconds=61))", session="s")
+        self.wait_for(lambda: sum(r["kind"] == "call" for r in self.records()) == 3 and any(r["kind"] == "answer" for r in self.records()), "3 calls")
+        dead = next(int(os.path.basename(p).split(".")[0]) for p in self.files() if b'"call"' in open(p, "rb").read())
+        self.kill(first)
+        shown = self.command("show", "--in-doubt")
+        self.assertEqual(shown.count("f.sleep"), 2, shown)
+        # A line that was not written whole is cut.
+        with open(os.path.join(self.journal, f"{dead}.jsonl"), "ab") as f:
+            f.write(b'{"n":99,"t"')
+        third = self.start()
+        self.wait_for(lambda: len(self.files()) == 3, "a third segment")
+        records = self.records(dead)
+        self.assertEqual([r["kind"] for r in records[-3:]], ["answer", "answer", "end"])
+        self.assertEqual([r["outcome"] for r in records[-3:-1]], ["in doubt"] * 2)
+        self.assertEqual(self.command("show", "--in-doubt").count("f.sleep"), 2)
+        # The living server's segment is as it was: its calls are not in doubt.
+        self.assertEqual(other.cell("(await mcp_f.add(a=1, b=2))['sum']")["status"], "ok")
+        text = json.dumps(third.call("1", session="s"))
+        self.assertIn("2 calls of tools", text)
+        self.assertIn("f.sleep, f.sleep", text)
+        self.assertNotIn("calls of tools", json.dumps(third.call("1", session="s")))
+        self.assertNotIn("calls of tools", json.dumps(third.call("1", session="t")))
+        other.close()
+        third.close()
+        self.assertRegex(self.command("verify"), r"(?m)^ok: \d+ records")
+
+    def refused(self, server, reason):
+        result = server.cell("try:\n    await mcp_f.add(a=1, b=2)\nexcept ToolUnavailable as e:\n    print('refused:', e)\nelse:\n    print('sent')")
+        self.assertIn("refused: ", result["stdout"], result)
+        self.assertIn(reason, result["stdout"])
+        self.assertIn(self.journal, result["stdout"])
+
+    def test_directories_that_cannot_be_used(self):
+        os.makedirs(self.journal, mode=0o755)
+        os.chmod(self.journal, 0o755)
+        server = self.start()
+        self.refused(server, "is open to other users (mode 0755)")
+        os.chmod(self.journal, 0o700)
+        self.assertIn("sent", server.cell("await mcp_f.add(a=1, b=2)\nprint('sent')")["stdout"])
+        server.close()
+        os.rename(self.journal, self.path("elsewhere"))
+        os.symlink(self.path("elsewhere"), self.journal)
+        server = self.start()
+        self.refused(server, "a symbolic link is not followed")
+        server.close()
+        os.unlink(self.journal)
+        if harness.ROOT:
+            os.mkdir(self.journal, mode=0o700)
+            os.chown(self.journal, 1234, 1234)
+            server = self.start()
+            self.refused(server, "belongs to user 1234")
+            server.close()
+            os.chown(self.journal, 0, 0)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", self.journal], check=True)
+            self.addCleanup(subprocess.run, ["umount", "-l", self.journal], check=True)
+            server = self.start()
+            self.assertEqual(server.cell("1")["status"], "ok")
+            with open(os.path.join(self.journal, "fill"), "wb", buffering=0) as f, harness.contextlib.suppress(OSError):
+                while True:
+                    f.write(b"x" * 512)
+            result = server.cell("await mcp_f.text(text='x' * 7000)", wait=30)
+            self.assertIn("No space left on device", json.dumps(result))
+            self.assertNotIn('"text"', "".join(json.dumps(r) for r in self.records() if r["kind"] == "call"))
+            server.close()
+
+    def test_its_process_is_killed(self):
+        server = self.start()
+        server.cell("1")
+        for _ in range(2):
+            pid = self.process(server)
+            os.kill(pid, signal.SIGKILL)
+            self.assertEqual(server.cell("(await mcp_f.add(a=1, b=2))['sum']")["status"], "ok")
+            self.assertNotIn(self.process(server), (pid, None))
+        server.close()
+        self.assertEqual(len(self.files()), 1)
+        records = self.records()
+        self.assertEqual(records[-1]["kind"], "end")
+        self.assertEqual(sum(r["kind"] == "call" for r in records), 2)
+        n = len(records)
+        self.assertRegex(self.command("verify"), rf"^ok: {n} records, signed to {n}$")
+
+    def test_rotation(self):
+        """Of small segments, while the process is killed again and again: nothing is lost."""
+        server = self.start({"max": "1M", "arguments": "full"})
+        count = 0
+        for i in range(6):
+            result = server.cell(f"for i in range(40):\n    await mcp_f.length(text='x' * 4000)\n", timeout=60)
+            self.assertEqual(result["status"], "ok", result)
+            count += 40
+            if i in (1, 2, 4):
+                time.sleep(0.9 + i / 20)
+                os.kill(self.process(server), signal.SIGKILL)
+            elif i == 3:
+                time.sleep(1.1)
+        time.sleep(1.2)
+        server.close()
+        self.assertGreater(len(self.files()), 2)
+        records = self.records()
+        self.assertEqual([r["n"] for r in records], list(range(records[0]["n"], records[0]["n"] + len(records))))
+        self.assertEqual(records[-1]["kind"], "end")
+        self.assertLess(sum(os.stat(p).st_size for p in self.files()), 1 << 20)
+        self.assertRegex(self.command("verify"), rf"(?m)^ok: {len(records):,} records, signed to {len(records):,}$")
+
+    def test_changes_are_found(self):
+        """Attack: the journal is changed unseen. The control is the journal as it was written."""
+        for _ in range(2):
+            server = self.start()
+            self.assertEqual(server.cell("await mcp_f.add(a=1, b=2)\nawait mcp_f.add(a=3, b=4)")["status"], "ok")
+            server.close()
+        saved = self.path("saved")
+        shutil.copytree(self.journal, saved)
+        key = self.command("key")
+        self.write("pub", key)
+
+        def lines(number, change):
+            path = os.path.join(self.journal, f"{number}.jsonl")
+            with open(path, "rb") as f:
+                data = f.read().splitlines(True)
+            with open(path, "wb") as f:
+                f.writelines(change(data))
+
+        def rechain(data):
+            """An attacker without the key who writes hashes that fit."""
+            head = b"0" * 64
+            for i, line in enumerate(data):
+                line = line.replace(b'"add"', b'"sub"')
+                data[i] = re.sub(rb'"prev":"[0-9a-f]{64}"', b'"prev":"' + head + b'"', line)
+                head = hashlib.sha256(data[i]).hexdigest().encode()
+            return data
+
+        def copy(source, target):
+            for end in ("jsonl", "heads"):
+                shutil.copy2(os.path.join(self.journal, f"{source}.{end}"), os.path.join(self.journal, f"{target}.{end}"))
+
+        def remove(number):
+            for end in ("jsonl", "heads"):
+                os.unlink(os.path.join(self.journal, f"{number}.{end}"))
+
+        attacks = {
+            "a byte": (lambda: self.change(1, b'"committed"', b'"committee"'), "1.jsonl: line "),
+            "a line is removed": (lambda: lines(1, lambda d: d[:4] + d[5:]), "1.jsonl: line 5: "),
+            "a line twice": (lambda: lines(1, lambda d: d[:4] + d[3:]), "1.jsonl: line 5: "),
+            "the end": (lambda: lines(1, lambda d: d[:-2]), "1.jsonl: records up to "),
+            "hashes that fit": (lambda: lines(1, rechain), "is not the one that was signed"),
+            "a copied file": (lambda: copy(1, 3), "3.heads: line 1 is of segment 1"),
+            "a copied file in another one's place": (lambda: copy(1, 2), "2.heads: line 1 is of segment 1"),
+            "a removed file": (lambda: (copy(2, 3), remove(2)), "2.jsonl is missing"),
+            "no heads": (lambda: os.unlink(os.path.join(self.journal, "1.heads")), "1.heads: nothing in it signs"),
+            "an older head": (lambda: self.change(1, open(os.path.join(self.journal, "1.heads"), "rb").read().splitlines(True)[-1], b"", "heads"),
+                              "records are not signed"),
+            "a head": (lambda: self.change(2, b'"n":0', b'"n":1', "heads"), "2.heads: line 1: its signature is wrong"),
+        }
+        for name, (attack, reason) in attacks.items():
+            with self.subTest(name):
+                attack()
+                self.assertIn(reason, self.command("verify", "--key", self.path("pub"), status=1))
+                shutil.rmtree(self.journal)
+                shutil.copytree(saved, self.journal)
+                self.assertRegex(self.command("verify", "--key", self.path("pub")), "^ok: ")
+
+    def test_another_key(self):
+        server = self.start()
+        server.cell("1")
+        server.close()
+        self.write("pub", self.command("key"))
+        os.unlink(os.path.join(self.journal, "key"))
+        server = self.start()
+        server.cell("1")
+        server.close()
+        self.assertRegex(self.command("verify"), r"(?m)^note: another key signs from segment 2 on: [0-9a-f]{64} instead of [0-9a-f]{64}\nok: ")
+        self.assertIn("is signed by another key", self.command("verify", "--key", self.path("pub"), status=1))
+        os.chmod(os.path.join(self.journal, "key"), 0o644)
+        self.refused(self.start(), "key is open to other users")
+
+
+if __name__ == "__main__":
+    harness.main()
