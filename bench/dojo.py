@@ -133,9 +133,10 @@ def measure(program, name):
     """The figures of a suite: without rules; with rules, a person who says yes, and one who says no."""
     with Suite(program, name, {}) as plain:
         found = {"tasks": len(plain.suite.user_tasks), "plain": plain.user_tasks(), "plain_attacks": plain.attacks()}
-    with Suite(program, name, {"rules": RULES[name]}, "yes") as ruled:
+    config = {"rules": RULES[name], "ask": {"per_cell": 1000}}
+    with Suite(program, name, config, "yes") as ruled:
         found["yes"] = ruled.user_tasks()
-    with Suite(program, name, {"rules": RULES[name]}, "no") as ruled:
+    with Suite(program, name, config, "no") as ruled:
         found["no"], found["no_attacks"] = ruled.user_tasks(), ruled.attacks()
     return found
 

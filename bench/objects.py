@@ -109,12 +109,11 @@ class Cloister:
         self.process.stdin.flush()
 
     def elicited(self, params):
-        """The answer to a question, from the fields of its form."""
+        """The answer to a question about calls (docs/questions.md)."""
         self.questions += 1
-        fields = params.get("requestedSchema", {}).get("properties", {})
-        if self.answer == "no":
-            return {"action": "decline"}
-        return {"action": "accept", "content": {"scope": "once"} if "scope" in fields else {}}
+        if "scope" not in params.get("requestedSchema", {}).get("properties", {}):
+            raise Failure(f"cloister: an unknown question: {params.get('message', '')[:200]}")
+        return {"action": "accept", "content": {"scope": "no" if self.answer == "no" else "once"}}
 
     def request(self, method, params):
         self.sent += 1
