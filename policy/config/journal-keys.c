@@ -43,8 +43,7 @@ int config_check_keep(struct config_reading *r, const struct config_key *key, yy
 {
         if (seconds_of(*(char **)config_member(key, r->into)) > 0)
                 return 0;
-        return config_mistake(r, value,
-                              "keep must be a time such as \"36h\", \"90d\" or \"26w\"");
+        return config_mistake(r, value, "keep must be a time such as \"36h\", \"90d\" or \"26w\"");
 }
 
 bool config_journal_limits(const struct config *config, uint64_t *max, uint64_t *keep_s)

@@ -34,7 +34,8 @@ static const char *const installs[] = {"never", "allow", NULL};
 static const char *const grants[] = {"authorization_code", "client_credentials", NULL};
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
-static const char *const journal_syncs[] = {"none", "group", "each", NULL}; /* enum config_journal_sync */
+static const char *const journal_syncs[] = {"none", "group", "each",
+                                            NULL}; /* enum config_journal_sync */
 static const char *const journal_arguments[] = {"masked", "hash", "full", NULL};
 static const char *const reloads[] = {"change", "signal", NULL};
 static const char *const unlimited[] = {"unlimited", NULL};

@@ -31,8 +31,8 @@ struct session_hold {
         int reads;
         uint64_t begun_us, settled_us; /* HOLD and SESSION_HOLD were sent */
         uint64_t since_us;             /* all have stopped; 0: not yet */
-        struct cell *cell; /* whose time stands still */
-        const char *why;   /* it was withdrawn */
+        struct cell *cell;             /* whose time stands still */
+        const char *why;               /* it was withdrawn */
 };
 
 static bool is_on(const struct session_hold *h)

@@ -39,7 +39,7 @@ static bool read_parts(CURLU *url, struct rules_url *ret)
 
         if (is_good) {
                 *ret = (struct rules_url){.port = (uint16_t)atoi(port)};
-                strcpy(ret->host, host);
+                memcpy(ret->host, host, strlen(host) + 1);
         }
         curl_free(user);
         curl_free(password);

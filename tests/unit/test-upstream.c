@@ -85,7 +85,8 @@ static struct run start(const char *script)
  * and has its clock. test_sigterm_ignored() measures the wait. */
 static struct run start_without_grace(const char *script)
 {
-        skips_grace = !is_apart; /* the monitor waits for the start of new namespaces by this clock */
+        skips_grace =
+                !is_apart; /* the monitor waits for the start of new namespaces by this clock */
         struct run r = start(script);
         skips_grace = false;
         return r;

@@ -68,8 +68,8 @@ static void state_of(yyjson_val *session, char *to, size_t size)
         int64_t n = json_number(asks, "calls");
 
         if (asks)
-                snprintf(to, size, "asks, %" PRId64 " call%s, %" PRId64 " s", n,
-                         n == 1 ? "" : "s", json_number(asks, "ms") / 1000);
+                snprintf(to, size, "asks, %" PRId64 " call%s, %" PRId64 " s", n, n == 1 ? "" : "s",
+                         json_number(asks, "ms") / 1000);
         else
                 printable_escape(to, size, json_text(session, "state"));
 }

@@ -62,9 +62,8 @@ static int refuse_language(const struct config *config, const char *name, struct
                 if (config->profiles[i].program.language)
                         used += (size_t)snprintf(known + used, sizeof(known) - used, ", %s",
                                                  config->profiles[i].program.language);
-        return error_set(err, EINVAL,
-                         "the language \"%.40s\" is not available: this server has %s", name,
-                         known);
+        return error_set(err, EINVAL, "the language \"%.40s\" is not available: this server has %s",
+                         name, known);
 }
 
 static int take_language(yyjson_val *value, const struct config *config,

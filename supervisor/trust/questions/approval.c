@@ -382,7 +382,7 @@ static int take_calls(struct approvals *a)
 
         a->cell = call->cell;
         a->calls = calloc(APPROVAL_CALLS_MAX, sizeof(struct approval_call *));
-        a->shown = calloc(APPROVAL_CALLS_MAX, sizeof(*a->shown));
+        a->shown = calloc(APPROVAL_CALLS_MAX, sizeof(const struct question_call *));
         if (!a->calls || !a->shown)
                 return -ENOMEM;
         for (; call; call = next) {
