@@ -34,8 +34,8 @@ static const char *const installs[] = {"never", "allow", NULL};
 static const char *const grants[] = {"authorization_code", "client_credentials", NULL};
 static const char *const instances[] = {"shared", "principal", NULL};
 static const char *const speculations[] = {"shared", "disabled", NULL};
-static const char *const journal_syncs[] = {"none", "group", "each",
-                                            NULL}; /* enum config_journal_sync */
+/* In the order of enum config_journal_sync. */
+static const char *const journal_syncs[] = {"none", "group", "each", NULL};
 static const char *const journal_arguments[] = {"masked", "hash", "full", NULL};
 static const char *const reloads[] = {"change", "signal", NULL};
 static const char *const unlimited[] = {"unlimited", NULL};
@@ -61,22 +61,51 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
 #define SCHEMA_SETTINGS                                                                            \
         "\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{\"anyOf\":["           \
         "{\"type\":\"string\"},{\"$ref\":\"#/$defs/setting\"}]}"
+/* With a star anywhere, or SERVER.TOOL; without blanks and control characters. */
+#define SCHEMA_CALL_NAME                                                                           \
+        "{\"type\":\"string\",\"maxLength\":256,\"pattern\":"                                      \
+        "\"^([^\\u0001- \\u007f]*[*][^\\u0001- \\u007f]*|[^\\u0001- \\u007f.]+[.][^\\u0001- "      \
+        "\\u007f]+)$\"}"
 #define SCHEMA_CALL_NAMES                                                                          \
-        "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"maxItems\":64,"    \
-        "\"items\":{\"type\":\"string\"}}]}"
+        "{\"anyOf\":[" SCHEMA_CALL_NAME ",{\"type\":\"array\",\"minItems\":1,\"maxItems\":64,"     \
+        "\"items\":" SCHEMA_CALL_NAME "}]}"
+#define SCHEMA_POINTER                                                                             \
+        "{\"type\":\"string\",\"maxLength\":1024,\"pattern\":\"^(/([^~]|~[01])*)?$\"}"
+#define SCHEMA_TEXT_255  "{\"type\":\"string\",\"minLength\":1,\"maxLength\":255}"
+#define SCHEMA_TEXT_1024 "{\"type\":\"string\",\"minLength\":1,\"maxLength\":1024}"
+#define SCHEMA_HOST      "{\"type\":\"string\",\"minLength\":1,\"maxLength\":262}"
+/* One condition of a rule (policy/rules/condition.h). */
+#define SCHEMA_CONDITION                                                                           \
+        "{\"type\":\"object\",\"minProperties\":1,\"additionalProperties\":false,"                 \
+        "\"properties\":{\"equals\":true,"                                                         \
+        "\"one_of\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":256},"                         \
+        "\"prefix\":" SCHEMA_TEXT_1024 ",\"glob\":" SCHEMA_TEXT_255                                \
+        ",\"path\":{\"type\":\"string\",\"maxLength\":255,\"pattern\":\"^(/|[*][*])\"},"           \
+        "\"host\":{\"anyOf\":[" SCHEMA_HOST ",{\"type\":\"array\",\"minItems\":1,"                 \
+        "\"maxItems\":256,\"items\":" SCHEMA_HOST "}]},"                                           \
+        "\"min\":{\"type\":\"number\"},\"max\":{\"type\":\"number\"},"                             \
+        "\"max_length\":{\"type\":\"integer\",\"minimum\":0},\"regex\":" SCHEMA_TEXT_1024          \
+        ",\"type\":{\"enum\":[\"null\",\"boolean\",\"number\",\"integer\",\"string\",\"array\","   \
+        "\"object\"]},\"absent\":{\"type\":\"boolean\"},"                                          \
+        "\"not\":{\"$ref\":\"#/$defs/condition\"}}}"
 #define SCHEMA_CALL_RULES                                                                                \
-        "\"items\":{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"                 \
+        "\"items\":{\"type\":\"object\",\"additionalProperties\":false,\"oneOf\":["                      \
+        "{\"required\":[\"allow\"]},{\"required\":[\"ask\"]},{\"required\":[\"deny\"]}],"                \
+        "\"properties\":{"                                                                               \
         "\"allow\":" SCHEMA_CALL_NAMES ",\"ask\":" SCHEMA_CALL_NAMES                                     \
         ",\"deny\":" SCHEMA_CALL_NAMES                                                                   \
         ",\"when\":{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":32,"                       \
-        "\"additionalProperties\":{\"type\":\"object\",\"minProperties\":1}},"                           \
-        "\"hints\":{\"type\":\"object\",\"minProperties\":1,\"additionalProperties\":"                   \
+        "\"propertyNames\":" SCHEMA_POINTER                                                              \
+        ",\"additionalProperties\":{\"$ref\":\"#/$defs/condition\"}},"                                   \
+        "\"hints\":{\"type\":\"object\",\"minProperties\":1,\"propertyNames\":{\"enum\":["               \
+        "\"read_only\",\"destructive\",\"idempotent\",\"open_world\"]},\"additionalProperties\":"        \
         "{\"type\":\"boolean\"}},\"after\":{\"type\":\"object\",\"minProperties\":1,"                    \
+        "\"propertyNames\":{\"enum\":[\"cell\",\"session\",\"hour\"]},"                                  \
         "\"additionalProperties\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000000}},"            \
         "\"seen\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"enum\":[\"private\",\"untrusted\"]}}," \
         "\"sends\":{\"enum\":[\"open\",\"closed\"]},\"plan\":{\"const\":\"run\"},"                       \
         "\"planned\":{\"type\":\"object\"},\"vary\":{\"type\":\"array\",\"minItems\":1,"                 \
-        "\"maxItems\":16,\"items\":{\"type\":\"string\"}},"                                              \
+        "\"maxItems\":16,\"items\":" SCHEMA_POINTER "},"                                                 \
         "\"why\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":200}}}"
 #define SCHEMA_SECRETS                                                                             \
         "\"type\":\"object\",\"maxProperties\":16,\"propertyNames\":{\"pattern\":"                 \
@@ -92,7 +121,8 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"sends\":{\"enum\":[\"open\",\"closed\"]}"
 #define SCHEMA_LABELS                                                                               \
         "\"type\":\"object\",\"additionalProperties\":false,\"properties\":{" SCHEMA_LABELS_MEMBERS \
-        ",\"tools\":{\"type\":\"object\",\"maxProperties\":64,\"additionalProperties\":{"           \
+        ",\"tools\":{\"type\":\"object\",\"maxProperties\":64,\"propertyNames\":{"                  \
+        "\"minLength\":1,\"maxLength\":256},\"additionalProperties\":{"                             \
         "\"type\":\"object\",\"additionalProperties\":false,\"properties\":{" SCHEMA_LABELS_MEMBERS \
         "}}}}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
@@ -731,6 +761,7 @@ void config_schema(struct json_out *out)
         json_out_begin(out, "profile", '{');
         put_object(out, CONFIG_PROFILE, 0);
         json_out_end(out, '}');
+        put_json(out, "condition", SCHEMA_CONDITION);
         json_out_begin(out, "secret", '{');
         put_object(out, CONFIG_SECRETS, 0);
         json_out_end(out, '}');
