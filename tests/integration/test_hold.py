@@ -23,7 +23,8 @@ def count():
         n += 1
         now = time.monotonic()
         longest, before = max(longest, now - before), now
-threading.Thread(target=count, daemon=True).start()
+counter = threading.Thread(target=count, daemon=True)
+counter.start()
 """
 # A timer of the kernel that continues the process after one second.
 CONTINUES = """
@@ -111,7 +112,7 @@ answer
         self.assertEqual(self.after(2, call)["value"]["json"], "accept")
 
     def test_nothing_runs(self):
-        call = self.begin(f"{COUNTER}\nr = await {ASK}\nends.set()\n[n > 0, longest > 1.5]")
+        call = self.begin(f"{COUNTER}\nr = await {ASK}\nends.set()\ncounter.join()\n[n > 0, longest > 1.5]")
         time.sleep(1)  # it is stopped by now
         before = self.told()
         time.sleep(1)

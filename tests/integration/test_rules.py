@@ -23,6 +23,8 @@ CONDITIONS = {
     "type": ({"type": "integer"}, [3], [3.5, "3", None]),
     "not": ({"not": {"prefix": "/etc/"}}, ["/tmp/x"], ["/etc/x", ["/tmp/x"], None]),
 }
+# A tool that is denied without a condition is not listed (test_rules_words.py).
+LISTED = {"when": {"/none": {"absent": True}}}
 EACH = {"/to/*": {"prefix": "a"}, "/cc": {"absent": True}}
 TRY = """
 async def outcome(call):
@@ -54,7 +56,7 @@ class Rules(rawmcp.ServerCase):
             {"allow": "fix.echo", "when": {"/kind": {"equals": "each"}, **EACH}},
             {"deny": "fix.echo"},
             {"deny": "two.echo", "when": {"/path/*": {"prefix": "/etc"}}},
-            {"deny": "renamed.*"},
+            {"deny": "renamed.*", **LISTED},
             {"deny": "fix.length", "after": {"session": 3}},
             {"deny": "fix.big", "after": {"cell": 2}},
             {"ask": "fix.text", "why": "a person decides"},
@@ -202,7 +204,7 @@ class Changes(harness.Case):
             code = TRY + "await outcome(tools['fix.echo'](a=1))"
             kind = lambda: server.cell(code)["value"]["repr"]  # pylint: disable=unnecessary-lambda-assignment
             self.assertEqual(kind(), "'sent'")
-            self.save(path, [{"allow": "fix.add"}, {"deny": "fix.*"}])
+            self.save(path, [{"allow": "fix.add"}, {"deny": "fix.*", **LISTED}])
             self.assertTrue(harness.wait_until(lambda: kind() == "'ToolDenied'"))
             # Each of these is refused with its place, and the rules from before stay.
             for rules, text in (
@@ -220,7 +222,7 @@ class Changes(harness.Case):
 
     def test_the_line_of_the_rule(self):
         path = self.path("rules.json")
-        self.save(path, [{"ask": "fix.text"}, {"deny": "fix.echo", "why": "no echo"}])
+        self.save(path, [{"ask": "fix.text"}, {"deny": "fix.echo", "why": "no echo", **LISTED}])
         done = self.run_cloister("run", "--config", path, "-c", "await tools['echo'](a=1)", cwd=self.dir)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"ToolDenied: fix.echo was not sent: rules.json line 4: no echo", done.stderr)
