@@ -124,6 +124,10 @@ static void print_line(yyjson_val *root)
         print_text(root, "outcome", " ");
         print_text(root, "status", "  ");
         print_text(root, "command", "  ");
+        print_text(root, "id", "  ");
+        print_text(root, "by", "  by ");
+        print_text(root, "scope", ": ");
+        print_text(root, "refused", ": refused: ");
         print_text(root, "phase", "  ");
         print_number(root, "bytes", " bytes");
         print_number(root, "ms", " ms");

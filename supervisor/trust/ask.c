@@ -70,13 +70,17 @@ static void refuse(struct trust_call *trust, const char *why)
 static void on_decided(struct asking_call *call, bool is_allowed, const char *why)
 {
         struct trust_call *trust = ((struct waiting *)call)->trust;
+        bool is_unrecorded = call->approval.is_unrecorded;
 
         free_waiting(trust);
         if (is_allowed) {
                 trust_continue(trust);
                 return;
         }
-        refuse(trust, why);
+        if (is_unrecorded)
+                trust_set_refusal(trust, "ToolUnavailable", false, "%s", why);
+        else
+                refuse(trust, why);
         trust_refuse(trust);
 }
 

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json-out.h"
 #include "base/log.h"
 #include "policy/config/ask-keys.h"
 #include "supervisor/session/hold.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/trust/records/record.h"
 
 struct asking {
         struct session *session;
@@ -112,22 +114,107 @@ static void decide(void *data, struct approval_call *call, bool is_allowed, cons
         c->decided(c, is_allowed, why);
 }
 
-static void record(void *data, const struct approvals *approvals, const char *event,
-                   const char *who, enum question_scope scope)
+/* ---- the journal ---- */
+
+enum { NUMBERS_MAX = 8 * 1024 }; /* bytes of a list in a record; a longer one is left out */
+
+/* The rows of a question, or the numbers of its calls: all of them, or those that are allowed. */
+static void put_list(struct buffer *to, const struct question_view *view, const bool *allowed,
+                     bool is_rows)
+{
+        struct json_out out = {.to = to};
+
+        json_out_begin(&out, NULL, '[');
+        for (size_t i = 0; i < view->n_calls; i++) {
+                if (!allowed || allowed[i])
+                        json_out_int(&out, NULL,
+                                     is_rows ? (int64_t)i + 1 : (int64_t)view->calls[i]->number);
+        }
+        json_out_end(&out, ']');
+        if (out.error)
+                buffer_done(to);
+}
+
+static struct log_field list_field(const char *name, const struct buffer *list)
+{
+        return (struct log_field){name, LOG_JSON, buffer_bytes(list), list->length, 0};
+}
+
+static struct log_field text_field(const char *name, const char *text)
+{
+        return (struct log_field){name, LOG_TEXT, text, strlen(text), 0};
+}
+
+static int record_question(const struct config_journal *how, struct log_ids *ids,
+                           const struct question_view *view, struct error *err)
+{
+        _cleanup_buffer_ struct buffer numbers = BUFFER_INIT(NUMBERS_MAX);
+        const struct question_call *first = view->calls[0];
+
+        put_list(&numbers, view, NULL, false);
+        ids->server = first->server;
+        ids->tool = first->tool;
+        const struct log_field fields[] = {
+                text_field("id", view->id),         {"calls", LOG_NUMBER, NULL, 0, view->n_calls},
+                text_field("sha256", view->sha256), text_field("rule", first->rule),
+                list_field("numbers", &numbers),
+        };
+        return record_fact(how, "ask", ids, fields, numbers.length > 0 ? 5 : 4, err);
+}
+
+static int record_decision(const struct config_journal *how, const struct log_ids *ids,
+                           const struct question_view *view, const struct approval_event *event,
+                           struct error *err)
+{
+        _cleanup_buffer_ struct buffer rows = BUFFER_INIT(NUMBERS_MAX);
+        _cleanup_buffer_ struct buffer numbers = BUFFER_INIT(NUMBERS_MAX);
+        static const bool none[APPROVAL_CALLS_MAX];
+        bool is_refused = strcmp(event->name, "refused") == 0;
+
+        const bool *allowed = event->allowed ? event->allowed : none;
+
+        put_list(&rows, view, allowed, true);
+        put_list(&numbers, view, allowed, false);
+        size_t n_lists = is_refused || rows.length == 0 ? 0 : numbers.length == 0 ? 1 : 2;
+        const struct log_field fields[] = {
+                text_field("id", view->id),
+                text_field("by", event->who),
+                text_field("sha256", is_refused ? event->sha256 : view->sha256),
+                is_refused ? text_field("refused", event->why)
+                           : text_field("scope", question_scope_name(event->scope)),
+                list_field("rows", &rows),
+                list_field("numbers", &numbers),
+        };
+        return record_fact(how, "decision", ids, fields, 4 + n_lists, err);
+}
+
+/* Other events are in the log only: the calls get records of the kind "denied". */
+static int record(void *data, const struct approvals *approvals, const struct approval_event *event,
+                  struct error *err)
 {
         const struct asking *a = data;
         const struct cell *cell = session_current(a->session);
-        const struct log_ids ids = session_log_ids(a->session, cell);
+        const struct config_profile *rights = a->session->rights;
+        struct log_ids ids = session_log_ids(a->session, cell);
+        bool is_asked = strcmp(event->name, "asked") == 0;
         struct question_view view;
         uint64_t asked_us;
 
         approvals_view(approvals, &view, &asked_us);
-        if (strcmp(event, "asked") == 0) {
+        if (is_asked) {
                 a->session->asks.calls = view.n_calls;
                 a->session->asks.since_us = asked_us;
         }
         log_event(LOG_LEVEL_INFO, &ids, "question %s about %zu calls: %s%s%s, scope %s", view.id,
-                  view.n_calls, event, *who ? " by " : "", who, question_scope_name(scope));
+                  view.n_calls, event->name, *event->who ? " by " : "", event->who,
+                  question_scope_name(event->scope));
+        if (!rights || view.n_calls == 0)
+                return 0;
+        if (is_asked)
+                return record_question(&rights->journal, &ids, &view, err);
+        if (strcmp(event->name, "answered") == 0 || strcmp(event->name, "refused") == 0)
+                return record_decision(&rights->journal, &ids, &view, event, err);
+        return 0;
 }
 
 static const struct approval_host host = {

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "rpc/background.h"
 #include "supervisor/service/sha256.h"
 #include "supervisor/trust/records/journal.h"
@@ -30,30 +32,61 @@ static void free_waiting(struct waiting *waiting)
         free(waiting);
 }
 
+/* A call that is denied keeps its refusal. */
 static enum trust_result refuse(struct trust_call *trust, const struct error *err)
 {
-        trust_set_refusal(trust, "ToolUnavailable", false, "%s", err->text);
+        if (trust->is_refused)
+                log_warning("%s: the record of a denied call is lost", err->text);
+        else
+                trust_set_refusal(trust, "ToolUnavailable", false, "%s", err->text);
         return TRUST_REFUSED;
+}
+
+static struct log_ids ids_of(const struct trust_call *trust)
+{
+        const struct session *s = trust->session;
+        const struct tool_request *request = &trust->request;
+        struct cell *cell = session_current(s);
+        struct log_ids ids = session_log_ids(s, cell && cell->number == trust->cell ? cell : NULL);
+
+        ids.call = trust->number;
+        ids.server = request->server;
+        ids.tool = request->method ? request->method : request->tool;
+        return ids;
+}
+
+static struct log_field text_field(const char *name, const char *text)
+{
+        return (struct log_field){name, LOG_TEXT, text, strlen(text), 0};
+}
+
+static int record_denial(const struct waiting *waiting, struct error *err)
+{
+        const struct trust_call *trust = waiting->trust;
+        const struct log_ids ids = ids_of(trust);
+        const struct log_field fields[] = {
+                {"bytes", LOG_NUMBER, NULL, 0, waiting->n},
+                text_field("sha256", waiting->digest),
+                text_field("why", trust->refusal.reason),
+                text_field("rule", trust->rule),
+        };
+
+        return record_fact(&trust->session->rights->journal, "denied", &ids, fields,
+                           trust->refusal.rule ? 4 : 3, err);
 }
 
 static int record(const struct waiting *waiting, struct error *err)
 {
         struct trust_call *trust = waiting->trust;
-        const struct session *s = trust->session;
-        const struct tool_request *request = &trust->request;
-        struct cell *cell = session_current(s);
         struct record_call call = {
-                .ids = session_log_ids(s, cell && cell->number == trust->cell ? cell : NULL),
+                .ids = ids_of(trust),
                 .rule = *trust->rule ? trust->rule : NULL,
                 .arguments = waiting->text,
                 .n = waiting->n,
                 .digest = waiting->digest,
         };
 
-        call.ids.call = trust->number;
-        call.ids.server = request->server;
-        call.ids.tool = request->method ? request->method : request->tool;
-        return record_call(&s->rights->journal, &call, &trust->record, err);
+        return record_call(&trust->session->rights->journal, &call, &trust->record, err);
 }
 
 static void drop(struct trust_call *trust)
@@ -75,13 +108,26 @@ static enum trust_result wait_on(struct waiting *waiting)
         return TRUST_WAITS;
 }
 
+/* Nothing is sent, so nothing waits for the disk. */
+static enum trust_result finish_denial(struct waiting *waiting)
+{
+        struct trust_call *trust = waiting->trust;
+        struct error err = {};
+        int r = record_denial(waiting, &err);
+
+        free_waiting(waiting);
+        return r < 0 ? refuse(trust, &err) : TRUST_REFUSED;
+}
+
 /* Records the call, and has it written to the disk if the profile wants that. Takes the waiting. */
 static enum trust_result record_and_sync(struct waiting *waiting)
 {
         struct trust_call *trust = waiting->trust;
         struct error err = {};
-        int r = record(waiting, &err);
 
+        if (trust->is_refused)
+                return finish_denial(waiting);
+        int r = record(waiting, &err);
         waiting->is_recorded = r >= 0;
         if (r >= 0)
                 r = journal_sync(&waiting->wait, trust->session->rights->journal.sync, &err);
@@ -159,13 +205,11 @@ static void free_job(struct background_job *job)
         free_waiting((struct waiting *)job);
 }
 
-enum trust_result trust_journal(struct trust_call *trust)
+static enum trust_result begin(struct trust_call *trust)
 {
         static const struct background_kind hashing = {run_hash, on_hashed, free_job};
         struct error err = {};
 
-        if (!trust->session->rights->journal.is_set)
-                return TRUST_GO_ON;
         struct waiting *waiting = calloc(1, sizeof(*waiting));
         int r = waiting ? json_write(trust->request.arguments, &waiting->text, &waiting->n)
                         : -ENOMEM;
@@ -183,4 +227,17 @@ enum trust_result trust_journal(struct trust_call *trust)
         }
         sha256_text(waiting->text, waiting->n, waiting->digest);
         return when_ready(waiting);
+}
+
+enum trust_result trust_journal(struct trust_call *trust)
+{
+        return trust->session->rights->journal.is_set ? begin(trust) : TRUST_GO_ON;
+}
+
+enum trust_result trust_journal_denial(struct trust_call *trust)
+{
+        const struct config_profile *rights = trust->session->rights;
+        bool is_denied = strcmp(trust->refusal.kind, "ToolDenied") == 0;
+
+        return is_denied && rights->journal.is_set ? begin(trust) : TRUST_REFUSED;
 }

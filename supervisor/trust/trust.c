@@ -29,18 +29,18 @@ void trust_set_refusal(struct trust_call *trust, const char *kind, bool is_by_ru
                        const char *format, ...)
 {
         struct trust_refusal *refusal = &trust->refusal;
-        char text[300];
         va_list args;
 
-        va_start(args, format);
-        vsnprintf(text, sizeof(text), format, args);
-        va_end(args);
         *refusal = (struct trust_refusal){.kind = kind,
                                           .rule = is_by_rule ? trust->rule : NULL,
                                           .why = is_by_rule && *trust->why ? trust->why : NULL};
+        va_start(args, format);
+        vsnprintf(refusal->reason, sizeof(refusal->reason), format, args);
+        va_end(args);
+        utf8_trim(refusal->reason);
         error_set(&refusal->message, EPERM, "%.60s.%.60s was not sent: %s%s%s",
                   trust->request.server, name_of(&trust->request), is_by_rule ? trust->rule : "",
-                  is_by_rule ? ": " : "", text);
+                  is_by_rule ? ": " : "", refusal->reason);
 }
 
 /* ---- form ---- */
@@ -219,6 +219,17 @@ enum trust_result trust_apply_rules(struct trust_call *trust)
 
 /* ---- the order ---- */
 
+/* The step before the refusal, once. */
+static enum trust_result finish_refused(struct trust_call *trust)
+{
+        const struct trust_owner *owner = ((struct whole_call *)trust)->owner;
+
+        if (trust->is_refused || !owner->refused)
+                return TRUST_REFUSED;
+        trust->is_refused = true;
+        return owner->refused(trust);
+}
+
 static enum trust_result run(struct trust_call *trust)
 {
         enum trust_result result = TRUST_GO_ON;
@@ -227,6 +238,8 @@ static enum trust_result run(struct trust_call *trust)
 
         while (result == TRUST_GO_ON && steps[trust->step])
                 result = steps[trust->step++](trust);
+        if (result == TRUST_REFUSED)
+                result = finish_refused(trust);
         trust->waits = result == TRUST_WAITS;
         return result;
 }
@@ -319,8 +332,9 @@ void trust_refuse(struct trust_call *trust)
 {
         const struct trust_owner *owner = ((struct whole_call *)trust)->owner;
 
-        trust->waits = false;
-        owner->refuse(trust->call, trust);
+        trust->waits = finish_refused(trust) == TRUST_WAITS;
+        if (!trust->waits)
+                owner->refuse(trust->call, trust);
 }
 
 void trust_continue(struct trust_call *trust)

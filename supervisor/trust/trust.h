@@ -30,6 +30,7 @@ struct trust_refusal {
         const char *kind; /* name of the exception in the sandbox (docs/rpc.md) */
         struct error message;
         const char *rule, *why; /* of the call; NULL: no rule decided */
+        char reason[300];       /* the message without the names of tool and rule */
 };
 
 struct trust_call {
@@ -48,6 +49,7 @@ struct trust_call {
         size_t n_counted;
         struct trust_refusal refusal;
         uint64_t record; /* number of its record in the journal; 0: none */
+        bool is_refused; /* the step `refused` has begun */
         size_t step;
         bool waits;
         void *data;                             /* of the step that waits */
@@ -61,6 +63,7 @@ struct trust_owner {
         void (*send)(struct tool_call *call, struct trust_call *trust);
         void (*refuse)(struct tool_call *call, struct trust_call *trust);
         trust_step *const *steps; /* ended by NULL (steps.h) */
+        trust_step *refused;      /* runs once before refuse(); it may wait, and changes nothing */
 };
 
 /*

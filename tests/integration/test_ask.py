@@ -40,6 +40,14 @@ def scope(name):
     return {"action": "accept", "content": {"scope": name}}
 
 
+def control(server, method, params):
+    """The response of the server's control socket."""
+    with socket.socket(socket.AF_UNIX) as link, link.makefile() as reader:
+        link.connect(list(harness.control_sockets(server.process.pid))[0])
+        link.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
+        return json.loads(reader.readline())
+
+
 class Person(rawmcp.RawServer):
     """A client that shows forms: answers is a queue of results, or of functions of the message; by default a person says yes."""
 
@@ -417,15 +425,9 @@ class NoForms(Asking):
     def test_answers_of_others_count_for_nothing(self):
         self.server.start_call(SEND + "r", session=self.session).result()
         question = self.question()
-        path = [p for p in harness.control_sockets(self.server.process.pid)][0]
-        link = socket.socket(socket.AF_UNIX)
-        self.addCleanup(link.close)
-        link.connect(path)
-        reader = link.makefile()
 
         def ask(method, **params):
-            link.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
-            return json.loads(reader.readline())
+            return control(self.server, method, params)
 
         shown = ask("questions/show", id=question["id"])["result"]
         good = {"id": question["id"], "sha256": shown["sha256"], "answer": "once"}

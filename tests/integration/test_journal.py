@@ -13,7 +13,10 @@ import time
 
 import harness
 import rawmcp
+import test_ask
 
+RULES = [{"deny": "f.echo", "when": {"/b": {"absent": True}}, "why": "no echo"}, {"ask": "f.add", "why": "sums"}]
+KIND = "import asyncio\nasync def kind(call):\n    try:\n        await call\n    except ToolError as e:\n        return type(e).__name__\n"
 PAGE = os.path.join(harness.SOURCE, "docs/journal.md")
 
 
@@ -37,10 +40,10 @@ class Case(harness.Case):
         for server in self.servers:
             server.free()
 
-    def start(self, journal=None, **rest):
+    def start(self, journal=None, client=rawmcp.RawServer, **rest):
         fixture = harness.fixture()
         config = self.config({"f": fixture}, name=f"config-{len(self.servers)}.json", journal=journal or {}, **rest)
-        server = rawmcp.RawServer("--config", config, env=self.env, cwd=self.dir)
+        server = client("--config", config, env=self.env, cwd=self.dir)
         self.servers.append(server)
         server.initialize()
         return server
@@ -118,6 +121,71 @@ class Journal(Case):
         self.assertEqual({oct(os.stat(p).st_mode & 0o777) for p in self.files() + self.files("heads")}, {"0o600"})
         self.examples()
 
+    def test_denied_calls_and_answers(self):
+        server = self.start(client=test_ask.Person, rules=RULES)
+        server.answers = [test_ask.YES, test_ask.NO]
+        code = (
+            KIND + "r = [await kind(mcp_f.echo(a=1)), await kind(mcp_f.echo(a='x' * 2000000))]\n"
+            "r += await asyncio.gather(kind(mcp_f.add(a=1, b=2)), kind(mcp_f.add(a=3, b=4)))\n"
+            "r + [await kind(mcp_f.add(a=5, b=6))]")
+        result = server.cell(code, session="s1")
+        self.assertEqual(result["value"]["json"], ["ToolDenied"] * 2 + [None] * 2 + ["ToolDenied"], result)
+        self.refused_answers(server)
+        self.assertEqual(server.close(), 0)
+        shown = [json.loads(line) for line in self.command("show", "--json").splitlines()]
+        kinds = [r["kind"] for r in shown if r["kind"] not in ("answer", "owner", "session.start", "session.end")]
+        self.assertEqual(
+            kinds, ["start", "cell.begin", "denied", "denied", "ask", "decision", "call", "call", "ask", "decision", "denied", "cell"]
+            + ["cell.begin", "ask", "decision", "decision", "decision", "call", "cell", "end"])
+        of = lambda kind: [r for r in shown if r["kind"] == kind]  # noqa: E731
+        echo, large, add = of("denied")
+        self.assertEqual([(r["session"], r["server"], r["tool"], r["why"]) for r in (echo, add)],
+                         [("s1", "f", "echo", "no echo"), ("s1", "f", "add", "sums: a person answered no")])
+        self.assertEqual((echo["sha256"], echo["bytes"], echo["cell"] > 0), (hashlib.sha256(b'{"a":1}').hexdigest(), 7, True))
+        self.assertEqual(large["sha256"], hashlib.sha256(b'{"a":"' + b"x" * 2000000 + b'"}').hexdigest())
+        self.assertRegex(echo["rule"], r"line \d+$")
+        asked, second, third = of("ask")
+        self.assertEqual((asked["session"], asked["calls"], asked["cell"], asked["rule"]), ("s1", 2, echo["cell"], add["rule"]))
+        self.assertEqual(asked["sha256"], hashlib.sha256(b'f.add\n{"a":1,"b":2}\nf.add\n{"a":3,"b":4}\n').hexdigest())
+        self.assertEqual(asked["numbers"], [r["call"] for r in of("call")[:2]])
+        self.assertEqual(second["numbers"], [add["call"]])
+        self.assertRegex(self.command("show"), rf"decision  {asked['id']}  by client: once\n")
+        yes, no, other, unknown, last = of("decision")
+        self.assertEqual([(r["id"], r["by"], r["scope"], r["rows"], r["numbers"], r["sha256"]) for r in (yes, no)],
+                         [(asked["id"], "client", "once", [1, 2], asked["numbers"], asked["sha256"]), (second["id"], "client", "no", [], [], second["sha256"])])
+        self.assertEqual([(r["id"], r["by"], r["sha256"]) for r in (other, unknown)], [(third["id"], "terminal", "0" * 64), ("00000000", "terminal", third["sha256"])])
+        self.assertIn("other calls", other["refused"])
+        self.assertIn("no question has this id", unknown["refused"])
+        self.assertEqual((last["by"], last["scope"], last["rows"]), ("terminal", "session", [1]))
+        self.assertRegex(self.command("verify"), rf"^ok: {len(shown)} records, signed to {len(shown)}$")
+
+    def test_denied_calls_that_cannot_be_recorded(self):
+        """A yes sends nothing, and what is denied stays denied. The same server sends after a yes that it can record."""
+        os.makedirs(self.journal, mode=0o755)
+        os.chmod(self.journal, 0o755)
+        server = self.start(client=test_ask.Person, rules=RULES)
+        server.answers = [test_ask.YES, test_ask.NO]
+        code = KIND + "[await kind(mcp_f.echo(a=1)), await kind(mcp_f.add(a=1, b=2)), await kind(mcp_f.add(a=1, b=2))]"
+        self.assertEqual(server.cell(code)["value"]["json"], ["ToolDenied", "ToolUnavailable", "ToolDenied"])
+        self.assertIn("the record of a denied call is lost", server.log())
+        self.assertEqual(self.records(), [])
+        os.chmod(self.journal, 0o700)
+        server.cell("await mcp_f.text(text='opens the journal')")
+        self.assertEqual(server.cell(KIND + "[await kind(mcp_f.add(a=1, b=2))]")["value"]["json"], [None])
+        self.assertEqual([r["kind"] for r in self.records() if r["kind"] in ("ask", "decision", "call")][-3:], ["ask", "decision", "call"])
+
+    def refused_answers(self, server):
+        """A question at the terminal: an answer about other calls, one for another question, and one that counts."""
+        server.answers = [None]
+        call = server.start_call("await mcp_f.add(a=7, b=8)", session="s2")
+        self.wait_for(lambda: any(r["kind"] == "ask" and r["session"] == "s2" for r in self.records()), "a question")
+        question = [r for r in self.records() if r["kind"] == "ask"][-1]
+        good = {"id": question["id"], "sha256": question["sha256"], "answer": "session"}
+        for bad in ({**good, "sha256": "0" * 64}, {**good, "id": "00000000"}):
+            self.assertIn("error", test_ask.control(server, "questions/answer", bad))
+        self.assertNotIn("error", test_ask.control(server, "questions/answer", good))
+        self.assertEqual(call.result()["structuredContent"]["status"], "ok")
+
     def examples(self):
         """What docs/journal.md says about openssl(1) and Python."""
         path = harness.BUILD + os.pathsep + os.environ["PATH"]
@@ -139,14 +207,14 @@ class Journal(Case):
             f.write(data.replace(old, new, 1))
 
     def test_nothing_without_the_key(self):
-        config = self.config({"f": harness.fixture()}, journal={}, profiles={"plain": {"journal": False}}, profile="plain")
-        server = rawmcp.RawServer("--config", config, env=self.env)
+        config = self.config({"f": harness.fixture()}, journal={}, rules=RULES, profiles={"plain": {"journal": False}}, profile="plain")
+        server = test_ask.Person("--config", config, env=self.env)
         self.servers.append(server)
         server.initialize()
-        self.assertEqual(server.cell("(await mcp_f.add(a=1, b=2))['sum']")["status"], "ok")
+        self.assertEqual(server.cell(KIND + "[await kind(mcp_f.add(a=1, b=2)), await kind(mcp_f.echo(a=1))]")["value"]["json"], [None, "ToolDenied"])
         self.wait_for(self.files, "the journal of the default profile")
         server.close()
-        self.assertEqual({r["kind"] for r in self.records()} & {"call", "answer", "cell", "cell.begin", "session.start"}, set())
+        self.assertEqual({r["kind"] for r in self.records()} & {"call", "answer", "ask", "decision", "denied", "cell", "cell.begin", "session.start"}, set())
 
     def test_killed_in_calls(self):
         first, other = self.start(), self.start()

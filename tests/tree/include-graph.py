@@ -88,7 +88,7 @@ RULES = [
         "supervisor/trust",
         ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "hold.h")],
     ),
-    ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/"]),
+    ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/", "supervisor/trust/records/"]),
     # Records of the journal, and the broker's end of the process that signs them.
     ("supervisor/trust/records", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/records/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION, "supervisor/trust/"]),

@@ -25,6 +25,7 @@ struct world {
                 char why[600];
         } outcome[CALLS];
         bool was_held_at_decision;
+        bool is_unrecordable;
         char events[1000];
 };
 
@@ -90,13 +91,17 @@ static void decide(void *data, struct approval_call *call, bool is_allowed, cons
         snprintf(w->outcome[i].why, sizeof(w->outcome[i].why), "%s", is_allowed ? "" : why);
 }
 
-static void record(void *data, const struct approvals *a, const char *event, const char *who,
-                   enum question_scope scope)
+static int record(void *data, const struct approvals *a, const struct approval_event *event,
+                  struct error *err)
 {
         struct world *w = data;
         size_t n = strlen(w->events);
 
-        snprintf(w->events + n, sizeof(w->events) - n, "%s%s%s;", event, *who ? " " : "", who);
+        if (w->is_unrecordable)
+                return error_set(err, ENOSPC, "journal: write 1.jsonl: No space left on device");
+        snprintf(w->events + n, sizeof(w->events) - n, "%s%s%s;", event->name,
+                 *event->who ? " " : "", event->who);
+        return 0;
 }
 
 static const struct approval_host host = {hold,         release, ask_client, ask_terminal,
@@ -284,6 +289,31 @@ static void test_answer_about_other_bytes_is_refused(void)
         ask_one(w, 0, 1);
         check_eq_int(approvals_answer(&w->all, view_of(w).id, "0123", &yes, &err), -EBADMSG);
         check_eq_int(w->outcome[0].state, 0);
+        check_eq_str(w->events, "asked;refused terminal;");
+        close_world(w);
+}
+
+static void test_answer_that_cannot_be_recorded_allows_nothing(void)
+{
+        struct world *w = &world;
+
+        open_world(w);
+        ask_one(w, 0, 1);
+        w->is_unrecordable = true;
+        check_eq_int(terminal_says(w, SCOPE_SESSION, NULL, NULL), 0);
+        check_eq_int(w->outcome[0].state, -1);
+        check(w->calls[0].is_unrecorded);
+        check_has(w->outcome[0].why, "No space left on device");
+        /* It gave no grant, and a no is a no. */
+        check_eq_int(add(w, 1, 1), APPROVAL_WAITS);
+        approvals_held(w->a);
+        check_eq_int(terminal_says(w, SCOPE_NO, NULL, NULL), 0);
+        check_eq_str(w->outcome[1].why, "a person answered no");
+        check(!w->calls[1].is_unrecorded);
+        w->is_unrecordable = false;
+        ask_one(w, 2, 1);
+        check_eq_int(terminal_says(w, SCOPE_ONCE, NULL, NULL), 0);
+        check_eq_int(w->outcome[2].state, 1);
         close_world(w);
 }
 
@@ -616,6 +646,7 @@ int main(void)
         run(test_later_call_waits_for_the_next_question);
         run(test_first_answer_counts);
         run(test_answer_about_other_bytes_is_refused);
+        run(test_answer_that_cannot_be_recorded_allows_nothing);
         run(test_refusal_at_once_is_not_a_persons);
         run(test_misfit_is_asked_again_once);
         run(test_grants);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/unguessable.h"
+#include "supervisor/trust/records/record.h"
 
 enum {
         WHY_MAX = 4 * (QUESTION_NOTE_MAX + 100),
@@ -50,8 +51,9 @@ struct approvals {
         uint64_t client_us; /* when the client was asked */
 
         /* how it ended */
-        bool *allowed;     /* of each call; NULL: none */
-        char why[WHY_MAX]; /* of those that are not */
+        bool *allowed;           /* of each call; NULL: none */
+        char why[WHY_MAX];       /* of those that are not */
+        struct error unrecorded; /* set: the answer could not be recorded, so none is */
 };
 
 const char *approval_state_name(enum approval_state state)
@@ -64,11 +66,19 @@ const char *approval_state_name(enum approval_state state)
         return names[state];
 }
 
-static void record(struct approvals *a, const char *event, const char *who,
-                   enum question_scope scope)
+static int record(struct approvals *a, const struct approval_event *event, struct error *err)
 {
-        if (a->host->record)
-                a->host->record(a->data, a, event, who, scope);
+        return a->host->record ? a->host->record(a->data, a, event, err) : 0;
+}
+
+/* An event after which nothing more is allowed than before. */
+static void note(struct approvals *a, const char *name, const char *who)
+{
+        struct error err = {};
+
+        if (record(a, &(struct approval_event){.name = name, .who = who, .scope = SCOPE_NO}, &err) <
+            0)
+                log_warning("%s: the record of a question is lost", err.text);
 }
 
 static void uncount(struct approvals *a, struct approval_call *call)
@@ -137,9 +147,12 @@ static void decide_all(struct approvals *a)
                 struct approval_call *call = a->calls[i];
                 if (!call)
                         continue;
+                bool is_allowed = a->allowed && a->allowed[i];
                 a->calls[i] = NULL;
                 call->row = 0;
-                give_back(a, call, a->allowed && a->allowed[i], a->why);
+                call->is_unrecorded = is_allowed && error_is_set(&a->unrecorded);
+                give_back(a, call, is_allowed && !call->is_unrecorded,
+                          call->is_unrecorded ? a->unrecorded.text : a->why);
         }
         free(a->calls);
         free(a->shown);
@@ -207,8 +220,10 @@ static void take_answer(struct approvals *a, const struct approval_answer *answe
         a->allowed = calloc(APPROVAL_CALLS_MAX, sizeof(*a->allowed));
         for (size_t i = 0; a->allowed && i < a->n; i++)
                 a->allowed[i] = answer->scope != SCOPE_NO && (!answer->rows || answer->rows[i]);
-        take_grants(a, answer);
-        record(a, "answered", who, answer->scope);
+        const struct approval_event event = {
+                .name = "answered", .who = who, .scope = answer->scope, .allowed = a->allowed};
+        if (record(a, &event, &a->unrecorded) >= 0 || answer->scope == SCOPE_NO)
+                take_grants(a, answer);
         end_question(a, APPROVAL_ANSWERED, why.length > 0 ? buffer_bytes(&why) : said_no);
 }
 
@@ -216,7 +231,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
 {
         struct approvals *a = data;
 
-        record(a, "expired", "", SCOPE_NO);
+        note(a, "expired", "");
         deny_question(a, APPROVAL_EXPIRED, "nobody has answered in time");
 }
 
@@ -267,7 +282,7 @@ static bool ask_terminal(struct approvals *a, bool is_only)
 /* The client has not shown the question, or cannot any more. */
 static void lose_client(struct approvals *a, const char *why)
 {
-        record(a, "not shown", "client", SCOPE_NO);
+        note(a, "not shown", "client");
         if (!ask_terminal(a, true))
                 deny_question(a, APPROVAL_WITHDRAWN, why);
 }
@@ -339,6 +354,29 @@ int approval_answer_read(const char *word, uint8_t *rows, struct approval_answer
         return 0;
 }
 
+/* Sets the error, which is why the answer counts for nothing. a: NULL: there is no such question. */
+static int refuse_answer(struct approvals *a, const char *id, const char *sha256, int code,
+                         struct error *err)
+{
+        struct error ignored = {};
+
+        log_warning("an answer for the question \"%.16s\" was refused: %s", id,
+                    a ? "it is about other calls" : "no such question is open");
+        error_set(err, code, "%s",
+                  a ? "the answer is about other calls than the question: show it again"
+                    : "no question has this id: it was answered, or has ended");
+        if (a)
+                (void)record(a,
+                             &(struct approval_event){.name = "refused",
+                                                      .who = "terminal",
+                                                      .sha256 = sha256,
+                                                      .why = "it is about other calls"},
+                             &ignored);
+        else
+                record_refused_answer(id, sha256, "no question has this id, or it has ended");
+        return -code;
+}
+
 int approvals_answer(struct approval_list *all, const char *id, const char *sha256,
                      const struct approval_answer *answer, struct error *err)
 {
@@ -348,21 +386,10 @@ int approvals_answer(struct approval_list *all, const char *id, const char *sha2
                 if (strcmp(a->id, id) == 0)
                         break;
         }
-        if (!a || !a->settings.by_terminal) {
-                log_warning(
-                        "an answer for the question \"%.16s\" was refused: no such question is open",
-                        id);
-                return error_set(err, ENOENT,
-                                 "no question has this id: it was answered, or has ended");
-        }
-        if (strcmp(a->sha256, sha256) != 0) {
-                log_warning(
-                        "an answer for the question \"%s\" was refused: it is about other calls",
-                        id);
-                return error_set(
-                        err, EBADMSG,
-                        "the answer is about other calls than the question: show it again");
-        }
+        if (!a || !a->settings.by_terminal)
+                return refuse_answer(NULL, id, sha256, ENOENT, err);
+        if (strcmp(a->sha256, sha256) != 0)
+                return refuse_answer(a, id, sha256, EBADMSG, err);
         if (answer->rows && answer->scope != SCOPE_ONCE)
                 return error_set(err, EINVAL, "rows can be chosen with the answer once only");
         if (answer->rows && answer->last_row > a->n)
@@ -442,13 +469,14 @@ void approvals_held(struct approvals *a)
                 deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked");
                 return;
         }
-        record(a, "asked", "", SCOPE_NO);
+        note(a, "asked", "");
 }
 
 static void begin(struct approvals *a)
 {
         a->state = APPROVAL_COLLECTING;
         a->since_us = clock_us();
+        a->unrecorded = (struct error){};
         a->host->hold(a->data);
 }
 
@@ -458,6 +486,7 @@ enum approval_verdict approvals_add(struct approvals *a, struct approval_call *c
         struct grant_key key;
 
         call->row = 0;
+        call->is_unrecorded = false;
         if (call->cell == 0) {
                 *why = "nobody can be asked about a call outside a cell";
                 return APPROVAL_DENIED;
@@ -522,7 +551,7 @@ void approvals_drop(struct approvals *a, struct approval_call *call)
                 show_again(a);
                 return;
         }
-        record(a, "withdrawn", "", SCOPE_NO);
+        note(a, "withdrawn", "");
         deny_question(a, APPROVAL_WITHDRAWN, "");
 }
 
@@ -532,7 +561,7 @@ static void withdraw(struct approvals *a, const char *why)
         if (a->state == APPROVAL_COLLECTING) {
                 deny_question(a, APPROVAL_WITHDRAWN, why);
         } else if (a->state == APPROVAL_ASKED) {
-                record(a, "withdrawn", "", SCOPE_NO);
+                note(a, "withdrawn", "");
                 deny_question(a, APPROVAL_WITHDRAWN, why);
         } else if (a->state == APPROVAL_ANSWERED) {
                 free(a->allowed);
@@ -596,7 +625,7 @@ void approvals_gone(struct approvals *a, const char *why)
                 return;
         deny_waiting(a, 0, why);
         if (a->state == APPROVAL_ASKED)
-                record(a, "withdrawn", "", SCOPE_NO);
+                note(a, "withdrawn", "");
         close_question(a, APPROVAL_WITHDRAWN);
         free(a->allowed);
         a->allowed = NULL;

@@ -61,6 +61,17 @@ struct approval_call {
         TAILQ_ENTRY(approval_call) link; /* of those that wait for a question */
         size_t bytes;                    /* counted of it */
         size_t row;                      /* from 1: in the question; 0: it waits for one */
+        bool is_unrecorded; /* a person has allowed it, but the answer could not be recorded */
+};
+
+/* What happened to a question. */
+struct approval_event {
+        const char *name; /* asked, answered, refused (an answer), not shown, expired, withdrawn */
+        const char *who;  /* has answered: "client", "terminal" or "" */
+        enum question_scope scope;
+        const bool *allowed; /* answered: of each call of the question; NULL: none */
+        const char *sha256;  /* refused: what the answer was about … */
+        const char *why;     /* … and why */
 };
 
 /* The functions of the owner. None may free the approvals. */
@@ -79,9 +90,10 @@ struct approval_host {
         void (*end_terminal)(void *data);
         /* The call is sent, or is not: why. The call is the owner's again. */
         void (*decide)(void *data, struct approval_call *call, bool is_allowed, const char *why);
-        /* For the journal: what happened to the question; who: "client", "terminal" or "". May be NULL. */
-        void (*record)(void *data, const struct approvals *approvals, const char *event,
-                       const char *who, enum question_scope scope);
+        /* For the journal. Returns 0 or negative errno with an error: an answer that could not be recorded allows nothing. May be
+         * NULL. */
+        int (*record)(void *data, const struct approvals *approvals,
+                      const struct approval_event *event, struct error *err);
 };
 
 LIST_HEAD(approval_list, approvals);

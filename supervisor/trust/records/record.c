@@ -151,6 +151,15 @@ static void put_field(struct json_out *out, const struct log_field *field)
         /* Code is in the journal by its hash only. */
 }
 
+static void put_fact(struct json_out *out, const struct log_ids *ids,
+                     const struct log_field *fields, size_t n)
+{
+        if (ids)
+                put_ids(out, ids);
+        for (size_t i = 0; i < n; i++)
+                put_field(out, &fields[i]);
+}
+
 static void write_fact(const char *kind, const struct log_ids *ids, const struct log_field *fields,
                        size_t n)
 {
@@ -158,18 +167,32 @@ static void write_fact(const char *kind, const struct log_ids *ids, const struct
 
         if (!out)
                 return;
-        if (ids)
-                put_ids(out, ids);
-        for (size_t i = 0; i < n; i++)
-                put_field(out, &fields[i]);
+        put_fact(out, ids, fields, n);
         end_record(kind);
 }
 
-void record_fact(const struct config_journal *how, const char *kind, const struct log_ids *ids,
-                 const struct log_field *fields, size_t n)
+int record_fact(const struct config_journal *how, const char *kind, const struct log_ids *ids,
+                const struct log_field *fields, size_t n, struct error *err)
 {
-        if (how->is_set)
-                write_fact(kind, ids, fields, n);
+        if (!how->is_set)
+                return 0;
+        struct json_out *out = journal_begin(kind);
+        if (!out)
+                return error_set(err, ENOTCONN, "journal: no file is open");
+        put_fact(out, ids, fields, n);
+        return journal_end(NULL, err);
+}
+
+void record_refused_answer(const char *id, const char *sha256, const char *why)
+{
+        const struct log_field fields[] = {
+                {"id", LOG_TEXT, id, strlen(id), 0},
+                {"by", LOG_TEXT, "terminal", strlen("terminal"), 0},
+                {"sha256", LOG_TEXT, sha256, strlen(sha256), 0},
+                {"refused", LOG_TEXT, why, strlen(why), 0},
+        };
+
+        write_fact("decision", NULL, fields, sizeof(fields) / sizeof(*fields));
 }
 
 void record_event(const struct log_ids *ids, const struct log_record *record)
