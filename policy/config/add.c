@@ -24,6 +24,7 @@
 #include "policy/config/program-keys.h"
 #include "policy/config/publish.h"
 #include "policy/config/rule-keys.h"
+#include "policy/config/rule-test-keys.h"
 #include "policy/config/run.h"
 #include "policy/config/secret-keys.h"
 #include "policy/config/server-keys.h"
@@ -521,7 +522,11 @@ static void overlay(struct config_profile *to, struct config_profile *from)
 /* The rules of all files count, in the order of the files. */
 static int put_rules_before(struct config_profile *file, struct config_profile *earlier)
 {
-        return file->rules ? config_put_before(&file->rules, &earlier->rules) : 0;
+        int r = file->rules ? config_put_before(&file->rules, &earlier->rules) : 0;
+
+        return r >= 0 && file->rule_tests
+                       ? config_put_before(&file->rule_tests, &earlier->rule_tests)
+                       : r;
 }
 
 static int merge_profiles(struct config *config, struct config *file)

@@ -13,7 +13,7 @@
 #include "policy/network-rules.h"
 #include "policy/python-version.h"
 #include "policy/result-form.h"
-#include "policy/rules/rules.h"
+#include "policy/rules/rule-test.h"
 
 #define KIB    (1024ull)
 #define MIB    (1024 * KIB)
@@ -125,6 +125,12 @@ static const char *const supports[] = {"optional", "required", "forbidden", NULL
         "\"minLength\":1,\"maxLength\":256},\"additionalProperties\":{"                             \
         "\"type\":\"object\",\"additionalProperties\":false,\"properties\":{" SCHEMA_LABELS_MEMBERS \
         "}}}}"
+#define SCHEMA_RULE_TESTS                                                                                                                   \
+        "\"items\":{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"call\","                                             \
+        "\"expect\"],\"properties\":{\"call\":{\"type\":\"string\",\"maxLength\":1024,\"pattern\":\"^[^.]+[.].\"},\"arguments\":{\"type\":" \
+        "\"object\"},\"annotations\":{\"type\":\"object\"},\"seen\":{\"type\":\"array\",\"items\":"                                         \
+        "{\"enum\":[\"private\",\"untrusted\"]}},"                                                                                          \
+        "\"expect\":{\"enum\":[\"allow\",\"ask\",\"deny\"]}}}"
 #define SCHEMA_SECRET_FILE "\"pattern\":\"^(/|~/|[$])\""
 #define SCHEMA_SCHEMA                                                                              \
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"const\":\"object\"}}"

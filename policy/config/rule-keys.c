@@ -14,7 +14,8 @@
 
 enum { TEXT_MAX = CONFIG_FILE_SIZE_MAX + 16 * 1024 };
 
-static int keep_rule(struct config_reading *r, yyjson_val *value, size_t number, char **ret)
+int config_keep_rule(struct config_reading *r, const char *name, yyjson_val *value, size_t number,
+                     char **ret)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(TEXT_MAX);
         struct json_out out = {.to = &b};
@@ -24,7 +25,7 @@ static int keep_rule(struct config_reading *r, yyjson_val *value, size_t number,
         json_out_int(&out, "line", (int64_t)config_line_of(&r->reader->lines, value));
         json_out_int(&out, "number", (int64_t)number);
         json_out_bool(&out, "own", r->profile->name != NULL);
-        json_out_value(&out, "rule", value);
+        json_out_value(&out, name, value);
         json_out_end(&out, '}');
         if (out.error >= 0)
                 *ret = strndup(buffer_bytes(&b), b.length);
@@ -43,7 +44,7 @@ static int make_rule(struct config_reading *r, yyjson_val *name, yyjson_val *val
         if (e == -ENOMEM)
                 return config_no_memory(r->reader);
         return e < 0 ? config_mistake(r, at, "rules: rule %zu: %s", i, why.text)
-                     : keep_rule(r, value, i, ret);
+                     : config_keep_rule(r, "rule", value, i, ret);
 }
 
 int config_read_rules(struct config_reading *r, const struct config_key *key, yyjson_val *value)
@@ -92,14 +93,23 @@ int config_put_before(char ***list, char ***first)
         return 0;
 }
 
-int config_compile_rules(struct config *config, struct error *err)
+size_t config_rules_servers(const struct config *config,
+                            struct rules_server ret[CONFIG_SERVERS_MAX])
 {
-        struct rules_server servers[CONFIG_SERVERS_MAX];
         size_t n = 0;
 
         for (; n < config->n_servers && n < CONFIG_SERVERS_MAX; n++)
-                servers[n] = (struct rules_server){config->servers[n].name,
-                                                   config->servers[n].trust_hints};
+                ret[n] = (struct rules_server){config->servers[n].name,
+                                               config->servers[n].trust_hints,
+                                               config->servers[n].labels};
+        return n;
+}
+
+int config_compile_rules(struct config *config, struct error *err)
+{
+        struct rules_server servers[CONFIG_SERVERS_MAX];
+        size_t n = config_rules_servers(config, servers);
+
         for (size_t i = 0; i < config->n_profiles; i++) {
                 struct config_profile *p = &config->profiles[i];
                 struct error why = {};

@@ -166,6 +166,7 @@ struct config_profile {
         char **servers; /* servers that it may use, NULL-terminated; NULL: all */
         struct config_tool_rules tools;
         char **rules; /* texts of "rules", NULL-terminated (policy/rules/rules.h), or NULL: own ones, then the top level's */
+        char **rule_tests; /* texts of "rule_tests", NULL-terminated (policy/config/rule-test-keys.h), or NULL */
         const struct rules *compiled_rules; /* of the config, from config_finish(); NULL: none */
         const struct config_profile
                 *also; /* servers and tools must be allowed by this one too; or NULL */

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "policy/rules/labels.h"
+
 static const char network[] = "@network";
 
 static const struct rules_server *find_server(const char *name, const struct rules_server *servers,
@@ -41,7 +43,7 @@ int named_call_init(struct named_call *named, const char *name, yyjson_val *argu
         named->server[n] = '\0';
         named->tool = name + n + 1;
         bool is_network = strcmp(named->server, network) == 0;
-        yyjson_val *open = yyjson_obj_get(annotations, "openWorldHint");
+        struct labels labels = labels_of(server ? server->labels : NULL, named->tool, annotations);
         named->call = (struct rules_call){
                 .server = named->server,
                 .tool = named->tool,
@@ -50,7 +52,7 @@ int named_call_init(struct named_call *named, const char *name, yyjson_val *argu
                 .is_method = !is_network && strchr(named->tool, '/'),
                 .is_network = is_network,
                 .trusts_hints = server && server->trusts_hints,
-                .is_open = is_network || !yyjson_is_bool(open) || yyjson_get_bool(open),
+                .is_open = is_network || labels.is_open,
         };
         return 0;
 }

@@ -24,6 +24,7 @@ enum {
 struct rules_server {
         const char *name;
         bool trusts_hints;
+        const char *labels; /* as labels_of() takes them, or NULL */
 };
 
 #define RULES_NETWORK "@network.connect" /* a connection of code: /host and /port */

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "policy/config/add.h"
+#include "policy/config/rule-test-keys.h"
 #include "policy/config/server.h"
 #include "supervisor/broker/control-methods.h"
 #include "supervisor/broker/isolate.h"
@@ -33,6 +34,7 @@
 #include "supervisor/service/event.h"
 #include "supervisor/service/liveness.h"
 #include "supervisor/session/sessions-owner.h"
+#include "supervisor/trust/url.h"
 
 enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
 
@@ -302,6 +304,11 @@ static void on_reloaded(void *data, const struct monitor_hello *hello,
                 broker_end(broker, 1);
                 return;
         }
+        /* The monitor tried the entries that need no parser of URLs, and uses this config already. */
+        if (config_check_rule_tests(config, trust_read_url, &err) < 0)
+                log_error(
+                        "the new config is in force, but an entry that needs a parser of URLs failed: %s",
+                        err.text);
         log_set_level((enum log_level)hello->log_level);
         reload_note(broker->reload, broker->config, config);
         sessions_reload(broker->sessions, config, hello);
@@ -473,6 +480,8 @@ static int prepare(struct broker *broker, struct error *err)
                 broker->status = EXIT_NO_SANDBOX;
         if (r >= 0)
                 r = parse_config(&broker->options, files, texts, n, &broker->config, err);
+        if (r >= 0)
+                r = config_check_rule_tests(broker->config, trust_read_url, err);
         if (r >= 0)
                 event_set_code(broker->config->log_code);
         return r;

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "policy/config/add.h"
 #include "policy/config/keys.h"
+#include "policy/config/rule-test-keys.h"
 #include "policy/config/secret-keys.h"
 #include "supervisor/config/table-file.h"
 #include "supervisor/monitor/monitor-limits.h"
@@ -76,6 +77,9 @@ static int read_config(const struct monitor *m, struct config **ret_config,
                 r = config_finish(config, err);
         if (r >= 0)
                 r = check_variables(m->options, config, err);
+        /* The broker, which has a parser of URLs, runs the entries that need one. */
+        if (r >= 0)
+                r = config_check_rule_tests(config, NULL, err);
         if (r >= 0 && m->options->language)
                 config_set_language(config, m->options->profile,
                                     (enum language)language_parse(m->options->language));

@@ -125,7 +125,7 @@ RULES = [
     ("supervisor/http", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/mcp/", "supervisor/http/"]),
     (
         "supervisor/broker",
-        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/questions/", "trust/records/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
+        ["base/", "policy/", "rpc/"] + ["supervisor/" + part for part in ("options/", "service/", "secrets/", "trust/url.h", "trust/questions/", "trust/records/", "session/", "hub/", "mcp/", "http/", "egress/", "broker/")],
     ),
     # Its commands, which main.c passes to it.
     (

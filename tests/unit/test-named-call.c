@@ -27,7 +27,10 @@ static struct config *read_config(const char *text)
 
 static void the_longest_server_is_meant(void)
 {
-        const struct rules_server servers[] = {{"files", false}, {"files.old", true}};
+        const struct rules_server servers[] = {
+                {"files", false,
+                 "{\"sends\":\"closed\",\"tools\":{\"put*\":{\"sends\":\"open\"}}}"},
+                {"files.old", true}};
         struct named_call named;
         struct error err = {};
 
@@ -40,6 +43,10 @@ static void the_longest_server_is_meant(void)
         check(named.call.is_method);
         check_ok(named_call_init(&named, "@network.connect", NULL, NULL, servers, 2, &err));
         check(named.call.is_network && named.call.is_open);
+        check_ok(named_call_init(&named, "files.get", NULL, NULL, servers, 2, &err));
+        check(!named.call.is_open);
+        check_ok(named_call_init(&named, "files.put_all", NULL, NULL, servers, 2, &err));
+        check(named.call.is_open);
         check_eq_int(named_call_init(&named, "files.", NULL, NULL, servers, 2, &err), -EINVAL);
 }
 

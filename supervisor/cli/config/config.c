@@ -22,7 +22,9 @@
 #include "policy/config/config.h"
 #include "policy/config/keys.h"
 #include "policy/config/publish.h"
+#include "policy/config/rule-test-keys.h"
 #include "policy/image.h"
+#include "supervisor/cli/command/url-reader.h"
 #include "supervisor/cli/config/python-check.h"
 #include "supervisor/cli/config/secrets.h"
 #include "supervisor/cli/images/images.h"
@@ -55,7 +57,8 @@ static int checked_config_open(struct checked_config *checked, const struct opti
         if (config_files_open_layers(o->configs, o->n_configs, &layers, geteuid() == 0, NULL,
                                      checked->config, &checked->files, &why) < 0)
                 config_report(checked->config, true, why.text);
-        if (config_finish(checked->config, &why) < 0)
+        if (config_finish(checked->config, &why) < 0 ||
+            config_check_rule_tests(checked->config, url_reader, &why) < 0)
                 config_report(checked->config, true, why.text);
         return 0;
 }
@@ -569,13 +572,13 @@ static void put_list(struct json_out *out, const char *name, char *const *list, 
 
 /* "NAME=value" of env, "NAME: value" of headers. */
 /* Of the texts of rules the part that the user wrote (policy/rules/rules.h). */
-static void put_rules(struct json_out *out, const char *name, char *const *texts)
+static void put_rules(struct json_out *out, const char *name, const char *part, char *const *texts)
 {
         json_out_begin(out, name, '[');
         for (; *texts; texts++) {
                 _cleanup_json_ yyjson_doc *doc = NULL;
                 if (json_parse(*texts, strlen(*texts), &doc, NULL) >= 0)
-                        json_out_value(out, NULL, yyjson_obj_get(yyjson_doc_get_root(doc), "rule"));
+                        json_out_value(out, NULL, yyjson_obj_get(yyjson_doc_get_root(doc), part));
         }
         json_out_end(out, ']');
 }
@@ -691,7 +694,9 @@ static void put_key(struct json_out *out, const struct config_key *key, const vo
                 put_pairs(out, key->name, *(char **const *)member,
                           key->code == CODE_HEADERS ? ':' : '=');
         } else if (key->code == CODE_CALL_RULES) {
-                put_rules(out, key->name, *(char **const *)member);
+                put_rules(out, key->name, "rule", *(char **const *)member);
+        } else if (key->code == CODE_RULE_TESTS) {
+                put_rules(out, key->name, "test", *(char **const *)member);
         } else if (key->code == CODE_SECRETS) {
                 put_secrets(out, in);
         } else if (key->code == CODE_SECRET_ARGUMENTS) {
