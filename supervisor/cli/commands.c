@@ -411,6 +411,14 @@ static const struct cli_command rows[] = {
          "  cloister rules explain files.write_file '{\"path\": \"/tmp/x\"}'\n"
          "  cloister rules explain files.list '{}' '{\"readOnlyHint\": true}'\n"
          "  cloister rules explain @network.connect '{\"host\": \"example.org\", \"port\": 443}'\n"},
+        {"rules test", "", "run \"rule_tests\" of the config", CLI_CONFIG | CLI_JSON, 0,
+         cli_rules_test,
+         "Prints each entry with the expected and the found decision. The exit status is 1 if an entry\n"
+         "failed. A server refuses a config with such an entry.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister rules test\n"
+         "  cloister rules test --config ./mcp.json --json\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
          COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK | CLI_NODE |
                  CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,

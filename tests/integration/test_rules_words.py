@@ -128,6 +128,19 @@ class CommandLine(harness.Case):
         for url, decision in (("https://a.example/x", "allow"), ("https://a.example@b.example/", "deny"), ("https://b.example/a.example", "deny")):
             self.assertIn(f"files.publish: {decision} (", self.rules("explain", "files.publish", json.dumps({"path": url})))
 
+    def test_rule_tests(self):
+        good = [{"call": "files.write_file", "arguments": {"path": "/x"}, "expect": "ask"}, {"call": "files.delete_file", "expect": "deny"}]
+        self.config(rule_tests=good)
+        self.assertRegex(self.rules("test"), r"(?s)^ok .*\nok .*\n2 passed, 0 failed\n$")
+        self.assertRegex(self.cloister("run", "-c", "print(1)")[1], r"(?m)^1$")
+        self.config(rule_tests=[*good, {"call": "files.move_file", "expect": "deny"}])
+        text = self.rules("test", status=1)
+        self.assertRegex(text, r"FAILED .*config\.json line \d+: files\.move_file: expected deny, found ask \(config\.json line \d+\)\n")
+        for words in (("run", "-c", "1"), ("config", "check")):
+            status, text = self.cloister(*words)
+            self.assertNotEqual(status, 0)
+            self.assertRegex(text, r"config\.json: line \d+: rule_tests: entry 3: files\.move_file: expected deny, found ask")
+
     def test_the_doctor_names_the_rules(self):
         self.config(ask={"by": ["terminal"]})
         done = self.run_cloister("doctor", "--config", self.path("config.json"), "--json")
@@ -135,11 +148,12 @@ class CommandLine(harness.Case):
         self.assertEqual(details, ["profile \"default\": 4 rules, 1 deny, 2 ask: answers come from 'cloister approve'"])
 
     def test_the_example_of_the_page(self):
-        """docs/rules.md: the config is accepted, and explain prints what the page shows."""
+        """docs/rules.md: the config is accepted, its rule_tests pass, and explain prints what the page shows."""
         with open(PAGE, encoding="utf-8") as f:
             page = f.read()
         config = re.search(r"```jsonc\n(.*?)```", page, re.S)[1]
         self.write("config.json", config)
+        self.assertRegex(self.rules("test"), r"\n\d+ passed, 0 failed\n$")
         shown = re.search(r"\$ cloister rules explain (\S+) '(.*?)'\n(.*?)```", page, re.S)
         self.assertEqual(self.rules("explain", shown[1], shown[2]), shown[3])
 

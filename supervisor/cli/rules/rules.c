@@ -1,4 +1,4 @@
-/* cloister rules list, explain. */
+/* cloister rules list, explain, test. */
 #include "supervisor/cli/rules/rules.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@
 #include "base/printable.h"
 #include "policy/config/add.h"
 #include "policy/config/config.h"
-#include "policy/rules/named-call.h"
+#include "policy/config/rule-keys.h"
+#include "policy/config/rule-test-keys.h"
 #include "supervisor/cli/command/url-reader.h"
 #include "supervisor/config/config-files.h"
 
@@ -42,9 +43,7 @@ static int open_config(const struct options *o, struct opened *ret, struct error
         if (i < 0)
                 return i;
         ret->profile = &ret->config->profiles[i];
-        for (size_t k = 0; k < ret->config->n_servers && k < CONFIG_SERVERS_MAX; k++)
-                ret->servers[ret->n_servers++] = (struct rules_server){
-                        ret->config->servers[k].name, ret->config->servers[k].trust_hints};
+        ret->n_servers = config_rules_servers(ret->config, ret->servers);
         return 0;
 }
 
@@ -134,21 +133,6 @@ int cli_rules_list(const struct options *o, const char *const *words, size_t n)
 
 /* ---- explain ---- */
 
-/* `deny (config.json line 14: why)`, `allow (no rule matches)` */
-static void tell_decision(const struct rules_decision *decision, char *to, size_t n)
-{
-        const struct rule *rule = decision->rule;
-        char place[256] = "";
-
-        if (rule)
-                rule_place(rule, place, sizeof(place));
-        snprintf(to, n, "%s (%s%s%s)", rules_effect_names[decision->effect],
-                 decision->fault ? decision->fault
-                 : rule          ? place
-                                 : "no rule matches",
-                 rule && rule->why ? ": " : "", rule && rule->why ? rule->why : "");
-}
-
 static const char *const misses[] = {
         [RULES_MATCHES] = "matches",
         [RULES_MISS_SELECTOR] = "is for other tools",
@@ -220,7 +204,7 @@ static int print_explanation(const struct options *o, const char *name, const st
 
         if (rules)
                 rules_decide(rules, call, &decision);
-        tell_decision(&decision, decided, sizeof(decided));
+        rules_decision_tell(&decision, decided, sizeof(decided));
         snprintf(line, sizeof(line), "%s: %s", name, decided);
         if (!o->json)
                 print_line(line);
@@ -284,4 +268,60 @@ int cli_rules_explain(const struct options *o, const char *const *words, size_t 
         }
         close_config(&opened);
         return r < 0 ? cli_fail(status, &err) : status;
+}
+
+/* ---- test ---- */
+
+struct report {
+        const struct options *o;
+        struct json_out *out;
+        size_t n, n_failed;
+};
+
+static void report_test(void *data, const struct rule_test *test,
+                        const struct rules_decision *found, bool passed)
+{
+        struct report *report = data;
+        char text[LINE_SIZE];
+
+        report->n++;
+        report->n_failed += !passed;
+        json_out_begin(report->out, NULL, '{');
+        json_out_text(report->out, "file", test->file);
+        json_out_int(report->out, "line", (int64_t)test->line);
+        json_out_text(report->out, "call", test->name);
+        json_out_text(report->out, "expected", rules_effect_names[test->expected]);
+        json_out_text(report->out, "found", rules_effect_names[found->effect]);
+        json_out_bool(report->out, "passed", passed);
+        json_out_end(report->out, '}');
+        if (report->o->json)
+                return;
+        rule_test_tell(test, found, text, sizeof(text));
+        printf("%s %s line %zu: ", passed ? "ok    " : "FAILED", test->file, test->line);
+        print_line(text);
+}
+
+int cli_rules_test(const struct options *o, const char *const *words, size_t n)
+{
+        _cleanup_buffer_ struct buffer text = BUFFER_INIT(OUTPUT_MAX);
+        struct json_out out = {.to = &text, .indent = true};
+        struct report report = {.o = o, .out = &out};
+        struct opened opened;
+        struct error err = {};
+
+        json_out_begin(&out, NULL, '[');
+        int r = open_config(o, &opened, &err);
+        if (r >= 0)
+                r = config_run_rule_tests(opened.config, url_reader, report_test, &report, &err);
+        close_config(&opened);
+        if (r < 0)
+                return cli_fail(1, &err);
+        json_out_end(&out, ']');
+        if (o->json && cli_print_json(&out, "rules") != 0)
+                return 1;
+        if (!o->json && report.n == 0)
+                puts("no tests: \"rule_tests\" in the config has them (docs/rules.md)");
+        else if (!o->json)
+                printf("%zu passed, %zu failed\n", report.n - report.n_failed, report.n_failed);
+        return report.n_failed > 0;
 }
