@@ -72,6 +72,26 @@ class Reload(harness.Case):
         self.assertEqual(self.value(server, "(await mcp_u.add(a=2, b=2))['sum']"), 4)
         server.close()
 
+    def test_a_failed_rule_test_changes_nothing(self):
+        one = {"one": harness.fixture()}
+        path = self.config(one)
+        server = self.server("--config", path)
+        add = [{"call": "one.add", "expect": "allow"}]
+        self.save(path, one, rules=[{"deny": "one.*"}], rule_tests=add)
+        self.assertTrue(harness.wait_until(lambda: "the previous config stays in use" in server.log()), server.log())
+        self.assertIn("rule_tests: entry 1: one.add: expected allow, found deny", server.log())
+        self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
+        # Only the broker can read a URL, after the monitor took the config: the log has the failed entry.
+        rules = [{"allow": "one.add", "when": {"/url": {"host": "a.example"}}}, {"deny": "one.echo"}]
+        call = {"call": "one.add", "arguments": {"url": "https://a.example/"}}
+        self.save(path, one, rules=rules, rule_tests=[{**call, "expect": "allow"}])
+        self.reloaded(server)
+        self.assertNotIn("needs a parser of URLs", server.log())
+        self.save(path, one, rules=rules, rule_tests=[{**call, "expect": "deny"}])
+        self.assertTrue(harness.wait_until(lambda: "needs a parser of URLs failed" in server.log()), server.log())
+        self.assertEqual(self.value(server, "(await mcp_one.add(a=1, b=2))['sum']"), 3)
+        server.close()
+
     def test_the_first_network_needs_a_start(self):
         """The reload logs one line, and the client gets an error; the other profiles continue."""
         path = self.config()
