@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "supervisor/service/sha256.h"
 #include "supervisor/trust/asking.h"
 
 #define DIGEST_START UINT64_C(0xcbf29ce484222325)
@@ -32,13 +33,17 @@ static uint64_t definition_of(const struct trust_call *trust)
         struct tool_description description = {};
         uint64_t digest = DIGEST_START;
         _cleanup_free_ char *text = NULL;
+        char sum[SHA256_TEXT_SIZE];
         size_t n = 0;
 
         if (tools->describe && trust->request.tool)
                 tools->describe(tools->data, trust->request.server, trust->request.tool,
                                 &description);
-        if (description.tool && json_write(description.tool, &text, &n) >= 0)
-                add(&digest, text, n);
+        if (description.tool && json_write(description.tool, &text, &n) >= 0) {
+                /* A server could find another definition with the same digest of a weaker kind. */
+                sha256_text(text, n, sum);
+                add(&digest, sum, 16);
+        }
         add(&digest, &trust->rule_key, sizeof(trust->rule_key));
         return digest;
 }
@@ -74,7 +79,11 @@ static void on_decided(struct asking_call *call, bool is_allowed, const char *wh
 
         free_waiting(trust);
         if (is_allowed) {
-                trust_continue(trust);
+                /* A rule may deny it since: other calls of the same answer were sent before, and count. */
+                if (trust_apply_rules(trust) == TRUST_REFUSED)
+                        trust_refuse(trust);
+                else
+                        trust_continue(trust);
                 return;
         }
         if (is_unrecorded)

@@ -77,7 +77,8 @@ WHILE_RUNNING = {
     0x40: "frame of unknown type 0x40",
     0x0D: "SCRIPT frame (0x0d), which a worker may not send",
     0x4C: "READ from code that has no standard input",
-    0x4D: "frame of unknown type 0x4d",
+    0x4D: "SETTLED without a HOLD",
+    0x4E: "frame of unknown type 0x4e",
     0xC2: "frame of unknown type 0xc2",
     0xFF: "frame of unknown type 0xff",
 }

@@ -21,7 +21,7 @@ from rawmcp import ServerCase
 
 MAIL = os.path.join(harness.HERE, "servers", "mail.py")
 RULES = {
-    "rules": [{"ask": "mail.send", "why": "mail leaves the house"}, {"ask": "mail.note"}],
+    "rules": [{"deny": "mail.send", "when": {"/to": {"prefix": "few"}}, "after": {"cell": 3}}, {"ask": "mail.send", "why": "mail leaves the house"}, {"ask": "mail.note"}],
     "ask": {"wait": 1, "timeout": "5m", "per_cell": 4},
 }
 SERVERS = {
@@ -205,6 +205,14 @@ class Forms(Asking):
         self.assertIn(f"SHA-256 {digest}", message)
         self.assertIn(f"40. mail.send {arguments[39]} ({len(arguments[39])} bytes)", message)
         self.assertIn(f"session {self.session}; rule: ", message)
+
+    def test_a_yes_is_no_way_around_a_count(self):
+        """The calls of one question were all decided before the first of them was sent."""
+        before = self.sent()
+        code = "import asyncio\nr = await asyncio.gather(*(mcp_mail.send(to=f'few{i}', text='x') for i in range(5)), return_exceptions=True)\n"
+        code += "sorted(type(x).__name__ == 'ToolDenied' for x in r)"
+        self.assertEqual(self.value(code), [False] * 3 + [True] * 2)
+        self.assertEqual((len(self.messages()), self.sent()), (1, before + 3))
 
     def test_no_denies_with_the_rule(self):
         before = self.sent()
@@ -459,7 +467,7 @@ class NoForms(Asking):
         self.server.start_call(SEND, session=self.session + "-2").result()
         self.question()
         config = json.loads(before)
-        write(json.dumps({**config, "rules": [config["rules"][0]]}))
+        write(json.dumps({**config, "rules": [config["rules"][1]]}))
         self.assertTrue(harness.wait_until(lambda: [q["session"] for q in self.questions()] == [self.session + "-2"]))
         self.assertEqual(self.ends(self.session)["status"], "ok")
         write(json.dumps({**config, "rules": [{"deny": "mail.send", "why": "never"}]}))

@@ -291,7 +291,7 @@ class Journal(Case):
             pid = self.process(server)
             os.kill(pid, signal.SIGKILL)
             self.assertEqual(server.cell("(await mcp_f.add(a=1, b=2))['sum']")["status"], "ok")
-            self.assertNotIn(self.process(server), (pid, None))
+            self.assertTrue(harness.wait_until(lambda pid=pid: self.process(server) not in (pid, None)))
         server.close()
         self.assertEqual(len(self.files()), 1)
         records = self.records()
