@@ -181,17 +181,10 @@ static size_t is_thread_running(pid_t thread, void *data)
                !strchr("TtDZX", status.state);
 }
 
-/* data: not NULL if state D counts. A thread that waits for a processor stops when it gets one: until then the state of the process,
- * which is that of its first thread, does not tell. */
-static size_t is_running(pid_t pid, void *data)
+static size_t count_running_threads(pid_t pid)
 {
-        struct status status;
         char path[32];
 
-        if (pid <= 1 || !read_status(pid, &status) || has_ended(&status))
-                return 0;
-        if (status.state != 'Z' && !strchr(data ? "Tt" : "TtD", status.state))
-                return 1;
         snprintf(path, sizeof(path), "%d/task", (int)pid);
         int task = openat(INIT_PROC_FD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (task < 0)
@@ -201,9 +194,33 @@ static size_t is_running(pid_t pid, void *data)
         return n;
 }
 
+/* The state of a process is that of its first thread. */
+static size_t is_running(pid_t pid, void *data)
+{
+        struct status status;
+
+        if (pid <= 1 || !read_status(pid, &status) || has_ended(&status))
+                return 0;
+        return status.state == 'Z' ? count_running_threads(pid) : !strchr("TtD", status.state);
+}
+
+/* A thread that waits for a processor stops when it gets one. *data: whether state D counts. Reads more than is_running(): a session
+ * at rest would be looked at less often. */
+static size_t is_unstopped(pid_t pid, void *data)
+{
+        const bool *stuck = data;
+        struct status status;
+
+        if (pid <= 1 || !read_status(pid, &status) || has_ended(&status))
+                return 0;
+        if (status.state != 'Z' && !strchr(*stuck ? "Tt" : "TtD", status.state))
+                return 1;
+        return count_running_threads(pid);
+}
+
 size_t rest_count_running(bool stuck)
 {
-        return rest_each(is_running, stuck ? &stuck : NULL);
+        return rest_each(is_unstopped, &stuck);
 }
 
 void rest_continue(void)
