@@ -203,6 +203,15 @@ int sandbox_rest(struct sandbox *s, uint32_t ms)
         return 0;
 }
 
+int sandbox_hold(struct sandbox *s, uint32_t number)
+{
+        if (s->handle % 3 == 0)
+                return -EPIPE;
+        if (number > 0)
+                s->host->held(s->host->data, s, number, s->handle % 2 != 0);
+        return 0;
+}
+
 void standin_end_session(void)
 {
         const struct monitor_ended how = {.wait_status = 9};
