@@ -311,7 +311,7 @@ static int keep_conditions(struct rule *rule, yyjson_val *object)
         }
         if (r < 0)
                 return r;
-        rule->conditions = strndup(buffer_bytes(&b), b.length);
+        rule->conditions = strndup(b.length > 0 ? buffer_bytes(&b) : "", b.length);
         return rule->conditions ? 0 : -ENOMEM;
 }
 

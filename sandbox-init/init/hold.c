@@ -9,7 +9,7 @@
 enum {
         STOP_MS = 1, /* between two looks until all have stopped */
         STOPS_MAX =
-                3000, /* looks at which one still ran: a thread that waits for a processor has not stopped yet */
+                1000, /* looks at which one still ran: a thread that waits for a processor has not stopped yet */
         STUCK_MAX =
                 100, /* those in uninterruptible system calls count as stopped from then on: a parent in vfork() waits there */
         LOOK_MS = 50,

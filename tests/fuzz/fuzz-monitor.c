@@ -102,6 +102,8 @@ static void request(const char *rest)
         if (!is_served())
                 return;
         sscanf(rest, "%u %u %u %u", &r.verb, &r.target, &r.generation, &r.number);
+        if (r.verb == MONITOR_SERVICE_RELOAD)
+                return; /* it reads the config files of this machine */
         is_session[++serial] = r.verb == MONITOR_SESSION_CREATE;
         fd_send(peer, &r, sizeof(r), NULL, 0, MSG_DONTWAIT);
         run_loop();

@@ -435,7 +435,8 @@ static void end_trusted(struct tool_call *call, struct trust_call *trust)
 static void take_steps(struct tool_call *call, const struct tool_request *request,
                        struct frame_body *body)
 {
-        static const struct trust_owner owner = {resume_trusted, end_trusted, trust_steps, trust_journal_denial};
+        static const struct trust_owner owner = {resume_trusted, end_trusted, trust_steps,
+                                                 trust_journal_denial};
 
         enum trust_result result = trust_begin(call->session, request, call->cell, call->number,
                                                body, &owner, &call->trust);
