@@ -27,7 +27,7 @@ from measure import end_as_interrupted, say
 
 VERSION = "v1.2.2"
 COMPANY = "@bluesparrowtech\\.com$"
-# Written from the descriptions of the tools. What only reads needs no rule.
+# Written from the descriptions of the tools. Tools that only read need no rule.
 RULES = {
     "workspace": [
         {"allow": "workspace.send_email", "why": "colleagues only",

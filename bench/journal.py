@@ -18,7 +18,7 @@ _took"""
 
 
 class Recorded(Cloister):
-    """A server with a journal of its own directory."""
+    """A server with its own directory for the journal."""
 
     def __init__(self, bench, config):
         self.state = tempfile.mkdtemp(prefix="cloister-bench-")

@@ -48,6 +48,16 @@ def rest(seconds):
     time.sleep(seconds * SLOW)
 
 
+def end(process):
+    """Waits for a program whose standard input was closed."""
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
 class Ping:
     """A program behind bench-ping (ping.c describes its commands). Times are nanoseconds."""
 
@@ -99,12 +109,7 @@ class Ping:
     def close(self):
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
+        end(self.process)
         self.errors.close()
 
     def __enter__(self):

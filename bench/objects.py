@@ -1,7 +1,7 @@
 """Tools of Python objects for benchmarks of agents: an MCP server over stdio that a benchmark controls, and a client of `cloister mcp`.
 
 The server is the program that measures, started a second time by Cloister. It connects to the socket of the first one, which tells it
-when a task begins and takes the objects at the end of it. What crosses the socket is pickled: both ends are this program.
+when a task begins and takes the objects at the end of it. Objects cross the socket pickled: both ends are this program.
 """
 import contextlib
 import json
@@ -14,7 +14,7 @@ import threading
 from multiprocessing.connection import Client as Connection
 from multiprocessing.connection import Listener
 
-from measure import Failure, last_line
+from measure import Failure, end, last_line
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VERSION = "2025-11-25"
@@ -66,7 +66,7 @@ class Server:
                 sys.stdout.flush()
 
 
-# Calls of a list, one after the other. An error is a result, as it is for an agent that goes on.
+# Calls of a list, one after the other. An error is a result, as it is for an agent that continues.
 CELL = """import json as _json
 _done = []
 for _tool, _arguments in _json.loads({calls!r}):
@@ -79,7 +79,7 @@ _done"""
 
 
 class Cloister:
-    """`cloister mcp` with servers of this program. answer: what a person says to each question, "yes" or "no"; None: no person is there."""
+    """`cloister mcp` with servers of this program. answer: what a person says to each question, "yes" or "no"; None: no person can answer."""
 
     def __init__(self, program, names, config, answer=None, environment=None):
         self.work = tempfile.mkdtemp(prefix="cloister-bench-")
@@ -150,12 +150,7 @@ class Cloister:
             connection.close()
         self.listener.close()
         self.process.stdin.close()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
+        end(self.process)
         self.errors.close()
         shutil.rmtree(self.work, ignore_errors=True)
 

@@ -170,7 +170,7 @@ LEAN_ROWS = (
     Row("gather", "a tool call to a minimal server in C, of 1,000 that are gathered", budget=1 / 4, against="tool-c", budget_text="<= 1/4"),
     Row("journal-call", "what the journal (`sync` `none`) adds to a tool call", unit="us", budget=20, budget_text="<= 20 us"),
     Row("journal-gather-off", "a tool call to a minimal server in C, of 1,000 that are gathered, without a journal"),
-    Row("journal-gather", "the same with the journal (`sync` `group`)", budget=2, against="journal-gather-off", budget_text="<= 2x"),
+    Row("journal-gather", "1,000 gathered calls with the journal (`sync` `group`)", budget=2, against="journal-gather-off", budget_text="<= 2x"),
     Row("journal-memory", "memory of `cloister-journal`", unit="MiB", budget=4, budget_text="<= 4 MiB"),
 )
 

@@ -10,6 +10,7 @@
 #include "policy/config/keys.h"
 #include "policy/did-you-mean.h"
 #include "policy/rules/rules.h"
+#include "policy/rules/selector.h"
 
 #define CONFIG_PROFILE_DEFAULT "default"
 
@@ -207,33 +208,12 @@ int config_set_client(struct config *config, const char *client, size_t profile)
 
 /* ---- rules ---- */
 
-/* * matches any bytes. No recursion: after a mismatch only the last star has to match more. */
-static bool matches(const char *pattern, const char *text)
-{
-        const char *star = NULL, *from = NULL;
-
-        while (*text) {
-                if (*pattern == '*') {
-                        star = ++pattern;
-                        from = text;
-                } else if (*pattern == *text) {
-                        pattern++;
-                        text++;
-                } else if (star) {
-                        pattern = star;
-                        text = ++from;
-                } else {
-                        return false;
-                }
-        }
-        return pattern[strspn(pattern, "*")] == '\0';
-}
-
 /* full: "server.tool", or NULL. */
 static bool any_matches(char *const *patterns, const char *tool, const char *full)
 {
         for (; patterns && *patterns; patterns++)
-                if (matches(*patterns, tool) || (full && matches(*patterns, full)))
+                if (selector_matches(*patterns, tool) ||
+                    (full && selector_matches(*patterns, full)))
                         return true;
         return false;
 }

@@ -24,7 +24,7 @@ int config_read_journal(struct config_reading *r, const struct config_key *key, 
         return e;
 }
 
-/* Seconds of "36h", "90d" or "2w"; 0: it is none of them. */
+/* Seconds of "36h", "90d" or "2w"; 0: another text. */
 static uint64_t seconds_of(const char *text)
 {
         size_t digits = strspn(text, "0123456789");

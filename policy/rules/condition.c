@@ -430,7 +430,7 @@ static enum verdict test_host(const struct member *m, const char *text, size_t n
         struct rules_url parts = {};
 
         if (!url) {
-                rules_work_fail(work, "no parser of URLs is at hand");
+                rules_work_fail(work, "there is no parser of URLs");
                 return VERDICT_OTHER;
         }
         if (!url(text, n, &parts) || !network_host_parse(parts.host, strlen(parts.host), &host))

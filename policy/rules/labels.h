@@ -2,8 +2,8 @@
  * Labels of a tool: what its results bring into a session, and whether a call of it sends to places outside.
  *
  * The key "labels" of a server: {"returns": ["private", "untrusted"], "sends": "open" | "closed", "tools": {PATTERN: {the first
- * two}}}. The first pattern that matches the tool and says it decides, otherwise the server's own. What neither says follows from the
- * annotation openWorldHint, which is true where it is missing: untrusted and open; false: no label and closed.
+ * two}}}. The first pattern that matches the tool and says it decides, otherwise the server's own value. Without both, the
+ * annotation openWorldHint decides, true where it is missing: untrusted and open; false: no label and closed.
  */
 #pragma once
 

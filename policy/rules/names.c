@@ -110,7 +110,7 @@ int names_check_pairs(yyjson_val *value, struct rules_work *work, struct error *
         return r;
 }
 
-/* A member whose name is that one but for case. */
+/* A member whose name differs from that one in case only. */
 static int check_name(yyjson_val *object, const char *text, size_t n, const char *of,
                       struct rules_work *work, struct error *err)
 {

@@ -23,7 +23,7 @@ struct pointer {
 int pointer_parse(const char *text, size_t n, struct pointer *ret, struct error *err);
 void pointer_done(struct pointer *pointer);
 
-/* What a step that is not * leads to; NULL: nothing. */
+/* The value to which a step that is not * leads; NULL: there is none. */
 yyjson_val *pointer_next(const struct pointer_step *step, yyjson_val *value,
                          struct rules_work *work);
 

@@ -26,7 +26,7 @@ enum { RULES_PRIVATE = 1, RULES_UNTRUSTED = 2 };
 
 enum rules_sends { RULES_SENDS_ANY, RULES_SENDS_OPEN, RULES_SENDS_CLOSED };
 
-/* What an "after" counts by. */
+/* The span in which an "after" counts. */
 enum rules_span { RULES_CELL, RULES_SESSION, RULES_HOUR, RULES_SPANS };
 extern const char *const rules_span_names[];
 

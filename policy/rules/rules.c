@@ -191,7 +191,7 @@ static enum rules_miss cover_tool(const struct rule *rule, const struct rules_ca
         return RULES_MATCHES;
 }
 
-/* Whether the rule covers the call, but for its "after". */
+/* Whether the rule covers the call; its "after" is not regarded. */
 static enum rules_miss cover(const struct rule *rule, const struct rules_call *call, size_t *when,
                              struct rules_work *work)
 {
@@ -385,7 +385,7 @@ static bool has_all_names(const struct rule *a, const struct rule *b)
 {
         for (char **name = b->selectors; *name; name++) {
                 char **s = a->selectors;
-                while (*s && !selector_covers(*s, *name))
+                while (*s && !selector_matches(*s, *name))
                         s++;
                 if (!*s)
                         return false;
@@ -422,7 +422,7 @@ static int check_hidden(const struct rules *rules, size_t i, struct error *err)
         return 0;
 }
 
-/* What the process with the network cannot decide is refused, and not left out. */
+/* Rules that the process with the network cannot decide are refused, and not left out. */
 static int check_network(const struct rule *rule, const char *selector, struct error *err)
 {
         if (!selector_matches(selector, RULES_NETWORK))

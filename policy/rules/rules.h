@@ -111,7 +111,7 @@ enum rules_miss rules_explain(const struct rule *rule, const struct rules_call *
 int rules_check_names(const struct rules *rules, const char *server, const char *tool,
                       yyjson_val *arguments, yyjson_val *schema, struct error *err);
 
-/* Whether it counts for connections. An allow that needs labels does not: whoever decides does not know them, and takes all as
+/* Whether it counts for connections. An allow that needs labels does not: the egress process does not know them, and takes all as
  * seen. */
 bool rule_is_of_network(const struct rule *rule);
 

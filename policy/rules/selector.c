@@ -19,8 +19,8 @@ int selector_check(const char *text, size_t n, struct error *err)
         return 0;
 }
 
-/* * matches any bytes. No recursion: after a mismatch only the last star has to match more. */
-static bool matches(const char *pattern, const char *text)
+/* No recursion: after a mismatch only the last star has to match more. */
+bool selector_matches(const char *pattern, const char *text)
 {
         const char *star = NULL, *from = NULL;
 
@@ -28,7 +28,7 @@ static bool matches(const char *pattern, const char *text)
                 if (*pattern == '*') {
                         star = ++pattern;
                         from = text;
-                } else if (*pattern == *text && *text != '*') {
+                } else if (*pattern == *text) {
                         pattern++;
                         text++;
                 } else if (star) {
@@ -39,16 +39,6 @@ static bool matches(const char *pattern, const char *text)
                 }
         }
         return pattern[strspn(pattern, "*")] == '\0';
-}
-
-bool selector_matches(const char *selector, const char *name)
-{
-        return matches(selector, name);
-}
-
-bool selector_covers(const char *a, const char *b)
-{
-        return matches(a, b);
 }
 
 bool selector_names_server(const char *selector, const char *server)

@@ -576,6 +576,7 @@ int init_main(void)
                 if (reap() || wait_and_serve(calls_ms, &while_waiting) || tick())
                         return 0;
                 tick_rest();
-                tell_hold(hold_tick(last_pid()));
+                if (hold_wait())
+                        tell_hold(hold_tick(last_pid()));
         }
 }

@@ -5,7 +5,7 @@
  *
  *     [{"name", "variable"?: NAME, "file"?: PATH, "command"?: [PROGRAM…], "problem"?: TEXT}]
  *
- * Each has one of the four. A value that is a variable's or a credential's is in a variable of its own; "problem" says why there is none.
+ * Each has one of the four. A value that is a variable's or a credential's is in its own variable; "problem" says why there is none.
  * Standard output has one line: {"NAME": VALUE, …} of all secrets. If one has no value, nothing is written: the last line of standard
  * error names it, and the exit status is 1.
  */

@@ -1,4 +1,4 @@
-/* What `cloister approve` shows and answers. */
+/* The methods of `cloister approve`. */
 #include "supervisor/broker/control-approve.h"
 
 #include <errno.h>

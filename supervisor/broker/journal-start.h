@@ -4,7 +4,7 @@
 #include "policy/config/config.h"
 #include "supervisor/broker/link.h"
 
-/* After each config. Without a profile that has a journal, nothing of it exists. */
+/* After each config. Without a profile that has a journal there is no process and no state. */
 int journal_use(const struct config *config, struct event_base *base, struct link *link,
                 struct error *err);
 /* The answer to JOURNAL_START. */

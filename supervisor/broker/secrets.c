@@ -21,7 +21,7 @@ struct held {
         char profile[IMAGE_NAME_SIZE];
         struct secret_values *values;
         /* While they are read: */
-        int fd; /* -1: they are not */
+        int fd; /* -1: they are not being read */
         struct event *readable;
         struct buffer text;
         struct config_profile

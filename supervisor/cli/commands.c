@@ -289,7 +289,7 @@ static const struct cli_command rows[] = {
          "  no        send none of them\n"
          "  1-12,15   send these rows only\n"
          "\n"
-         "NOTE, or text after the answer, is told to the code whose calls are denied. An answer is taken\n"
+         "The code whose calls are denied receives NOTE, or text after the answer. An answer is taken\n"
          "from a terminal only. --watch waits for the next question, until Ctrl-C.\n"
          "\n"
          "Examples:\n"

@@ -1,5 +1,5 @@
 /*
- * Records as a chain: each has the number after that of the one before, and the SHA-256 of its line.
+ * Records as a chain: each has the next number, and the SHA-256 of the previous line.
  *
  * Records come from the broker, or from a file that anybody may have changed: nothing in them is trusted.
  */

@@ -44,7 +44,7 @@ static int make(int directory, unsigned char seed[KEY_BYTES], struct error *err)
         if (r >= 0 && fsync(fd) < 0)
                 r = -errno;
         OPENSSL_cleanse(text, sizeof(text));
-        /* A key that was not written whole would be refused for ever. */
+        /* A key that was not written whole would be refused at each start. */
         if (r < 0)
                 (void)unlinkat(directory, "key", 0);
         return r < 0 ? error_errno(err, -r, "write key") : 0;

@@ -60,7 +60,7 @@ static int confine(const char *path, uint32_t rights, struct error *err)
         return 0;
 }
 
-/* The broker is told why there is no journal. */
+/* The broker receives the reason why there is no journal. */
 static void tell_failure(const struct error *error)
 {
         struct journal_event event = {.kind = JOURNAL_FAILED, .error = *error};

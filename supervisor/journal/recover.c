@@ -201,7 +201,7 @@ static int append_end(struct segment *s, struct error *err)
         return append(s, &out, err);
 }
 
-/* Nothing of it is told before it is on the disk. */
+/* No call is reported before it is on the disk. */
 static int end_chain(const struct recover *how, struct segment *s, struct recover_pending *pending,
                      struct error *err)
 {
@@ -230,7 +230,7 @@ static int sign_end(const struct recover *how, struct segment *s, struct error *
         return heads_append(s->heads, how->key, &head, err);
 }
 
-/* Most segments ended in order and are signed: their last line says so. */
+/* Most segments ended in order and are signed: their last line is an `end` with a head. */
 static bool is_done(const struct segment *s, bool has_next)
 {
         struct chain chain;

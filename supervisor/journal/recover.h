@@ -17,7 +17,7 @@ struct recover {
         void *data;
 };
 
-/* segments_lock() must be held. Failures of one file are told on standard error. */
+/* segments_lock() must be held. Failures of one file are printed on standard error. */
 void recover_all(const struct recover *how, const struct segments *segments);
 
 /* Calls without an answer, gathered from the records of a chain. */

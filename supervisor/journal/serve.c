@@ -1,7 +1,7 @@
 /*
  * The loop of cloister-journal.
  *
- * Theory of operation. A segment is made and locked before the broker hears of it. After a rotation the broker writes `start` into
+ * Theory of operation. A segment is made and locked before the broker receives it. After a rotation the broker writes `start` into
  * the new segment, and then sends JOURNAL_CLOSED of the old one: from there on the chain continues in the new one. Each step may
  * be the last one of this process: what it has not done yet, the next one does (recover.h), or this one again, after JOURNAL_OPEN
  * with the broker's descriptor.
@@ -285,7 +285,7 @@ static bool is_full(const struct server *s)
                clock_ms() - segment->made_ms >= DAY_MS;
 }
 
-/* Signs what is new. The segment after a rotation has to wait for the end of the one before it. */
+/* Signs what is new. The segment after a rotation has to wait for the end of the previous segment. */
 static int sign_new(struct server *s, struct error *err)
 {
         struct open_segment *segment = s->previous ? s->previous : s->current;

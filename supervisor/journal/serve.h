@@ -13,7 +13,7 @@ struct journal_key;
 struct journal_limits {
         const char *path; /* of the directory, for errors */
         uint64_t max;     /* bytes of the directory */
-        uint64_t keep_s;  /* a segment is removed that got its last record so long ago */
+        uint64_t keep_s;  /* a segment is removed whose last record is older than this */
 };
 
 /* All are borrowed. Returns 0 when the broker has ended and the last head is written. */

@@ -1,4 +1,4 @@
-/* Records on a terminal. What they contain was chosen by code: it is escaped. */
+/* Records on a terminal. Code chose their texts, which are escaped. */
 #include "supervisor/journal/show.h"
 
 #include <errno.h>

@@ -67,7 +67,7 @@ static int next_head(struct verifier *v, struct reading *r, struct error *err)
         return 0;
 }
 
-/* The keys of a journal: one that is not the one before must name it. */
+/* The keys of a journal: one that differs from the previous key must name it. */
 static int take_key(struct verifier *v, const struct reading *r, struct error *err)
 {
         const struct journal_head *head = &r->head;
@@ -77,7 +77,7 @@ static int take_key(struct verifier *v, const struct reading *r, struct error *e
         if (*v->last_key && strcmp(head->old, v->last_key) != 0)
                 return error_set(
                         err, EBADMSG,
-                        "%u.heads: line %zu is signed by another key, which does not name the one before",
+                        "%u.heads: line %zu is signed by another key, which does not name the previous key",
                         r->seen->number, r->n_heads);
         if (*head->old) {
                 printf("note: another key signs from segment %u on: %s instead of %s\n",

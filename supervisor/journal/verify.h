@@ -8,7 +8,7 @@
 
 struct verify_result {
         uint64_t records, signed_records; /* of all segments */
-        unsigned notes;                   /* lines that were printed and are no errors */
+        unsigned notes;                   /* lines that were printed besides errors */
 };
 
 /* Prints notes on standard output. key: the only key whose signatures count, 64 digits; or NULL. Negative errno: the first line that

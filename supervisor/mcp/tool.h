@@ -38,7 +38,7 @@ void tool_append_clean(struct buffer *to, const char *text, size_t n);
 /* Appends "name(argument, optional?)" of a tool of the catalogue. */
 int tool_append_signature(yyjson_val *tool, struct buffer *to);
 
-/* Appends " [asks a person]" or " [may ask a person]" to it, if rules say so. */
+/* Appends " [asks a person]" or " [may ask a person]" to it, if rules ask about it. */
 int tool_append_asks(yyjson_val *tool, struct buffer *to);
 
 /* The catalogue of the profile that this peer has in an era, and its version, unless that is NULL. */

@@ -151,7 +151,7 @@ void monitor_journal_start(struct monitor *m, const struct monitor_request *requ
         struct error error = {};
         int pair[2];
 
-        /* The broker has lost the one before, or breaks the protocol: there is one at most. */
+        /* The broker has lost the previous process, or breaks the protocol: there is one at most. */
         end(m, 0);
         int r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0
                         ? error_errno(&error, errno, "socketpair")

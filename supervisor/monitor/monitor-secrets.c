@@ -59,7 +59,7 @@ static const struct config_values values = {lookup, credential_read};
 
 /* ---- the process ---- */
 
-/* What cloister-access is started with. */
+/* The variables with which cloister-access is started. */
 struct launch {
         struct buffer entries;
         struct json_out out;
@@ -127,7 +127,7 @@ static int add_source(struct launch *l, const struct config_secret_from *from, s
         return r;
 }
 
-/* A secret without a value is one with a problem: cloister-access says so with its name. */
+/* A secret without a value is one with a problem: cloister-access reports its name. */
 static int add_secret(struct launch *l, const struct config_secret *secret)
 {
         struct error why = {};

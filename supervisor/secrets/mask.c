@@ -159,7 +159,7 @@ static size_t find(const struct search *s, const char *text, size_t n, const cha
         return longest;
 }
 
-/* What was not changed since `from` is appended before a change. */
+/* Bytes since `from`, which were not changed, are appended before a change. */
 struct writer {
         struct buffer *to;
         const char *from;

@@ -29,6 +29,6 @@ bool secret_mask_is_for(const struct secret_mask *mask, const char *server);
 /* Appends the JSON text of a value without secrets if it has one: returns 1. Otherwise 0, and nothing is appended; -EMSGSIZE, -ENOMEM. */
 int secret_mask_json(const struct secret_mask *mask, const char *server, yyjson_val *value,
                      struct buffer *to);
-/* The same for plain text, without a NUL. */
+/* Masks plain text, without a NUL. */
 int secret_mask_text(const struct secret_mask *mask, const char *server, const char *text, size_t n,
                      struct buffer *to);

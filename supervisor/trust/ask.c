@@ -121,7 +121,7 @@ static struct waiting *make(struct trust_call *trust)
 enum trust_result trust_ask(struct trust_call *trust)
 {
         struct session *session = trust->session;
-        const char *why = "nobody can be asked: out of memory";
+        const char *why = APPROVAL_NO_MEMORY;
 
         if (trust->effect != RULES_ASK)
                 return TRUST_GO_ON;

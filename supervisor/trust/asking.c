@@ -273,7 +273,7 @@ enum approval_verdict asking_ask(struct asking **asking, struct session *session
         if (!*asking)
                 *asking = make(session);
         if (!*asking) {
-                *why = "nobody can be asked: out of memory";
+                *why = APPROVAL_NO_MEMORY;
                 return APPROVAL_DENIED;
         }
         if ((*asking)->born_us != session->born_us)

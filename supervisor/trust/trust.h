@@ -3,10 +3,10 @@
  *
  * Theory of operation. The broker decides on each CALL frame; checks of the guest count for nothing. The steps are a table
  * in this order: form → (the lists "tools", in the hub) → rules → (a grant or a question; arguments with secrets; the journal) →
- * send. A step finishes at once, or later by trust_continue() and trust_refuse(). What is sent is written from the document that
+ * send. A step finishes at once, or later by trust_continue() and trust_refuse(). The bytes that are sent are written from the document that
  * was checked. A call that no key of the profile is about has no steps.
  *
- * A call that waits has a document of its own: the frame that brought it is gone. It can be dropped at any time.
+ * A call that waits has its own document: the frame that brought it was freed. It can be dropped at any time.
  */
 #pragma once
 
@@ -58,7 +58,7 @@ struct trust_call {
 
 typedef enum trust_result trust_step(struct trust_call *trust);
 
-/* The functions of the owner, for calls that have waited. Each frees nothing of the call: trust_free() follows. */
+/* The functions of the owner, for calls that have waited. Each frees no part of the call: trust_free() follows. */
 struct trust_owner {
         void (*send)(struct tool_call *call, struct trust_call *trust);
         void (*refuse)(struct tool_call *call, struct trust_call *trust);
@@ -67,7 +67,7 @@ struct trust_owner {
 };
 
 /*
- * What the result of a call brings into the session: *bits (RULES_PRIVATE…), and the name of the tool, owned by the caller, for
+ * The labels that the result of a call brings into the session: *bits (RULES_PRIVATE…), and the name of the tool, owned by the caller, for
  * session_labels_add(). NULL: no rule of the profile has "seen", or there is no label. *bits is all of them without such a rule, because a
  * later config may have one.
  */

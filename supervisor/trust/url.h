@@ -3,6 +3,6 @@
 
 #include "policy/rules/condition.h"
 
-/* The function for struct rules_call. Refuses all but http and https, user names, and bytes that parsers read differently:
+/* The function for struct rules_call. Refuses all schemes except http and https, user names, and bytes that parsers read differently:
  * backslashes, blanks, control characters and bytes beyond ASCII. */
 rules_url_fn trust_read_url;

@@ -495,7 +495,7 @@ class NoForms(Asking):
         terminal.until("done")
         self.assertEqual(terminal.end(), 0)
         done = subprocess.run([harness.CLOISTER, "exec", self.session, "--server", str(self.server.process.pid), "-c", SEND], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=harness.environment(), check=False, start_new_session=True)
-        self.assertIn("nobody can be asked", done.stderr)
+        self.assertIn("no person can be asked", done.stderr)
 
     def test_run_asks_its_terminal(self):
         config = os.path.join(self.class_dir, "config.json")
@@ -505,7 +505,7 @@ class NoForms(Asking):
         terminal.until("done")
         self.assertEqual(terminal.end(), 0)
         done = subprocess.run([harness.CLOISTER, "run", "--config", config, "-c", SEND], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=harness.environment(), check=False, start_new_session=True)
-        self.assertIn("nobody can be asked", done.stderr)
+        self.assertIn("no person can be asked", done.stderr)
 
 
 class Principals(test_serve.Serve):

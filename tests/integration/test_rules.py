@@ -167,7 +167,7 @@ await tools['two.optional'](a='x')
         self.assertEqual(value, ["ToolDenied", "renamed.echo was not sent: config.json line 1: denied", "config.json line 1", None, True])
 
     def test_nobody_to_ask(self):
-        self.assertEqual(self.error("tools['fix.text'](text='x')")[:2], ["ToolDenied", "fix.text was not sent: config.json line 1: a person decides: nobody can be asked"])
+        self.assertEqual(self.error("tools['fix.text'](text='x')")[:2], ["ToolDenied", "fix.text was not sent: config.json line 1: a person decides: no person can be asked"])
         self.assertEqual(self.outcomes("tools['two.class']()"), ["ToolDenied"])
 
     def test_counts(self):

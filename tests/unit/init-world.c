@@ -372,13 +372,30 @@ void request(struct init_world *w, enum init_verb verb, int32_t pid)
         request_keep(w, verb, pid, 0, 0);
 }
 
-int32_t expect(struct init_world *w, enum init_report_kind kind, int32_t pid)
+static struct init_report next(struct init_world *w)
 {
         struct init_report report;
         struct pollfd p = {.fd = w->report, .events = POLLIN};
 
         check_eq_int(poll(&p, 1, PATIENCE_MS), 1);
         check_eq_int(read(w->report, &report, sizeof(report)), sizeof(report));
+        return report;
+}
+
+void expect_perhaps_after(struct init_world *w, enum init_report_kind first,
+                          enum init_report_kind kind)
+{
+        struct init_report report = next(w);
+
+        if (report.kind == first)
+                report = next(w);
+        check_eq_int(report.kind, kind);
+}
+
+int32_t expect(struct init_world *w, enum init_report_kind kind, int32_t pid)
+{
+        const struct init_report report = next(w);
+
         check_eq_int(report.kind, kind);
         check_eq_int(report.pid, pid);
         check(report.last >= 0);

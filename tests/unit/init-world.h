@@ -29,6 +29,9 @@ void request_keep(struct init_world *w, enum init_verb verb, int32_t pid, int32_
 
 /* The next report, which must be this one; returns its value. */
 int32_t expect(struct init_world *w, enum init_report_kind kind, int32_t pid);
+/* A report `first` may come before it. */
+void expect_perhaps_after(struct init_world *w, enum init_report_kind first,
+                          enum init_report_kind kind);
 /* init has handled all requests, and there are no other reports. */
 void expect_none(struct init_world *w);
 /* It has reported its last and ended. */

@@ -466,7 +466,7 @@ static void test_timeout_is_no(void)
         fake_clock_advance_ms(2000);
         event_base_loop(w->base, EVLOOP_NONBLOCK);
         settle(w);
-        check_eq_str(w->outcome[0].why, "nobody has answered in time");
+        check_eq_str(w->outcome[0].why, "no person has answered in time");
         check_eq_int(w->n_withdrawn, 1);
         close_world(w);
 }
@@ -562,7 +562,7 @@ static void test_nobody_can_be_asked(void)
         check_eq_int(add(w, 1, 1), APPROVAL_WAITS);
         approvals_held(w->a);
         settle(w);
-        check_eq_str(w->outcome[1].why, "nobody can be asked");
+        check_eq_str(w->outcome[1].why, "no person can be asked");
         check(!w->is_held);
         w->has_terminal = true;
         ask_one(w, 2, 1);

@@ -220,8 +220,9 @@ static void test_hold_of_timers(void)
         pid_t continuer = order(&w, CONTINUERS);
         usleep(100000);
         check(lives(&w, continuer));
+        /* All may stand still between two of its timers: the next look notices the second one. */
         request(&w, INIT_HOLD, 3);
-        check_eq_int(expect(&w, INIT_RAN, 0), 0);
+        expect_perhaps_after(&w, INIT_HELD, INIT_RAN);
         init_world_close(&w);
 }
 

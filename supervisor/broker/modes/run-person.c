@@ -74,7 +74,7 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 _cleanup_free_ char *line = strndup(buffer_bytes(&p->line),
                                                     (size_t)(end - buffer_bytes(&p->line)));
                 buffer_consume(&p->line, (size_t)(end - buffer_bytes(&p->line)) + 1);
-                /* What was typed before the question is not an answer. */
+                /* Bytes that were typed before the question are not an answer. */
                 if (line && *p->id)
                         take_line(p, line);
         }
@@ -119,7 +119,7 @@ static void on_drained(void *data)
 {
 }
 
-/* Nobody can answer: the question ends by its time. */
+/* No person can answer: the question ends by its time. */
 static void on_broken(void *data, int code)
 {
         struct run_person *p = data;

@@ -142,7 +142,7 @@ static const char *const misses[] = {
         [RULES_MISS_SENDS] = "does not match: sends",
         [RULES_MISS_SEEN] = "does not match: the session has not seen the labels",
         [RULES_MISS_WHEN] = "does not match: ",
-        [RULES_MISS_AFTER] = "matches only after so many calls",
+        [RULES_MISS_AFTER] = "matches only after the calls that \"after\" names",
         [RULES_MISS_FAULT] = "cannot be decided: ",
 };
 

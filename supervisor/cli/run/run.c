@@ -570,7 +570,7 @@ static int prepare(struct run *run, struct error *err)
         return r < 0 ? r : prepare_script(run, err);
 }
 
-/* The terminal, for questions about calls of tools. In the background nobody could be asked. */
+/* The terminal, for questions about calls of tools. In the background no person could be asked. */
 static int open_terminal(void)
 {
         _cleanup_close_ int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);

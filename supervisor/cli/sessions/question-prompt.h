@@ -17,7 +17,7 @@ struct question_prompt {
 
 /* The terminal of this process, or NULL: it has none, or runs in the background. The caller closes it. */
 FILE *question_terminal(void);
-/* The columns of a terminal; 80 if it is none. */
+/* The columns of a terminal; 80 for another file. */
 size_t question_columns(int fd);
 
 /* Gets the question. Call question_prompt_close() in any case. */
@@ -26,10 +26,10 @@ int question_prompt_open(struct question_prompt *prompt, const char *path, const
 void question_prompt_show(const struct question_prompt *prompt);
 /* Prints the prompt. */
 void question_prompt_ask(const struct question_prompt *prompt);
-/* Reads a line: "ANSWER [NOTE]". Returns 1: the question is answered; 0: that was no answer, and the prompt was printed again; or negative
+/* Reads a line: "ANSWER [NOTE]". Returns 1: the question is answered; 0: the line is not an answer, and the prompt was printed again; or negative
  * errno, and the question cannot be answered. */
 int question_prompt_take(struct question_prompt *prompt, struct error *err);
-/* Sends an answer. Returns 0, -EINVAL if it is none, or another negative errno. */
+/* Sends an answer. Returns 0, -EINVAL if the text is not an answer, or another negative errno. */
 int question_prompt_send(struct question_prompt *prompt, const char *word, const char *note,
                          struct error *err);
 void question_prompt_close(struct question_prompt *prompt);

@@ -151,7 +151,7 @@ struct hub_host {
          * it, or NULL. May be NULL. */
         void (*page_done)(void *data, const char *server, const char *principal, const char *id,
                           size_t n);
-        /* What messages of servers must not contain (supervisor/secrets/mask.h); may be NULL. */
+        /* Values that messages of servers must not contain (supervisor/secrets/mask.h); may be NULL. */
         const struct secret_mask *mask;
 };
 

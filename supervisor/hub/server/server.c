@@ -204,7 +204,7 @@ static void restart(void *data, const char *why)
         ask_monitor(s);
 }
 
-/* Programs that change their user, and cannot in a user namespace, say so with one of these words. */
+/* Programs that change their user, and cannot in a user namespace, print one of these words. */
 static bool must_not_be_apart(struct hub_server *s)
 {
         static const char *const words[] = {"setuid",     "suid",       "uid 0",       "euid",

@@ -54,7 +54,7 @@ bool hub_tools_equal(const struct hub_tools *a, const struct hub_tools *b);
 /* The elements of a JSON array, without its brackets. */
 const struct buffer *hub_tools_text(const struct hub_tools *tools);
 
-/* What is done with a tool of a list. */
+/* How a tool of a list is shown. */
 enum hub_tool_mark {
         HUB_TOOL_LEFT_OUT,
         HUB_TOOL_PLAIN,

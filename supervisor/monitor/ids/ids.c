@@ -460,7 +460,7 @@ static bool can_map_ids(void)
         return has_capability(CAP_SETUID) && has_capability(CAP_SETGID);
 }
 
-/* Our own map, each of its extents to itself: the kernel takes none that spans two. What does not fit is not mapped. */
+/* Our own map, each of its extents to itself: the kernel takes none that spans two. Ids that do not fit are not mapped. */
 static int describe_same(const char *path, bool has_zero, char *text, size_t size,
                          struct error *err)
 {

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-/* What a failure ends with. */
+/* The end of the error of a failure. */
 #define APART_WAY_BACK "set \"apart\": false for this server"
 
 /* In the monitor: fork() of a reaper into them. Returns 0 in the child, its pid in the parent, or negative errno. The child must

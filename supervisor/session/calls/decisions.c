@@ -1,4 +1,4 @@
-/* What the rules say of calls that are not made. */
+/* Decisions of the rules about calls that are not made. */
 #include "supervisor/session/calls/decisions.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ int calls_on_rules(struct session *session, uint64_t number, yyjson_val *root, s
                 const struct rules_call call = describe(session, item);
                 if (!is_call(&call))
                         return error_set(err, EBADMSG,
-                                         "QUERY about rules with a call that is none");
+                                         "QUERY about rules with something that is not a call");
                 put_decision(&out, rules, &call);
         }
         json_out_end(&out, ']');

@@ -257,7 +257,7 @@ struct session {
         struct files *files;
         struct session_pictures *pictures;
         struct {
-                size_t calls; /* a person is asked about so many; 0: is not */
+                size_t calls; /* about which a person is asked; 0: there is no question */
                 uint64_t since_us;
         } asks; /* supervisor/trust/asking.c */
         struct asking *asking;

@@ -53,7 +53,7 @@ struct tool_request {
         struct tool_call *call;
 };
 
-/* What is known of a tool before it is called. */
+/* A tool as it is known before it is called. */
 struct tool_description {
         yyjson_val
                 *tool; /* as in the catalogue, with inputSchema and annotations; NULL: not known */

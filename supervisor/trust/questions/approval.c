@@ -52,7 +52,7 @@ struct approvals {
 
         /* how it ended */
         bool *allowed;           /* of each call; NULL: none */
-        char why[WHY_MAX];       /* of those that are not */
+        char why[WHY_MAX];       /* of those that are denied */
         struct error unrecorded; /* set: the answer could not be recorded, so none is */
 };
 
@@ -115,7 +115,7 @@ static void close_terminal(struct approvals *a)
         a->host->end_terminal(a->data);
 }
 
-/* Nobody can answer any more. */
+/* No person can answer any more. */
 static void close_question(struct approvals *a, enum approval_state state)
 {
         if (a->state == APPROVAL_ASKED)
@@ -232,7 +232,7 @@ static void on_deadline(evutil_socket_t fd, short what, void *data)
         struct approvals *a = data;
 
         note(a, "expired", "");
-        deny_question(a, APPROVAL_EXPIRED, "nobody has answered in time");
+        deny_question(a, APPROVAL_EXPIRED, "no person has answered in time");
 }
 
 static void view(const struct approvals *a, struct question_view *ret)
@@ -449,7 +449,7 @@ void approvals_held(struct approvals *a)
                 return;
         }
         if (take_calls(a) < 0) {
-                deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked: out of memory");
+                deny_question(a, APPROVAL_WITHDRAWN, APPROVAL_NO_MEMORY);
                 return;
         }
         if (!count_question(a)) {
@@ -466,7 +466,7 @@ void approvals_held(struct approvals *a)
         event_add(a->deadline, &timeout);
         int asked = ask_client(a);
         if (!ask_terminal(a, asked < 0) && asked < 0) {
-                deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked");
+                deny_question(a, APPROVAL_WITHDRAWN, "no person can be asked");
                 return;
         }
         note(a, "asked", "");
@@ -488,7 +488,7 @@ enum approval_verdict approvals_add(struct approvals *a, struct approval_call *c
         call->row = 0;
         call->is_unrecorded = false;
         if (call->cell == 0) {
-                *why = "nobody can be asked about a call outside a cell";
+                *why = "no person can be asked about a call outside a cell";
                 return APPROVAL_DENIED;
         }
         if (grants_are_refused(&a->grants, call->call.rule, call->cell)) {
@@ -533,7 +533,7 @@ static void show_again(struct approvals *a)
         }
         a->n = a->n_left = n;
         if (question_digest(a->shown, n, a->sha256) < 0)
-                deny_question(a, APPROVAL_WITHDRAWN, "nobody can be asked: out of memory");
+                deny_question(a, APPROVAL_WITHDRAWN, APPROVAL_NO_MEMORY);
 }
 
 void approvals_drop(struct approvals *a, struct approval_call *call)

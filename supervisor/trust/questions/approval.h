@@ -5,9 +5,9 @@
  *
  *     collecting → held → asked → answered | expired | withdrawn → released
  *
- * Collecting: the owner is told to hold the session; all calls until it stands still are one question. Held: the calls are fixed,
+ * Collecting: the owner holds the session (hold()); all calls until it stands still are one question. Held: the calls are fixed,
  * and what will be sent is what is shown. Asked: the client of the cell has the form, or `cloister approve` can answer, or both;
- * the first answer counts. Calls that come later wait for the next question of the session. At the end the owner is told to release
+ * the first answer counts. Calls that come later wait for the next question of the session. At the end the owner has to release
  * the session; the calls are decided when it confirms that nothing has run since, and before anything runs.
  *
  * A decline or cancel within APPROVAL_SHOWN_MS is not the answer of a person: clients exist that declare elicitation and show
@@ -25,6 +25,8 @@
 #include "rpc/client-request.h"
 #include "supervisor/trust/questions/grants.h"
 #include "supervisor/trust/questions/question-text.h"
+
+#define APPROVAL_NO_MEMORY "no person can be asked: out of memory"
 
 enum {
         APPROVAL_WAITING_MAX = 16 * 1024 * 1024, /* arguments of all calls of a session that wait */
@@ -64,7 +66,7 @@ struct approval_call {
         bool is_unrecorded; /* a person has allowed it, but the answer could not be recorded */
 };
 
-/* What happened to a question. */
+/* The end of a question. */
 struct approval_event {
         const char *name; /* asked, answered, refused (an answer), not shown, expired, withdrawn */
         const char *who;  /* has answered: "client", "terminal" or "" */
@@ -76,7 +78,7 @@ struct approval_event {
 
 /* The functions of the owner. None may free the approvals. */
 struct approval_host {
-        /* The session is to stand still: approvals_held() or approvals_gone() follows, but not from inside. */
+        /* The session must stand still: approvals_held() or approvals_gone() follows, but not from inside. */
         void (*hold)(void *data);
         /* It need not any more: approvals_released() or approvals_gone() follows, but not from inside. */
         void (*release)(void *data);
@@ -160,6 +162,6 @@ size_t approvals_count(const struct approvals *approvals, uint64_t *since_us);
 /* The next session that has asked a person, after `before` or the first; NULL: there is none. */
 const struct approvals *approvals_next(const struct approval_list *all,
                                        const struct approvals *before);
-/* What a person is shown. *asked_us: since when. */
+/* The question as a person sees it. *asked_us: since when. */
 void approvals_view(const struct approvals *approvals, struct question_view *ret,
                     uint64_t *asked_us);

@@ -1,4 +1,4 @@
-/* What a person has allowed or refused. */
+/* Answers of a person that cover later calls. */
 #include "supervisor/trust/questions/grants.h"
 
 #include <stdio.h>

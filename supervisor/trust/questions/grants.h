@@ -1,5 +1,5 @@
 /*
- * What a person has allowed or refused in a session: by rule, tool and the digest of the tool's definition. A grant serves a rule
+ * Answers of a person that cover later calls of a session: by rule, tool and the digest of the tool's definition. A grant serves a rule
  * that asks, never one that denies. It ends with its cell or with the sandbox; a branch begins without any.
  */
 #pragma once
@@ -35,7 +35,7 @@ struct grants {
         uint64_t cell; /* of the refusals */
 };
 
-/* Names that are too long are told apart by their digests. */
+/* Names that are too long are compared by their digests. */
 void grant_key_set(struct grant_key *key, const char *rule, const char *server, const char *tool,
                    uint64_t definition);
 

@@ -205,7 +205,7 @@ static size_t width_of(uint32_t c)
         return c < 0x1100 ? 1 : 2;
 }
 
-/* Valid UTF-8 in one line, in lines of at most so many columns. */
+/* Valid UTF-8 in one line, in lines of at most `columns`. */
 static int append_wrapped(const char *text, size_t n, size_t columns, struct buffer *to)
 {
         const unsigned char *s = (const unsigned char *)text;

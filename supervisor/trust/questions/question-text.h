@@ -49,7 +49,7 @@ int question_digest(const struct question_call *const *calls, size_t n,
 /* Appends the message, at most CLIENT_MESSAGE_MAX bytes. Returns 0 or negative errno. */
 int question_message(const struct question_view *view, struct buffer *to);
 /*
- * Appends all of the question, for a terminal of so many columns. Each line with text of code begins with "   | ", also where a line
+ * Appends all of the question, for a terminal of `columns` columns. Each line with text of code begins with "   | ", also where a line
  * was too long: otherwise code could write a line that looks like one of Cloister's. Returns 0 or negative errno.
  */
 int question_whole(const struct question_view *view, size_t columns, struct buffer *to);
@@ -64,7 +64,7 @@ enum question_scope {
         SCOPE_ONCE,
         SCOPE_CELL,    /* also further calls of this rule and tool, until the cell ends */
         SCOPE_SESSION, /* until the sandbox ends */
-        SCOPE_ALWAYS,  /* the same, and a rule is proposed */
+        SCOPE_ALWAYS,  /* as SCOPE_SESSION */
         SCOPE_NO,
         SCOPES,
 };

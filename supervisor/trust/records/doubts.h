@@ -1,5 +1,5 @@
 /*
- * Calls of servers that were killed: they were sent, and nobody knows whether they happened. The next result of a session of the
+ * Calls of servers that were killed: they were sent, and no answer says whether they happened. The next result of a session of the
  * same name and principal names them.
  */
 #pragma once

@@ -146,7 +146,7 @@ static void drop_process(const struct error *why)
         loop_event_free(&the->readable);
         if (the->socket >= 0)
                 close(take_fd(the->socket));
-        /* What was asked of it is asked of the next one. */
+        /* Requests to it are repeated to the next one. */
         struct journal_wait *wait;
         TAILQ_FOREACH (wait, &the->syncs, link)
                 wait->serial = 0;

@@ -4,7 +4,7 @@
  *
  * A record is one line, written by one write(2), which survives the end of every process. The chain is here: number and hash of the
  * last record. cloister-journal checks and signs it, and opens the segments. While it does not run, it is started again: records
- * can still be written, but journal_ready() waits, so that no call is sent that nobody signs.
+ * can still be written, but journal_ready() waits, so that no call is sent whose record would not be signed.
  *
  * A server has one journal, or none: the functions have no argument for it.
  */
