@@ -26,12 +26,10 @@
 #include "supervisor/cli/sessions/service.h"
 #include "supervisor/cli/sessions/sessions.h"
 
-enum {
-        COMMON = CLI_LOG_LEVEL | CLI_VERBOSE | CLI_LOG_FILE | CLI_LOG_FORMAT,
-        PACKAGES = CLI_WITH | CLI_REQUIREMENTS | CLI_NPM | CLI_INSTALLER | CLI_FIND_LINKS |
-                   CLI_OFFLINE | CLI_UPGRADE,
-        SERVING = COMMON | CLI_CONFIG | CLI_IMAGE | CLI_PYTHON | CLI_STORE | CLI_PROFILE,
-};
+#define COMMON CLI_LOG_LEVEL, CLI_VERBOSE, CLI_LOG_FILE, CLI_LOG_FORMAT
+#define PACKAGES                                                                                   \
+        CLI_WITH, CLI_REQUIREMENTS, CLI_NPM, CLI_INSTALLER, CLI_FIND_LINKS, CLI_OFFLINE, CLI_UPGRADE
+#define SERVING COMMON, CLI_CONFIG, CLI_IMAGE, CLI_PYTHON, CLI_STORE, CLI_PROFILE
 
 /* The commands that print the table. */
 static int run_completion(const struct options *o, const char *const *words, size_t n)
@@ -52,8 +50,8 @@ static int run_help(const struct options *o, const char *const *words, size_t n)
 static const struct cli_command rows[] = {
         {"run", "{FILE | -c CODE | -} [ARGUMENT]...",
          "run Python or JavaScript in a sandbox that can call your MCP servers' tools",
-         SERVING | CLI_CODE | CLI_TIMEOUT | PACKAGES | CLI_IN | CLI_OUT | CLI_OUT_HIDDEN | CLI_ENV |
-                 CLI_MOUNT | CLI_JSON | CLI_PROMPT | CLI_LANGUAGE,
+         CLI_OPTIONS(SERVING, CLI_CODE, CLI_TIMEOUT, PACKAGES, CLI_IN, CLI_OUT, CLI_OUT_HIDDEN,
+                     CLI_ENV, CLI_MOUNT, CLI_JSON, CLI_PROMPT, CLI_LANGUAGE),
          1, cli_run,
          "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
          "of your files, limited memory, processes and time. The arguments after the file\n"
@@ -91,7 +89,7 @@ static const struct cli_command rows[] = {
          "  echo 'print(_discover())' | cloister run -\n"
          "  cloister run -c 'print(await tools[\"list-events\"](calendarId=\"primary\"))'\n"},
         {"mcp", "", "serve the tool run_python to an MCP client, over standard input and output",
-         SERVING | CLI_ATTEST | CLI_AS | CLI_ALSO | CLI_NETWORK, 0, cli_mcp,
+         CLI_OPTIONS(SERVING, CLI_ATTEST, CLI_AS, CLI_ALSO, CLI_NETWORK), 0, cli_mcp,
          "An MCP client starts this command. It ends at the end of standard input. It speaks the\n"
          "MCP versions 2024-11-05 to 2025-11-25 and 2026-07-28 (docs/mcp.md). The exit status is\n"
          "126 if no sandbox can be created on this machine ('cloister doctor' says why).\n"
@@ -111,8 +109,8 @@ static const struct cli_command rows[] = {
          "  claude mcp add cloister -- cloister mcp\n"
          "  {\"mcpServers\": {\"cloister\": {\"command\": \"cloister\", \"args\": [\"mcp\"]}}}\n"},
         {"serve", "", "serve the tool run_python to MCP clients over HTTP",
-         SERVING | CLI_LISTEN | CLI_TOKENS | CLI_ADMIN | CLI_HOST | CLI_ORIGIN | CLI_ATTEST |
-                 CLI_AS | CLI_ALSO | CLI_NETWORK,
+         CLI_OPTIONS(SERVING, CLI_LISTEN, CLI_TOKENS, CLI_ADMIN, CLI_HOST, CLI_ORIGIN, CLI_ATTEST,
+                     CLI_AS, CLI_ALSO, CLI_NETWORK),
          0, cli_serve,
          "Streamable HTTP at /mcp, for the MCP versions 2025-03-26 to 2025-11-25 (with sessions) and\n"
          "2026-07-28, and the older transport at /sse. --listen may be given four times; without it,\n"
@@ -139,7 +137,7 @@ static const struct cli_command rows[] = {
          "  cloister serve --listen unix:$XDG_RUNTIME_DIR/cloister.sock\n"
          "  cloister serve --listen 0.0.0.0:8808 --tokens ~/.config/cloister/tokens --allow-host box.lan\n"},
         {"reload", "", "have a running 'cloister serve' read its config and tokens again",
-         CLI_SERVER, 0, cli_reload,
+         CLI_OPTIONS(CLI_SERVER), 0, cli_reload,
          "Waits until the server has done it. The exit status is 1 if the config or the file of tokens\n"
          "is invalid: one line says why, and nothing has changed. Keys that count at the next start\n"
          "only are named (docs/config.md). Sessions and calls continue, except those whose right has\n"
@@ -150,7 +148,7 @@ static const struct cli_command rows[] = {
          "  cloister reload\n"
          "  cloister reload --server 4711\n"},
         {"drain", "", "let the sessions of a running 'cloister serve' end, and then the server",
-         CLI_SERVER | CLI_DEADLINE | CLI_CANCEL, 0, cli_drain,
+         CLI_OPTIONS(CLI_SERVER, CLI_DEADLINE, CLI_CANCEL), 0, cli_drain,
          "The server takes no new sessions: calls that need one get 503. Calls in live sessions continue,\n"
          "until these end (by 'idle', or 'cloister sessions end') or the deadline comes. Then the\n"
          "server stops as after SIGTERM (docs/service.md). The command returns at once. --cancel takes\n"
@@ -161,9 +159,9 @@ static const struct cli_command rows[] = {
          "  cloister drain --deadline 2h\n"
          "  cloister drain --cancel\n"},
         {"setup", "CLIENT [FILE]", "write the entry for Cloister into the config of an MCP client",
-         CLI_DRY_RUN | CLI_REMOVE | CLI_REPLACE | CLI_YES, 2, cli_setup, cli_help_setup},
+         CLI_OPTIONS(CLI_DRY_RUN, CLI_REMOVE, CLI_REPLACE, CLI_YES), 2, cli_setup, cli_help_setup},
         {"publish", "FILE", "offer a Python script as an MCP tool",
-         CLI_CONFIG | CLI_DRY_RUN | CLI_NAME | CLI_PROFILE, 1, cli_publish,
+         CLI_OPTIONS(CLI_CONFIG, CLI_DRY_RUN, CLI_NAME, CLI_PROFILE), 1, cli_publish,
          "The tool's description is the script's docstring (or that of its main()), its arguments are\n"
          "those of its function main(): name: str is a required string, count: int = 3 an optional\n"
          "integer; bool, float, list[str], dict, Literal[...] and Optional[...] are known too. A script\n"
@@ -178,7 +176,7 @@ static const struct cli_command rows[] = {
          "  cloister publish ~/bin/report.py\n"
          "  cloister publish ./convert.py --name convert --profile analysis --dry-run\n"},
         {"tools", "", "start your MCP servers and list their tools, as code can call them",
-         SERVING | CLI_COUNT | CLI_JSON, 0, cli_tools,
+         CLI_OPTIONS(SERVING, CLI_COUNT, CLI_JSON), 0, cli_tools,
          "Prints each tool with its Python signature, and the reason for each server that could\n"
          "not be started. In that case the exit status is 1. The last line says how many tools may\n"
          "change things; --count prints only that line, and starts no server.\n"
@@ -186,21 +184,18 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister tools\n"
          "  cloister tools --json --config ./servers.json\n"},
-        {"journal show", "[OPTION]...", "print the records of the journal", 0, 0, cli_journal_show,
-         "Prints what code has called (docs/journal.md), one line for each record.\n"
-         "\n"
-         "  --session NAME      only of this session: NAME or PRINCIPAL:NAME\n"
-         "  --tool SERVER.TOOL  only of this tool; * matches any characters\n"
-         "  --since TIME        only from this time on: 30m, 2h or 7d ago, or 2026-01-31T12\n"
-         "  --in-doubt          only calls that were sent and have no answer\n"
-         "  --json              the records as they are\n"
+        {"journal show", "", "print the records of the journal",
+         CLI_OPTIONS(CLI_SESSION, CLI_TOOL, CLI_KIND, CLI_SINCE, CLI_IN_DOUBT, CLI_JSON), 0,
+         cli_journal_show,
+         "Prints what code has called (docs/journal.md), one line for each record; with --json the records\n"
+         "as they are.\n"
          "\n"
          "Examples:\n"
          "  cloister journal show --since 1h\n"
          "  cloister journal show --in-doubt\n"
          "  cloister journal show --tool 'bank.*' --json\n"},
-        {"journal verify", "[--key FILE]", "check all records and signatures of the journal", 0, 0,
-         cli_journal_verify,
+        {"journal verify", "", "check all records and signatures of the journal",
+         CLI_OPTIONS(CLI_KEY), 0, cli_journal_verify,
          "Reads all files of the journal, and prints how many records they have and how many are\n"
          "signed. The first line that is wrong is an error, and the exit status is 1. With --key, only\n"
          "signatures of the public key in FILE count ('cloister journal key > FILE').\n"
@@ -208,13 +203,13 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister journal verify\n"
          "  cloister journal verify --key key.pem\n"},
-        {"journal key", "", "print the public key of the journal", 0, 0, cli_journal_key,
+        {"journal key", "", "print the public key of the journal", NULL, 0, cli_journal_key,
          "Prints the public key as PEM, which openssl reads. Keep it on another machine.\n"
          "\n"
          "Examples:\n"
          "  cloister journal key > key.pem\n"},
         {"login", "NAME", "log in to an MCP server that asks for OAuth",
-         CLI_CONFIG | CLI_NO_BROWSER | CLI_SCOPE, 1, cli_login,
+         CLI_OPTIONS(CLI_CONFIG, CLI_NO_BROWSER, CLI_SCOPE), 1, cli_login,
          "For servers with a url that ask for OAuth. Prints a URL to open in a browser, and waits for the\n"
          "browser's return on 127.0.0.1. The tokens are kept in files that only you can read\n"
          "($XDG_STATE_HOME/cloister/oauth) and are renewed when they expire; code in a sandbox and the\n"
@@ -228,14 +223,14 @@ static const struct cli_command rows[] = {
          "  cloister login calendar\n"
          "  cloister login calendar --scope 'events:read events:write'\n"
          "  cloister login calendar --no-browser\n"},
-        {"logout", "NAME", "end the login to an MCP server", CLI_CONFIG, 1, cli_logout,
+        {"logout", "NAME", "end the login to an MCP server", CLI_OPTIONS(CLI_CONFIG), 1, cli_logout,
          "Revokes the tokens where the authorization server offers that, and removes them from this machine.\n"
          "\n"
          "Examples:\n"
          "  cloister logout calendar\n"},
         {"cp", "SESSION:PATH LOCAL | LOCAL SESSION:PATH",
          "copy files to or from a live session of a running server",
-         CLI_RECURSIVE | CLI_OUT_HIDDEN | CLI_QUIET | CLI_SERVER, 2, cli_cp,
+         CLI_OPTIONS(CLI_RECURSIVE, CLI_OUT_HIDDEN, CLI_QUIET, CLI_SERVER), 2, cli_cp,
          "Copies a file, or with -r a directory, into or out of /workspace of a session. PATH is\n"
          "relative to /workspace; one that ends with a slash, or none, is a directory. - is standard\n"
          "input or output. A file appears when it is complete, and replaces one of its name.\n"
@@ -253,7 +248,7 @@ static const struct cli_command rows[] = {
          "  cloister cp -r default:out results\n"
          "  cloister cp default:report.txt - | less\n"},
         {"exec", "SESSION [FILE | -c CODE | -]", "run Python in a live session of a running server",
-         CLI_CODE | CLI_TIMEOUT | CLI_WAIT | CLI_JSON | CLI_OUT | CLI_SERVER | CLI_PROMPT, 2,
+         CLI_OPTIONS(CLI_CODE, CLI_TIMEOUT, CLI_WAIT, CLI_JSON, CLI_OUT, CLI_SERVER, CLI_PROMPT), 2,
          cli_exec,
          "Runs a file, a line of code or standard input (-) in a session that an agent uses: with its\n"
          "variables, files and tools. 'cloister sessions' lists the sessions. Output appears as it is\n"
@@ -275,9 +270,9 @@ static const struct cli_command rows[] = {
          "  cloister exec default fix.py --timeout 30 --wait 1m\n"
          "  cloister exec work -c 'dir()' --json\n"
          "  echo 'print(len(rows))' | cloister exec default -\n"},
-        {"approve", "[ID [ANSWER [NOTE]]]",
-         "answer questions of your running servers about calls of tools",
-         CLI_JSON | CLI_SERVER | CLI_WATCH, 3, cli_approve,
+        {"approve", "[ID]", "answer questions of your running servers about calls of tools",
+         CLI_OPTIONS(CLI_ANSWER, CLI_ROWS, CLI_NOTE, CLI_JSON, CLI_SERVER, CLI_WATCH), 1,
+         cli_approve,
          "Rules of the config can leave the decision about a call to you (docs/questions.md). Without\n"
          "arguments, lists the questions that are open. With an ID, shows the calls as they will be\n"
          "sent, and asks for the answer:\n"
@@ -287,17 +282,18 @@ static const struct cli_command rows[] = {
          "  session   until the sandbox of the session ends\n"
          "  always    as session\n"
          "  no        send none of them\n"
-         "  1-12,15   send these rows only\n"
+         "  1-12,15   send these rows only (option: --rows)\n"
          "\n"
-         "The code whose calls are denied receives NOTE, or text after the answer. An answer is taken\n"
+         "The code whose calls are denied receives --note, or text after the answer. An answer is taken\n"
          "from a terminal only. --watch waits for the next question, until Ctrl-C.\n"
          "\n"
          "Examples:\n"
          "  cloister approve\n"
          "  cloister approve 7f3a2b1c\n"
-         "  cloister approve 7f3a2b1c no 'use the test address'\n"
+         "  cloister approve 7f3a2b1c --answer no --note 'use the test address'\n"
+         "  cloister approve 7f3a2b1c --rows 1-12,15\n"
          "  cloister approve --watch\n"},
-        {"sessions end", "NAME", "end a session of a running server", CLI_SERVER, 1,
+        {"sessions end", "NAME", "end a session of a running server", CLI_OPTIONS(CLI_SERVER), 1,
          cli_sessions_end,
          "Its variables and files are lost; a call that runs in it ends as killed. The next call\n"
          "with its name gets a new sandbox and a notice. --server is needed if two servers have\n"
@@ -306,14 +302,15 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister sessions end default\n"
          "  cloister sessions end work --server 4711\n"},
-        {"sessions reset", "NAME", "end a session and replace it by a new, empty one", CLI_SERVER,
-         1, cli_sessions_reset,
+        {"sessions reset", "NAME", "end a session and replace it by a new, empty one",
+         CLI_OPTIONS(CLI_SERVER), 1, cli_sessions_reset,
          "Like 'cloister sessions end', but the new sandbox is created immediately.\n"
          "\n"
          "Examples:\n"
          "  cloister sessions reset default\n"},
         {"sessions undo", "NAME [CHECKPOINT]",
-         "take a session's variables back to an earlier state", CLI_SERVER, 2, cli_sessions_undo,
+         "take a session's variables back to an earlier state", CLI_OPTIONS(CLI_SERVER), 2,
+         cli_sessions_undo,
          "While a call runs, the call ends as cancelled and the variables are as they were before it.\n"
          "Otherwise they are as at the newest checkpoint. With CHECKPOINT: as at that one; 'cloister\n"
          "sessions' lists them. Files and what tools have done are not taken back. The session's\n"
@@ -323,7 +320,7 @@ static const struct cli_command rows[] = {
          "  cloister sessions undo default\n"
          "  cloister sessions undo default loaded\n"},
         {"sessions", "", "list the live sessions of your running servers",
-         CLI_JSON | CLI_SERVER | CLI_WATCH, 0, cli_sessions,
+         CLI_OPTIONS(CLI_JSON, CLI_SERVER, CLI_WATCH), 0, cli_sessions,
          "Each server (cloister mcp) that you run listens on a socket that only you can open. SERVER\n"
          "is its process id. LAST is how the session's last call ended, or how long the current\n"
          "call has been running, and the beginning of its code. Checkpoints of a session are listed\n"
@@ -338,20 +335,20 @@ static const struct cli_command rows[] = {
          "  cloister sessions --watch\n"
          "  cloister sessions --json\n"
          "  cloister sessions end default\n"},
-        {"top", "", "show the sessions of your running servers, the busiest first", CLI_SERVER, 0,
-         cli_top,
+        {"top", "", "show the sessions of your running servers, the busiest first",
+         CLI_OPTIONS(CLI_SERVER), 0, cli_top,
          "As 'cloister sessions --watch', with the sums of all servers, and sorted: the keys c, m, t and a sort\n"
          "by processor time (at first), memory, tool calls and age. q or Ctrl-C ends it.\n"
          "\n"
          "Examples:\n"
          "  cloister top\n"},
-        {"config path", "", "print which config files are read, and why", CLI_CONFIG | CLI_JSON, 0,
-         cli_config_path,
+        {"config path", "", "print which config files are read, and why",
+         CLI_OPTIONS(CLI_CONFIG, CLI_JSON), 0, cli_config_path,
          "Examples:\n"
          "  cloister config path\n"
          "  cloister config path --config ./mcp.d --json\n"},
         {"config check", "", "report all problems of the config, with file and line",
-         CLI_CONFIG | CLI_JSON | CLI_STRICT | CLI_STORE, 0, cli_config_check,
+         CLI_OPTIONS(CLI_CONFIG, CLI_JSON, CLI_STRICT, CLI_STORE), 0, cli_config_check,
          "Starts no server. Programs, interpreters, images, directories and users that the\n"
          "config names and this machine lacks are warnings. The exit status is 1 if there is an error;\n"
          "warnings count with --strict.\n"
@@ -361,7 +358,7 @@ static const struct cli_command rows[] = {
          "  cloister config check --config ./mcp.json --json\n"
          "  cloister config check --strict\n"},
         {"config show", "", "print the config as Cloister understands it, with secrets masked",
-         CLI_CONFIG | CLI_JSON | CLI_AS | CLI_ALSO | CLI_NETWORK, 0, cli_config_show,
+         CLI_OPTIONS(CLI_CONFIG, CLI_JSON, CLI_AS, CLI_ALSO, CLI_NETWORK), 0, cli_config_show,
          "Prints one config made of all files; each profile includes what it takes from the top\n"
          "level. Values of variables are shown only if they are ${VAR}. With --json, each server\n"
          "has its file and line, and its problem. --as SYSTEM shows the config of 'cloister mcp --as',\n"
@@ -370,7 +367,7 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister config show\n"
          "  cloister config show --json | jq .profiles\n"},
-        {"config schema", "", "print the JSON Schema of a config file", 0, 0, cli_config_schema,
+        {"config schema", "", "print the JSON Schema of a config file", NULL, 0, cli_config_schema,
          "Editors complete and check a config with it: write it to a file, and name that file in\n"
          "\"$schema\" of the config.\n"
          "\n"
@@ -378,7 +375,8 @@ static const struct cli_command rows[] = {
          "  cloister config schema > cloister.schema.json\n"},
         {"config import", "[CLIENT | FILE]...",
          "copy MCP servers from the configs of your other clients",
-         CLI_CONFIG | CLI_JSON | CLI_DRY_RUN | CLI_SECRETS, OPTION_WORDS_MAX, cli_config_import,
+         CLI_OPTIONS(CLI_CONFIG, CLI_JSON, CLI_DRY_RUN, CLI_SECRETS), OPTION_WORDS_MAX,
+         cli_config_import,
          "Reads the config files of claude-code, claude-desktop, cursor, vscode, codex, gemini,\n"
          "qwen, opencode and mcps (~/MCPs/*.json), or the named ones, and adds their servers to\n"
          "your config. The existing text of the config stays unchanged, comments included. Prints\n"
@@ -393,7 +391,7 @@ static const struct cli_command rows[] = {
          "  cloister config import claude-code cursor\n"
          "  cloister config import ./team/mcp.json --config ~/mcp.json\n"},
         {"rules list", "", "print the rules about calls of tools, in their order",
-         CLI_CONFIG | CLI_PROFILE | CLI_JSON, 0, cli_rules_list,
+         CLI_OPTIONS(CLI_CONFIG, CLI_PROFILE, CLI_JSON), 0, cli_rules_list,
          "The rules of the profile, then those of the top level (docs/rules.md). The first rule that\n"
          "matches a call decides.\n"
          "\n"
@@ -401,8 +399,8 @@ static const struct cli_command rows[] = {
          "  cloister rules list\n"
          "  cloister rules list --profile careful --json\n"},
         {"rules explain", "SERVER.TOOL [ARGUMENTS [ANNOTATIONS]]",
-         "print what the rules say of a call, and why", CLI_CONFIG | CLI_PROFILE | CLI_JSON, 3,
-         cli_rules_explain,
+         "print what the rules say of a call, and why",
+         CLI_OPTIONS(CLI_CONFIG, CLI_PROFILE, CLI_JSON), 3, cli_rules_explain,
          "ARGUMENTS and ANNOTATIONS are JSON objects. No server is started: without ANNOTATIONS the tool\n"
          "has those that MCP gives a tool which declares none. The first line is the decision; then each\n"
          "rule follows with the reason why it matches or not. The exit status is 0 for each decision.\n"
@@ -411,7 +409,7 @@ static const struct cli_command rows[] = {
          "  cloister rules explain files.write_file '{\"path\": \"/tmp/x\"}'\n"
          "  cloister rules explain files.list '{}' '{\"readOnlyHint\": true}'\n"
          "  cloister rules explain @network.connect '{\"host\": \"example.org\", \"port\": 443}'\n"},
-        {"rules test", "", "run \"rule_tests\" of the config", CLI_CONFIG | CLI_JSON, 0,
+        {"rules test", "", "run \"rule_tests\" of the config", CLI_OPTIONS(CLI_CONFIG, CLI_JSON), 0,
          cli_rules_test,
          "Prints each entry with the expected and the found decision. The exit status is 1 if an entry\n"
          "failed. A server refuses a config with such an entry.\n"
@@ -420,8 +418,9 @@ static const struct cli_command rows[] = {
          "  cloister rules test\n"
          "  cloister rules test --config ./mcp.json --json\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
-         COMMON | CLI_CONFIG | CLI_PYTHON | CLI_NAME | CLI_STORE | CLI_QUIET | CLI_LINK | CLI_NODE |
-                 CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE | PACKAGES,
+         CLI_OPTIONS(COMMON, CLI_CONFIG, CLI_PYTHON, CLI_NAME, CLI_STORE, CLI_QUIET, CLI_LINK,
+                     CLI_NODE, CLI_PYODIDE, CLI_ROOTFS, CLI_OCI, CLI_PYTHON_FROM, CLI_PRIVATE,
+                     PACKAGES),
          0, cli_image_build,
          "Copies a CPython (3.9 or later), its standard library, its packages and the shared\n"
          "libraries that they need. This needs no download and no privilege, and takes a second or\n"
@@ -467,7 +466,8 @@ static const struct cli_command rows[] = {
          "  cloister image build --python ~/project/.venv\n"
          "  cloister image build --python /opt/python/bin/python3.12 --name py312\n"
          "  cloister run --image data -c 'import pandas; print(pandas.__version__)'\n"},
-        {"image list", "", "list the images", COMMON | CLI_JSON | CLI_STORE, 0, cli_image_list,
+        {"image list", "", "list the images", CLI_OPTIONS(COMMON, CLI_JSON, CLI_STORE), 0,
+         cli_image_list,
          "USED is when a sandbox was last created from the image. \"stale\" marks an image with a\n"
          "generated name that is outdated; 'cloister image prune' removes those.\n"
          "\n"
@@ -475,7 +475,7 @@ static const struct cli_command rows[] = {
          "  cloister image list\n"
          "  cloister image list --json\n"},
         {"image show", "NAME", "show the source of an image, and its packages with their hashes",
-         COMMON | CLI_JSON | CLI_STORE, 1, cli_image_show,
+         CLI_OPTIONS(COMMON, CLI_JSON, CLI_STORE), 1, cli_image_show,
          "Packages of an index are listed with the SHA-256 of their wheel; those of a virtual\n"
          "environment have none.\n"
          "\n"
@@ -483,19 +483,19 @@ static const struct cli_command rows[] = {
          "  cloister image show data\n"
          "  cloister image show data --json\n"},
         {"image path", "[NAME]", "print the directory of the image store, or of one image",
-         COMMON | CLI_STORE, 1, cli_image_path,
+         CLI_OPTIONS(COMMON, CLI_STORE), 1, cli_image_path,
          "Examples:\n"
          "  du -sh \"$(cloister image path)\"\n"
          "  ls \"$(cloister image path py312)/root\"\n"},
-        {"image remove", "NAME...", "remove images that are not in use", COMMON | CLI_STORE,
-         OPTION_WORDS_MAX, cli_image_remove,
+        {"image remove", "NAME...", "remove images that are not in use",
+         CLI_OPTIONS(COMMON, CLI_STORE), OPTION_WORDS_MAX, cli_image_remove,
          "An image that a running server uses is kept, and the exit status is 1.\n"
          "\n"
          "Examples:\n"
          "  cloister image remove data\n"
          "  cloister image remove py311 py312\n"},
         {"image prune", "", "remove outdated images and unused wheels",
-         COMMON | CLI_STORE | CLI_QUIET, 0, cli_image_prune,
+         CLI_OPTIONS(COMMON, CLI_STORE, CLI_QUIET), 0, cli_image_prune,
          "Removes images with a generated name (default-..., packages-...) whose interpreter or\n"
          "libraries have changed or were removed, wheels that no remaining image needs, and leftovers of\n"
          "killed builds. Images that you named are kept, and so are those in use.\n"
@@ -504,7 +504,7 @@ static const struct cli_command rows[] = {
          "  cloister image prune\n"},
         {"doctor", "",
          "show each layer of the sandbox on this machine, and how to fix what is missing",
-         SERVING | CLI_JSON | CLI_ATTACK, 0, cli_doctor,
+         CLI_OPTIONS(SERVING, CLI_JSON, CLI_ATTACK), 0, cli_doctor,
          "Tries each layer, and reports it as effective, degraded or missing, with the fix. Last,\n"
          "it runs 1+1 in a real sandbox, as 'cloister run' does, which takes at most a minute.\n"
          "The exit status is that of 'cloister run': 0, 126 if no sandbox can be created on\n"
@@ -522,7 +522,7 @@ static const struct cli_command rows[] = {
          "  cloister doctor --json\n"
          "  cloister doctor --attack --profile analysis\n"},
         {"bench", "[ROW]...", "measure Cloister on this machine, beside other ways to run Python",
-         CLI_JSON | CLI_ROUNDS | CLI_QUICK, OPTION_WORDS_MAX, cli_bench,
+         CLI_OPTIONS(CLI_JSON, CLI_ROUNDS, CLI_QUICK), OPTION_WORDS_MAX, cli_bench,
          "Starts servers of its own and measures how long a session, a call and a tool call take,\n"
          "and how much memory an idle session needs. In the same rounds it measures bubblewrap with\n"
          "python3 and the container runtimes that are installed. It takes a minute or two, on a\n"
@@ -540,11 +540,11 @@ static const struct cli_command rows[] = {
          "  cloister bench warm fresh --rounds 30\n"
          "  cloister bench lean --quick\n"
          "  cloister bench --json > bench.json\n"},
-        {"help", "[COMMAND]", "explain a command", 0, 2, run_help,
+        {"help", "[COMMAND]", "explain a command", NULL, 2, run_help,
          "Examples:\n"
          "  cloister help run\n"
          "  cloister help image build\n"},
-        {"completion", "bash | zsh | fish", "print the completion script of a shell", 0, 1,
+        {"completion", "bash | zsh | fish", "print the completion script of a shell", NULL, 1,
          run_completion,
          "'meson install' installs these scripts. From a build tree:\n"
          "\n"
@@ -553,19 +553,19 @@ static const struct cli_command rows[] = {
          "  cloister completion zsh > ~/.zfunc/_cloister\n"
          "  cloister completion fish > ~/.config/fish/completions/cloister.fish\n"},
         /* Called by the build, and by completion scripts. */
-        {"manual", "[COMMAND]", NULL, 0, 2, run_manual,
+        {"manual", "[COMMAND]", NULL, NULL, 2, run_manual,
          "Prints a manual page. 'man cloister' shows the installed ones.\n"},
-        {"names", "images | sessions | systems", NULL, 0, 1, cli_names,
+        {"names", "images | sessions | systems", NULL, NULL, 1, cli_names,
          "Prints names, one per line, for completion.\n"},
         /* Started by cloister-monitor, as the user that images belong to. */
         {"image-builder", "--store DIRECTORY --python PATH", NULL,
-         COMMON | CLI_STORE | CLI_PYTHON | CLI_NAME | CLI_QUIET | CLI_LINK | CLI_NODE |
-                 CLI_PYODIDE | CLI_ROOTFS | CLI_OCI | CLI_PYTHON_FROM | CLI_PRIVATE |
-                 CLI_FILES_KEY | PACKAGES,
+         CLI_OPTIONS(COMMON, CLI_STORE, CLI_PYTHON, CLI_NAME, CLI_QUIET, CLI_LINK, CLI_NODE,
+                     CLI_PYODIDE, CLI_ROOTFS, CLI_OCI, CLI_PYTHON_FROM, CLI_PRIVATE, CLI_FILES_KEY,
+                     PACKAGES),
          0, cli_image_builder,
          "Builds one image. 'cloister image build' is the command for users.\n"},
         {"package-installer", "--store DIRECTORY --python PATH [REQUEST]", NULL,
-         COMMON | CLI_STORE | CLI_PYTHON, 1, cli_package_installer,
+         CLI_OPTIONS(COMMON, CLI_STORE, CLI_PYTHON), 1, cli_package_installer,
          "Installs packages for a session of the server that starts it, or for the image that is built.\n"},
 };
 const struct cli_commands cli_commands = {rows, ARRAY_SIZE(rows)};

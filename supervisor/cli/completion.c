@@ -40,9 +40,19 @@ static const char *name_of(const struct option *option)
 
 static const char *option_action(const struct option *option)
 {
-        if (option == &option_rows[OPTION_ID_REPLACE])
-                return "systems";
-        return option == &option_rows[OPTION_ID_IMAGE] ? "images" : action_of(option->argument);
+        static const struct {
+                enum option_id id;
+                const char *action;
+        } own[] = {
+                {OPTION_ID_REPLACE, "systems"},  {OPTION_ID_IMAGE, "images"},
+                {OPTION_ID_SESSION, "sessions"}, {OPTION_ID_ANSWER, "answers"},
+                {OPTION_ID_KIND, "kinds"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+                if (option == &option_rows[own[i].id])
+                        return own[i].action;
+        return action_of(option->argument);
 }
 
 static const char *command_action(const struct cli_command *command)
@@ -97,7 +107,7 @@ static void print_second_words(const struct cli_commands *all, const char *first
 static void bash_options(const struct cli_command *command)
 {
         printf("        '%s') action=%s options='", command->name, command_action(command));
-        for (const struct option *o = NULL; (o = cli_option_next(o, command->options));)
+        for (const struct option *o = NULL; (o = cli_option_next(o, command));)
                 printf("%s ", name_of(o));
         puts("' ;;");
 }
@@ -105,7 +115,7 @@ static void bash_options(const struct cli_command *command)
 /* Prints how the argument of each option is completed. An option means the same in each command. */
 static void bash_arguments(void)
 {
-        for (const struct option *o = NULL; (o = cli_option_next(o, UINT64_MAX));)
+        for (const struct option *o = NULL; (o = cli_option_next(o, NULL));)
                 if (o->argument)
                         printf("        '%s') action=%s ;;\n", name_of(o), option_action(o));
 }
@@ -161,6 +171,8 @@ static void print_bash(const struct cli_commands *all)
               "        file) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
               "        directory) COMPREPLY=($(compgen -d -- \"$word\")) ;;\n"
               "        images | sessions | systems) COMPREPLY=($(compgen -W \"$(cloister names $action 2>/dev/null)\" -- \"$word\")) ;;\n"
+              "        answers) COMPREPLY=($(compgen -W '" OPTION_ANSWERS "' -- \"$word\")) ;;\n"
+              "        kinds) COMPREPLY=($(compgen -W '" OPTION_KINDS "' -- \"$word\")) ;;\n"
               "        level) COMPREPLY=($(compgen -W 'error warning info debug' -- \"$word\")) ;;\n"
               "        format) COMPREPLY=($(compgen -W 'text json' -- \"$word\")) ;;\n"
               "        shells) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")) ;;\n"
@@ -215,6 +227,8 @@ static void fish_values(const char *action)
                 {"images", "-a '(cloister names images 2>/dev/null)'"},
                 {"sessions", "-a '(cloister names sessions 2>/dev/null)'"},
                 {"systems", "-a '(cloister names systems 2>/dev/null)'"},
+                {"answers", "-a '" OPTION_ANSWERS "'"},
+                {"kinds", "-a '" OPTION_KINDS "'"},
                 {"level", "-a 'error warning info debug'"},
                 {"format", "-a 'text json'"},
                 {"shells", "-a 'bash zsh fish'"},
@@ -227,7 +241,7 @@ static void fish_values(const char *action)
 
 static void fish_options(const struct cli_command *command)
 {
-        for (const struct option *o = NULL; (o = cli_option_next(o, command->options));) {
+        for (const struct option *o = NULL; (o = cli_option_next(o, command));) {
                 fputs("complete -c cloister", stdout);
                 fish_condition(command->name);
                 if (o->letter)

@@ -1,9 +1,8 @@
-/* Parses the commands of `cloister journal`. They only read, and confine themselves to that before the first byte. */
+/* The commands of `cloister journal`. They only read, and confine themselves to that before the first byte. */
 #include "supervisor/journal/commands.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "supervisor/journal/segments.h"
 #include "supervisor/journal/show.h"
 #include "supervisor/journal/verify.h"
+#include "supervisor/options/options.h"
 
 enum { KEY_FILE_MAX = 1024, STATUS_WRONG = 1, STATUS_USAGE = 2 };
 
@@ -58,36 +58,21 @@ static int open_journal(struct error *err)
 
 /* ---- show ---- */
 
-static int show(int argc, char **argv)
+static int show(const struct options *o)
 {
-        static const struct option options[] = {
-                {"session", required_argument, NULL, 's'}, {"tool", required_argument, NULL, 't'},
-                {"since", required_argument, NULL, 'S'},   {"in-doubt", no_argument, NULL, 'd'},
-                {"json", no_argument, NULL, 'j'},          {},
-        };
-        struct show how = {};
+        struct show how = {.session = o->session,
+                           .tool = o->tool,
+                           .kind = o->kind,
+                           .in_doubt = o->in_doubt,
+                           .json = o->json};
         struct error err = {};
-        int c;
 
-        while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-                if (c == 's')
-                        how.session = optarg;
-                else if (c == 't')
-                        how.tool = optarg;
-                else if (c == 'd')
-                        how.in_doubt = true;
-                else if (c == 'j')
-                        how.json = true;
-                else if (c != 'S')
-                        return STATUS_USAGE;
-                else if (show_since(optarg, &how) < 0)
-                        return fail(
-                                STATUS_USAGE,
-                                "--since: a time ago such as 30m, 2h or 7d, or the beginning of a time such as 2026-01-31T12 is needed");
-        }
-        if (optind < argc)
-                return fail(STATUS_USAGE,
-                            "show takes no arguments (see 'cloister journal show --help')");
+        if (o->kind && !options_have_word(OPTION_KINDS, o->kind))
+                return fail(STATUS_USAGE, "--kind: one of " OPTION_KINDS " is needed");
+        if (o->since && show_since(o->since, &how) < 0)
+                return fail(
+                        STATUS_USAGE,
+                        "--since: a time ago such as 30m, 2h or 7d, or the beginning of a time such as 2026-01-31T12 is needed");
         _cleanup_close_ int directory = open_journal(&err);
         if (directory < 0 || journal_show(directory, &how, &err) < 0)
                 return fail(STATUS_WRONG, err.text);
@@ -123,23 +108,14 @@ static void print_count(uint64_t number)
         }
 }
 
-static int verify(int argc, char **argv)
+static int verify(const struct options *o)
 {
-        static const struct option options[] = {{"key", required_argument, NULL, 'k'}, {}};
         struct verify_result result;
         char key[JOURNAL_HASH_SIZE] = "";
         struct error err = {};
-        int c;
 
-        while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-                if (c != 'k')
-                        return STATUS_USAGE;
-                if (read_key(optarg, key, &err) < 0)
-                        return fail(STATUS_USAGE, err.text);
-        }
-        if (optind < argc)
-                return fail(STATUS_USAGE,
-                            "verify takes no arguments (see 'cloister journal verify --help')");
+        if (o->key && read_key(o->key, key, &err) < 0)
+                return fail(STATUS_USAGE, err.text);
         _cleanup_close_ int directory = open_journal(&err);
         if (directory < 0 || journal_verify(directory, *key ? key : NULL, &result, &err) < 0)
                 return fail(STATUS_WRONG, err.text);
@@ -153,14 +129,12 @@ static int verify(int argc, char **argv)
 
 /* ---- key ---- */
 
-static int print_key(int argc, char **argv)
+static int print_key(const struct options *o)
 {
         _cleanup_buffer_ struct buffer pem = BUFFER_INIT(KEY_FILE_MAX);
         char name[JOURNAL_HASH_SIZE];
         struct error err = {};
 
-        if (argc > 1)
-                return fail(STATUS_USAGE, "key takes no arguments");
         _cleanup_close_ int directory = open_journal(&err);
         if (directory < 0 || journal_key_public(directory, name, &err) < 0)
                 return fail(STATUS_WRONG, err.text);
@@ -170,15 +144,21 @@ static int print_key(int argc, char **argv)
         return 0;
 }
 
-int journal_command(int argc, char **argv)
+int journal_command(char *const *argv)
 {
         static const struct {
                 const char *name;
-                int (*run)(int argc, char **argv);
+                int (*run)(const struct options *options);
         } commands[] = {{"show", show}, {"verify", verify}, {"key", print_key}};
 
-        for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        struct options options;
+        struct error err = {};
+
+        options_init(&options);
+        if (argv[0] && options_parse(argv + 1, PROGRAM_JOURNAL, &options, &err) < 0)
+                return fail(STATUS_USAGE, err.text);
+        for (size_t i = 0; argv[0] && i < ARRAY_SIZE(commands); i++)
                 if (strcmp(argv[0], commands[i].name) == 0)
-                        return commands[i].run(argc, argv);
+                        return commands[i].run(&options);
         return fail(STATUS_USAGE, "cloister-journal is started by Cloister");
 }

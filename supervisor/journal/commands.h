@@ -2,4 +2,4 @@
 #pragma once
 
 /* argv: the command's name and its options. Prints an error; returns the exit status. */
-int journal_command(int argc, char **argv);
+int journal_command(char *const *argv);

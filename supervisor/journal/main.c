@@ -112,6 +112,5 @@ int main(int argc, char **argv)
                         log_error("%s", err.text);
                 return error_is_set(&err);
         }
-        return argc > 1 ? journal_command(argc - 1, argv + 1)
-                        : journal_command(1, (char *[]){(char[]){""}, NULL});
+        return journal_command(argv + (argc > 0));
 }

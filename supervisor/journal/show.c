@@ -68,6 +68,8 @@ static bool is_wanted(const struct show *how, yyjson_val *root)
 
         if (*how->since && strcmp(text_of(root, "t"), how->since) < 0)
                 return false;
+        if (how->kind && strcmp(text_of(root, "kind"), how->kind) != 0)
+                return false;
         if (how->session) {
                 const char *principal = text_of(root, "principal");
                 snprintf(name, sizeof(name), "%s:%s", principal, text_of(root, "session"));

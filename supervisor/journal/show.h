@@ -7,7 +7,8 @@
 
 struct show {
         const char *session,
-                *tool; /* only these, or NULL; session: SESSION or PRINCIPAL:SESSION; tool: SERVER.TOOL */
+                *tool, /* only these, or NULL; session: SESSION or PRINCIPAL:SESSION; tool: SERVER.TOOL */
+                *kind;
         char since[40]; /* the first time, or "" */
         bool in_doubt, json;
 };

@@ -16,6 +16,7 @@ enum {
         BROKER = PROGRAM_BROKER,
         DOCTOR = PROGRAM_DOCTOR,
         OAUTH = PROGRAM_OAUTH,
+        JOURNAL = PROGRAM_JOURNAL,
 };
 
 /* Arguments of these macros are initializers and members, which take no parentheses. */
@@ -52,7 +53,7 @@ const struct option option_rows[OPTION_IDS] = {
 #undef INTERNAL
 };
 /* NOLINTEND(bugprone-macro-parentheses) */
-static_assert(OPTION_ID_FILES_KEY < 64, "options of a person have a bit in `given`");
+static_assert(OPTION_IDS <= UINT8_MAX, "lists of options have a byte for each");
 
 static const char *const modes[MODE_MAX] = {[MODE_MCP] = "mcp",
                                             [MODE_RUN] = "run",
@@ -71,6 +72,16 @@ enum mode options_mode(const char *name)
 const char *options_mode_name(enum mode mode)
 {
         return modes[mode];
+}
+
+bool options_have_word(const char *words, const char *word)
+{
+        for (size_t n; *words; words += n + (words[n] == ' ')) {
+                n = strcspn(words, " ");
+                if (n == strlen(word) && strncmp(words, word, n) == 0)
+                        return true;
+        }
+        return false;
 }
 
 void options_init(struct options *options)

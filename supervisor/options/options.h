@@ -1,5 +1,5 @@
 /*
- * The options of `cloister`, cloister-monitor, cloister-broker, cloister-doctor and cloister-oauth.
+ * The options of `cloister`, cloister-monitor, cloister-broker, cloister-doctor, cloister-journal and cloister-oauth.
  *
  * `cloister` parses what a person writes (supervisor/cli/command/command.h) and writes a command line for one of the
  * others; the monitor writes that of the broker. Each program accepts only the options that options.def
@@ -32,10 +32,37 @@ enum {
         OPTION_FDS_MAX = 16, /* as many as options.def has rows for */
 };
 
+/* OPTION_ID_… is the row of an option; CLI_… is the same, of those that a person writes. */
+enum option_id {
+#define USER(id, ...)      OPTION_ID_##id,
+#define USER_LIST(id, ...) OPTION_ID_##id,
+#define INTERNAL(id, ...)  OPTION_ID_##id,
+#include "supervisor/options/options.def"
+#undef USER
+#undef USER_LIST
+#undef INTERNAL
+        OPTION_IDS
+};
+enum {
+#define USER(id, ...)      CLI_##id = OPTION_ID_##id,
+#define USER_LIST(id, ...) CLI_##id = OPTION_ID_##id,
+#define INTERNAL(id, ...)
+#include "supervisor/options/options.def"
+#undef USER
+#undef USER_LIST
+#undef INTERNAL
+};
+
+/* The words of --answer. */
+#define OPTION_ANSWERS "once cell session always no"
+/* The words of --kind: the kinds of records of the journal (docs/journal.md). */
+#define OPTION_KINDS                                                                               \
+        "start session.start session.end cell.begin cell call answer ask decision denied token.refused reload drain owner end"
+
 /* All strings are borrowed. A text is NULL and a number -1 if the option was not given. */
 struct options {
-        enum mode mode; /* of the monitor and the broker */
-        uint64_t given; /* by a person: CLI_… */
+        enum mode mode;         /* of the monitor and the broker */
+        bool given[OPTION_IDS]; /* by a person: CLI_… */
 
         /* Of `cloister`: the command and its arguments. */
         const char *words[OPTION_WORDS_MAX];
@@ -79,9 +106,14 @@ struct options {
         const char *tokens, *admin;
         bool admin_view; /* without tokens: the address of --admin serves the live view, too */
 
+        /* Of 'journal' and 'approve'. */
+        const char *session, *tool, *kind, *since, *key;
+        const char *answer, *rows, *note;
+
         const char *scope, *secrets, *rounds;
-        bool attack, attest, cancel, count, dry_run, help, json, no_browser, no_tools, out_hidden,
-                prompt, quick, quiet, recursive, remove, strict, version, watch, with_private, yes;
+        bool attack, attest, cancel, count, dry_run, help, in_doubt, json, no_browser, no_tools,
+                out_hidden, prompt, quick, quiet, recursive, remove, strict, version, watch,
+                with_private, yes;
 
         int log_level, log_format; /* enum log_level, enum log_format */
         const char *log_file;
@@ -135,6 +167,7 @@ enum option_program {
         PROGRAM_BROKER = 1 << 1,
         PROGRAM_DOCTOR = 1 << 2,
         PROGRAM_OAUTH = 1 << 3,
+        PROGRAM_JOURNAL = 1 << 4,
 };
 
 struct option {
@@ -150,29 +183,10 @@ struct option {
         size_t most;           /* of a list */
 };
 
-/* OPTION_ID_… is the row of an option; CLI_… is its bit in `given`. Every command accepts --version, the last one, which has none. */
-enum option_id {
-#define USER(id, ...)      OPTION_ID_##id,
-#define USER_LIST(id, ...) OPTION_ID_##id,
-#define INTERNAL(id, ...)  OPTION_ID_##id,
-#include "supervisor/options/options.def"
-#undef USER
-#undef USER_LIST
-#undef INTERNAL
-        OPTION_IDS
-};
-#define OPTION_BIT(id) ((id) < 64 ? UINT64_C(1) << ((id)&63) : 0)
-enum {
-#define USER(id, ...)      CLI_##id = OPTION_BIT(OPTION_ID_##id),
-#define USER_LIST(id, ...) CLI_##id = OPTION_BIT(OPTION_ID_##id),
-#define INTERNAL(id, ...)
-#include "supervisor/options/options.def"
-#undef USER
-#undef USER_LIST
-#undef INTERNAL
-};
-
 extern const struct option option_rows[OPTION_IDS];
+
+/* Returns whether `word` is one of `words`, which blanks separate. */
+bool options_have_word(const char *words, const char *word);
 
 /* No option is given. */
 void options_init(struct options *options);

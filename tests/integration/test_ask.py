@@ -341,14 +341,14 @@ class Forms(Asking):
     def test_refusal_at_once_leaves_the_terminal(self):
         self.server.answers = [(0, NO)]
         call = self.server.start_call(SEND, session=self.session)
-        shown = self.approve(self.session, "once")
+        shown = self.approve(self.session, "--answer", "once")
         self.assertIn('   | {"to":"a@b","text":"hello"}', shown.replace(": ", ":").replace(", ", ","))
         self.assertEqual(call.result()["structuredContent"]["status"], "ok")
 
     def test_terminal_answers_before_the_client(self):
         self.server.answers = [None]
         call = self.server.start_call(CAUGHT, session=self.session)
-        self.approve(self.session, "no", "use the test address")
+        self.approve(self.session, "--answer", "no", "--note", "use the test address")
         text = call.result()["structuredContent"]["value"]["json"][1]
         self.assertIn("a person answered no: use the test address", text)
         self.assertEqual([n["method"] for n in self.server.notes].count("notifications/cancelled") > 0, True)
@@ -385,7 +385,7 @@ class Forms(Asking):
         time.sleep(LATER)
         self.assertEqual(self.answer(CAUGHT, first, NO)["structuredContent"]["value"]["json"][0], "ToolDenied")
         first = self.modern(CAUGHT)
-        self.approve(self.session, "once")
+        self.approve(self.session, "--answer", "once")
         self.assertTrue(harness.wait_until(lambda: self.sent() == before + 2))
         self.assertEqual(self.answer(CAUGHT, first, NO)["structuredContent"]["status"], "ok")
 
@@ -393,7 +393,7 @@ class Forms(Asking):
         cell = self.modern(SEND, capabilities={})["structuredContent"]
         self.assertEqual(cell["status"], "running")
         self.assertIn("cloister approve", json.dumps(cell))
-        self.approve(self.session, "no")
+        self.approve(self.session, "--answer", "no")
 
 
 class NoForms(Asking):
@@ -410,7 +410,7 @@ class NoForms(Asking):
         self.assertIn(f"waits for a person: cloister approve {identifier}", json.dumps(cell))
         progress = [n["params"]["message"] for n in self.server.notes if n.get("method") == "notifications/progress"]
         self.assertTrue(any(f"waits for a person: cloister approve {identifier}" in p for p in progress), progress)
-        self.approve(self.session, "once")
+        self.approve(self.session, "--answer", "once")
         self.assertEqual(self.ends(self.session)["status"], "ok")
 
     def test_rows_at_the_terminal_in_80_columns(self):
@@ -428,6 +428,19 @@ class NoForms(Asking):
         terminal.type("1,3 not the second")
         self.assertEqual(terminal.end(), 0)
         self.assertEqual(self.ends(self.session)["value"]["json"][1], "ToolDenied")
+        self.assertEqual(self.sent(), before + 2)
+
+    def test_options_of_approve(self):
+        before = self.sent()
+        code = "import asyncio\nr = await asyncio.gather(*(mcp_mail.send(to='a@b', text=str(i)) for i in range(3)), return_exceptions=True)\n[str(x) for x in r]"
+        self.server.start_call(code, session=self.session).result()
+        identifier = self.question()["id"]
+        for words in (("--answer", "maybe"), ("--rows", "all"), ("--rows", "1", "--answer", "once"), ("--note", "x"), ("once",)):
+            terminal = Terminal("approve", identifier, *words, cwd=self.class_dir)
+            self.assertEqual(terminal.end(), 2, terminal.out)
+        self.approve(self.session, "--rows", "1,3", "--note", "not the second")
+        texts = self.ends(self.session)["value"]["json"]
+        self.assertEqual([t.find("not the second") >= 0 for t in texts], [False, True, False], texts)
         self.assertEqual(self.sent(), before + 2)
 
     def test_answers_of_others_count_for_nothing(self):
@@ -475,7 +488,7 @@ class NoForms(Asking):
         self.assertIn("ToolDenied", json.dumps(self.ends(self.session + "-2")))
 
     def test_answer_needs_a_terminal(self):
-        done = subprocess.run([harness.CLOISTER, "approve", "00000000", "once"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=harness.environment(), check=False)
+        done = subprocess.run([harness.CLOISTER, "approve", "00000000", "--answer", "once"], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=harness.environment(), check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("from a terminal only", done.stderr)
 
@@ -484,7 +497,7 @@ class NoForms(Asking):
         self.question()
         done = self.run_cloister("sessions", "--server", str(self.server.process.pid), cwd=self.class_dir)
         self.assertRegex(done.stdout if isinstance(done.stdout, str) else done.stdout.decode(), r"asks, 1 call, \d+ s")
-        self.approve(self.session, "no")
+        self.approve(self.session, "--answer", "no")
         self.ends(self.session)
 
     def test_exec_asks_its_own_terminal(self):

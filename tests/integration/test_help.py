@@ -136,6 +136,8 @@ class Completion(harness.Case):
         self.assertEqual(self.bash("cloister", "run", "--image", ""), ["mine"])
         self.assertEqual(self.bash("cloister", "run", "--log-level", "w"), ["warning"])
         self.assertEqual(self.bash("cloister", "completion", "z"), ["zsh"])
+        self.assertEqual(self.bash("cloister", "journal", "show", "--kind", "cell"), ["cell.begin", "cell"])
+        self.assertEqual(self.bash("cloister", "approve", "7f3a2b1c", "--answer", "c"), ["cell"])
         self.assertEqual(self.bash("cloister", "run", "/etc/passw")[0][:11], "/etc/passwd")
 
     def test_every_option_of_every_command(self):
@@ -151,6 +153,7 @@ class Completion(harness.Case):
         self.assertIn("build", self.fish("cloister image "))
         self.assertEqual(self.fish("cloister run --image "), ["mine"])
         self.assertEqual(self.fish("cloister run --log-format j"), ["json"])
+        self.assertIn("denied", self.fish("cloister journal show --kind "))
 
     def test_zsh(self):
         self.zsh("cloister im", "age")

@@ -116,6 +116,8 @@ class Journal(Case):
         self.assertRegex(self.command("verify"), r"^ok: 12 records, signed to 12$")
         self.assertIn("f.add", self.command("show", "--tool", "f.add"))
         self.assertEqual(self.command("show", "--session", "other"), "")
+        self.assertEqual({json.loads(line)["kind"] for line in self.command("show", "--json", "--kind", "answer").splitlines()}, {"answer"})
+        self.assertIn("--kind: one of start ", self.command("show", "--kind", "answe", status=2))
         self.assertEqual([json.loads(line)["n"] for line in self.command("show", "--json", "--since", "2h").splitlines()], list(range(1, 13)))
         self.assertEqual(oct(os.stat(self.journal).st_mode & 0o777), "0o700")
         self.assertEqual({oct(os.stat(p).st_mode & 0o777) for p in self.files() + self.files("heads")}, {"0o600"})

@@ -76,7 +76,7 @@ RULES = [
     # Short-lived, as the user: parses what authorization servers say.
     ("supervisor/oauth", ["base/", "policy/", "rpc/challenge.h", "rpc/http/", "supervisor/config/", "supervisor/options/", "supervisor/trust/url.h", "supervisor/oauth/"]),
     # The process that has the journal's key, and the commands that read the journal.
-    ("supervisor/journal", ["base/", "rpc/journal-messages.h", "rpc/journal-record.h", "supervisor/journal/"]),
+    ("supervisor/journal", ["base/", "rpc/journal-messages.h", "rpc/journal-record.h", "supervisor/options/", "supervisor/journal/"]),
     # The process that reads pictures.
     ("supervisor/pictures", ["base/", "rpc/picture-messages.h", "supervisor/pictures/"]),
     # The process that has the network of sessions.

@@ -54,6 +54,16 @@ class Frames(unittest.TestCase):
         self.assertIn(table, read("docs/rpc.md"))
 
 
+class Kinds(unittest.TestCase):
+    """The kinds that --kind of 'cloister journal show' accepts are those of docs/journal.md."""
+
+    def test_kinds(self):
+        kinds = re.search(r'#define OPTION_KINDS[\s\\]*"([^"]*)"', read("supervisor/options/options.h")).group(1).split()
+        table = read("docs/journal.md").partition("| kind | what it means |")[2].partition("\n\n")[0]
+        listed = re.findall(r"`([a-z.]+)`", " ".join(re.findall(r"^\|([^|]*)\|", table, re.M)))
+        self.assertEqual(sorted(kinds), sorted(listed))
+
+
 class Folders(unittest.TestCase):
     """One table of folders, in two pages and in the rules of the include graph; each folder says what lives in it."""
 

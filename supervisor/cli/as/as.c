@@ -170,7 +170,7 @@ static int set_cloister(struct options *o, const char *name, const char *value, 
                 const struct option *option = &option_rows[i];
                 if (!option->name || strcmp(option->name, name) != 0)
                         continue;
-                if (option->is_user && o->given & (UINT64_C(1) << i))
+                if (option->is_user && o->given[i])
                         return 0;
                 return option_set(option, value, o) < 0
                                ? error_set(err, EINVAL, "%s %.100s: %s is needed", name, value,

@@ -45,30 +45,32 @@ int cli_print_json(const struct json_out *out, const char *what)
 
 enum { TIMEOUT_MAX_MS = 24 * 3600 * 1000, ROUNDS_MAX = 10000 };
 
-static uint64_t bit_of(const struct option *option)
-{
-        return OPTION_BIT(option - option_rows);
-}
-
 static const char *name_of(const struct option *option)
 {
         return option->name ? option->name : "-c";
 }
 
-const char *cli_option_name(uint64_t options)
+const char *cli_option_given(const struct options *options, const uint8_t *of)
 {
-        for (size_t i = 0; i < OPTION_IDS; i++)
-                if (option_rows[i].is_user && (options & bit_of(&option_rows[i])))
-                        return name_of(&option_rows[i]);
-        return "";
+        for (; *of != OPTION_IDS; of++)
+                if (options->given[*of])
+                        return name_of(&option_rows[*of]);
+        return NULL;
 }
 
-const struct option *cli_option_next(const struct option *option, uint64_t given)
+static bool accepts(const struct cli_command *command, size_t id)
 {
-        for (option = option ? option + 1 : option_rows; option < option_rows + OPTION_IDS;
-             option++)
-                if (option->text && ((given | CLI_HELP) & bit_of(option)))
-                        return option;
+        for (const uint8_t *of = command->options; of && *of != OPTION_IDS; of++)
+                if (*of == id)
+                        return true;
+        return id == CLI_HELP;
+}
+
+const struct option *cli_option_next(const struct option *option, const struct cli_command *command)
+{
+        for (size_t i = option ? (size_t)(option - option_rows) + 1 : 0; i < OPTION_IDS; i++)
+                if (option_rows[i].text && (!command || accepts(command, i)))
+                        return &option_rows[i];
         return NULL;
 }
 
@@ -122,6 +124,14 @@ static int check(enum option_id id, const char *name, const char *value, struct 
                 if (!image_name_valid(value))
                         needed = "an image's name has letters, digits, _ . and -, 64 at most";
                 break;
+        case OPTION_ID_ANSWER:
+                if (!options_have_word(OPTION_ANSWERS, value))
+                        needed = "once, cell, session, always or no is needed";
+                break;
+        case OPTION_ID_ROWS:
+                if (strspn(value, "0123456789-,") != strlen(value))
+                        needed = "numbers such as 1-12,15 are needed";
+                break;
         case OPTION_ID_INSTALLER:
                 if (!is_one_of(value, "pip", "uv"))
                         needed = "pip or uv is needed";
@@ -170,7 +180,7 @@ static int take(struct options *o, const struct option *option, const char *valu
         enum option_id id = (enum option_id)(option - option_rows);
 
         assert(value || !option->argument);
-        o->given |= bit_of(option);
+        o->given[id] = true;
         if (option->argument && value[0] == '\0' && id != OPTION_ID_CODE)
                 return incomplete(option, err);
         int r = option_set(option, value, o);
@@ -244,14 +254,12 @@ static int take_option(int argc, char **argv, struct options *o, struct error *e
         return r < 0 ? r : used;
 }
 
-/* The words that follow `cloister journal VERB` are those of cloister-journal. The words that follow the script of `cloister run` are the script's, as for python and env. With -c, that
+/* The words that follow the script of `cloister run` are the script's, as for python and env. With -c, that
  * is the first word that is not an option, and all words after it. */
 static bool ends_options(const struct options *o)
 {
         size_t n = o->code ? 1 : 2;
 
-        if (o->n_words == 2 && strcmp(o->words[0], "journal") == 0)
-                return true;
         return o->n_words == n && strcmp(o->words[0], "run") == 0;
 }
 
@@ -263,9 +271,7 @@ int cli_options_parse(int argc, char **argv, struct options *ret, struct error *
         options_init(&o);
         for (int i = 0; i < argc;) {
                 bool is_word = only_words || argv[i][0] != '-' || argv[i][1] == '\0';
-                bool is_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
-                bool is_run = o.n_words > 0 && strcmp(o.words[0], "run") == 0;
-                if (ends_options(&o) && (is_word || !o.code) && (is_run || !is_help)) {
+                if (ends_options(&o) && (is_word || !o.code)) {
                         o.rest = argv + i;
                         o.n_rest = (size_t)(argc - i);
                         break;
@@ -382,12 +388,11 @@ const struct cli_command *cli_find_command(const struct cli_commands *all, const
 int cli_check_command(const struct cli_command *command, const struct options *options,
                       size_t n_words, struct error *err)
 {
-        uint64_t foreign = options->given & ~(command->options | CLI_HELP);
-
-        if (foreign)
-                return error_set(err, EINVAL,
-                                 "%s is not an option of '%s' (see 'cloister %s --help')",
-                                 cli_option_name(foreign & -foreign), command->name, command->name);
+        for (size_t i = 0; i < OPTION_IDS; i++)
+                if (options->given[i] && !accepts(command, i) && i != CLI_VERSION)
+                        return error_set(err, EINVAL,
+                                         "%s is not an option of '%s' (see 'cloister %s --help')",
+                                         name_of(&option_rows[i]), command->name, command->name);
         if (n_words > command->words_max)
                 return error_set(
                         err, E2BIG, "'%s' takes %s (see 'cloister %s --help')", command->name,

@@ -9,12 +9,15 @@ struct cli_command {
         const char *name;      /* one word, or two: "image build" */
         const char *arguments; /* for the usage line */
         const char *summary;   /* NULL: hidden */
-        uint64_t options;      /* CLI_… that it accepts, besides --help */
-        size_t words_max;      /* arguments that are not options */
+        const uint8_t *options; /* CLI_OPTIONS(CLI_…) that it accepts, besides --help; NULL: none */
+        size_t words_max;       /* arguments that are not options */
         /* Returns the exit status. */
         int (*run)(const struct options *options, const char *const *words, size_t n_words);
         const char *help; /* paragraphs and examples below the usage line */
 };
+
+/* A list of options. */
+#define CLI_OPTIONS(...) ((const uint8_t[]){__VA_ARGS__, OPTION_IDS})
 
 enum { CLI_COMMANDS_MAX = 64 };
 
@@ -47,12 +50,13 @@ int cli_print_json(const struct json_out *out, const char *what);
 /* argv without the program's name; all strings are borrowed. The error is one line with the correct form. */
 int cli_options_parse(int argc, char **argv, struct options *ret, struct error *err);
 
-/* Returns the name of the first of these options (CLI_…), "--json". */
-const char *cli_option_name(uint64_t options);
+/* Returns the name, "--json", of the first of these options (CLI_OPTIONS()) that was given, or NULL. */
+const char *cli_option_given(const struct options *options, const uint8_t *of);
 
-/* Returns the next option after `option` (NULL: the first one) that --help of a command shows, which
- * accepts the options `given`. NULL: there are no more. */
-const struct option *cli_option_next(const struct option *option, uint64_t given);
+/* Returns the next option after `option` (NULL: the first one) that --help of the command shows; command NULL: of any command.
+ * NULL: there are no more. */
+const struct option *cli_option_next(const struct option *option,
+                                     const struct cli_command *command);
 
 enum { OPTION_SPELLING_SIZE = 64 };
 

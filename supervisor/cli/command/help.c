@@ -95,10 +95,10 @@ static void body(const char *text)
                 puts(".fi");
 }
 
-static void options(uint64_t given)
+static void options(const struct cli_command *command)
 {
         puts(".SH OPTIONS");
-        for (const struct option *o = NULL; (o = cli_option_next(o, given));) {
+        for (const struct option *o = NULL; (o = cli_option_next(o, command));) {
                 char spelling[OPTION_SPELLING_SIZE];
                 cli_option_spell(o, spelling);
                 fputs(".TP\n.B ", stdout);
@@ -140,7 +140,7 @@ static void page(const struct cli_commands *all, const struct cli_command *comma
         }
         puts("[OPTIONS]\n.SH DESCRIPTION");
         body(command->help);
-        options(command->options);
+        options(command);
         see_also(all, command->name);
 }
 
@@ -312,7 +312,7 @@ static void print_command(const struct cli_commands *all, const struct cli_comma
                 puts("");
         }
         heading("Options:\n");
-        for (const struct option *o = NULL; (o = cli_option_next(o, command->options));) {
+        for (const struct option *o = NULL; (o = cli_option_next(o, command));) {
                 char spelling[OPTION_SPELLING_SIZE];
                 cli_option_spell(o, spelling);
                 printf("  %-18s %s\n", spelling, o->text);

@@ -611,8 +611,9 @@ static int check_prompt(const struct options *o, const char *path, struct error 
 
 static int check(const struct options *o, const char *path, struct error *err)
 {
-        uint64_t python_packages = o->given & (CLI_WITH | CLI_REQUIREMENTS);
-        uint64_t packages = python_packages | (o->given & CLI_NPM);
+        const char *python_packages = cli_option_given(o, CLI_OPTIONS(CLI_WITH, CLI_REQUIREMENTS));
+        const char *packages = cli_option_given(o,
+                                                CLI_OPTIONS(CLI_WITH, CLI_REQUIREMENTS, CLI_NPM));
 
         if (o->prompt) {
                 int r = check_prompt(o, path, err);
@@ -622,19 +623,18 @@ static int check(const struct options *o, const char *path, struct error *err)
                 return error_set(
                         err, EINVAL,
                         "run needs a FILE, -c CODE, or - for standard input (see 'cloister run --help')");
-        if ((o->given & CLI_IMAGE) && packages)
+        if (o->given[CLI_IMAGE] && packages)
                 return error_set(
                         err, EINVAL,
                         "--image and %s do not go together: 'cloister image build %s …' makes an image",
-                        cli_option_name(packages & -packages),
-                        cli_option_name(packages & -packages));
+                        packages, packages);
         if (o->language && language_parse(o->language) < 0)
                 return error_set(err, EINVAL, "--language %.60s: python or javascript",
                                  o->language);
         if (is_javascript(o) && python_packages)
                 return error_set(err, EINVAL, "%s adds packages of Python: not with JavaScript",
-                                 cli_option_name(python_packages & -python_packages));
-        if (!is_javascript(o) && (o->given & CLI_NPM))
+                                 python_packages);
+        if (!is_javascript(o) && o->given[CLI_NPM])
                 return error_set(
                         err, EINVAL,
                         "--npm adds packages of JavaScript: the code is Python (--language javascript)");

@@ -585,10 +585,10 @@ int cli_tools(const struct options *o, const char *const *words, size_t n)
 
 int cli_doctor(const struct options *o, const char *const *words, size_t n)
 {
-        uint64_t only = o->given & (CLI_PROFILE | CLI_IMAGE | CLI_PYTHON | CLI_STORE);
+        const char *only = cli_option_given(
+                o, CLI_OPTIONS(CLI_PROFILE, CLI_IMAGE, CLI_PYTHON, CLI_STORE));
 
         if (only && !o->attack)
-                return cli_fail_text(2, "%s needs --attack (see 'cloister doctor --help')",
-                                     cli_option_name(only & -only));
+                return cli_fail_text(2, "%s needs --attack (see 'cloister doctor --help')", only);
         return monitor_command_leave(o, PROGRAM_DOCTOR, NULL, 1);
 }

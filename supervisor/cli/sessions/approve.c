@@ -118,9 +118,9 @@ static int print_document(yyjson_val *value)
 }
 
 /* Shows the question that was found, and answers it if the person does. */
-static int show(const struct options *o, const struct search *search, const char *word,
-                const char *note)
+static int show(const struct options *o, const struct search *search)
 {
+        const char *word = o->answer ? o->answer : o->rows;
         struct question_prompt prompt = {.in = stdin, .out = stdout};
         struct error err = {};
 
@@ -130,7 +130,7 @@ static int show(const struct options *o, const struct search *search, const char
         } else if (r >= 0) {
                 question_prompt_show(&prompt);
                 if (word)
-                        r = question_prompt_send(&prompt, word, note, &err);
+                        r = question_prompt_send(&prompt, word, o->note, &err);
                 else if (is_at_terminal())
                         question_prompt_ask(&prompt);
                 while (r >= 0 && !word && is_at_terminal() &&
@@ -201,7 +201,7 @@ static int watch(const struct options *o)
                 }
                 is_told = false;
                 /* A question that the person has left unanswered is shown again. */
-                if (show(o, &search, NULL, NULL) != 0 && (feof(stdin) || o->json))
+                if (show(o, &search) != 0 && (feof(stdin) || o->json))
                         return 1;
                 if (strcmp(last, search.found) == 0)
                         usleep(PERIOD_US);
@@ -212,11 +212,19 @@ static int watch(const struct options *o)
 int cli_approve(const struct options *o, const char *const *words, size_t n)
 {
         struct search search = {.id = n > 0 ? words[0] : NULL};
+        const char *given = cli_option_given(o, CLI_OPTIONS(CLI_ANSWER, CLI_ROWS, CLI_NOTE));
 
         setlocale(LC_CTYPE, "");
         if (n > 0 && o->watch)
                 return cli_fail_text(2, "--watch and an ID exclude each other");
-        if ((n > 1 || o->watch) && !is_at_terminal())
+        if (given && n == 0)
+                return cli_fail_text(2, "%s needs the ID of a question (see 'cloister approve')",
+                                     given);
+        if (o->answer && o->rows)
+                return cli_fail_text(2, "--answer and --rows exclude each other");
+        if (o->note && !o->answer && !o->rows)
+                return cli_fail_text(2, "--note needs --answer or --rows");
+        if ((given || o->watch) && !is_at_terminal())
                 return cli_fail_text(
                         2, "an answer is taken from a terminal only: type it there yourself");
         if (o->watch)
@@ -227,5 +235,5 @@ int cli_approve(const struct options *o, const char *const *words, size_t n)
                 return cli_fail_text(
                         1,
                         "no question has this id: it was answered, or has ended (see 'cloister approve')");
-        return show(o, &search, n > 1 ? words[1] : NULL, n > 2 ? words[2] : NULL);
+        return show(o, &search);
 }

@@ -638,7 +638,7 @@ static int check(const struct options *o, const char *const *words, size_t n, st
                 return error_set(
                         err, EINVAL,
                         "exec needs a FILE, -c CODE, or - for standard input (see 'cloister exec --help')");
-        if ((o->given & CLI_OUT) && o->json)
+        if (o->given[CLI_OUT] && o->json)
                 return error_set(err, EINVAL,
                                  "--out and --json do not go together: the JSON has the displays");
         return 0;
