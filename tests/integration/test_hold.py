@@ -40,7 +40,9 @@ assert made == 0, ctypes.get_errno()
 """
 
 
-class Held(test_asks.Legacy):
+class Case(test_asks.Legacy):
+    """Cells whose session stands still until the test answers for the person."""
+
     SERVERS = {"faulty": test_asks.SERVERS["faulty"]}
     CONFIG = {"pool": 1, "profiles": {"js": {"language": "javascript", "agent": True}}}
 
@@ -77,6 +79,8 @@ class Held(test_asks.Legacy):
         time.sleep(seconds)
         return self.end(call, status)
 
+
+class Held(Case):
     def test_the_clock_of_event_loops(self):
         call = self.begin(f"""
 import asyncio, time
