@@ -126,7 +126,7 @@ class HeldGroups(test_hold.Case):
         self.assertEqual(self.cell("1", reset=True)["status"], "ok")
 
     def test_a_group_above_it_continues(self):
-        """Whoever freezes and continues the whole server, as `systemctl freeze` does, does not continue the session."""
+        """`systemctl freeze` and `thaw` of the whole server do not continue the session."""
         call = self.begin(f"{BUSY}\n(await {test_hold.ASK})['result']['action']", timeout=60)
         leaf = self.frozen_leaf()
         above = os.path.dirname(leaf)
@@ -147,7 +147,7 @@ class HeldGroups(test_hold.Case):
         self.assertEqual(self.value("len(kept)"), SIZE)
 
     def test_no_process_stays_frozen(self):
-        """After each end of the server its group and all processes of the session are gone."""
+        """After each end of the server no process and no group of the session exists."""
         def kill(*names):
             def end(server):
                 pids = [pid for pid, name in harness.descendants(server.process.pid).items() if name in names]
