@@ -7,5 +7,5 @@
 #include "supervisor/trust/journal-step.h"
 
 trust_step *const trust_steps[] = {
-        trust_check_form, trust_apply_rules, trust_ask, trust_journal, NULL,
+        trust_check_form, trust_apply_rules, trust_ask, trust_count, trust_journal, NULL,
 };

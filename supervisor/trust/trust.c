@@ -217,6 +217,18 @@ enum trust_result trust_apply_rules(struct trust_call *trust)
         return trust->refusal.kind ? TRUST_REFUSED : TRUST_GO_ON;
 }
 
+enum trust_result trust_count(struct trust_call *trust)
+{
+        struct session *s = trust->session;
+        uint64_t now = clock_us();
+
+        for (size_t i = 0; i < trust->n_counted; i++) {
+                call_counts_add(&s->sent, trust->counted[i], trust->cell, now);
+                call_counts_add(&s->principal->sent, trust->counted[i], trust->cell, now);
+        }
+        return TRUST_GO_ON;
+}
+
 /* ---- the order ---- */
 
 /* The step before the refusal, once. */
@@ -315,17 +327,6 @@ struct trust_call *trust_free(struct trust_call *trust)
         free(trust->counted);
         free(trust);
         return NULL;
-}
-
-void trust_count_sent(struct trust_call *trust)
-{
-        struct session *s = trust->session;
-        uint64_t now = clock_us();
-
-        for (size_t i = 0; i < trust->n_counted; i++) {
-                call_counts_add(&s->sent, trust->counted[i], trust->cell, now);
-                call_counts_add(&s->principal->sent, trust->counted[i], trust->cell, now);
-        }
 }
 
 void trust_refuse(struct trust_call *trust)

@@ -2,8 +2,8 @@
  * The steps of a call between the code and the server.
  *
  * Theory of operation. The broker decides on each CALL frame; checks of the guest count for nothing. The steps are a table
- * in this order: form → (the lists "tools", in the hub) → rules → (a grant or a question; arguments with secrets; the journal) →
- * send. A step finishes at once, or later by trust_continue() and trust_refuse(). The bytes that are sent are written from the document that
+ * in this order: form → (the lists "tools", in the hub) → rules → (a grant or a question) → counts → (arguments with secrets; the
+ * journal) → send. A step finishes at once, or later by trust_continue() and trust_refuse(). The bytes that are sent are written from the document that
  * was checked. A call that no key of the profile is about has no steps.
  *
  * A call that waits has its own document: the frame that brought it was freed. It can be dropped at any time.
@@ -45,7 +45,7 @@ struct trust_call {
         uint64_t
                 rule_key; /* … and the rule: 0: none. A reload may free it, so there is no pointer */
         char rule[256], why[256]; /* "config.json line 14", its "why"; or "" */
-        uint64_t *counted;        /* keys of the rules that count the call if it is sent */
+        uint64_t *counted;        /* keys of the rules that count the call if it may be sent */
         size_t n_counted;
         struct trust_refusal refusal;
         uint64_t record; /* number of its record in the journal; 0: none */
@@ -87,8 +87,6 @@ enum trust_result trust_begin(struct session *session, const struct tool_request
                               const struct trust_owner *owner, struct trust_call **ret);
 /* A call that waits is dropped. NULL is allowed. Returns NULL. */
 struct trust_call *trust_free(struct trust_call *trust);
-/* The call is being sent: it counts for the rules that count it. */
-void trust_count_sent(struct trust_call *trust);
 
 /* ---- for steps ---- */
 
@@ -96,6 +94,8 @@ void trust_count_sent(struct trust_call *trust);
 trust_step trust_check_form;
 /* Sets effect, rule and why. May be called again, where the rules have changed. */
 trust_step trust_apply_rules;
+/* The call counts for the rules that count it from here on: the next step may wait, and other calls are decided meanwhile. */
+trust_step trust_count;
 /* A step that has waited is done. */
 void trust_continue(struct trust_call *trust);
 void trust_refuse(struct trust_call *trust);

@@ -399,7 +399,6 @@ static void send_trusted(struct tool_call *call, struct trust_call *trust)
 {
         call->trust = NULL;
         call->record = trust->record;
-        trust_count_sent(trust);
         send_call(call, &trust->request);
         trust_free(trust);
 }
