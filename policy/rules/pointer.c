@@ -91,15 +91,37 @@ yyjson_val *pointer_next(const struct pointer_step *step, yyjson_val *value,
 struct walk {
         const struct pointer *pointer;
         struct rules_work *work;
-        bool (*visit)(void *data, yyjson_val *value);
+        pointer_visit *visit;
         void *data;
 };
+
+/* null has no members for anybody. */
+static bool is_of_another_type(const struct pointer_step *step, yyjson_val *value)
+{
+        size_t i;
+
+        return !yyjson_is_obj(value) && !yyjson_is_null(value) &&
+               !(yyjson_is_arr(value) && read_index(step, &i));
+}
+
+/* Some servers read such text where they expect an array. */
+static bool is_json_text(yyjson_val *value)
+{
+        const char *text = yyjson_get_str(value);
+
+        if (!text)
+                return false;
+        text += strspn(text, " \t\r\n");
+        return *text == '[' || *text == '{';
+}
 
 /* Its depth is that of the pointer. */
 static bool walk_from(const struct walk *walk, size_t step, yyjson_val *value)
 {
         for (; value && step < walk->pointer->n; step++) {
                 const struct pointer_step *s = &walk->pointer->steps[step];
+                if (s->is_each ? is_json_text(value) : is_of_another_type(s, value))
+                        return walk->visit(walk->data, NULL, true);
                 if (!s->is_each) {
                         value = pointer_next(s, value, walk->work);
                         continue;
@@ -109,17 +131,17 @@ static bool walk_from(const struct walk *walk, size_t step, yyjson_val *value)
                 yyjson_arr_iter iter = yyjson_arr_iter_with(value);
                 yyjson_val *item;
                 if (yyjson_arr_size(value) == 0)
-                        return walk->visit(walk->data, NULL);
+                        return walk->visit(walk->data, NULL, false);
                 while ((item = yyjson_arr_iter_next(&iter)))
                         if (!rules_work_take(walk->work, 1) || !walk_from(walk, step + 1, item))
                                 return false;
                 return true;
         }
-        return walk->visit(walk->data, value);
+        return walk->visit(walk->data, value, false);
 }
 
 void pointer_walk(const struct pointer *pointer, yyjson_val *root, struct rules_work *work,
-                  bool (*visit)(void *data, yyjson_val *value), void *data)
+                  pointer_visit *visit, void *data)
 {
         const struct walk walk = {pointer, work, visit, data};
 

@@ -27,7 +27,11 @@ void pointer_done(struct pointer *pointer);
 yyjson_val *pointer_next(const struct pointer_step *step, yyjson_val *value,
                          struct rules_work *work);
 
-/* Calls visit() for each value that the pointer leads to, and with NULL where it leads to nothing (so for an empty array
- * too), until it returns false. */
+/*
+ * Calls visit() for each value that the pointer leads to, and with NULL where it leads to nothing (so for an empty array
+ * too), until it returns false. is_other: NULL because a value on the way has another type than the step is for: a server
+ * may find more in it, as one that takes an array for an object, or text for the JSON in it.
+ */
+typedef bool pointer_visit(void *data, yyjson_val *value, bool is_other);
 void pointer_walk(const struct pointer *pointer, yyjson_val *root, struct rules_work *work,
-                  bool (*visit)(void *data, yyjson_val *value), void *data);
+                  pointer_visit *visit, void *data);

@@ -157,10 +157,12 @@ struct test {
 };
 
 /* A rule that allows needs all of them, another one any. */
-static bool test_value(void *data, yyjson_val *value)
+static bool test_value(void *data, yyjson_val *value, bool is_other)
 {
         struct test *test = data;
-        enum verdict verdict = condition_test(test->condition, value, test->url, test->work);
+        enum verdict verdict = is_other ? VERDICT_OTHER
+                                        : condition_test(test->condition, value, test->url,
+                                                         test->work);
 
         if (test->work->fault)
                 return false;

@@ -369,6 +369,22 @@ struct counts {
         size_t values, yes, any;
 };
 
+/* A value of another type than a step is for. */
+static void count_other(struct counts *counts)
+{
+        counts->values++;
+        counts->any++;
+}
+
+static bool is_json_text(yyjson_val *value)
+{
+        const char *text = yyjson_get_str(value);
+
+        while (text && *text && strchr(" \t\r\n", *text))
+                text++;
+        return text && (*text == '[' || *text == '{');
+}
+
 static void count(yyjson_val *condition, const char *pointer, yyjson_val *value,
                   struct counts *counts)
 {
@@ -391,7 +407,9 @@ static void count(yyjson_val *condition, const char *pointer, yyjson_val *value,
         if (is_each) {
                 yyjson_arr_foreach (value, i, n, item)
                         count(condition, rest, item, counts);
-                if (!yyjson_is_arr(value))
+                if (is_json_text(value))
+                        count_other(counts);
+                else if (!yyjson_is_arr(value))
                         count(condition, rest, value, counts);
                 else if (yyjson_arr_size(value) == 0)
                         count(condition, "", NULL, counts);
@@ -401,6 +419,11 @@ static void count(yyjson_val *condition, const char *pointer, yyjson_val *value,
         unsigned long index = strtoul(step, &end, 10);
         bool is_index = m > 0 && m < 10 && *end == '\0' && (*step != '0' || m == 1) &&
                         strspn(step, "0123456789") == m;
+        if (!yyjson_is_obj(value) && !yyjson_is_null(value) &&
+            !(yyjson_is_arr(value) && is_index)) {
+                count_other(counts);
+                return;
+        }
         count(condition, rest,
               yyjson_is_obj(value)               ? yyjson_obj_getn(value, step, m)
               : yyjson_is_arr(value) && is_index ? yyjson_arr_get(value, index)

@@ -183,6 +183,39 @@ static void test_elements(void)
         check_eq_str(decide(inner, "{\"a\":[{},{\"b/c\":[0,\"x\"]}]}"), "deny");
         check_eq_str(decide(inner, "{\"a\":[{\"b/c\":[\"x\",\"y\"]}]}"), "allow");
         check_eq_str(decide(inner, "{\"a\":{\"b/c\":{\"1\":\"x\"}}}"), "deny");
+        check_eq_str(decide(inner, "{\"a\":[{\"b/c\":[\"x\"]}]}"), "allow");
+}
+
+/* A value on the way that has another type than its step is for. */
+static void test_steps_of_another_type(void)
+{
+        static const char deny[] =
+                "[{\"deny\":\"s.f\",\"when\":{\"/to/address\":{\"prefix\":\"a\"}}}]";
+        static const char each[] = "[{\"deny\":\"s.f\",\"when\":{\"/to/*\":{\"prefix\":\"a\"}}}]";
+        static const char absent[] =
+                "[{\"allow\":\"s.f\",\"when\":{\"/o/cc\":{\"absent\":true}}},{\"deny\":\"*\"}]";
+        static const struct {
+                const char *rules, *arguments, *effect;
+        } rows[] = {
+                {deny, "{\"to\":{\"address\":\"b\"}}", "allow"},
+                {deny, "{\"to\":{}}", "allow"},
+                {deny, "{\"to\":null}", "allow"},
+                {deny, "{\"to\":[{\"address\":\"a\"}]}", "deny"},
+                {deny, "{\"to\":\"{\\\"address\\\":\\\"a\\\"}\"}", "deny"},
+                {deny, "{\"to\":7}", "deny"},
+                {each, "{\"to\":\"b\"}", "allow"},
+                {each, "{\"to\":\" [\\\"a\\\"]\"}", "deny"},
+                {each, "{\"to\":\"{}\"}", "deny"},
+                {absent, "{\"o\":{}}", "allow"},
+                {absent, "{}", "allow"},
+                {absent, "{\"o\":null}", "allow"},
+                {absent, "{\"o\":{\"cc\":1}}", "deny"},
+                {absent, "{\"o\":[{\"cc\":1}]}", "deny"},
+                {absent, "{\"o\":\"{\\\"cc\\\":1}\"}", "deny"},
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+                check_eq_str(decide(rows[i].rules, rows[i].arguments), rows[i].effect);
 }
 
 static void test_first_match(void)
@@ -498,6 +531,7 @@ int main(void)
 {
         run(test_conditions);
         run(test_elements);
+        run(test_steps_of_another_type);
         run(test_first_match);
         run(test_hints);
         run(test_labels);
