@@ -386,6 +386,37 @@ static void test_grants(void)
         close_world(w);
 }
 
+/* 39 long calls fill the message; a tool that it does not show gets no grant from the client, and one from the terminal. */
+static void test_no_grant_for_what_a_client_is_not_shown(void)
+{
+        static char json[4000];
+        struct world *w = &world;
+
+        memset(json, 'x', sizeof(json) - 1);
+        for (int by_terminal = 0; by_terminal < 2; by_terminal++) {
+                open_world(w);
+                for (size_t i = 0; i < 40; i++) {
+                        check_eq_int(add_with(w, i, 1, i < 39 ? "note" : "send", "rule 1", 7),
+                                     APPROVAL_WAITS);
+                        w->calls[i].call.json = json;
+                        w->calls[i].call.n = sizeof(json) - 1;
+                }
+                approvals_held(w->a);
+                if (by_terminal)
+                        check_eq_int(terminal_says(w, SCOPE_SESSION, NULL, NULL), 0);
+                else
+                        client_says(w,
+                                    "{\"action\":\"accept\",\"content\":{\"scope\":\"session\"}}",
+                                    400);
+                settle(w);
+                check_eq_int(w->outcome[39].state, 1);
+                check_eq_int(add_with(w, 40, 1, "note", "rule 1", 7), APPROVAL_ALLOWED);
+                check_eq_int(add_with(w, 41, 1, "send", "rule 1", 7),
+                             by_terminal ? APPROVAL_ALLOWED : APPROVAL_WAITS);
+                close_world(w);
+        }
+}
+
 static void test_grant_covers_calls_that_wait(void)
 {
         struct world *w = &world;
@@ -650,6 +681,7 @@ int main(void)
         run(test_refusal_at_once_is_not_a_persons);
         run(test_misfit_is_asked_again_once);
         run(test_grants);
+        run(test_no_grant_for_what_a_client_is_not_shown);
         run(test_grant_covers_calls_that_wait);
         run(test_rows);
         run(test_three_refusals_and_the_bound_of_a_cell);

@@ -30,11 +30,13 @@ static struct question_view view_of(size_t n, const char *json)
                                       .n_calls = n};
 }
 
+static size_t n_shown;
+
 static char *message_of(const struct question_view *view)
 {
         _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024);
 
-        check_eq_int(question_message(view, &b), 0);
+        check_eq_int(question_message(view, &b, &n_shown), 0);
         check(b.length <= CLIENT_MESSAGE_MAX);
         check_eq_int(buffer_append(&b, "", 1), 0);
         return strdup(buffer_bytes(&b));
@@ -51,6 +53,28 @@ static void test_first_line_has_all_that_matters(void)
                      "2. mail.send {\"to\":\"a@b\"} (12 bytes)\n"
                      "session main; rule: config.json line 14\n"
                      "SHA-256 abc");
+}
+
+/* The first call's rule does not stand for others. */
+static void test_several_rules(void)
+{
+        struct question_view view = view_of(6, "{}");
+
+        calls[1].rule = calls[2].rule = "config.json line 15";
+        _cleanup_free_ char *text = message_of(&view);
+        check_has(text, "mail leaves the house (and other rules): cloister approve 7f3a2b1c\n");
+        check_has(text, "; rules: config.json line 14, config.json line 15\n");
+        check_eq_int(n_shown, 6);
+        calls[3].rule = "config.json line 16";
+        calls[4].rule = "config.json line 17";
+        _cleanup_free_ char *more = message_of(&view);
+        check_has(more, ", config.json line 16 and others\n");
+        calls[0].why =
+                "a reason that is a good deal longer than the width of a terminal, so that it is cut";
+        _cleanup_free_ char *cut = message_of(&view);
+        *strchr(cut, '\n') = '\0';
+        check_has(cut, "… (and other rules): cloister approve 7f3a2b1c");
+        check(utf8_count(cut, strlen(cut)) <= QUESTION_LINE);
 }
 
 static void test_long_reason_leaves_room_for_the_command(void)
@@ -95,6 +119,7 @@ static void test_many_and_long_calls_fit(void)
         struct question_view view = view_of(MANY, json);
         _cleanup_free_ char *text = message_of(&view);
 
+        check(n_shown > 0 && n_shown < 10);
         check_has(text, "300 calls of mail.send");
         check_has(text, "… (cut) (99999 bytes)");
         check_has(text, " more: cloister approve 7f3a2b1c\n");
@@ -135,7 +160,7 @@ static void test_form_has_one_list_that_is_not_required(void)
         struct question_view view = view_of(1, "{}");
         struct client_request request;
 
-        check_eq_int(question_form(&view, false, &request), 0);
+        check_eq_int(question_form(&view, false, &request, &n_shown), 0);
         check_eq_int(request.needs, CLIENT_CAN_FORM);
         check_eq_int(buffer_append(&request.params, "", 1), 0);
         const char *text = buffer_bytes(&request.params);
@@ -145,7 +170,7 @@ static void test_form_has_one_list_that_is_not_required(void)
         check(!strstr(text, "required\""));
         check(!strstr(text, "Asked again"));
         client_request_done(&request);
-        check_eq_int(question_form(&view, true, &request), 0);
+        check_eq_int(question_form(&view, true, &request, &n_shown), 0);
         check_has(buffer_bytes(&request.params), "Asked again");
         client_request_done(&request);
 }
@@ -187,6 +212,7 @@ static void test_answers(void)
 int main(void)
 {
         run(test_first_line_has_all_that_matters);
+        run(test_several_rules);
         run(test_long_reason_leaves_room_for_the_command);
         run(test_text_of_code_is_escaped);
         run(test_many_and_long_calls_fit);

@@ -178,7 +178,9 @@ static void deny_waiting(struct approvals *a, uint64_t cell, const char *why)
 
 /* ---- an answer ---- */
 
-static void take_grants(struct approvals *a, const struct approval_answer *answer)
+/* A grant must not be wider than what a person has read: at a client, of calls that its message has no room for there is none. */
+static void take_grants(struct approvals *a, const struct approval_answer *answer,
+                        bool is_by_client)
 {
         struct grant_key key;
 
@@ -198,7 +200,7 @@ static void take_grants(struct approvals *a, const struct approval_answer *answe
                                 grants_refuse(&a->grants, q->rule, a->cell);
                         continue;
                 }
-                if (answer->scope == SCOPE_ONCE)
+                if (answer->scope == SCOPE_ONCE || (is_by_client && !call->is_at_client))
                         continue;
                 grant_key_set(&key, q->rule, q->server, q->tool, q->definition);
                 grants_add(&a->grants, &key, answer->scope == SCOPE_CELL ? a->cell : 0);
@@ -223,7 +225,7 @@ static void take_answer(struct approvals *a, const struct approval_answer *answe
         const struct approval_event event = {
                 .name = "answered", .who = who, .scope = answer->scope, .allowed = a->allowed};
         if (record(a, &event, &a->unrecorded) >= 0 || answer->scope == SCOPE_NO)
-                take_grants(a, answer);
+                take_grants(a, answer, strcmp(who, "client") == 0);
         end_question(a, APPROVAL_ANSWERED, why.length > 0 ? buffer_bytes(&why) : said_no);
 }
 
@@ -252,12 +254,15 @@ static int ask_client(struct approvals *a)
 {
         struct question_view v;
         struct error ignored = {};
+        size_t n_shown = 0;
 
         view(a, &v);
         if (!a->settings.by_client || (a->settings.whole && !question_is_short(&v)))
                 return -EOPNOTSUPP;
         a->ask = (struct client_ask){.answered = on_client, .patience_ms = a->settings.timeout_ms};
-        int r = question_form(&v, a->was_misfit, &a->ask.request);
+        int r = question_form(&v, a->was_misfit, &a->ask.request, &n_shown);
+        for (size_t i = 0; i < a->n; i++)
+                a->calls[i]->is_at_client = i < n_shown;
         if (r >= 0)
                 r = a->host->ask_client(a->data, &a->ask, &ignored);
         if (r < 0) {
@@ -486,7 +491,7 @@ enum approval_verdict approvals_add(struct approvals *a, struct approval_call *c
         struct grant_key key;
 
         call->row = 0;
-        call->is_unrecorded = false;
+        call->is_at_client = call->is_unrecorded = false;
         if (call->cell == 0) {
                 *why = "no person can be asked about a call outside a cell";
                 return APPROVAL_DENIED;

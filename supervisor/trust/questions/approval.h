@@ -63,6 +63,7 @@ struct approval_call {
         TAILQ_ENTRY(approval_call) link; /* of those that wait for a question */
         size_t bytes;                    /* counted of it */
         size_t row;                      /* from 1: in the question; 0: it waits for one */
+        bool is_at_client;               /* the client's message has a line of it */
         bool is_unrecorded; /* a person has allowed it, but the answer could not be recorded */
 };
 

@@ -11,9 +11,11 @@
 #include "supervisor/service/sha256.h"
 
 enum {
-        WHY_SHOWN = 300, /* bytes */
-        WHY_SHORT = 30,  /* characters that the first line has of it in any case */
+        WHY_SHOWN = 300,  /* bytes */
+        WHY_SHORT = 30,   /* characters that the first line has of it in any case … */
+        WHY_SHORTER = 15, /* … with other rules */
         TOOLS_SHOWN = 3,
+        RULES_SHOWN = 3,
         TAIL_MAX = 1000, /* bytes of the lines after the calls */
         TEXT_MAX = 64 * 1024,
         WHOLE_MAX = 32 * 1024 * 1024, /* of arguments, with escapes */
@@ -89,9 +91,32 @@ static int append_tools(const struct question_view *view, struct buffer *to)
         return r;
 }
 
-/* "40 calls of mail.send: writes outside the notes: cloister approve 7k2m9x4a" */
+/* Whether call i is the first one of its rule. */
+static bool is_first_of_rule(const struct question_view *view, size_t i)
+{
+        for (size_t k = 0; k < i; k++) {
+                if (strcmp(view->calls[k]->rule, view->calls[i]->rule) == 0)
+                        return false;
+        }
+        return true;
+}
+
+/* Counted up to `most`. */
+static size_t count_rules(const struct question_view *view, size_t most)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < view->n_calls && n < most; i++)
+                n += is_first_of_rule(view, i);
+        return n;
+}
+
+/* "40 calls of mail.send: writes outside the notes: cloister approve 7k2m9x4a". The reason is that of the first call's rule. */
 static int append_first(const struct question_view *view, struct buffer *to)
 {
+        bool has_others = count_rules(view, 2) > 1;
+        size_t least = has_others ? WHY_SHORTER : WHY_SHORT;
+        const char *others = has_others ? " (and other rules)" : "";
         const char *why = view->n_calls > 0 ? view->calls[0]->why : NULL;
         size_t from = to->length;
 
@@ -99,14 +124,14 @@ static int append_first(const struct question_view *view, struct buffer *to)
         if (r >= 0)
                 r = append_tools(view, to);
         size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) +
-                      strlen(": : cloister approve ") + strlen(view->id);
+                      strlen(": : cloister approve ") + strlen(view->id) + strlen(others);
         if (r >= 0 && why && *why) {
                 size_t room = used < QUESTION_LINE ? QUESTION_LINE - used - 1 : 0;
                 r = buffer_append_text(to, ": ");
                 if (r >= 0)
-                        r = append_name(to, why, room > WHY_SHORT ? room : WHY_SHORT);
+                        r = append_name(to, why, room > least ? room : least);
         }
-        return r < 0 ? r : buffer_printf(to, ": cloister approve %s\n", view->id);
+        return r < 0 ? r : buffer_printf(to, "%s: cloister approve %s\n", others, view->id);
 }
 
 /* The JSON that will be sent, in one line: white space between its values may be anything. */
@@ -148,10 +173,10 @@ static int append_call(const struct question_view *view, size_t i, struct buffer
         return r < 0 ? r : buffer_printf(to, " (%zu bytes)\n", call->n);
 }
 
-/* The lines of the calls, as many as there is room for. */
-static int append_calls(const struct question_view *view, size_t most, struct buffer *to)
+/* The lines of the calls, as many as there is room for: *n. */
+static int append_calls(const struct question_view *view, size_t most, struct buffer *to, size_t *n)
 {
-        for (size_t i = 0; i < view->n_calls; i++) {
+        for (size_t i = *n = 0; i < view->n_calls; i++, (*n)++) {
                 _cleanup_buffer_ struct buffer line = BUFFER_INIT(TEXT_MAX);
                 int r = append_call(view, i, &line);
 
@@ -167,10 +192,26 @@ static int append_calls(const struct question_view *view, size_t most, struct bu
         return 0;
 }
 
-int question_message(const struct question_view *view, struct buffer *to)
+static int append_rules(const struct question_view *view, struct buffer *to)
+{
+        size_t shown = 0;
+        int r = 0;
+
+        for (size_t i = 0; i < view->n_calls && r >= 0; i++) {
+                if (!is_first_of_rule(view, i))
+                        continue;
+                if (shown == RULES_SHOWN)
+                        return buffer_append_text(to, " and others");
+                r = buffer_append_text(to, shown++ > 0 ? ", " : "");
+                if (r >= 0)
+                        r = append_name(to, view->calls[i]->rule, WHY_SHOWN / RULES_SHOWN);
+        }
+        return r;
+}
+
+int question_message(const struct question_view *view, struct buffer *to, size_t *n_shown)
 {
         _cleanup_buffer_ struct buffer tail = BUFFER_INIT(TEXT_MAX);
-        const char *rule = view->n_calls > 0 ? view->calls[0]->rule : "";
 
         int r = buffer_append_text(&tail, "session ");
         if (r >= 0)
@@ -180,15 +221,15 @@ int question_message(const struct question_view *view, struct buffer *to)
         if (r >= 0 && *view->principal)
                 r = append_name(&tail, view->principal, 130);
         if (r >= 0)
-                r = buffer_append_text(&tail, "; rule: ");
+                r = buffer_printf(&tail, "; rule%s: ", count_rules(view, 2) > 1 ? "s" : "");
         if (r >= 0)
-                r = append_name(&tail, rule, WHY_SHOWN);
+                r = append_rules(view, &tail);
         if (r >= 0)
                 r = buffer_printf(&tail, "\nSHA-256 %s", view->sha256);
         if (r >= 0)
                 r = append_first(view, to);
         if (r >= 0)
-                r = append_calls(view, CLIENT_MESSAGE_MAX - TAIL_MAX - 100, to);
+                r = append_calls(view, CLIENT_MESSAGE_MAX - TAIL_MAX - 100, to, n_shown);
         if (r < 0)
                 return r;
         return buffer_append(to, buffer_bytes(&tail),
@@ -329,13 +370,14 @@ static void put_schema(struct json_out *out)
         json_out_end(out, '}');
 }
 
-int question_form(const struct question_view *view, bool again, struct client_request *ret)
+int question_form(const struct question_view *view, bool again, struct client_request *ret,
+                  size_t *n_shown)
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(TEXT_MAX);
 
         *ret = (struct client_request){.kind = CLIENT_FORM, .needs = CLIENT_CAN_FORM};
         buffer_init(&ret->params, CLIENT_FORM_MAX);
-        int r = question_message(view, &text);
+        int r = question_message(view, &text, n_shown);
         if (r >= 0 && again)
                 r = buffer_append_text(&text,
                                        "\nThe answer before did not fit the form. Asked again.");

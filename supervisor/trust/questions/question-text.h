@@ -46,8 +46,9 @@ struct question_view {
 /* Digest of what will be sent, and by which tools. Returns 0 or -ENOMEM. */
 int question_digest(const struct question_call *const *calls, size_t n,
                     char ret[QUESTION_SHA_SIZE]);
-/* Appends the message, at most CLIENT_MESSAGE_MAX bytes. Returns 0 or negative errno. */
-int question_message(const struct question_view *view, struct buffer *to);
+/* Appends the message, at most CLIENT_MESSAGE_MAX bytes. *n_shown: of how many calls, from the first one, it has a line. Returns 0 or
+ * negative errno. */
+int question_message(const struct question_view *view, struct buffer *to, size_t *n_shown);
 /*
  * Appends all of the question, for a terminal of `columns` columns. Each line with text of code begins with "   | ", also where a line
  * was too long: otherwise code could write a line that looks like one of Cloister's. Returns 0 or negative errno.
@@ -56,8 +57,9 @@ int question_whole(const struct question_view *view, size_t columns, struct buff
 /* Whether the first three lines of the message show all calls whole. */
 bool question_is_short(const struct question_view *view);
 /* Fills in the form. Returns 0 or negative errno; call client_request_done() in any case. again: the answer before did not
- * fit. */
-int question_form(const struct question_view *view, bool again, struct client_request *ret);
+ * fit. *n_shown: as for question_message(). */
+int question_form(const struct question_view *view, bool again, struct client_request *ret,
+                  size_t *n_shown);
 
 /* For how long an answer holds. */
 enum question_scope {
