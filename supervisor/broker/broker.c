@@ -195,6 +195,12 @@ static void to_broker(struct broker *broker, const struct monitor_message *messa
                 log_add_errors(message->event.lines);
                 return;
         }
+        if (message->event.kind == MONITOR_CONFIG_REFUSED) {
+                struct error error = message->event.error;
+                error_sanitize(&error);
+                reload_refused(&error);
+                return;
+        }
         if (message->asked.verb == MONITOR_PING) {
                 liveness_answered();
                 return;

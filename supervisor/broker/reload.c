@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "policy/config/keys.h"
 #include "supervisor/service/event.h"
+#include "supervisor/service/metrics.h"
 
 TAILQ_HEAD(waiters, reload_waiter);
 
@@ -41,6 +42,12 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
                 start(r);
 }
 
+void reload_refused(const struct error *error)
+{
+        metrics_add(METRIC_RELOADS, 1, "failed");
+        event_reload(&(struct event_reload){"config", false, error->text});
+}
+
 static void finish(struct reload *r, const struct error *error)
 {
         const struct timeval gap = clock_timeval_ms(RELOAD_GAP_MS);
@@ -55,7 +62,7 @@ static void finish(struct reload *r, const struct error *error)
                 log_info("reload: done%s%s", *r->at_restart ? "; at the next start: " : "",
                          r->at_restart);
         if (error)
-                event_reload(&(struct event_reload){"config", false, error->text});
+                reload_refused(error);
         r->actions->ended(r->data);
         TAILQ_INIT(&waiting);
         TAILQ_CONCAT(&waiting, &r->now, link);

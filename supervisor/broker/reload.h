@@ -50,5 +50,7 @@ void reload_forget(struct reload *reload, struct reload_waiter *waiter);
 /* The results of the steps; error: NULL: it went well. */
 void reload_checked(struct reload *reload, const struct error *error);
 void reload_read(struct reload *reload, const struct error *error);
+/* A config is invalid and not used: counts it, and writes an event. */
+void reload_refused(const struct error *error);
 /* Another config is in effect. */
 void reload_note(struct reload *reload, const struct config *before, const struct config *now);

@@ -66,7 +66,9 @@ void http_on_readyz(struct http_connection *c)
                 answer(c, 404, "draining");
                 return;
         }
-        ability = sessions_can_start(sessions);
+        /* Before READY the server itself tries a sandbox until one has answered: no second one is made for this. */
+        ability = service_phase() == SERVICE_STARTING ? sessions_starting(sessions)
+                                                      : sessions_can_start(sessions);
         if (ability != SANDBOX_ABILITY_YES)
                 answer(c, 503, ability == SANDBOX_ABILITY_NO ? "no-sandbox" : "starting");
         else if (has_parameter(c->reader.request.query, "new") && !sessions_have_place(sessions))

@@ -225,10 +225,15 @@ static int take(struct monitor *m, struct config *config, struct config_files *f
         return 0;
 }
 
+/* A file that was changed, found invalid and is read once more is not refused twice. */
 static void refuse(struct monitor *m, const struct error *err)
 {
-        if (strcmp(err->text, m->config_error.text) != 0)
+        const struct monitor_event event = {.kind = MONITOR_CONFIG_REFUSED, .error = *err};
+
+        if (strcmp(err->text, m->config_error.text) != 0) {
                 log_error("%s; the previous config stays in use", err->text);
+                monitor_send(m, &event, NULL, 0);
+        }
         m->config_error = *err;
 }
 
@@ -279,7 +284,8 @@ static void on_changed(void *data)
         struct error err = {};
 
         config_watch_files(m->config_watch, m->files);
-        if (m->config->reload_by_signal)
+        /* SIGHUP ends a server of stdio: only a change can make it reload. */
+        if (m->config->reload_by_signal && m->options->mode == MODE_SERVE)
                 return;
         if (monitor_reload_config(m, &err) < 0)
                 refuse(m, &err);

@@ -22,6 +22,7 @@ static const struct {
 } reasons[] = {
         [SERVICE_FULL] = {"full", 503},
         [SERVICE_QUOTA] = {"quota", 429},
+        [SERVICE_BUSY] = {"busy", 429},
         [SERVICE_STOPPED] = {"draining", 503},
 };
 static_assert(ARRAY_SIZE(reasons) == SERVICE_REASONS, "a name for each reason");

@@ -39,11 +39,12 @@ enum {
 enum service_reason {
         SERVICE_FULL,  /* no place for a sandbox, or too many calls: another server may have one */
         SERVICE_QUOTA, /* the principal has as much as it may have: another server would not help */
+        SERVICE_BUSY, /* too many calls, and the session of this one lives here: another server has not its variables */
         SERVICE_STOPPED, /* the server is draining */
         SERVICE_REASONS
 };
 
-/* "full", "quota", "draining". */
+/* "full", "quota", "busy", "draining". */
 const char *service_reason_name(enum service_reason reason);
 
 struct service_refusal {
@@ -57,7 +58,7 @@ void service_refuse(struct service_refusal *ret, enum service_reason reason, uin
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* A call is refused because the server drains. */
 void service_refuse_draining(struct service_refusal *ret);
-/* The status of the HTTP response: 503, or 429 for a quota. */
+/* The status of the HTTP response: 503, or 429 where another server would not help. */
 int service_refusal_status(const struct service_refusal *refusal);
 /* Appends {"reason", "retry_after"}. */
 int service_refusal_append(const struct service_refusal *refusal, struct buffer *to);

@@ -828,6 +828,12 @@ enum sandbox_ability sessions_can_start(struct sessions *sessions)
         return sessions->check.ability;
 }
 
+enum sandbox_ability sessions_starting(const struct sessions *sessions)
+{
+        return sessions->check.ability == SANDBOX_ABILITY_NO ? SANDBOX_ABILITY_NO
+                                                             : SANDBOX_ABILITY_UNKNOWN;
+}
+
 bool sessions_have_place(const struct sessions *sessions)
 {
         const struct session *s;

@@ -93,6 +93,8 @@ void sessions_catalogue_changed(struct sessions *sessions);
 
 /* Whether sandboxes can be made. Unless they can, another attempt begins (sandbox-check.h). */
 enum sandbox_ability sessions_can_start(struct sessions *sessions);
+/* The same while the server itself tries a sandbox: no attempt begins, and YES is never returned. */
+enum sandbox_ability sessions_starting(const struct sessions *sessions);
 /* Calls visit(), which frees and ends none, with each session that has a sandbox or waits for one. */
 void sessions_visit(const struct sessions *sessions,
                     void (*visit)(void *data, struct session *session), void *data);

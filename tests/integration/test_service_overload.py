@@ -100,6 +100,21 @@ class Quota(Serve):
         self.assertEqual(refusal(self.call(BOB, "1", session="b").response()), (429, -32000, "quota", True))
         self.assertEqual(self.value(long), 3)
 
+    def test_too_many_calls(self):
+        """A call of a session that lives here is not sent elsewhere by a balancer, where its variables are not: 429. The control: a new session."""
+        self.put(f"alice {ALICE} calls=1000\n")
+        authorized = {"Authorization": f"Bearer {ALICE}"}
+        self.assertTrue(harness.wait_until(lambda: self.call(BOB, "1", session="a").response().status == 401))
+        c = self.connect()
+        old = c.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}}, **authorized).response()
+        batch = [{"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": {"name": "run_python", "arguments": {
+            "code": "import time\ntime.sleep(60)", "session": f"s{n // 60}"}}} for n in range(600)]
+        c.post(batch, Mcp_Session_Id=old.headers["mcp-session-id"], **authorized)
+        refused = lambda name: refusal(self.call(ALICE, "1", session=name).response())
+        self.assertTrue(harness.wait_until(lambda: refused("other") == (503, -32000, "full", True)))
+        self.assertEqual(refused("s0"), (429, -32000, "busy", True))
+
     def test_mistakes(self):
         """A line with a number that cannot be is refused, and names the keys."""
         for number in ("0", "-1", "1.5", "100000", "", "x"):

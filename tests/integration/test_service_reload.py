@@ -8,6 +8,7 @@ import socket
 import time
 
 import harness
+import rawmcp
 from test_serve import Serve
 from test_service_stop import refusal
 
@@ -138,9 +139,54 @@ class Reload(Service):
 class ByChange(Service):
     SETTINGS = {"timeout": 77}
 
+    def setUp(self):
+        harness.Case.setUp(self)
+        self.admin = self.path("admin")
+        self.begin("--admin", f"unix:{self.admin}", "--log-format", "json")
+
+    def reloads(self, outcome):
+        """Of the metric."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(harness.PATIENCE)
+            s.connect(self.admin)
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            found = re.search(rb'reloads_total\{outcome="%s"\} (\d+)' % outcome.encode(), s.makefile("rb").read())
+        return int(found[1]) if found else 0
+
+    def events(self):
+        lines = [json.loads(line) for line in self.log.text().splitlines() if line.startswith("{")]
+        return [(line["what"], line["ok"]) for line in lines if line.get("event") == "reload"]
+
     def test_changed_file(self):
         self.config(name="service.json", timeout=79)
         self.assertTrue(harness.wait_until(lambda: self.timeout() == "79"), self.log.text())
+        self.assertEqual((self.reloads("config"), self.reloads("failed"), self.events()), (1, 0, [("config", True)]))
+        # A config that the monitor refuses is one event, however often it is written.
+        for _ in range(2):
+            self.write("service.json", '{"timeout": "never"}')
+            self.assertTrue(harness.wait_until(lambda: self.reloads("failed")), self.log.text())
+            time.sleep(UNTIL_NOTICED)
+        self.assertEqual((self.reloads("config"), self.reloads("failed"), self.events()[1:]), (1, 1, [("config", False)]))
+        self.assertEqual(self.timeout(), "79")
+        # A refused reload by the command is another one.
+        self.assertEqual(self.command("reload").returncode, 1)
+        self.assertTrue(harness.wait_until(lambda: self.events()[2:] == [("config", False)]), self.events())
+        self.assertEqual(self.reloads("failed"), 2)
+
+
+class StandardOutput(harness.Case):
+    def test_reads_changed_files(self):
+        """`cloister mcp` has no command that reloads: "signal", which the config of the Debian package has, does not count there."""
+        with open(os.path.join(harness.SOURCE, "packaging/debian/config.json"), encoding="utf-8") as f:
+            shipped = f.read()
+        self.assertIn('"reload": "signal"\n', shipped)
+        path = self.write("shipped.json", shipped)
+        server = rawmcp.RawServer("--config", path, cwd=self.dir)
+        self.addCleanup(server.close)
+        server.initialize()
+        self.write("shipped.json", shipped.replace('"signal"', '"signal", "timeout": 79'))
+        tool = lambda: json.dumps(server.ask("tools/list", {})["tools"])
+        self.assertTrue(harness.wait_until(lambda: re.search(r"default:? 79", tool(), re.IGNORECASE)))
 
 
 class Tokens(Service):
@@ -288,6 +334,23 @@ class Notify(Serve):
         self.address = ("127.0.0.1", int(re.search(r":(\d+)/mcp", self.log.text())[1]))
         call = {"name": "run_python", "arguments": {"code": "1"}}
         self.assertEqual(self.value(self.connect().modern("tools/call", call, Authorization=f"Bearer {ALICE}")), 1)
+
+    def test_checks_wait_for_the_same_sandbox(self):
+        """/readyz is 503 until the sandbox that READY=1 waits for has left its place: a call that follows a 200 gets the only one."""
+        manager = self.listen(name := self.path("notify"))
+        config = self.config
+        self.config = lambda **rest: config(sessions=1, pool=0)
+        self.begin(name)
+        self.assertTrue(harness.wait_until(lambda: re.search(r":\d+/mcp", self.log.text())))
+        self.address = ("127.0.0.1", int(re.search(r":(\d+)/mcp", self.log.text())[1]))
+        c, said = self.connect(), []
+        while not said or said[-1][0] != 200:
+            answer = c.request("GET", "/readyz").response()
+            said.append((answer.status, answer.json()["status"]))
+            self.assertLess(len(said), 100000)
+        self.assertEqual(self.value(c.call("1")), 1)
+        self.assertEqual(set(said), {(503, "starting"), (200, "ready")})
+        self.messages(manager, "READY=1")
 
     def test_no_sandbox_is_not_ready(self):
         manager = self.listen(name := "@cloister-test-" + os.path.basename(self.dir))

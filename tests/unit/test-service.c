@@ -108,6 +108,7 @@ static void test_refusals(void)
         } cases[] = {
                 {SERVICE_FULL, 503, 0, "{\"reason\":\"full\",\"retry_after\":1}"},
                 {SERVICE_QUOTA, 429, 6001, "{\"reason\":\"quota\",\"retry_after\":7}"},
+                {SERVICE_BUSY, 429, 1000, "{\"reason\":\"busy\",\"retry_after\":1}"},
                 {SERVICE_STOPPED, 503, UINT64_MAX, "{\"reason\":\"draining\",\"retry_after\":60}"},
         };
 

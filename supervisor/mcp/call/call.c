@@ -266,8 +266,9 @@ static int take_cells(struct mcp_principal *principal, unsigned cells, struct se
         return 0;
 }
 
+/* is_live: a balancer that repeats a 503 elsewhere must not take a session there that lives here. */
 static int check_calls(const struct mcp_server *server, const struct mcp_principal *principal,
-                       struct service_refusal *ret)
+                       bool is_live, struct service_refusal *ret)
 {
         static const char many[] = "too many calls are running: wait until some have ended";
         bool is_full = principal->name[0] ? !share_allows(principal->n_calls, server->n_calls,
@@ -275,7 +276,7 @@ static int check_calls(const struct mcp_server *server, const struct mcp_princip
                                           : server->n_calls >= MCP_CALLS_MAX;
 
         if (is_full)
-                service_refuse(ret, SERVICE_FULL, RETRY_MS, many);
+                service_refuse(ret, is_live ? SERVICE_BUSY : SERVICE_FULL, RETRY_MS, many);
         else if (principal->calls_max > 0 && principal->n_calls >= principal->calls_max)
                 service_refuse(ret, SERVICE_QUOTA, RETRY_MS, many);
         else
@@ -316,7 +317,7 @@ int mcp_call_admit(const struct mcp_peer *peer, const char *session, unsigned ce
                 metrics_add(METRIC_REFUSED, 1, service_reason_name(ret->reason));
                 return -EBUSY;
         }
-        int r = check_calls(peer->server, principal, ret);
+        int r = check_calls(peer->server, principal, is_live, ret);
         if (r >= 0 && !is_live)
                 r = check_place(sessions, principal, key, ret);
         if (r >= 0)
