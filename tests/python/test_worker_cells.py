@@ -1,7 +1,6 @@
 """The real worker, forked from a real template, over real frames; outside of a sandbox: cells and tracebacks."""
 
 import textwrap
-import time
 import unittest
 
 import worker_rig
@@ -48,9 +47,9 @@ class Cells(WorkerTest):
         self.assertEqual(self.value("loop = asyncio.new_event_loop()\nloop.run_until_complete(main())"), 1)
 
     def test_tasks_run_between_cells(self):
-        self.run_cell("seen = []\nasync def work():\n    for i in range(3):\n        await asyncio.sleep(0.01)\n        seen.append(i)")
-        self.run_cell("asyncio.create_task(work())\nimport gc; gc.collect()\nNone")
-        time.sleep(0.3)
+        self.run_cell("seen = []\nasync def work():\n    for i in range(3):\n        await asyncio.sleep(0.01)\n        seen.append(i)\n    os.write(1, b'worked')")
+        self.run_cell("import os\nasyncio.create_task(work())\nimport gc; gc.collect()\nNone")
+        self.worker.until(b"worked")
         self.assertEqual(self.value("seen"), [0, 1, 2])
 
     def test_context_variables_persist(self):

@@ -235,8 +235,8 @@ class Interrupted(WorkerTest):
         self.interrupted("while True: pass")
         self.run_cell("signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nNone")
         self.interrupted("while True: pass")
-        self.run_cell("signal.signal(signal.SIGALRM, lambda *a: 1/0)\nsignal.setitimer(signal.ITIMER_REAL, 0.05)\nNone")
-        time.sleep(0.3)
+        self.run_cell("import os\nsignal.signal(signal.SIGALRM, lambda *a: os.write(1, b'alarm') and 1/0)\nsignal.setitimer(signal.ITIMER_REAL, 0.3)\nNone")
+        self.worker.until(b"alarm")
         self.interrupted("while True: pass")
 
     def test_ignored_between_cells(self):
@@ -270,8 +270,8 @@ class Interrupted(WorkerTest):
         self.assertEqual(self.value("await asyncio.sleep(0, 'alive')"), "alive")
 
     def test_a_background_task_that_spins(self):
-        self.run_cell("async def spin():\n    await asyncio.sleep(0.01)\n    while True: pass\nasyncio.create_task(spin())\nNone")
-        time.sleep(0.2)
+        self.run_cell("import os\nasync def spin():\n    await asyncio.sleep(0.01)\n    os.write(1, b'spins')\n    while True: pass\nasyncio.create_task(spin())\nNone")
+        self.worker.until(b"spins")
         result = self.run_cell("1", "error", interrupt_after=0.2)
         self.assertIn("background task", result["error"]["message"])
         self.assertEqual(self.value("2"), 2)

@@ -24,8 +24,8 @@ class FirstCell(WorkerTest):
         self.assertTrue(self.value("await asyncio.sleep(0)\nloop is asyncio.get_running_loop()"))
 
     def test_task_in_the_background(self):
-        self.run_cell("import asyncio\nseen = []\nasync def f():\n    await asyncio.sleep(0.01)\n    seen.append(1)\nt = asyncio.create_task(f())")
-        time.sleep(0.2)
+        self.run_cell("import asyncio\nseen = []\nasync def f():\n    await asyncio.sleep(0.01)\n    seen.append(1)\n    os.write(1, b'ran')\nimport os\nt = asyncio.create_task(f())")
+        self.worker.until(b"ran")
         self.assertEqual(self.value("seen"), [1])
 
     def test_wake_ups_by_threads(self):
@@ -52,22 +52,23 @@ class FirstCell(WorkerTest):
     def test_wake_up_by_a_signal(self):
         """Before the loop has run, and between cells."""
         code = (
-            "import asyncio, signal\nloop = asyncio.get_event_loop()\nseen = []\n"
-            "signal.signal(signal.SIGALRM, lambda *_: loop.call_soon_threadsafe(seen.append, 1))\n"
+            "import asyncio, os, signal\nloop = asyncio.get_event_loop()\nseen = []\n"
+            "def called(n):\n    seen.append(n)\n    os.write(1, b'called')\n"
+            "signal.signal(signal.SIGALRM, lambda *_: loop.call_soon_threadsafe(called, 1))\n"
             "signal.setitimer(signal.ITIMER_REAL, 0.05)[0]"
         )
         self.run_cell(code)
-        time.sleep(0.3)
+        self.worker.until(b"called")
         self.assertEqual(self.value("seen"), [1])
 
     def test_signal_handler(self):
         self.run_cell("import asyncio, os, signal\nseen = []\nasyncio.get_event_loop().add_signal_handler(signal.SIGUSR1, seen.append, 1)")
-        self.assertEqual(self.value("os.kill(os.getpid(), signal.SIGUSR1)\nawait asyncio.sleep(0.05)\nseen"), [1])
+        self.assertEqual(self.value("os.kill(os.getpid(), signal.SIGUSR1)\nwhile not seen: await asyncio.sleep(0.001)\nseen"), [1])
 
     def test_reader(self):
-        self.run_cell("import asyncio, os\nr, w = os.pipe()\nseen = []\nloop = asyncio.get_event_loop()\nloop.add_reader(r, lambda: seen.append(os.read(r, 1)))\nNone")
+        self.run_cell("import asyncio, os\nr, w = os.pipe()\nseen = []\nloop = asyncio.get_event_loop()\nloop.add_reader(r, lambda: seen.append(os.read(r, 1)) or os.write(1, b'read'))\nNone")
         self.run_cell("os.write(w, b'x')\nNone")
-        time.sleep(0.2)
+        self.worker.until(b"read")
         self.assertEqual(self.value("len(seen)"), 1)
         self.assertEqual(self.value("(await tools['echo'](v=5))['v']"), 5)
 

@@ -202,6 +202,15 @@ class Worker:
                 raise TimeoutError("no result; output so far: %r" % (self.output,))
             self.step(min(deadline, interrupt_at or deadline) - now if interrupt_at is None or interrupt_at > now else 0)
 
+    def until(self, text, timeout=20):
+        """Waits, without a cell, until the session has written the text to its standard output since its last cell began."""
+        deadline = time.monotonic() + timeout
+        while text not in self.output[self.stdout]:
+            if time.monotonic() > deadline:
+                raise TimeoutError("no %r in %r" % (text, self.output))
+            self.step(0.1)
+            self.answer()
+
     def run(self, code, filename=None, **how):
         self.start(code, filename)
         return self.finish(**how)
