@@ -482,6 +482,11 @@ def alone(test):
     return test
 
 
+def needs_node(test):
+    """Marks a test that is not run in the machine of tests/vm if it has no Node (option --node)."""
+    return unittest.skipIf(NODE_DIR == "/nonexistent", "the machine of tests/vm has no Node")(test)
+
+
 def once(test):
     """Marks a test, or a class, of what does not depend on who runs it, and takes long. Where root's run of it is followed by one as an
     ordinary user, that leaves it out (suite slow does not)."""

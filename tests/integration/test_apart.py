@@ -105,6 +105,7 @@ class Apart(rawmcp.ServerCase):
         self.assertIn("1", pids.split())
         self.assertNotEqual(namespace, os.readlink("/proc/self/ns/pid"))
 
+    @harness.needs_node
     def test_npx(self):
         self.assertIn("hi", self.ok("str(await mcp_everything.echo(message='hi'))", wait=60)["value"]["json"])
 

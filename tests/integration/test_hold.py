@@ -162,6 +162,7 @@ answer
         self.assertEqual(cell["status"], "killed", cell)
         self.assertIn("its code continued its own processes while a person was being asked", json.dumps(cell))
 
+    @harness.needs_node
     def test_timers_of_javascript(self):
         call = self.begin(f"""
 const told = [], began = performance.now();

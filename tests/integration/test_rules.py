@@ -37,6 +37,7 @@ async def outcome(call):
 SNEAK = "async def main(path):\n    await tools['files.write_file'](path=path, content='x')\n    return 'written'\n"
 
 
+@harness.needs_node
 class Rules(rawmcp.ServerCase):
     """One server with rules for all tests. server-filesystem and server-everything are those of npm."""
 
