@@ -16,6 +16,7 @@
 #include "supervisor/cli/config/setup.h"
 #include "supervisor/cli/images/images.h"
 #include "supervisor/cli/publish.h"
+#include "supervisor/cli/rules/proposed.h"
 #include "supervisor/cli/rules/rules.h"
 #include "supervisor/cli/run/run.h"
 #include "supervisor/cli/serve/journal.h"
@@ -280,7 +281,7 @@ static const struct cli_command rows[] = {
          "  once      send these calls\n"
          "  cell      and do not ask again about this rule and tool until the cell ends\n"
          "  session   until the sandbox of the session ends\n"
-         "  always    as session\n"
+         "  always    as session, and propose a rule (cloister rules proposed)\n"
          "  no        send none of them\n"
          "  1-12,15   send these rows only (option: --rows)\n"
          "\n"
@@ -417,6 +418,29 @@ static const struct cli_command rows[] = {
          "Examples:\n"
          "  cloister rules test\n"
          "  cloister rules test --config ./mcp.json --json\n"},
+        {"rules proposed", "", "print the rules that the answer 'always' has proposed",
+         CLI_OPTIONS(CLI_JSON), 0, cli_rules_proposed,
+         "The answer 'always' to a question about a call holds for its session, and is kept in the journal\n"
+         "as a proposed rule, which allows exactly this call (docs/questions.md). Prints those that were\n"
+         "neither accepted nor rejected yet, the oldest first.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister rules proposed\n"
+         "  cloister rules accept 7f3a2b1c-1\n"},
+        {"rules accept", "ID", "write a proposed rule into the config",
+         CLI_OPTIONS(CLI_CONFIG, CLI_DRY_RUN), 1, cli_rules_accept,
+         "Writes the rule in front of the rule that has asked, into the file of that one: rules that come\n"
+         "before still decide first. The rest of the file stays as it is, with its comments. A config that\n"
+         "would be refused, by \"rule_tests\" for example, is not written.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister rules accept 7f3a2b1c-1 --dry-run\n"
+         "  cloister rules accept 7f3a2b1c-1\n"},
+        {"rules reject", "ID", "do not list a proposed rule any more", NULL, 1, cli_rules_reject,
+         "The config stays as it is. The same proposal is listed again if the person answers 'always' again.\n"
+         "\n"
+         "Examples:\n"
+         "  cloister rules reject 7f3a2b1c-1\n"},
         {"image build", "", "build a sandbox image from a Python of this machine, with packages",
          CLI_OPTIONS(COMMON, CLI_CONFIG, CLI_PYTHON, CLI_NAME, CLI_STORE, CLI_QUIET, CLI_LINK,
                      CLI_NODE, CLI_PYODIDE, CLI_ROOTFS, CLI_OCI, CLI_PYTHON_FROM, CLI_PRIVATE,

@@ -57,7 +57,7 @@ enum {
 #define OPTION_ANSWERS "once cell session always no"
 /* The words of --kind: the kinds of records of the journal (docs/journal.md). */
 #define OPTION_KINDS                                                                               \
-        "start session.start session.end cell.begin cell call answer ask decision denied token.refused reload drain owner end"
+        "start session.start session.end cell.begin cell call answer ask decision denied proposed token.refused reload drain owner end"
 
 /* All strings are borrowed. A text is NULL and a number -1 if the option was not given. */
 struct options {

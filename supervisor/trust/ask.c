@@ -114,6 +114,7 @@ static struct waiting *make(struct trust_call *trust)
                 .definition = definition_of(trust),
                 .rule = trust->rule,
                 .why = trust->why,
+                .rule_key = trust->is_proposable ? trust->rule_key : 0,
         };
         return w;
 }

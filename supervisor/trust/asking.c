@@ -11,6 +11,7 @@
 #include "policy/config/ask-keys.h"
 #include "supervisor/session/hold.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/trust/proposal.h"
 #include "supervisor/trust/records/record.h"
 
 struct asking {
@@ -212,9 +213,12 @@ static int record(void *data, const struct approvals *approvals, const struct ap
                 return 0;
         if (is_asked)
                 return record_question(&rights->journal, &ids, &view, err);
-        if (strcmp(event->name, "answered") == 0 || strcmp(event->name, "refused") == 0)
-                return record_decision(&rights->journal, &ids, &view, event, err);
-        return 0;
+        if (strcmp(event->name, "answered") != 0 && strcmp(event->name, "refused") != 0)
+                return 0;
+        int r = record_decision(&rights->journal, &ids, &view, event, err);
+        if (r >= 0 && event->scope == SCOPE_ALWAYS && event->allowed)
+                proposals_record(rights, &ids, &view, event->allowed);
+        return r;
 }
 
 static const struct approval_host host = {

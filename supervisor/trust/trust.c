@@ -200,6 +200,7 @@ enum trust_result trust_apply_rules(struct trust_call *trust)
         if (decision.rule) {
                 rule_place(decision.rule, trust->rule, sizeof(trust->rule));
                 trust->rule_key = decision.rule->key;
+                trust->is_proposable = !decision.rule->seen && !decision.rule->has_after;
                 if (decision.rule->why)
                         snprintf(trust->why, sizeof(trust->why), "%s", decision.rule->why);
                 if (decision.rule->seen)

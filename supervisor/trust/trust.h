@@ -44,6 +44,7 @@ struct trust_call {
         enum rules_effect effect; /* what the rules say … */
         uint64_t
                 rule_key; /* … and the rule: 0: none. A reload may free it, so there is no pointer */
+        bool is_proposable;       /* its decision depends on this call alone */
         char rule[256], why[256]; /* "config.json line 14", its "why"; or "" */
         uint64_t *counted;        /* keys of the rules that count the call if it may be sent */
         size_t n_counted;

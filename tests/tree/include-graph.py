@@ -140,7 +140,7 @@ RULES = [
         "supervisor/cli/config",
         ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/pythons/"] + ["supervisor/cli/" + part for part in ("command/", "images/", "config/")],
     ),
-    ("supervisor/cli/rules", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/rules/"]),
+    ("supervisor/cli/rules", ["base/", "policy/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/config/", "supervisor/cli/rules/"]),
     ("supervisor/cli/serve", ["base/", "policy/", "rpc/", "supervisor/config/", "supervisor/options/", "supervisor/cli/command/", "supervisor/cli/serve/"]),
     (
         "supervisor/cli/run",

@@ -4,54 +4,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "base/printable.h"
-#include "policy/config/add.h"
-#include "policy/config/config.h"
-#include "policy/config/rule-keys.h"
 #include "policy/config/rule-test-keys.h"
 #include "supervisor/cli/command/url-reader.h"
-#include "supervisor/config/config-files.h"
+#include "supervisor/cli/rules/opened-config.h"
 
 enum { OUTPUT_MAX = 16 * 1024 * 1024, ARGUMENTS_MAX = 1024 * 1024, LINE_SIZE = 2048 };
-
-/* The config, and the profile whose rules are meant. */
-struct opened {
-        struct config *config;
-        struct config_files *files;
-        const struct config_profile *profile;
-        struct rules_server servers[CONFIG_SERVERS_MAX];
-        size_t n_servers;
-};
-
-static int open_config(const struct options *o, struct opened *ret, struct error *err)
-{
-        *ret = (struct opened){.config = config_new()};
-        if (!ret->config)
-                return error_errno(err, ENOMEM, "config");
-        int r = config_files_open(o->configs, o->n_configs, geteuid() == 0, NULL, ret->config,
-                                  &ret->files, err);
-        if (r >= 0)
-                r = config_finish(ret->config, err);
-        if (r < 0)
-                return r;
-        int i = o->profile ? config_find_profile(ret->config, o->profile, err)
-                           : (int)ret->config->profile;
-        if (i < 0)
-                return i;
-        ret->profile = &ret->config->profiles[i];
-        ret->n_servers = config_rules_servers(ret->config, ret->servers);
-        return 0;
-}
-
-static void close_config(struct opened *opened)
-{
-        config_files_free(opened->files);
-        config_free(opened->config);
-}
 
 /* Names and texts come from files: control characters are escaped. */
 static void print_line(const char *text)
@@ -104,12 +65,12 @@ int cli_rules_list(const struct options *o, const char *const *words, size_t n)
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(OUTPUT_MAX);
         struct json_out out = {.to = &text, .indent = true};
         char line[LINE_SIZE];
-        struct opened opened;
+        struct opened_config opened;
         struct error err = {};
         int status = 0;
 
-        if (open_config(o, &opened, &err) < 0) {
-                close_config(&opened);
+        if (opened_config_open(&opened, o, &err) < 0) {
+                opened_config_close(&opened);
                 return cli_fail(1, &err);
         }
         const struct rules *rules = opened.profile->compiled_rules;
@@ -127,7 +88,7 @@ int cli_rules_list(const struct options *o, const char *const *words, size_t n)
                 status = cli_print_json(&out, "rules");
         else if (rules_count(rules) == 0)
                 puts("no rules: code can call each tool of the profile with any arguments");
-        close_config(&opened);
+        opened_config_close(&opened);
         return status;
 }
 
@@ -244,7 +205,7 @@ int cli_rules_explain(const struct options *o, const char *const *words, size_t 
 {
         _cleanup_json_ yyjson_doc *arguments = NULL, *annotations = NULL;
         struct named_call named;
-        struct opened opened;
+        struct opened_config opened;
         struct error err = {};
 
         if (n == 0)
@@ -254,7 +215,7 @@ int cli_rules_explain(const struct options *o, const char *const *words, size_t 
         if ((n > 1 && parse_word("arguments", words[1], &arguments, &err) < 0) ||
             (n > 2 && parse_word("annotations", words[2], &annotations, &err) < 0))
                 return cli_fail(2, &err);
-        int r = open_config(o, &opened, &err), status = 1;
+        int r = opened_config_open(&opened, o, &err), status = 1;
         if (r >= 0) {
                 r = named_call_init(&named, words[0], yyjson_doc_get_root(arguments),
                                     yyjson_doc_get_root(annotations), opened.servers,
@@ -266,7 +227,7 @@ int cli_rules_explain(const struct options *o, const char *const *words, size_t 
                 status = print_explanation(o, words[0], opened.profile->compiled_rules,
                                            &named.call);
         }
-        close_config(&opened);
+        opened_config_close(&opened);
         return r < 0 ? cli_fail(status, &err) : status;
 }
 
@@ -306,14 +267,14 @@ int cli_rules_test(const struct options *o, const char *const *words, size_t n)
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(OUTPUT_MAX);
         struct json_out out = {.to = &text, .indent = true};
         struct report report = {.o = o, .out = &out};
-        struct opened opened;
+        struct opened_config opened;
         struct error err = {};
 
         json_out_begin(&out, NULL, '[');
-        int r = open_config(o, &opened, &err);
+        int r = opened_config_open(&opened, o, &err);
         if (r >= 0)
                 r = config_run_rule_tests(opened.config, url_reader, report_test, &report, &err);
-        close_config(&opened);
+        opened_config_close(&opened);
         if (r < 0)
                 return cli_fail(1, &err);
         json_out_end(&out, ']');

@@ -32,6 +32,7 @@ struct question_call {
         uint64_t definition; /* digest of the tool's definition */
         const char *rule;    /* "config.json line 14" */
         const char *why;     /* of the rule, or NULL */
+        uint64_t rule_key; /* of the rule, if `always` may propose one for this call; otherwise 0 */
 };
 
 struct question_view {
@@ -66,7 +67,7 @@ enum question_scope {
         SCOPE_ONCE,
         SCOPE_CELL,    /* also further calls of this rule and tool, until the cell ends */
         SCOPE_SESSION, /* until the sandbox ends */
-        SCOPE_ALWAYS,  /* as SCOPE_SESSION */
+        SCOPE_ALWAYS,  /* as SCOPE_SESSION, and a rule is proposed (supervisor/trust/proposal.h) */
         SCOPE_NO,
         SCOPES,
 };
