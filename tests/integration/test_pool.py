@@ -86,7 +86,8 @@ class Pool(harness.Case):
         self.wait_ready(server, 1)
         self.assertEqual(self.requests(server), 3)
         self.assertEqual(len(self.sandboxes(server)), 2)
-        # One more session: one more sandbox.
+        # One more session, later than any sandbox takes to be made (MAKE_MAX_US of pool.c): one more sandbox.
+        time.sleep(0.2)
         self.assertEqual(self.value(server, "1+1", session="b"), 2)
         self.wait_ready(server, 1)
         self.assertEqual(self.requests(server), 4)
