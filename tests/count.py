@@ -5,7 +5,7 @@ A test program says what it ran in its own words: unittest's "Ran N tests … FA
 summary, or one "ok NAME" a test. A program that failed without naming a case counts as one failed.
 
     count.py [--left-out SUITES] FILE…  adds up; the last line ends with what was left out
-    count.py --failed FILE              names the integration tests that failed, a line each
+    count.py --failed FILE              names the tests that failed, a line each
 """
 
 import json
@@ -51,11 +51,10 @@ def read(path):
 
 
 def failed_beside_others(path):
-    """The names of the integration tests that failed."""
+    """The names of the tests that failed."""
     for entry in read(path):
-        suites, _, name = entry["name"].partition(" / ")
-        if "integration" in suites and count(entry)[1]:
-            yield name
+        if count(entry)[1]:
+            yield entry["name"].partition(" / ")[2]
 
 
 def unexpectedly_long(entry):
@@ -72,9 +71,10 @@ def main():
         left_out, paths = f"; not run: {paths[1]}", paths[2:]
     total = [0, 0, 0]
     ends = []
-    again = {entry["name"]: entry for path in paths if path.endswith(AGAIN) for entry in read(path)}
-    for path in paths:
-        for entry in read(path) if not path.endswith(AGAIN) else ():
+    for path in (path for path in paths if not path.endswith(AGAIN)):
+        again_path = path.removesuffix(".json") + AGAIN
+        again = {entry["name"]: entry for entry in read(again_path)} if again_path in paths else {}
+        for entry in read(path):
             if count(entry)[1] and entry["name"] in again:
                 entry = again[entry["name"]]
                 if not count(entry)[1]:
