@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "rpc/journal-messages.h"
+#include "supervisor/journal/after.h"
 #include "supervisor/journal/chain.h"
 #include "supervisor/journal/heads.h"
 #include "supervisor/journal/recover.h"
@@ -125,7 +126,33 @@ static off_t segment_bytes(const struct server *s)
         return (off_t)(part < SEGMENT_BYTES_MAX ? part : SEGMENT_BYTES_MAX);
 }
 
-/* Removes the oldest segments that are too old, or for which there is no room. A server that lives keeps its own. */
+static bool is_owned(int directory, uint32_t number)
+{
+        _cleanup_close_ int fd = segment_open(directory, number, false, NULL);
+
+        return fd >= 0 && segment_is_owned(fd);
+}
+
+/* The segments of servers that live: those that are locked, and all before them in their chains. The caller frees it. */
+static bool *find_living(int directory, const struct segments *segments)
+{
+        bool *living = calloc(segments->n + 1, sizeof(*living));
+
+        /* A segment continues one that was made before it. */
+        for (size_t i = segments->n; living && i-- > 0;) {
+                uint32_t number = segments->list[i].number;
+                living[i] = living[i] || is_owned(directory, number);
+                uint32_t after = living[i] ? segment_after(directory, number) : 0;
+                for (size_t k = i; after > 0 && k-- > 0;)
+                        living[k] = living[k] || segments->list[k].number == after;
+        }
+        return living;
+}
+
+/*
+ * Removes the oldest segments that are too old, or for which there is no room. For room none of a server that lives is removed on the
+ * day of its last record: code that makes many calls would push out what it did before.
+ */
 static int prune(struct server *s, struct error *err)
 {
         struct segments segments;
@@ -134,12 +161,20 @@ static int prune(struct server *s, struct error *err)
 
         if (r < 0)
                 return r;
+        _cleanup_free_ bool *living = find_living(s->directory, &segments);
+        if (!living) {
+                segments_done(&segments);
+                return error_errno(err, ENOMEM, "journal");
+        }
         clock_gettime(CLOCK_REALTIME, &now);
         off_t most = (off_t)s->limits->max - segment_bytes(s), bytes = segments.bytes;
         int64_t oldest_ms = (now.tv_sec - (int64_t)s->limits->keep_s) * 1000;
+        int64_t yesterday_ms = now.tv_sec * 1000 - DAY_MS;
         for (size_t i = 0; i < segments.n && r >= 0; i++) {
                 const struct segment_entry *entry = &segments.list[i];
-                if (bytes <= most && entry->modified_ms >= oldest_ms)
+                bool is_too_old = entry->modified_ms < oldest_ms;
+                bool is_kept = living[i] && entry->modified_ms >= yesterday_ms;
+                if (!is_too_old && (bytes <= most || is_kept))
                         break;
                 _cleanup_close_ int fd = segment_open(s->directory, entry->number, true, err);
                 if (fd < 0) {
@@ -154,7 +189,7 @@ static int prune(struct server *s, struct error *err)
         if (r >= 0 && bytes > most)
                 r = error_set(
                         err, ENOSPC,
-                        "its files have reached \"max\" (%llu bytes), and servers that live write to the oldest of them: raise \"max\"",
+                        "its files have reached \"max\" (%llu bytes), and servers that live have written the oldest of them within a day: raise \"max\"",
                         (unsigned long long)s->limits->max);
         return r;
 }
@@ -334,6 +369,13 @@ static int adopt(struct server *s, uint32_t number, int theirs, struct error *er
         return r < 0 ? r : sign(s, segment, err);
 }
 
+static int make_room(struct server *s, struct error *err)
+{
+        _cleanup_close_ int lock = segments_lock(s->directory, err);
+
+        return lock < 0 ? lock : prune(s, err);
+}
+
 static int open_journal(struct server *s, const struct journal_request *request, int fd,
                         struct error *err)
 {
@@ -342,6 +384,9 @@ static int open_journal(struct server *s, const struct journal_request *request,
         if (fd < 0)
                 return open_next(s, true, err);
         int r = adopt(s, request->segment, fd, err);
+        /* The broker must not write to a full segment while there is no room for the next one. */
+        if (r >= 0 && is_full(s))
+                r = make_room(s, err);
         if (r < 0)
                 return r;
         const struct journal_event event = {.kind = JOURNAL_SEGMENT, .segment = request->segment};

@@ -307,7 +307,7 @@ class Journal(Case):
         server = self.start({"max": "1M", "arguments": "full"})
         count = 0
         for i in range(6):
-            result = server.cell(f"for i in range(40):\n    await mcp_f.length(text='x' * 4000)\n", timeout=60)
+            result = server.cell(f"for i in range(40):\n    await mcp_f.length(text='x' * 2600)\n", timeout=60)
             self.assertEqual(result["status"], "ok", result)
             count += 40
             if i in (1, 2, 4):
@@ -323,6 +323,28 @@ class Journal(Case):
         self.assertEqual(records[-1]["kind"], "end")
         self.assertLess(sum(os.stat(p).st_size for p in self.files()), 1 << 20)
         self.assertRegex(self.command("verify"), rf"(?m)^ok: {len(records):,} records, signed to {len(records):,}$")
+
+    def test_many_calls_do_not_push_out_what_came_before(self):
+        """Attack: code fills the journal, so that the segment with its first call is removed. The control: a day later it is."""
+        server = self.start({"max": "1M", "arguments": "full"})
+        server.cell("await mcp_f.text(text='evidence')")
+        fill = KIND + "r = None\nfor i in range(60):\n    r = r or await kind(mcp_f.length(text='x' * 9000))\n[r]"
+        result = None
+        for _ in range(10):
+            result = server.cell(fill, timeout=60)["value"]["json"][0]
+            if result:
+                break
+            time.sleep(1.1)
+        self.assertEqual(result, "ToolUnavailable")
+        self.assertIn("raise \"max\"", server.log())
+        first = self.files()[0]
+        self.assertTrue(any("evidence" in r.get("arguments", "") for r in self.records()))
+        self.assertEqual(self.records()[0]["n"], 1)
+        os.utime(first, (time.time() - 90000,) * 2)
+        self.assertTrue(harness.wait_until(lambda: server.cell(fill, timeout=60)["value"]["json"] == [None]))
+        self.assertFalse(os.path.exists(first))
+        server.close()
+        self.assertRegex(self.command("verify"), "(?m)^ok: ")
 
     def test_changes_are_found(self):
         """Attack: the journal is changed unseen. The control is the journal as it was written."""
