@@ -44,7 +44,7 @@ static_assert(ARRAY_SIZE(names) == KINDS + 1, "a name for each kind");
 
 static const char *const types[] = {"null",   "boolean", "number", "integer",
                                     "string", "array",   "object", NULL};
-enum { TYPE_NUMBER = 2, TYPE_INTEGER = 3 };
+enum { TYPE_NUMBER = 2, TYPE_INTEGER = 3, NUMBER_MAX = 1024 };
 
 struct member {
         enum kind kind;
@@ -76,20 +76,38 @@ static unsigned type_of(yyjson_val *value)
         return yyjson_is_str(value) ? 4 : yyjson_is_arr(value) ? 5 : 6;
 }
 
-static bool equal(yyjson_val *a, yyjson_val *b, struct rules_work *work);
+/* Most programs read numbers as doubles. Of a text that is longer than any number of use nobody knows. */
+static bool are_one_double(yyjson_val *a, yyjson_val *b)
+{
+        double x = 0, y = 0;
 
-static bool equal_items(yyjson_val *a, yyjson_val *b, struct rules_work *work)
+        if (yyjson_get_len(a) > NUMBER_MAX || yyjson_get_len(b) > NUMBER_MAX)
+                return true;
+        int r = json_double(a, &x), s = json_double(b, &y);
+        return r < 0 || s < 0 ? r < 0 && s < 0 : x == y;
+}
+
+static bool equal_numbers(yyjson_val *a, yyjson_val *b, bool as_doubles)
+{
+        return decimal_compare(yyjson_get_raw(a), yyjson_get_len(a), yyjson_get_raw(b),
+                               yyjson_get_len(b)) == 0 ||
+               (as_doubles && are_one_double(a, b));
+}
+
+static bool equal(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_work *work);
+
+static bool equal_items(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_work *work)
 {
         yyjson_arr_iter x = yyjson_arr_iter_with(a), y = yyjson_arr_iter_with(b);
         yyjson_val *item;
 
         while ((item = yyjson_arr_iter_next(&x)))
-                if (!equal(item, yyjson_arr_iter_next(&y), work))
+                if (!equal(item, yyjson_arr_iter_next(&y), as_doubles, work))
                         return false;
         return true;
 }
 
-static bool equal_members(yyjson_val *a, yyjson_val *b, struct rules_work *work)
+static bool equal_members(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_work *work)
 {
         yyjson_obj_iter iter = yyjson_obj_iter_with(a);
         yyjson_val *name;
@@ -97,14 +115,14 @@ static bool equal_members(yyjson_val *a, yyjson_val *b, struct rules_work *work)
         while ((name = yyjson_obj_iter_next(&iter))) {
                 yyjson_val *other = yyjson_obj_getn(b, yyjson_get_str(name), yyjson_get_len(name));
                 if (!rules_work_take(work, yyjson_obj_size(b)) || !other ||
-                    !equal(yyjson_obj_iter_get_val(name), other, work))
+                    !equal(yyjson_obj_iter_get_val(name), other, as_doubles, work))
                         return false;
         }
         return true;
 }
 
 /* a is the rule's, whose size bounds the comparison; the depth of both is bounded by JSON_DEPTH_MAX. */
-static bool equal(yyjson_val *a, yyjson_val *b, struct rules_work *work)
+static bool equal(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_work *work)
 {
         unsigned type = type_of(a);
 
@@ -117,15 +135,16 @@ static bool equal(yyjson_val *a, yyjson_val *b, struct rules_work *work)
                 return yyjson_get_bool(a) == yyjson_get_bool(b);
         case TYPE_NUMBER:
                 return rules_work_take(work, yyjson_get_len(b) / 8) &&
-                       decimal_compare(yyjson_get_raw(a), yyjson_get_len(a), yyjson_get_raw(b),
-                                       yyjson_get_len(b)) == 0;
+                       equal_numbers(a, b, as_doubles);
         case 4:
                 return yyjson_get_len(a) == yyjson_get_len(b) &&
                        memcmp(yyjson_get_str(a), yyjson_get_str(b), yyjson_get_len(a)) == 0;
         case 5:
-                return yyjson_arr_size(a) == yyjson_arr_size(b) && equal_items(a, b, work);
+                return yyjson_arr_size(a) == yyjson_arr_size(b) &&
+                       equal_items(a, b, as_doubles, work);
         default:
-                return yyjson_obj_size(a) == yyjson_obj_size(b) && equal_members(a, b, work);
+                return yyjson_obj_size(a) == yyjson_obj_size(b) &&
+                       equal_members(a, b, as_doubles, work);
         }
 }
 
@@ -380,28 +399,38 @@ static enum verdict yes_or_no(bool is_yes)
         return is_yes ? VERDICT_YES : VERDICT_NO;
 }
 
+/* Other numbers that are one double are of another type than the condition is for. */
+static enum verdict compare(yyjson_val *wanted, yyjson_val *value, struct rules_work *work)
+{
+        if (equal(wanted, value, false, work))
+                return VERDICT_YES;
+        bool has_numbers = json_is_number(value) || yyjson_is_ctn(value);
+        return has_numbers && equal(wanted, value, true, work) ? VERDICT_OTHER : VERDICT_NO;
+}
+
 static enum verdict test_equals(const struct member *m, yyjson_val *value, struct rules_work *work)
 {
         yyjson_val *root = yyjson_doc_get_root(m->value);
 
         if (type_of(root) != type_of(value))
                 return VERDICT_OTHER;
-        return yes_or_no(equal(root, value, work));
+        return compare(root, value, work);
 }
 
 static enum verdict test_one_of(const struct member *m, yyjson_val *value, struct rules_work *work)
 {
         yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_doc_get_root(m->value));
-        enum verdict verdict = VERDICT_OTHER;
+        bool has_type = false, is_near = false;
         yyjson_val *item;
 
         while ((item = yyjson_arr_iter_next(&iter))) {
-                if (equal(item, value, work))
+                enum verdict verdict = compare(item, value, work);
+                if (verdict == VERDICT_YES)
                         return VERDICT_YES;
-                if (type_of(item) == type_of(value))
-                        verdict = VERDICT_NO;
+                has_type |= type_of(item) == type_of(value);
+                is_near |= verdict == VERDICT_OTHER;
         }
-        return verdict;
+        return has_type && !is_near ? VERDICT_NO : VERDICT_OTHER;
 }
 
 /* Programs read a path with these parts in different ways, or as another path. */
@@ -515,7 +544,9 @@ static enum verdict test_number(const struct member *m, yyjson_val *value, struc
                 return VERDICT_OTHER;
         int order = decimal_compare(yyjson_get_raw(value), yyjson_get_len(value),
                                     yyjson_get_raw(bound), yyjson_get_len(bound));
-        return yes_or_no(m->kind == KIND_MIN ? order >= 0 : order <= 0);
+        if (m->kind == KIND_MIN ? order >= 0 : order <= 0)
+                return VERDICT_YES;
+        return are_one_double(value, bound) ? VERDICT_OTHER : VERDICT_NO;
 }
 
 static enum verdict test_length(const struct member *m, yyjson_val *value, struct rules_work *work)

@@ -86,8 +86,15 @@ static int check_object(yyjson_val *object, struct error *err)
 
         if (!names)
                 return error_errno(err, ENOMEM, "check the names");
-        while ((name = yyjson_obj_iter_next(&iter)))
+        while ((name = yyjson_obj_iter_next(&iter))) {
+                /* Some parsers of C end it there. */
+                if (strlen(yyjson_get_str(name)) != yyjson_get_len(name))
+                        return error_set(
+                                err, ENOTUNIQ,
+                                "the name \"%.80s\" goes on after a NUL: servers may take it for another",
+                                yyjson_get_str(name));
                 names[n++] = name;
+        }
         qsort(names, n, sizeof(void *), compare_values);
         for (size_t i = 1; i < n; i++)
                 if (compare_values(&names[i - 1], &names[i]) == 0)

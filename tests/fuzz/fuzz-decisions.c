@@ -108,7 +108,20 @@ static int compare_numbers(yyjson_val *a, yyjson_val *b)
         return x.is_negative ? -order : order;
 }
 
+static bool is_one_double(yyjson_val *a, yyjson_val *b)
+{
+        double x = 0, y = 0;
+
+        if (yyjson_get_len(a) > 1024 || yyjson_get_len(b) > 1024)
+                return true;
+        bool is_a = json_double(a, &x) >= 0, is_b = json_double(b, &y) >= 0;
+        return is_a && is_b ? x == y : is_a == is_b;
+}
+
 /* ---- conditions, as docs/rules.md tells them ---- */
+
+/* Numbers that are one double count as equal. */
+static bool is_near;
 
 static const char *type_of(yyjson_val *value)
 {
@@ -128,7 +141,7 @@ static bool equal(yyjson_val *a, yyjson_val *b)
         if (!same_type(a, b))
                 return false;
         if (json_is_number(a))
-                return compare_numbers(a, b) == 0;
+                return compare_numbers(a, b) == 0 || (is_near && is_one_double(a, b));
         if (yyjson_is_bool(a))
                 return yyjson_get_bool(a) == yyjson_get_bool(b);
         if (yyjson_is_str(a))
@@ -252,6 +265,14 @@ static size_t characters(const char *text, size_t n)
         return found;
 }
 
+static bool nearly_equal(yyjson_val *a, yyjson_val *b)
+{
+        is_near = true;
+        bool found = equal(a, b);
+        is_near = false;
+        return found;
+}
+
 static enum verdict of(bool holds)
 {
         return holds ? VERDICT_YES : VERDICT_NO;
@@ -305,6 +326,9 @@ static enum verdict test_one_of(yyjson_val *list, yyjson_val *value)
                 if (same_type(item, value))
                         verdict = VERDICT_NO;
         }
+        yyjson_arr_foreach (list, i, n, item)
+                if (nearly_equal(item, value))
+                        return VERDICT_OTHER;
         return verdict;
 }
 
@@ -330,14 +354,19 @@ static enum verdict test_one(const char *name, yyjson_val *wanted, yyjson_val *v
         if (!value)
                 return VERDICT_MISSING;
         if (strcmp(name, "equals") == 0)
-                return same_type(wanted, value) ? of(equal(wanted, value)) : VERDICT_OTHER;
+                return !same_type(wanted, value)     ? VERDICT_OTHER
+                       : equal(wanted, value)        ? VERDICT_YES
+                       : nearly_equal(wanted, value) ? VERDICT_OTHER
+                                                     : VERDICT_NO;
         if (strcmp(name, "one_of") == 0)
                 return test_one_of(wanted, value);
         if (strcmp(name, "min") == 0 || strcmp(name, "max") == 0) {
                 if (!json_is_number(value))
                         return VERDICT_OTHER;
                 int order = compare_numbers(value, wanted);
-                return of(strcmp(name, "min") == 0 ? order >= 0 : order <= 0);
+                if (strcmp(name, "min") == 0 ? order >= 0 : order <= 0)
+                        return VERDICT_YES;
+                return is_one_double(value, wanted) ? VERDICT_OTHER : VERDICT_NO;
         }
         if (strcmp(name, "max_length") == 0)
                 return test_length(wanted, value);

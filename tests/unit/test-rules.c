@@ -132,10 +132,21 @@ static void test_conditions(void)
                 {"{\"host\":\"a.example\"}", "\"https://a.example.evil.test/\"", false, false},
                 {"{\"host\":\"a.example\"}", "\"ftp://a.example\"", false, true},
                 {"{\"min\":1,\"max\":10}", "10.0", true, true},
-                {"{\"min\":1,\"max\":10}", "10.0000000000000000001", false, false},
+                {"{\"min\":1,\"max\":10}", "10.0000000000000000001", false, true},
+                {"{\"min\":1,\"max\":10}", "10.001", false, false},
+                {"{\"min\":1}", "0.99999999999999999999", false, true},
+                {"{\"equals\":5}", "5.00000000000000000001", false, true},
+                {"{\"equals\":5}", "5.000001", false, false},
+                {"{\"equals\":[5,6]}", "[5,6.00000000000000000001]", false, true},
+                {"{\"equals\":[5,6]}", "[5,6.1]", false, false},
+                {"{\"one_of\":[4,5]}", "5.00000000000000000001", false, true},
+                {"{\"one_of\":[5,5.00000000000000000001]}", "5.00000000000000000001", true, true},
+                {"{\"one_of\":[4,5]}", "6", false, false},
+                {"{\"not\":{\"equals\":5}}", "5.00000000000000000001", false, true},
                 {"{\"min\":1,\"max\":10}", "1e400", false, false},
                 {"{\"min\":-5}", "-5.00", true, true},
-                {"{\"max\":9007199254740992}", "9007199254740993", false, false},
+                {"{\"max\":9007199254740992}", "9007199254740993", false, true},
+                {"{\"max\":9007199254740992}", "9007199254740995", false, false},
                 {"{\"max\":10}", "\"5\"", false, true},
                 {"{\"max_length\":3}", "\"äöü\"", true, true},
                 {"{\"max_length\":3}", "\"abcd\"", false, false},
@@ -443,6 +454,8 @@ static void test_names(void)
         check_eq_int(names("{\"mo\\u0064E\":1}", schema), -ENOTUNIQ);
         check_eq_int(names("{\"deep\":{\"\\u212aind\":1}}", schema), -ENOTUNIQ);
         check_eq_int(names("{\"list\":[{},{\"\\u017fum\":1}]}", schema), -ENOTUNIQ);
+        check_eq_int(names("{\"path\\u0000\":1}", schema), -ENOTUNIQ);
+        check_eq_int(names("{\"list\":[{\"a\\u0000b\":1}]}", schema), -ENOTUNIQ);
         check_eq_int(names("{\"MODE\":1}", "{}"), 0);
 }
 
