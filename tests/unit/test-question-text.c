@@ -65,6 +65,11 @@ static void test_several_rules(void)
         check_has(text, "mail leaves the house (and other rules): cloister approve 7f3a2b1c\n");
         check_has(text, "; rules: config.json line 14, config.json line 15\n");
         check_eq_int(n_shown, 6);
+        calls[1].rule = calls[2].rule = calls[0].rule;
+        calls[1].why = "on the same line";
+        _cleanup_free_ char *line = message_of(&view);
+        check_has(line, "(and other rules)");
+        calls[1].rule = "config.json line 15";
         calls[3].rule = "config.json line 16";
         calls[4].rule = "config.json line 17";
         _cleanup_free_ char *more = message_of(&view);

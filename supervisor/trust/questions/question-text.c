@@ -91,11 +91,17 @@ static int append_tools(const struct question_view *view, struct buffer *to)
         return r;
 }
 
+static bool is_same_rule(const struct question_call *a, const struct question_call *b)
+{
+        return strcmp(a->rule, b->rule) == 0 &&
+               strcmp(a->why ? a->why : "", b->why ? b->why : "") == 0;
+}
+
 /* Whether call i is the first one of its rule. */
 static bool is_first_of_rule(const struct question_view *view, size_t i)
 {
         for (size_t k = 0; k < i; k++) {
-                if (strcmp(view->calls[k]->rule, view->calls[i]->rule) == 0)
+                if (is_same_rule(view->calls[k], view->calls[i]))
                         return false;
         }
         return true;
