@@ -510,6 +510,27 @@ class NoForms(Asking):
         done = subprocess.run([harness.CLOISTER, "exec", self.session, "--server", str(self.server.process.pid), "-c", SEND], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=harness.environment(), check=False, start_new_session=True)
         self.assertIn("no person can be asked", done.stderr)
 
+    def test_lines_that_were_typed_before_a_question_do_not_answer_it(self):
+        before = self.sent()
+        refused = "try:\n    " + SEND.strip() + "\nexcept Exception:\n    print('de' + 'nied')\n"
+        config = os.path.join(self.class_dir, "config.json")
+        for words in (("exec", self.session, "--server", str(self.server.process.pid), "-c", refused), ("run", "--config", config, "-c", refused)):
+            self.ok("x = 1")
+            terminal = Terminal(*words, cwd=self.class_dir)
+            terminal.type("once")
+            terminal.until("rows such as")
+            terminal.type("no")
+            terminal.until("denied")
+            self.assertEqual(terminal.end(), 0)
+        self.server.start_call(SEND, session=self.session).result()
+        terminal = Terminal("approve", self.question()["id"], cwd=self.class_dir)
+        terminal.type("once")
+        terminal.until("rows such as")
+        terminal.type("no")
+        self.assertEqual(terminal.end(), 0)
+        self.assertIn("ToolDenied", json.dumps(self.ends(self.session)))
+        self.assertEqual(self.sent(), before)
+
     def test_run_asks_its_terminal(self):
         config = os.path.join(self.class_dir, "config.json")
         terminal = Terminal("run", "--config", config, "-c", SEND + "print('done', r)", cwd=self.class_dir)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -74,7 +75,6 @@ static void on_readable(evutil_socket_t fd, short what, void *data)
                 _cleanup_free_ char *line = strndup(buffer_bytes(&p->line),
                                                     (size_t)(end - buffer_bytes(&p->line)));
                 buffer_consume(&p->line, (size_t)(end - buffer_bytes(&p->line)) + 1);
-                /* Bytes that were typed before the question are not an answer. */
                 if (line && *p->id)
                         take_line(p, line);
         }
@@ -111,7 +111,9 @@ bool run_person_ask(struct run_person *p, const char *id)
                 event_del(p->readable);
                 return false;
         }
+        /* What was typed before the question is not an answer: code can have asked for it. */
         buffer_consume(&p->line, p->line.length);
+        tcflush(p->fd, TCIFLUSH);
         return event_add(p->readable, NULL) >= 0 && show(p, id);
 }
 

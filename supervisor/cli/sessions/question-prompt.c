@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -92,10 +93,17 @@ void question_prompt_show(const struct question_prompt *p)
         fflush(p->out);
 }
 
-void question_prompt_ask(const struct question_prompt *p)
+static void put_prompt(const struct question_prompt *p)
 {
         fputs("Send? once, cell, session, always, no, or rows such as 1-12,15: ", p->out);
         fflush(p->out);
+}
+
+void question_prompt_ask(const struct question_prompt *p)
+{
+        /* What was typed before the question is not an answer: code can have asked for it. */
+        tcflush(fileno(p->in), TCIFLUSH);
+        put_prompt(p);
 }
 
 int question_prompt_take(struct question_prompt *p, struct error *err)
@@ -113,7 +121,7 @@ int question_prompt_take(struct question_prompt *p, struct error *err)
         int r = question_prompt_send(p, word, note, err);
         if (r != -EINVAL)
                 return r < 0 ? r : 1;
-        question_prompt_ask(p);
+        put_prompt(p);
         return 0;
 }
 
