@@ -284,7 +284,7 @@ static int open_limits(struct cgroups **ret, struct error *why, struct error *er
 }
 
 /* The row of this machine in the table of docs/threat-model.md, "Rules and modes". */
-static void check_rules(struct doctor *d, enum cgroup_version version)
+static void check_accounting(struct doctor *d, enum cgroup_version version)
 {
         static const char *const held[] = {
                 [CGROUP_V2] = "what sessions keep, share and leave is counted, apart and at rest",
@@ -294,8 +294,8 @@ static void check_rules(struct doctor *d, enum cgroup_version version)
                         "descriptions of mappings and looked-up names are not counted; what a call leaves gets a 200th of a processor",
         };
 
-        doctor_add(d, "rules", version == CGROUP_NONE ? DOCTOR_DEGRADED : DOCTOR_EFFECTIVE, false,
-                   "as for the limits", "%s (docs/threat-model.md)", held[version]);
+        doctor_add(d, "accounting", version == CGROUP_NONE ? DOCTOR_DEGRADED : DOCTOR_EFFECTIVE,
+                   false, "as for the limits", "%s (docs/threat-model.md)", held[version]);
 }
 
 static void check_limits(struct doctor *d)
@@ -327,7 +327,7 @@ static void check_limits(struct doctor *d)
                         why.text);
                 break;
         }
-        check_rules(d, cgroups_version(cgroups));
+        check_accounting(d, cgroups_version(cgroups));
         cgroups_free(cgroups);
 }
 

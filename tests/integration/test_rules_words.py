@@ -122,6 +122,18 @@ class CommandLine(harness.Case):
         self.assertIn("a server and a tool", self.rules("explain", "files", status=2))
         self.assertIn('two members of an object are named "a"', self.rules("explain", "files.x", '{"a":1,"a":2}', status=2))
 
+    def test_tools_are_marked_by_the_rules_of_the_usual_profile(self):
+        self.config(profiles={"free": {"rules": [{"allow": "*"}]}})
+        status, text = self.cloister("tools")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"move_file\(.*\) \[asks a person\]\n")
+        self.assertRegex(text, r"write_file\(.*\) \[may ask a person\]\n")
+        self.assertNotIn("delete_file", text)
+        self.assertNotIn("may change things", text)
+        text = self.cloister("tools", "--profile", "free")[1]
+        self.assertNotIn("a person]", text)
+        self.assertRegex(text, r"\n4 of 5 tools may change things \(no readOnlyHint\), and no rule asks about them: add \"rules\"")
+
     def test_hosts_are_read_by_the_parser_of_the_server(self):
         rule = [{"allow": "files.publish", "when": {"/path": {"host": "a.example"}}}, {"deny": "files.publish"}]
         self.config(rules=rule)

@@ -86,8 +86,9 @@ static int append_server(struct buffer *to, yyjson_val *server)
 }
 
 struct count {
-        size_t all, changing; /* tools; the latter do not declare that they only read */
-        size_t unknown;       /* servers whose tools no start has noted */
+        size_t all,
+                changing; /* tools; the latter may do more than read, and no rule asks about them */
+        size_t unknown;   /* servers whose tools no start has noted */
 };
 
 static struct count count_tools(yyjson_val *servers)
@@ -104,8 +105,7 @@ static struct count count_tools(yyjson_val *servers)
                         count.all++;
                         count.changing += !yyjson_get_bool(
                                                   yyjson_obj_get(annotations, "readOnlyHint")) &&
-                                          !yyjson_equals_str(yyjson_obj_get(tool, "asks"),
-                                                             "always");
+                                          !yyjson_obj_get(tool, "asks");
                 }
         }
         return count;
@@ -117,8 +117,8 @@ static int append_count(struct buffer *to, const struct count *count)
                 return 0;
         return buffer_printf(
                 to,
-                "%zu of %zu tools may change things (no readOnlyHint), and code can call them with any arguments: leave out with"
-                " \"tools\": {\"deny\": [\"NAME\"]} of the server, or of a profile\n",
+                "%zu of %zu tools may change things (no readOnlyHint), and no rule asks about them: add \"rules\" (docs/rules.md), or"
+                " leave out with \"tools\": {\"deny\": [\"NAME\"]} of the server, or of a profile\n",
                 count->changing, count->all);
 }
 
@@ -137,16 +137,31 @@ static int append_known(struct buffer *to, yyjson_val *servers)
         return r;
 }
 
+/* The named profile, otherwise the default one. */
+static const struct config_profile *profile_of(const struct broker *broker)
+{
+        const char *name = broker->options.profile;
+        int i = name ? config_find_profile(broker->config, name, NULL) : -ENOENT;
+
+        return i < 0 ? config_usual_profile(broker->config) : &broker->config->profiles[i];
+}
+
 static int append_none(struct buffer *to, const struct broker *broker)
 {
-        if (broker->config->n_servers == 0)
+        const struct config *config = broker->config;
+        const struct config_profile *profile = profile_of(broker);
+        size_t i = 0;
+
+        if (config->n_servers == 0)
                 return buffer_printf(
                         to, "no servers: name some in a config file (cloister tools --help)\n");
-        if (!broker->options.profile)
+        while (i < config->n_servers && config->servers[i].disabled)
+                i++;
+        if (i == config->n_servers || !profile)
                 return buffer_printf(to, "no servers: all of the config are disabled\n");
         return buffer_printf(
                 to, "no servers: profile \"%s\" may use none of the config's (\"servers\" in it)\n",
-                broker->options.profile);
+                profile->name);
 }
 
 static int append_table(struct buffer *to, const struct broker *broker, yyjson_val *servers)
@@ -240,15 +255,6 @@ static void end_when_written(struct broker *broker)
 
         if (mode->done && writer_is_empty(&mode->out))
                 broker_end(broker, mode->status);
-}
-
-/* NULL, which means the whole config, unless a profile was named. */
-static const struct config_profile *profile_of(const struct broker *broker)
-{
-        const char *name = broker->options.profile;
-        int i = name ? config_find_profile(broker->config, name, NULL) : -ENOENT;
-
-        return i < 0 ? NULL : &broker->config->profiles[i];
 }
 
 static void on_waited(void *data)
