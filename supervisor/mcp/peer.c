@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/call.h"
+#include "supervisor/mcp/call/late.h"
 #include "supervisor/mcp/methods.h"
 #include "supervisor/mcp/resources/resource-read.h"
 #include "supervisor/mcp/state.h"
@@ -40,7 +41,7 @@ int mcp_peer_new(struct mcp_peer **ret, struct mcp_server *server, struct mcp_pr
                 .legacy = {.peer = peer, .reply = {.sink = mcp_sink_ref(sink)}},
         };
         peer->principal->server = server;
-        mcp_asks_init(&peer->asks, NULL);
+        mcp_asks_init(&peer->asks, peer->principal, NULL);
         LIST_INSERT_HEAD(&server->peers, peer, link);
         *ret = peer;
         return 0;
@@ -159,7 +160,8 @@ static void take_message(struct mcp_peer *peer, struct mcp_sink *sink,
                 take_request(peer, sink, message, batch);
         } else if (message->kind == JSONRPC_NOTIFICATION) {
                 take_notification(peer, message);
-        } else if (!mcp_ask_response(&peer->asks, message) && !mcp_call_response(peer, message)) {
+        } else if (!mcp_ask_response(&peer->asks, message) && !mcp_call_response(peer, message) &&
+                   !late_asks_response(&peer->principal->late, message->id)) {
                 log_debug("a response to no request");
         }
 }

@@ -1,5 +1,6 @@
 /* The life of the MCP server. */
 #include "supervisor/mcp/server.h"
+#include "supervisor/mcp/call/late.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ void mcp_principal_done(struct mcp_principal *principal)
 {
         resource_store_done(&principal->store);
         request_states_done(&principal->states);
+        late_asks_done(&principal->late);
         tasks_done(&principal->tasks);
 }
 

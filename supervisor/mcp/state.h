@@ -21,6 +21,12 @@ struct note;
 struct resource_read;
 struct tool_list;
 
+/* Questions of a principal that have ended (call/late.h). Initialised by zeroes. */
+struct late_asks {
+        TAILQ_HEAD(, late_ask) list; /* the oldest first */
+        size_t n;
+};
+
 /*
  * Who a client is. Sessions, kept outputs, files and notifications about them belong to a principal,
  * not to a connection: no other principal can name them.
@@ -47,6 +53,7 @@ struct mcp_principal {
         uint64_t resources_serial; /* grows when the list of resources changes */
         struct published_choice published;
         struct request_states states;
+        struct late_asks late;
 };
 
 /* Drops its data. */
@@ -76,6 +83,7 @@ struct mcp_asks {
         TAILQ_HEAD(, mcp_ask) list;
         size_t n;
         struct cell *const *cell; /* that waits for the answers, or NULL */
+        struct late_asks *late;   /* of the principal */
 };
 
 /* Initialised by zeroes. */

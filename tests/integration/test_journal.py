@@ -138,7 +138,8 @@ class Journal(Case):
         kinds = [r["kind"] for r in shown if r["kind"] not in ("answer", "owner", "session.start", "session.end")]
         self.assertEqual(
             kinds, ["start", "cell.begin", "denied", "denied", "ask", "decision", "call", "call", "ask", "decision", "denied", "cell"]
-            + ["cell.begin", "ask", "decision", "decision", "decision", "call", "cell", "end"])
+            + ["cell.begin", "ask", "decision", "decision", "decision", "call", "cell", "decision"]
+            + ["cell.begin", "ask", "decision", "call", "cell", "decision", "end"])
         of = lambda kind: [r for r in shown if r["kind"] == kind]  # noqa: E731
         echo, large, add = of("denied")
         self.assertEqual([(r["session"], r["server"], r["tool"], r["why"]) for r in (echo, add)],
@@ -146,19 +147,23 @@ class Journal(Case):
         self.assertEqual((echo["sha256"], echo["bytes"], echo["cell"] > 0), (hashlib.sha256(b'{"a":1}').hexdigest(), 7, True))
         self.assertEqual(large["sha256"], hashlib.sha256(b'{"a":"' + b"x" * 2000000 + b'"}').hexdigest())
         self.assertRegex(echo["rule"], r"line \d+$")
-        asked, second, third = of("ask")
+        asked, second, third, fourth = of("ask")
         self.assertEqual((asked["session"], asked["calls"], asked["cell"], asked["rule"]), ("s1", 2, echo["cell"], add["rule"]))
         self.assertEqual(asked["sha256"], hashlib.sha256(b'f.add\n{"a":1,"b":2}\nf.add\n{"a":3,"b":4}\n').hexdigest())
         self.assertEqual(asked["numbers"], [r["call"] for r in of("call")[:2]])
         self.assertEqual(second["numbers"], [add["call"]])
         self.assertRegex(self.command("show"), rf"decision  {asked['id']}  by client: once\n")
-        yes, no, other, unknown, last = of("decision")
+        yes, no, other, unknown, last, late, modern, late_modern = of("decision")
         self.assertEqual([(r["id"], r["by"], r["scope"], r["rows"], r["numbers"], r["sha256"]) for r in (yes, no)],
                          [(asked["id"], "client", "once", [1, 2], asked["numbers"], asked["sha256"]), (second["id"], "client", "no", [], [], second["sha256"])])
         self.assertEqual([(r["id"], r["by"], r["sha256"]) for r in (other, unknown)], [(third["id"], "terminal", "0" * 64), ("00000000", "terminal", third["sha256"])])
         self.assertIn("other calls", other["refused"])
         self.assertIn("no question has this id", unknown["refused"])
         self.assertEqual((last["by"], last["scope"], last["rows"]), ("terminal", "session", [1]))
+        self.assertEqual((modern["by"], modern["scope"]), ("terminal", "once"))
+        for record, question in ((late, third), (late_modern, fourth)):
+            self.assertEqual((record["by"], record["id"], record["sha256"], "scope" in record), ("client", question["id"], question["sha256"], False))
+            self.assertIn("has ended", record["refused"])
         self.assertRegex(self.command("verify"), rf"^ok: {len(shown)} records, signed to {len(shown)}$")
 
     def test_denied_calls_that_cannot_be_recorded(self):
@@ -187,6 +192,24 @@ class Journal(Case):
             self.assertIn("error", test_ask.control(server, "questions/answer", bad))
         self.assertNotIn("error", test_ask.control(server, "questions/answer", good))
         self.assertEqual(call.result()["structuredContent"]["status"], "ok")
+        self.late_answers(server)
+
+    def late_answers(self, server):
+        """The client answers that question after its end, and so does one of the later revision; twice, of which one record is enough."""
+        for _ in range(2):
+            server.send({"jsonrpc": "2.0", "id": server.asked[-1]["id"], "result": test_ask.YES})
+        server.send({"jsonrpc": "2.0", "id": 10**9, "result": test_ask.YES})
+        meta = {test_ask.PREFIX + "protocolVersion": "2026-07-28", test_ask.PREFIX + "clientCapabilities": {"elicitation": {}}}
+        params = {"name": "run_python", "arguments": {"code": "await mcp_f.add(a=9, b=9)", "session": "s3"}, "_meta": meta}
+        first = server.ask("tools/call", params, harness.PATIENCE)
+        question = [r for r in self.records() if r["kind"] == "ask"][-1]
+        test_ask.control(server, "questions/answer", {"id": question["id"], "sha256": question["sha256"], "answer": "once"})
+        self.wait_for(lambda: any(r["kind"] == "cell" and r["session"] == "s3" for r in self.records()), "the end of the cell")
+        params |= {"requestState": first["requestState"], "inputResponses": dict.fromkeys(first["inputRequests"], test_ask.NO)}
+        result = server.ask("tools/call", params, harness.PATIENCE)
+        self.assertEqual(result["structuredContent"]["status"], "ok", result)
+        with self.assertRaises(rawmcp.RpcError):
+            server.ask("tools/call", params, harness.PATIENCE)
 
     def examples(self):
         """What docs/journal.md says about openssl(1) and Python."""

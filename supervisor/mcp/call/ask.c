@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "supervisor/mcp/call/late.h"
 #include "supervisor/session/hold.h"
 #include "supervisor/session/machine/queue.h"
 
@@ -154,9 +155,9 @@ struct mcp_ask {
         struct hold_request hold; /* of a question to a person, whose session stands still */
 };
 
-void mcp_asks_init(struct mcp_asks *asks, struct cell *const *cell)
+void mcp_asks_init(struct mcp_asks *asks, struct mcp_principal *principal, struct cell *const *cell)
 {
-        *asks = (struct mcp_asks){.cell = cell};
+        *asks = (struct mcp_asks){.cell = cell, .late = &principal->late};
         TAILQ_INIT(&asks->list);
 }
 
@@ -177,6 +178,7 @@ static void ask_free(struct mcp_ask *a)
 
         TAILQ_REMOVE(&asks->list, a, link);
         asks->n--;
+        late_asks_keep(asks->late, a->id, a->ask);
         session_hold_drop(&a->hold);
         if (asks->cell && *asks->cell)
                 cell_release(*asks->cell);
@@ -272,11 +274,6 @@ int mcp_ask_peer(struct mcp_peer *peer, struct client_ask *ask, struct error *er
         return mcp_ask_send(&peer->asks, peer, sink, ask, err);
 }
 
-static void name_of(const struct mcp_ask *a, char name[32])
-{
-        snprintf(name, 32, "ask-%lld", (long long)a->id);
-}
-
 uint32_t mcp_ask_patience(const struct mcp_asks *asks)
 {
         const struct mcp_ask *a;
@@ -290,13 +287,13 @@ uint32_t mcp_ask_patience(const struct mcp_asks *asks)
 void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *asks)
 {
         const struct mcp_ask *a;
-        char name[32];
+        char name[ASK_NAME_SIZE];
 
         json_out_begin(out, key, '{');
         TAILQ_FOREACH (a, &asks->list, link) {
                 const struct client_request *request = &a->ask->request;
 
-                name_of(a, name);
+                ask_name(a->id, name);
                 json_out_begin(out, name, '{');
                 json_out_text(out, "method", client_request_method(request));
                 json_out_buffer(out, "params", &request->params);
@@ -308,10 +305,10 @@ void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *a
 static struct mcp_ask *find_name(const struct mcp_asks *asks, yyjson_val *key)
 {
         struct mcp_ask *a;
-        char name[32];
+        char name[ASK_NAME_SIZE];
 
         TAILQ_FOREACH (a, &asks->list, link) {
-                name_of(a, name);
+                ask_name(a->id, name);
                 if (yyjson_equals_str(key, name))
                         return a;
         }
@@ -327,6 +324,8 @@ void mcp_ask_give(struct mcp_asks *asks, yyjson_val *responses, const bool *gone
                 struct mcp_ask *a = find_name(asks, key);
                 if (a)
                         finish(a, value, NULL);
+                else
+                        late_asks_answer(asks->late, key);
                 if (*gone)
                         return;
         }

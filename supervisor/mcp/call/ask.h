@@ -18,7 +18,8 @@ enum { MCP_ASKS_MAX = 64 }; /* of one call, or of a peer outside of its calls, a
 int mcp_ask_peer(struct mcp_peer *peer, struct client_ask *ask, struct error *err);
 
 /* cell: that of a call, held while a request waits for its answer; it is NULL when the cell has ended. NULL: there is none. */
-void mcp_asks_init(struct mcp_asks *asks, struct cell *const *cell);
+void mcp_asks_init(struct mcp_asks *asks, struct mcp_principal *principal,
+                   struct cell *const *cell);
 /* Asks a legacy client on a stream of one of its calls. */
 int mcp_ask_send(struct mcp_asks *asks, struct mcp_peer *peer, struct mcp_sink *sink,
                  struct client_ask *ask, struct error *err);
@@ -29,7 +30,7 @@ int mcp_ask_keep(struct mcp_asks *asks, struct mcp_server *server, struct client
 uint32_t mcp_ask_patience(const struct mcp_asks *asks);
 /* Puts {"ask-1": {"method", "params"}…}. */
 void mcp_ask_put(struct json_out *out, const char *key, const struct mcp_asks *asks);
-/* Takes answers by the names that mcp_ask_put() gave. Unknown ones are ignored. Stops when an answer sets *gone. */
+/* Takes answers by the names that mcp_ask_put() gave. Unknown ones are ignored, except those that come late. Stops when an answer sets *gone. */
 void mcp_ask_give(struct mcp_asks *asks, yyjson_val *responses, const bool *gone);
 /* A response of a legacy client. Returns whether it answers one of these requests. */
 bool mcp_ask_response(struct mcp_asks *asks, const struct jsonrpc_message *message);

@@ -206,7 +206,7 @@ struct mcp_call *mcp_call_new(const struct mcp_request *request, const struct mc
         call->trace = request->trace;
         memcpy(call->session, session, sizeof(call->session));
         call->max_output = max_output;
-        mcp_asks_init(&call->asks, &call->cell);
+        mcp_asks_init(&call->asks, call->principal, &call->cell);
         call->next = server->calls;
         server->calls = call;
         server->n_calls++;

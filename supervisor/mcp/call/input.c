@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "rpc/jsonrpc.h"
 #include "supervisor/mcp/call/ask.h"
+#include "supervisor/mcp/call/late.h"
 #include "supervisor/mcp/tasks/tasks.h"
 
 #define DIGEST_START UINT64_C(0xcbf29ce484222325)
@@ -154,8 +155,11 @@ bool mcp_input_resume(const struct mcp_request *request, uint64_t digest, struct
         yyjson_val *state = yyjson_obj_get(request->params, "requestState");
         struct mcp_call *call = find(request->peer->server, request->peer->principal, state);
 
-        if (!call)
+        if (!call) {
+                late_asks_answers(&request->peer->principal->late,
+                                  yyjson_obj_get(request->params, "inputResponses"));
                 return false;
+        }
         if (call->suspension.digest != digest) {
                 reply_error(reply, JSONRPC_INVALID_PARAMS,
                             "requestState belongs to a call with other arguments");

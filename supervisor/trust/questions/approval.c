@@ -47,6 +47,7 @@ struct approvals {
         char sha256[QUESTION_SHA_SIZE];
         struct event *deadline;
         struct client_ask ask;
+        char label[QUESTION_ID_LENGTH + QUESTION_SHA_SIZE]; /* id and sha256, of the ask */
         bool is_client_asked, is_terminal_asked, was_misfit;
         uint64_t client_us; /* when the client was asked */
 
@@ -249,6 +250,17 @@ static void view(const struct approvals *a, struct question_view *ret)
 
 static void on_client(struct client_ask *ask, yyjson_val *result, const char *why);
 
+/* label: the id and the SHA-256. */
+static void on_late_answer(const char *label)
+{
+        char id[QUESTION_ID_LENGTH + 1];
+
+        snprintf(id, sizeof(id), "%s", label);
+        log_warning("an answer of the client for the question \"%s\" came after its end", id);
+        record_refused_answer("client", id, label + QUESTION_ID_LENGTH,
+                              "the question has been answered, or has ended");
+}
+
 /* Returns 0, or negative errno if the client cannot be asked. */
 static int ask_client(struct approvals *a)
 {
@@ -259,7 +271,11 @@ static int ask_client(struct approvals *a)
         view(a, &v);
         if (!a->settings.by_client || (a->settings.whole && !question_is_short(&v)))
                 return -EOPNOTSUPP;
-        a->ask = (struct client_ask){.answered = on_client, .patience_ms = a->settings.timeout_ms};
+        snprintf(a->label, sizeof(a->label), "%s%s", a->id, a->sha256);
+        a->ask = (struct client_ask){.answered = on_client,
+                                     .patience_ms = a->settings.timeout_ms,
+                                     .late = on_late_answer,
+                                     .label = a->label};
         int r = question_form(&v, a->was_misfit, &a->ask.request, &n_shown);
         for (size_t i = 0; i < a->n; i++)
                 a->calls[i]->is_at_client = i < n_shown;
@@ -378,7 +394,8 @@ static int refuse_answer(struct approvals *a, const char *id, const char *sha256
                                                       .why = "it is about other calls"},
                              &ignored);
         else
-                record_refused_answer(id, sha256, "no question has this id, or it has ended");
+                record_refused_answer("terminal", id, sha256,
+                                      "no question has this id, or it has ended");
         return -code;
 }
 

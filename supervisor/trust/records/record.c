@@ -183,11 +183,11 @@ int record_fact(const struct config_journal *how, const char *kind, const struct
         return journal_end(NULL, err);
 }
 
-void record_refused_answer(const char *id, const char *sha256, const char *why)
+void record_refused_answer(const char *by, const char *id, const char *sha256, const char *why)
 {
         const struct log_field fields[] = {
                 {"id", LOG_TEXT, id, strlen(id), 0},
-                {"by", LOG_TEXT, "terminal", strlen("terminal"), 0},
+                {"by", LOG_TEXT, by, strlen(by), 0},
                 {"sha256", LOG_TEXT, sha256, strlen(sha256), 0},
                 {"refused", LOG_TEXT, why, strlen(why), 0},
         };

@@ -42,8 +42,9 @@ void record_answer(const struct record_answer *answer);
  * was not written, and err says why. */
 int record_fact(const struct config_journal *how, const char *kind, const struct log_ids *ids,
                 const struct log_field *fields, size_t n, struct error *err);
-/* An answer at a terminal for a question that does not exist, or not any more. Does nothing without a journal of the server. */
-void record_refused_answer(const char *id, const char *sha256, const char *why);
+/* An answer for a question that does not exist, or not any more. by: "client" or "terminal". Does nothing without a journal of the
+ * server. */
+void record_refused_answer(const char *by, const char *id, const char *sha256, const char *why);
 
 /* An event of the service (supervisor/service/event.h). */
 void record_event(const struct log_ids *ids, const struct log_record *record);
