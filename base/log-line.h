@@ -67,6 +67,7 @@ struct log_record {
         const char *message_id; /* of journald (sd-id128): 32 hexadecimal digits */
         const struct log_field *fields;
         size_t n;
+        bool may_wait; /* it may be lost if the process is killed within LOG_WAIT_MS (base/log.h) */
 };
 
 enum {

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ enum log_level log_get_level(void)
 
 void log_to(int fd, enum log_format format)
 {
+        log_flush();
         place = fd;
         look = format;
 }
@@ -58,7 +60,13 @@ enum log_format log_get_format(void)
         return look;
 }
 
-enum { LOG_FD_FIRST = 1000, MESSAGE_MAX = 2048, TELL_US = 1000000 };
+enum {
+        LOG_FD_FIRST = 1000,
+        MESSAGE_MAX = 2048,
+        TELL_US = 1000000,
+        WAITING_MAX = 8, /* lines */
+        WAITING_SIZE = LOG_RECORD_MAX + PIPE_BUF,
+};
 
 /* ---- the file, which has a bound ---- */
 
@@ -129,6 +137,18 @@ void log_add_errors(uint64_t n)
         lost.others += n;
 }
 
+/* ---- lines that wait ---- */
+
+/* A line for programs that need not be written at once waits for the next one, or for log_flush(): each write wakes the process that reads
+ * it, which costs more than to make the line. */
+static struct {
+        void (*later)(void *data); /* NULL: no line waits */
+        void *data;
+        size_t n, used;
+        size_t ends[WAITING_MAX];
+        char bytes[WAITING_SIZE];
+} waiting;
+
 /* One write, so that lines of several processes do not mix. Returns whether all was written. */
 static bool write_whole(int fd, const char *bytes, size_t n)
 {
@@ -145,12 +165,74 @@ static bool write_whole(int fd, const char *bytes, size_t n)
         return written == (ssize_t)(n + begins_anew);
 }
 
-static void write_line(int fd, const struct log_line *line)
+static void write_place(const char *bytes, size_t n, size_t lines)
 {
-        if (file.is_bounded && fd == place)
+        if (file.is_bounded)
                 keep_bound();
-        if (!write_whole(fd, line->text, line->n) && fd == place)
-                lost.all++;
+        if (!write_whole(place, bytes, n))
+                lost.all += lines;
+}
+
+/* An entry is a datagram. Those that journald does not take are lost. */
+static void send_waiting(void)
+{
+        struct mmsghdr messages[WAITING_MAX] = {};
+        struct iovec parts[WAITING_MAX];
+        size_t from = 0, done = 0;
+
+        for (size_t i = 0; i < waiting.n; i++) {
+                parts[i] = (struct iovec){waiting.bytes + from, waiting.ends[i] - from};
+                messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+                from = waiting.ends[i];
+        }
+        while (done < waiting.n) {
+                int r = sendmmsg(place, messages + done, (unsigned)(waiting.n - done),
+                                 MSG_NOSIGNAL);
+                if (r < 0 && errno == EINTR)
+                        continue;
+                lost.all += r < 0;
+                done += r < 0 ? 1 : (size_t)r;
+        }
+}
+
+void log_flush(void)
+{
+        if (waiting.n == 0)
+                return;
+        if (look == LOG_FORMAT_JOURNAL && waiting.n > 1)
+                send_waiting();
+        else
+                write_place(waiting.bytes, waiting.used, waiting.n);
+        waiting.n = waiting.used = 0;
+}
+
+void log_set_later(void (*later)(void *data), void *data)
+{
+        log_flush();
+        waiting.later = later;
+        waiting.data = data;
+}
+
+/* Lines are written in their order, several with one write if a pipe takes them whole. */
+static void write_line(const struct log_line *line, bool may_wait)
+{
+        bool is_joined = look == LOG_FORMAT_JOURNAL ? waiting.used + line->n <= WAITING_SIZE
+                                                    : waiting.used + line->n <= PIPE_BUF;
+
+        may_wait = may_wait && waiting.later;
+        if (!is_joined || waiting.n == WAITING_MAX)
+                log_flush();
+        if (!may_wait && waiting.n == 0) {
+                write_place(line->text, line->n, 1);
+                return;
+        }
+        memcpy(waiting.bytes + waiting.used, line->text, line->n);
+        waiting.used += line->n;
+        waiting.ends[waiting.n++] = waiting.used;
+        if (!may_wait)
+                log_flush();
+        else if (waiting.n == 1)
+                waiting.later(waiting.data);
 }
 
 static const struct log_source *source(void)
@@ -197,10 +279,10 @@ __attribute__((format(printf, 4, 0))) static void write_event(enum log_level lev
         printable_escape(text, sizeof(text), raw);
         tell_lost();
         log_line_make(&line, look, source(), &message);
-        write_line(place, &line);
+        write_line(&line, record && record->may_wait);
         if (place != STDERR_FILENO && level == LOG_LEVEL_ERROR && look != LOG_FORMAT_JOURNAL) {
                 log_line_make(&line, LOG_FORMAT_TEXT, source(), &message);
-                write_line(STDERR_FILENO, &line);
+                (void)write_whole(STDERR_FILENO, line.text, line.n);
         }
 }
 

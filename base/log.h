@@ -42,6 +42,15 @@ void log_event(enum log_level level, const struct log_ids *ids, const char *form
 void log_record(enum log_level level, const struct log_ids *ids, const struct log_record *record,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/*
+ * Lines of records that may wait (struct log_record) are written together with the next line, in their order, or by
+ * log_flush(). later(): the first such line waits, and the caller's loop calls log_flush() within LOG_WAIT_MS. NULL: no line
+ * waits. A process calls log_flush() before it ends.
+ */
+enum { LOG_WAIT_MS = 5 };
+void log_set_later(void (*later)(void *data), void *data);
+void log_flush(void);
+
 /* How many lines were lost because they could not be written, here and in other processes that have reported theirs. The
  * log has a line about its own, once one can be written again. */
 uint64_t log_errors(void);

@@ -84,6 +84,8 @@ static size_t put_stars(char *at, size_t n)
 static size_t prefixed(const char *text)
 {
         for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
+                if (*text != *prefixes[i].text)
+                        continue;
                 size_t n = strlen(prefixes[i].text);
                 if (strncmp(text, prefixes[i].text, n) == 0 &&
                     token_length(text + n) >= prefixes[i].min)

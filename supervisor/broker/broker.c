@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/exit-status.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -229,6 +230,20 @@ static void on_trim(evutil_socket_t fd, short what, void *data)
 {
         if (mallinfo2().fordblks > FREE_MEMORY_MAX)
                 malloc_trim(0);
+}
+
+static void on_log_wait(evutil_socket_t fd, short what, void *data)
+{
+        log_flush();
+}
+
+static void write_log_later(void *data)
+{
+        const struct broker *broker = data;
+        const struct timeval in = clock_timeval_ms(LOG_WAIT_MS);
+
+        if (!evtimer_pending(broker->log_wait, NULL))
+                evtimer_add(broker->log_wait, &in);
 }
 
 static void to_secrets(struct broker *broker, const struct monitor_message *message)
@@ -594,8 +609,10 @@ static int make_parts(struct broker *broker, struct error *err)
         const struct sandbox_requests requests = {broker, ask_monitor, ask_network};
 
         broker->trim = evtimer_new(broker->base, on_trim, NULL);
-        if (!broker->trim)
+        broker->log_wait = evtimer_new(broker->base, on_log_wait, NULL);
+        if (!broker->trim || !broker->log_wait)
                 return error_set(err, ENOMEM, "event");
+        log_set_later(write_log_later, broker);
         r = take_signals(broker, err);
         if (r >= 0)
                 r = link_new(&broker->link, broker->base, MONITOR_FD, broker->hello.generation,
@@ -628,6 +645,7 @@ static int make_parts(struct broker *broker, struct error *err)
 
 static void broker_done(struct broker *broker)
 {
+        log_set_later(NULL, NULL);
         broker->sessions = sessions_free(broker->sessions);
         journal_finish();
         broker->control = control_free(broker->control);
@@ -645,6 +663,8 @@ static void broker_done(struct broker *broker)
         }
         if (broker->trim)
                 event_free(broker->trim);
+        if (broker->log_wait)
+                event_free(broker->log_wait);
         if (broker->base)
                 event_base_free(broker->base);
         config_free(broker->config);

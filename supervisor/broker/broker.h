@@ -72,10 +72,11 @@ struct broker {
         struct control_service service; /* of `cloister serve` */
         struct reload *reload;
         struct event *signals[3];
-        struct event *trim; /* pending: on_trim() runs within TRIM_S */
-        int status;         /* the exit status */
-        bool no_sandbox;    /* the last request for one failed: this machine refuses a step */
-        void *data;         /* of the mode */
+        struct event *trim;     /* pending: on_trim() runs within TRIM_S */
+        struct event *log_wait; /* lines of the log wait */
+        int status;             /* the exit status */
+        bool no_sandbox;        /* the last request for one failed: this machine refuses a step */
+        void *data;             /* of the mode */
 };
 
 /* Ends the loop with this exit status. */

@@ -198,7 +198,8 @@ void event_cell_end(const struct event_cell_end *event)
                                                     tools.length, 0});
                 add_number(&f, "tools_total", event->tools_total);
         }
-        const struct log_record r = record(CELL_END, &f);
+        struct log_record r = record(CELL_END, &f);
+        r.may_wait = true;
         if (event->receipt && event->is_journalled) {
                 struct fields whole = f;
                 add(&whole, &(struct log_field){"receipt", LOG_JSON, buffer_bytes(event->receipt),

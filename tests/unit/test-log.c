@@ -3,8 +3,10 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/json.h"
 
 #include "tests/unit/test.h"
@@ -210,6 +212,86 @@ static void test_another_descriptor(void)
         close(other);
 }
 
+static int n_later;
+
+static void on_later(void *data)
+{
+        n_later++;
+}
+
+static void write_waiting(const char *text)
+{
+        static const struct log_record record = {
+                .event = "cell.end", .message_id = "0", .may_wait = true};
+
+        log_record(LOG_LEVEL_WARNING, NULL, &record, "%s", text);
+}
+
+/* Reads one datagram, or what one write has put into a pipe of packets. Returns whether it has these texts, in this order. */
+static bool next_has(int fd, const char *first, const char *second)
+{
+        char text[8192];
+        ssize_t n = read(fd, text, sizeof(text) - 1);
+
+        if (n < 0)
+                return false;
+        text[n] = '\0';
+        const char *at = strstr(text, first);
+        return at && (second ? strstr(at, second) != NULL : !strstr(text, "second"));
+}
+
+/* A line that may wait is written with the next one, in one write to a pipe, and as a datagram of its own to journald. */
+static void test_lines_that_wait(void)
+{
+        int pipes[2], sockets[2];
+
+        check_eq_int(pipe2(pipes, O_CLOEXEC | O_NONBLOCK | O_DIRECT), 0);
+        check_eq_int(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, sockets), 0);
+        log_to(pipes[1], LOG_FORMAT_JSON);
+        write_waiting("at once");
+        check(next_has(pipes[0], "at once", NULL));
+        log_set_later(on_later, NULL);
+        write_waiting("first");
+        check(!next_has(pipes[0], "first", NULL));
+        check_eq_int(n_later, 1);
+        log_warning("second");
+        check(next_has(pipes[0], "first", "second"));
+        write_waiting("first");
+        write_waiting("second");
+        check_eq_int(n_later, 2);
+        log_flush();
+        check(next_has(pipes[0], "first", "second"));
+        /* More than a pipe takes whole, and more lines than wait: none is lost. */
+        for (int i = 0; i < 50; i++) {
+                write_waiting("many");
+                write_waiting("second");
+        }
+        log_to(sockets[1], LOG_FORMAT_JOURNAL);
+        size_t n = 0;
+        for (char text[8192]; read(pipes[0], text, sizeof(text)) > 0;)
+                n++;
+        check_eq_int(n, 13); /* of eight lines, and the rest */
+        write_waiting("first");
+        write_waiting("second");
+        check(!next_has(sockets[0], "first", NULL));
+        log_flush();
+        check(next_has(sockets[0], "first", NULL) && next_has(sockets[0], "second", "second"));
+        write_waiting("first");
+        log_set_later(NULL, NULL);
+        check(next_has(sockets[0], "first", NULL));
+        /* Entries that cannot be written are counted, each once. */
+        uint64_t before = log_errors();
+        log_set_later(on_later, NULL);
+        write_waiting("first");
+        write_waiting("second");
+        close(sockets[0]);
+        log_flush();
+        check_eq_int(log_errors() - before, 2);
+        log_set_later(NULL, NULL);
+        log_to(STDERR_FILENO, LOG_FORMAT_TEXT);
+        fd_close_many((int[]){pipes[0], pipes[1], sockets[1]}, 3);
+}
+
 int main(void)
 {
         run(test_ids);
@@ -218,6 +300,7 @@ int main(void)
         run(test_a_full_pipe);
         run(test_secrets);
         run(test_another_descriptor);
+        run(test_lines_that_wait);
         run(test_levels);
         run(test_text_of_a_peer);
         run(test_every_byte);
