@@ -86,6 +86,24 @@ void printable_print(FILE *to, const char *text)
         }
 }
 
+/* JSON can say them in another way without a loss: blanks that look like a space or like nothing, and variation selectors. The
+ * ideographic space is in common text. */
+static bool is_doubtful_in_json(uint32_t c)
+{
+        static const struct {
+                uint32_t first, last;
+        } doubtful[] = {
+                {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a}, {0x202f, 0x202f},
+                {0x205f, 0x205f}, {0x2800, 0x2800}, {0xfe00, 0xfe0f},
+        };
+
+        for (size_t i = 0; i < sizeof(doubtful) / sizeof(doubtful[0]); i++) {
+                if (c >= doubtful[i].first && c <= doubtful[i].last)
+                        return true;
+        }
+        return false;
+}
+
 /* Controls below U+0020 are only between the values, where they are layout. */
 int printable_json(struct buffer *to, const char *json, size_t n)
 {
@@ -97,7 +115,7 @@ int printable_json(struct buffer *to, const char *json, size_t n)
                 int length = utf8_next(s + at, n - at);
                 uint32_t c = length > 0 ? utf8_decode(s + at, length) : 0x20;
                 size_t end = at + (length > 0 ? (size_t)length : 1);
-                if (c >= 0x7f && !printable_is(c)) {
+                if (c >= 0x7f && (!printable_is(c) || is_doubtful_in_json(c))) {
                         r = buffer_append(to, json + begin, at - begin);
                         if (r >= 0 && c > 0xffff)
                                 r = buffer_printf(to, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10),

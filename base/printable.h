@@ -19,7 +19,8 @@ size_t printable_escape(char *to, size_t size, const char *text);
 
 void printable_print(FILE *to, const char *text);
 
-/* Appends JSON (UTF-8) in which such characters of strings are \uXXXX, which means the same. Returns 0,
+/* Appends JSON (UTF-8) in which such characters of strings, blanks that are not the usual space, and variation selectors are \uXXXX, which
+ * means the same. Returns 0,
  * -EMSGSIZE or -ENOMEM. */
 int printable_json(struct buffer *to, const char *json, size_t n);
 

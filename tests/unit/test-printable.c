@@ -52,6 +52,14 @@ static void test_json(void)
         check_eq_bytes(buffer_bytes(&b), b.length,
                        "{\"a\": \"\\u009b\\u202e\\udb40\\udc41\\u007f é\"}\n");
         check_eq_int(printable_json(&small, json, strlen(json)), -EMSGSIZE);
+
+        /* Blanks and selectors that cannot be told from others. */
+        static const char blank[] =
+                "\"a\xc2\xa0\xe2\x80\x89\xe2\xa0\x80\xef\xb8\x8f \xe3\x80\x80\"";
+        _cleanup_buffer_ struct buffer c = BUFFER_INIT(256);
+        check_eq_int(printable_json(&c, blank, strlen(blank)), 0);
+        check_eq_bytes(buffer_bytes(&c), c.length,
+                       "\"a\\u00a0\\u2009\\u2800\\ufe0f \xe3\x80\x80\"");
 }
 
 int main(void)
