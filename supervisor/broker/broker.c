@@ -35,6 +35,7 @@
 #include "supervisor/service/event.h"
 #include "supervisor/service/liveness.h"
 #include "supervisor/session/sessions-owner.h"
+#include "supervisor/trust/records/journal.h"
 #include "supervisor/trust/url.h"
 
 enum { LONG_TURN_US = 5000, TRIM_S = 5, FREE_MEMORY_MAX = 16 << 20 };
@@ -302,6 +303,7 @@ static int status_of_failure(const struct broker *broker)
 static void on_link_closed(void *data, const struct error *error)
 {
         log_error("%s", error_is_set(error) ? error->text : "the monitor closed the link");
+        journal_abandon();
         broker_end(data, status_of_failure(data));
 }
 

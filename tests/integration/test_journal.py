@@ -56,6 +56,9 @@ class Case(harness.Case):
         return [json.loads(line) for path in self.files() if number in (None, int(os.path.basename(path).split(".")[0]))
                 for line in open(path, "rb") if line.endswith(b"\n")]
 
+    def calls(self):
+        return [r for r in self.records() if r["kind"] == "call"]
+
     def wait_for(self, condition, what):
         end = time.monotonic() + harness.PATIENCE
         while not condition():
@@ -268,6 +271,24 @@ class Journal(Case):
         self.assertNotIn("calls of tools", json.dumps(third.call("1", session="t")))
         other.close()
         third.close()
+        self.assertRegex(self.command("verify"), r"(?m)^ok: \d+ records")
+
+    def test_only_the_monitor_is_killed(self):
+        """Its broker notices that, and leaves the calls to the next server, which names them. An orderly end records them itself."""
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            server = self.start()
+            text = json.dumps(server.call("1", session="s"))
+            expected = "1 call of tools that the code of this session had sent before the server was killed may have happened: f.sleep"
+            self.assertEqual(expected in text, number == signal.SIGTERM, text)
+            calls = len(self.calls())
+            server.start_call("await mcp_f.sleep(seconds=60)", session="s")
+            self.wait_for(lambda n=calls: len(self.calls()) > n, "the call")
+            before = self.command("show", "--in-doubt")
+            os.kill(server.process.pid, number)
+            server.process.wait()
+            self.wait_for(lambda b=before: self.command("show", "--in-doubt") != b, "a call in doubt")
+        self.assertEqual([r["why"] for r in self.records() if r["kind"] == "end"], ["the server was killed", "the server has ended"])
+        self.assertEqual([r["outcome"] for r in self.records() if r["kind"] == "answer"], ["in doubt"] * 2)
         self.assertRegex(self.command("verify"), r"(?m)^ok: \d+ records")
 
     def refused(self, server, reason):

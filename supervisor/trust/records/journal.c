@@ -466,6 +466,17 @@ void journal_free(void)
         the = NULL;
 }
 
+void journal_abandon(void)
+{
+        static const struct error ended = {.code = ECANCELED, .text = "the server ends"};
+
+        if (!the)
+                return;
+        drop_process(&ended);
+        if (the->fd >= 0)
+                close(take_fd(the->fd));
+}
+
 void journal_need(void)
 {
         if (the->is_needed)

@@ -32,6 +32,9 @@ struct journal_owner {
 int journal_new(struct event_base *base, const struct journal_owner *owner, struct error *err);
 /* Writes `end`, if there is a segment. Does nothing without a journal. */
 void journal_free(void);
+/* The server ends as if it had been killed: nothing more is recorded. The next server finds the calls without an answer, records them
+ * as in doubt, and names them in the results of their sessions. Does nothing without a journal. */
+void journal_abandon(void);
 /* A profile of the config has a journal: the process is requested, if it was not yet. */
 void journal_need(void);
 /* The process's socket (owned from here on), or -1 and why there is none. */
