@@ -74,6 +74,7 @@ static void append_text(struct json_out *out, const char *key, const char *text)
 struct filter {
         const struct config_profile *profile;
         const struct config_server *server;
+        struct json_out *denied; /* the names of tools that are always denied */
 };
 
 /* The effects that the rules of a profile and those of `also` can have on calls of a tool. */
@@ -99,7 +100,7 @@ static unsigned effects_of(const struct filter *filter, const char *name, const 
         return rules_effects(rules, &call);
 }
 
-/* A tool that is always denied is not listed. */
+/* A tool that is always denied is not listed; its name is known, so that code which calls it gets the reason. */
 static enum hub_tool_mark mark(void *data, const char *tool, const char *text, size_t n)
 {
         const struct filter *filter = data;
@@ -107,16 +108,19 @@ static enum hub_tool_mark mark(void *data, const char *tool, const char *text, s
         if (!hub_access_tool(filter->profile, filter->server, tool))
                 return HUB_TOOL_LEFT_OUT;
         unsigned effects = filter->profile ? effects_of(filter, tool, text, n) : 1u << RULES_ALLOW;
-        return effects == 1u << RULES_DENY      ? HUB_TOOL_LEFT_OUT
-               : !(effects & 1u << RULES_ALLOW) ? HUB_TOOL_ASKS
-               : effects & 1u << RULES_ASK      ? HUB_TOOL_ASKS_SOME
-                                                : HUB_TOOL_PLAIN;
+        if (effects == 1u << RULES_DENY) {
+                json_out_text(filter->denied, NULL, tool);
+                return HUB_TOOL_LEFT_OUT;
+        }
+        return !(effects & 1u << RULES_ALLOW) ? HUB_TOOL_ASKS
+               : effects & 1u << RULES_ASK    ? HUB_TOOL_ASKS_SOME
+                                              : HUB_TOOL_PLAIN;
 }
 
 static int append_tools(struct buffer *b, const struct hub_server *s,
-                        const struct config_profile *profile)
+                        const struct config_profile *profile, struct json_out *denied)
 {
-        struct filter filter = {profile, s->config};
+        struct filter filter = {profile, s->config, denied};
 
         if (hub_access_is_limited(profile, s->config))
                 return hub_tools_append(s->tools, b, mark, &filter);
@@ -128,7 +132,8 @@ static int append_tools(struct buffer *b, const struct hub_server *s,
 static int append_server(struct buffer *b, const struct hub_server *s,
                          const struct config_profile *profile, const char *error)
 {
-        struct json_out out = {.to = b};
+        _cleanup_buffer_ struct buffer names = BUFFER_INIT(CATALOGUE_MAX);
+        struct json_out out = {.to = b}, denied = {.to = &names};
         const char *own = NULL;
 
         json_out_begin(&out, NULL, '{');
@@ -138,10 +143,15 @@ static int append_server(struct buffer *b, const struct hub_server *s,
                 own = hub_server_unusable(s) ?: s->state == SERVER_FAILED ? s->error.text : NULL;
         append_text(&out, "error", error ? error : own);
         append_text(&out, "instructions", error ? NULL : s->instructions);
+        json_out_begin(&denied, NULL, '[');
         json_out_begin(&out, "tools", '[');
         if (out.error >= 0 && !error && s->tools && !hub_server_unusable(s))
-                json_out_fail(&out, append_tools(b, s, profile));
+                json_out_fail(&out, append_tools(b, s, profile, &denied));
         json_out_end(&out, ']');
+        json_out_end(&denied, ']');
+        if (names.length > strlen("[]"))
+                json_out_buffer(&out, "denied", &names);
+        json_out_fail(&out, denied.error);
         json_out_end(&out, '}');
         return out.error;
 }

@@ -58,6 +58,7 @@ class Rules(rawmcp.ServerCase):
             {"deny": "fix.echo"},
             {"deny": "two.echo", "when": {"/path/*": {"prefix": "/etc"}}},
             {"deny": "renamed.*", **LISTED},
+            {"deny": "two.length", "why": "never"},
             {"deny": "fix.length", "after": {"session": 3}},
             {"deny": "fix.big", "after": {"cell": 2}},
             {"ask": "fix.text", "why": "a person decides"},
@@ -166,6 +167,13 @@ await tools['two.optional'](a='x')
         cell = self.cell(code, tool="run_javascript", profile="js")
         value = cell["value"].get("json") or json.loads(cell["value"]["json_text"])
         self.assertEqual(value, ["ToolDenied", "renamed.echo was not sent: config.json line 1: denied", "config.json line 1", None, True])
+        # One that is always denied is not listed.
+        code = ("const r = []; for (const call of [() => tools['two.length']({text: 'x'}), () => mcp_two.length('x'), () => tools.lengthy()]) {"
+                " try { await call(); } catch (e) { r.push([e.name, e.rule ?? null, e.why ?? null]); } } r.push((await _discover()).some((t) => t.server === 'two' && t.name === 'length')); r")
+        cell = self.cell(code, tool="run_javascript", profile="js")
+        value = cell["value"].get("json") or json.loads(cell["value"]["json_text"])
+        denied = ["ToolDenied", "config.json line 1", "never"]
+        self.assertEqual([value[0], value[1], value[2][0], value[3]], [denied, denied, "ToolNotFound", False])
 
     def test_nobody_to_ask(self):
         self.assertEqual(self.error("tools['fix.text'](text='x')")[:2], ["ToolDenied", "fix.text was not sent: config.json line 1: a person decides: no person can be asked"])

@@ -28,7 +28,17 @@ class InCode(rawmcp.ServerCase):
     def test_a_tool_that_is_always_denied_is_not_listed(self):
         self.assertNotIn("delete_file", self.names())
         self.assertIn("write_file", self.names())
-        self.assertEqual(self.value("try:\n    tools['files.delete_file']\nexcept Exception as e:\n    name = type(e).__name__\nname"), "ToolNotFound")
+        # Code that knows its name gets the reason, in each spelling; another name is a mistake.
+        error = "try:\n    r = [%s]\nexcept ToolError as e:\n    r = [type(e).__name__, getattr(e, 'rule', None), getattr(e, 'why', None)]\nr"
+        for call in ("await tools['files.delete_file'](path='/x')", "await mcp_files.delete_file('/x')", "tools['files', 'delete_file'].sync()", "await tools.delete_file.raw({'path': 1})"):
+            kind, rule, why = self.value(error % call)
+            self.assertEqual((kind, why), ("ToolDenied", None), call)
+            self.assertRegex(rule, r"^config\.json line \d+$")
+        for name in ("mcp_files.delete_fil", "tools['files.delete_files']", "tools['other.delete_file']"):
+            self.assertEqual(self.value(error % f"await {name}()")[0], "ToolNotFound", name)
+        self.assertEqual(self.value("['files.delete_file' in tools, len(tools)]"), [False, 4])
+        checked = self.ok("await mcp_files.delete_file(path='/x')", check_only=True)["value"]["repr"].split("\n")
+        self.assertRegex(checked[1], r"^line 1: files\.delete_file\(path\): would be denied: config\.json line \d+$")
         text = self.server.ask("resources/read", {"uri": "cloister://tools"})["contents"][0]["text"]
         self.assertNotIn("delete_file", text)
 

@@ -45,7 +45,8 @@ function collectArguments(entry, given) {
 
 /** The payload of a CALL. All errors in the arguments are thrown here. */
 function makeCall(entry, given) {
-  const values = collectArguments(entry, given);
+  // Of a tool that is always denied the names of arguments by position are not known.
+  const values = collectArguments(entry, entry.asks === 'denied' && !isObject(given[0]) ? [] : given);
   const schema = entry.inputSchema;
   if (isObject(schema) && isClosed(schema)) {
     const known = objectIn(schema, 'properties');
@@ -87,7 +88,7 @@ class Caller {
       entry = (await this._library.settled()).find(key);
     }
     const catalogue = current.call(this._library);
-    entry ??= catalogue.ofFailed(key) ?? (await this._library.settled(true)).find(key);
+    entry ??= catalogue.ofFailed(key) ?? catalogue.ofDenied(key) ?? (await this._library.settled(true)).find(key);
     if (entry === undefined) throw this._library.current().notFound(key);
     return entry;
   }

@@ -5,7 +5,7 @@ const kept = require('./intrinsics.js');
 const { QUERY } = require('./frames.js');
 const { ToolError, ToolNotFound } = require('./tool-errors.js');
 const { decode } = require('./json-codec.js');
-const { byIdentifier, didYouMean, serverIdentifiers } = require('./names.js');
+const { byIdentifier, didYouMean, identifier, serverIdentifiers } = require('./names.js');
 
 const WAIT_MS = 10000; // for servers that are starting
 const QUERY_MAX = 2000; // characters of a search
@@ -19,7 +19,7 @@ class Entry {
     this.inputSchema = tool.inputSchema;
     this.outputSchema = tool.outputSchema;
     this.annotations = tool.annotations;
-    this.asks = tool.asks; // a person: 'always', 'sometimes', or undefined
+    this.asks = tool.asks; // a person: 'always', 'sometimes', or undefined; 'denied': rules deny each call
     this.head = null; // of the payload of a CALL; created at the first one
   }
 
@@ -38,6 +38,7 @@ class Catalogue {
       if (server.state !== 'disabled') this._add(server);
     }
     this._names = byIdentifier(this.byName.keys());
+    this._denied = (described.servers ?? []).flatMap(({ name, denied }) => (denied ?? []).map((tool) => new Entry(name, { name: tool, asks: 'denied' })));
   }
 
   _add({ name, state, error, tools }) {
@@ -94,6 +95,13 @@ class Catalogue {
     }
     const server = names.filter((name) => key.startsWith(`${name}.`)).sort((a, b) => b.length - a.length)[0];
     return server === undefined ? undefined : new Entry(server, { name: key.slice(server.length + 1) });
+  }
+
+  /** The Entry, without a schema, of a tool that is not listed because rules deny each call. A call of it shows why. */
+  ofDenied(key) {
+    if (typeof key === 'string') return this._denied.find((entry) => [entry.qualified, entry.name, identifier(entry.name)].includes(key));
+    const server = key.server ?? this.serverOf(key.identifier);
+    return this._denied.find((entry) => entry.server === server && [entry.name, identifier(entry.name)].includes(key.name));
   }
 
   /** The error for a key that find() does not have. */

@@ -71,6 +71,8 @@ def _argument_error(entry, wrong):
 
 def make_call(entry, args, kwargs):
     """The payload of a CALL. All errors in the arguments are raised here."""
+    if entry.asks == "denied":  # whatever its arguments: the names of those by position are not known
+        args = ()
     if not args:
         data = entry.fast_call.payload(kwargs)
         if data is not None and len(data) <= MAX_ITEMS:
@@ -141,7 +143,7 @@ class Tool:
             server = catalogue.servers[self._key[0]]
             entry = server.tools.get(server.names.get(self._key[1]))
         if entry is None:
-            entry = catalogue.of_failed(self._key)
+            entry = catalogue.of_failed(self._key) or catalogue.of_denied(self._key)
         if entry is None:
             raise catalogue.not_found(self._key)
         self._key = (entry.server, entry.name)
@@ -318,7 +320,7 @@ class ServerTools:
                 exact = name if name in server.tools else server.names.get(name)
                 if exact is not None:
                     return self._make(exact)
-        if server is None or server.state in ("starting", "failed"):
+        if server is None or server.state in ("starting", "failed") or get().of_denied((self._name, name)):
             return self._make(name)
         known = list(server.names) if identified else list(server.tools)
         text = '%s has no tool "%s"%s' % (self._name, name, did_you_mean(name, known))
@@ -395,7 +397,7 @@ class Tools(Mapping):
             if entry is not None:
                 tool = self._found[key] = Tool(self._library, self._channel, (entry.server, entry.name))
                 return tool
-        if not self._library.is_settled() or catalogue.of_failed(key) is not None:
+        if not self._library.is_settled() or catalogue.of_failed(key) or catalogue.of_denied(key):
             return Tool(self._library, self._channel, key)
         raise catalogue.not_found(key)
 

@@ -23,7 +23,7 @@ class Entry:
         self.input_schema = tool.get("inputSchema")
         self.output_schema = tool.get("outputSchema")
         self.annotations = tool.get("annotations")
-        self.asks = tool.get("asks")  # a person: "always", "sometimes", or None
+        self.asks = tool.get("asks")  # a person: "always", "sometimes", or None; "denied": rules deny each call
 
     def __getattr__(self, name):
         """fast_call is created at the first call."""
@@ -47,6 +47,7 @@ class Server:
         self.instructions = described.get("instructions")
         tools = [Entry(self.name, tool) for tool in described.get("tools") or ()]
         self.tools = {entry.name: entry for entry in tools}
+        self.denied = described.get("denied") or ()
         self.names = by_identifier(self.tools)
 
 
@@ -72,6 +73,18 @@ class Catalogue:
             for text, name in by_identifier(self.by_name).items()
             if len(self.by_name[name]) == 1 and (text not in taken or text == name)
         }
+
+        self._denied = self._find_denied()
+
+    def _find_denied(self):
+        """The Entry, without a schema, of each tool that is not listed because rules deny each call: by all its names."""
+        denied = {}
+        for server in self.servers.values():
+            for name in server.denied:
+                entry = Entry(server.name, {"name": name, "asks": "denied"})
+                for key in (entry.qualified, name, identifier(name), (server.name, name), (server.name, identifier(name))):
+                    denied.setdefault(key, entry)
+        return denied
 
     def starting(self):
         return [server.name for server in self.servers.values() if server.state == "starting"]
@@ -104,6 +117,10 @@ class Catalogue:
             key = (name, key[len(name) + 1 :])
         server = self.servers.get(key[0])
         return Entry(key[0], {"name": key[1]}) if server is not None and server.state == "failed" else None
+
+    def of_denied(self, key):
+        """The Entry of a tool that rules always deny, else None. A call of it shows why."""
+        return self._denied.get(key)
 
     @staticmethod
     def _ambiguous(key, found):

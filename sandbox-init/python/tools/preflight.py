@@ -421,7 +421,7 @@ class Lookup:
         if not certain and not self._all or known is not None and known.certain:
             return
         given = _arguments(node, self._ast)
-        entry = tool._entry()
+        entry = tool._entry() or self._library.current().of_denied(tool._key)
         if entry is None or given is None:
             self.undecided.add(id(node))
             return
