@@ -5,7 +5,8 @@
 #include "policy/rules/rules.h"
 #include "tests/unit/test.h"
 
-static const struct rules_server servers[] = {{"s", false}, {"t", true}, {"files", false}};
+static const struct rules_server servers[] = {
+        {"s", false}, {"t", true}, {"fi", false}, {"files", false}};
 
 /* The rules of a JSON array. Returns 0, or negative errno and the error's text. */
 static int make(const char *array, struct rules **ret, struct error *err)
@@ -137,6 +138,7 @@ static void test_conditions(void)
                 {"{\"min\":1}", "0.99999999999999999999", false, true},
                 {"{\"equals\":5}", "5.00000000000000000001", false, true},
                 {"{\"equals\":5}", "5.000001", false, false},
+                {"{\"equals\":5}", "1e400", false, false},
                 {"{\"equals\":[5,6]}", "[5,6.00000000000000000001]", false, true},
                 {"{\"equals\":[5,6]}", "[5,6.1]", false, false},
                 {"{\"one_of\":[4,5]}", "5.00000000000000000001", false, true},
@@ -195,6 +197,18 @@ static void test_elements(void)
         check_eq_str(decide(inner, "{\"a\":[{\"b/c\":[\"x\",\"y\"]}]}"), "allow");
         check_eq_str(decide(inner, "{\"a\":{\"b/c\":{\"1\":\"x\"}}}"), "deny");
         check_eq_str(decide(inner, "{\"a\":[{\"b/c\":[\"x\"]}]}"), "allow");
+}
+
+/* A number that is longer than any of use: nobody knows what a server reads in it. */
+static void test_long_number(void)
+{
+        static const char rules[] = "[{\"deny\":\"s.f\",\"when\":{\"/n\":{\"equals\":5}}}]";
+        char arguments[1200];
+
+        for (int n = 1000; n <= 1100; n += 100) {
+                snprintf(arguments, sizeof(arguments), "{\"n\":1%0*d}", n, 0);
+                check_eq_str(decide(rules, arguments), n == 1000 ? "allow" : "deny");
+        }
 }
 
 /* A value on the way that has another type than its step is for. */
@@ -331,6 +345,8 @@ static void test_bounds(void)
         char *long_text = malloc(N);
         static const char regex[] =
                 "[{\"allow\":\"s.f\",\"when\":{\"/x\":{\"regex\":\"^(a+)+$\"}}}]";
+        static const char heap[] =
+                "[{\"deny\":\"s.f\",\"when\":{\"/x\":{\"regex\":\"^(a|b)*a$\"}}}]";
         static const char each[] = "[{\"allow\":\"s.f\",\"when\":{\"/x/*\":{\"regex\":\"^1$\"}}}]";
         static const char stars[] =
                 "[{\"allow\":\"s.f\",\"when\":{\"/x\":{\"glob\":\"**a**a**a**a**a**a**a**a**a**b\"}}}]";
@@ -345,6 +361,7 @@ static void test_bounds(void)
         check_eq_str(decide(regex, long_text),
                      "a value that a condition reads is longer than 64 KiB");
         sprintf(long_text + n + 60 * 1024, "\"}");
+        check_eq_str(decide(heap, long_text), "a regex was not decided within its bound");
         check_eq_str(decide(stars, long_text), "the arguments have too many values to check");
         n = (size_t)sprintf(long_text, "{\"x\":[\"1\"");
         for (int i = 0; i < 20000; i++)
@@ -408,6 +425,7 @@ static void test_accepted(void)
                 "[]",
                 "[{\"allow\":\"s.f\",\"when\":{\"/x\":{\"equals\":1}}},{\"deny\":\"s.f\",\"when\":{\"/x\":{\"equals\":1}}}]",
                 "[{\"deny\":\"s.f\"},{\"ask\":\"*\"}]",
+                "[{\"allow\":\"files.x\"}]", /* there is a server "fi", too */
                 "[{\"allow\":\"t.*\",\"hints\":{\"read_only\":true}}]",
                 "[{\"ask\":\"s.f\",\"plan\":\"run\",\"planned\":{\"x\":1},\"vary\":[\"/id\"]}]",
         };
@@ -544,6 +562,7 @@ int main(void)
 {
         run(test_conditions);
         run(test_elements);
+        run(test_long_number);
         run(test_steps_of_another_type);
         run(test_first_match);
         run(test_hints);
