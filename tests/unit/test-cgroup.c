@@ -482,12 +482,12 @@ static int tick(void)
         return 0;
 }
 
-static bool runs(struct cgroup *cgroup)
+static bool runs(struct cgroup *cgroup, int looks) /* at 0.1 s from each other */
 {
-        uint64_t before = cgroup_cpu_usec(cgroup);
-
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-        return cgroup_cpu_usec(cgroup) > before;
+        for (uint64_t before = cgroup_cpu_usec(cgroup); looks > 0; looks--, usleep(100000))
+                if (cgroup_cpu_usec(cgroup) > before)
+                        return true;
+        return false;
 }
 
 static void test_rest(void)
@@ -548,38 +548,22 @@ static void test_rest_by_weight(void)
         rmdir(directory);
 }
 
-/* Waits until it has run: a machine with other work gives it no processor for a while. */
-static bool runs_again(struct cgroup *cgroup)
-{
-        for (int i = 0; i < 100; i++)
-                if (runs(cgroup))
-                        return true;
-        return false;
-}
-
-static bool freezes(struct cgroup *cgroup)
-{
-        int r = cgroup_freeze(cgroup, true);
-
-        for (int i = 0; r == 0 && i < 1000 && !cgroup_is_frozen(cgroup); i++)
-                nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-        return r == 0 && cgroup_is_frozen(cgroup);
-}
-
 static void test_freeze(void)
 {
         struct cgroups *cgroups = open_cgroups();
         struct cgroup *cgroup = new_leaf(cgroups, 64 << 20, 100);
         pid_t pid = run_inside(cgroup, tick);
 
-        check(runs_again(cgroup));
+        check(runs(cgroup, 100));
         for (int i = 0; i < 2; i++) {
-                check(freezes(cgroup));
-                check(!runs(cgroup));
+                check_eq_int(cgroup_freeze(cgroup, true), 0);
+                while (!cgroup_is_frozen(cgroup))
+                        usleep(10000);
+                check(!runs(cgroup, 2));
                 check_eq_int(cgroup_freeze(cgroup, false), 0);
-                check(runs_again(cgroup));
+                check(runs(cgroup, 100));
         }
-        check(freezes(cgroup));
+        check_eq_int(cgroup_freeze(cgroup, true), 0);
         check_eq_int(cgroup_kill(cgroup), 0);
         check_eq_int(WTERMSIG(wait_for(pid)), SIGKILL);
         cgroup_free(cgroup);
