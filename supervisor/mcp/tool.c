@@ -8,6 +8,7 @@
 
 #include "base/json-out.h"
 #include "base/log.h"
+#include "policy/rules/rules.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/resources/resource-uri.h"
@@ -41,6 +42,11 @@ static const char contract[] =
         "code runs, this code did not. Call with `session` and no `code` for the rest.\n"
         "- If the text begins with \"status:\", Cloister wrote that line. The code printed "
         "everything else.\n";
+
+/* Where a rule asks. At most 120 characters. */
+static const char about_plan[] =
+        "- plan=true: trial run in a copy, one question about all calls that ask, then the run. "
+        "\"only\": only the list.\n";
 
 static const char contract_javascript[] =
         "Run JavaScript (Node.js; TypeScript types are removed) that computes or calls the user's "
@@ -253,8 +259,25 @@ static void append_reach(const struct config_profile *profile, enum language lan
                                                  "`dependencies` or a line %pip install NAME.");
 }
 
+/* Whether a rule asks in a profile that code may have. */
+static bool may_ask(const struct config *config, const struct config_profile *own,
+                    enum language language)
+{
+        for (size_t i = 0; i < config->n_profiles; i++) {
+                const struct rules *rules = config->profiles[i].compiled_rules;
+                if (!mcp_profile_is_choice(&config->profiles[i], own, language))
+                        continue;
+                for (size_t k = 0; rules && k < rules_count(rules); k++) {
+                        if (rules_at(rules, k)->effect == RULES_ASK)
+                                return true;
+                }
+        }
+        return false;
+}
+
 static void append_description(const struct config *config, const struct config_profile *profile,
-                               enum language language, yyjson_val *servers, struct buffer *to)
+                               enum language language, bool has_plans, yyjson_val *servers,
+                               struct buffer *to)
 {
         _cleanup_buffer_ struct buffer reach = BUFFER_INIT(LIST_MAX);
 
@@ -265,6 +288,8 @@ static void append_description(const struct config *config, const struct config_
                 buffer_printf(to, language == LANGUAGE_JAVASCRIPT ? contract_javascript : contract,
                               buffer_bytes(&reach), config->output_characters,
                               (double)config->cell_timeout_ms / 1000);
+        if (has_plans)
+                buffer_append_text(to, about_plan);
         if (yyjson_arr_size(servers) > 0)
                 buffer_append_text(to, "Tools by server:\n");
         append_catalogue(servers, TOOL_DESCRIPTION_MAX, to);
@@ -419,7 +444,8 @@ static void append_arguments(const struct config *config, enum language language
 }
 
 static void put_input_schema(struct json_out *out, const struct config *config,
-                             const struct config_profile *own, enum language language)
+                             const struct config_profile *own, enum language language,
+                             bool has_plans)
 {
         static const char *const dependencies[LANGUAGE_MAX] = {
                 "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"description\":\"Packages to "
@@ -433,6 +459,8 @@ static void put_input_schema(struct json_out *out, const struct config *config,
         json_out_begin(out, "properties", '{');
         append_arguments(config, language, out->to);
         out->more = true;
+        if (has_plans)
+                put_text(out, "plan", "{\"enum\":[true,false,\"only\"]}");
         if (abilities_of(config, own, language).installs)
                 put_text(out, "dependencies", dependencies[language]);
         put_profile_argument(out, config, own, language);
@@ -478,14 +506,15 @@ static void append_tool(const struct config *config, const struct config_profile
 {
         _cleanup_buffer_ struct buffer text = BUFFER_INIT(LIST_MAX);
 
-        append_description(config, used, language, servers, &text);
+        bool has_plans = language == LANGUAGE_PYTHON && may_ask(config, own, language);
+        append_description(config, used, language, has_plans, servers, &text);
         if (text.error < 0)
                 out->to->error = text.error;
         json_out_begin(out, NULL, '{');
         json_out_text(out, "name", tool_names[language]);
         json_out_text(out, "title", titles[language]);
         json_out_string(out, "description", buffer_bytes(&text), text.length);
-        put_input_schema(out, config, own, language);
+        put_input_schema(out, config, own, language, has_plans);
         put_text(out, "outputSchema", result_schema);
         put_annotations(out, config, own, language, servers);
         put_text(out, "execution", "{\"taskSupport\":\"optional\"}");

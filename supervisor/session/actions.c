@@ -185,7 +185,8 @@ static int attach(struct session *s, uint32_t target, const int fds[SESSION_FDS]
         session_tell_start(s);
         meter_open(&s->meter, &fds[SESSION_CPU]);
         tasks_open(s, fds[SESSION_CHANGES]);
-        session_network_open(s);
+        if (!s->is_plans_copy)
+                session_network_open(s);
         s->born_us = clock_us();
         outcome_open(s, s->born_us);
         session_enter(s, SESSION_IDLE);
@@ -416,7 +417,7 @@ static void run_next(struct session *s, const struct session_details *details)
 {
         if (!s->queue.first && s->single)
                 session_kill_sandbox(s, END_IDLE, "its call has ended");
-        if (!s->queue.first)
+        if (!s->queue.first || s->queue.first->is_postponed)
                 return;
         bool is_other = !has_language(s->profile, s->queue.first),
              other = is_other || is_other_profile(s);
@@ -552,6 +553,7 @@ void session_forget_sandbox(struct session *s)
         channel_close(&s->channel);
         streams_close(&s->streams);
         calls_drop_all(s);
+        session_end_postponed(s);
         *s->installs = (struct session_installs){};
         meter_close(&s->meter);
         tasks_close(s);

@@ -26,8 +26,8 @@ static void add(uint64_t *digest, const void *bytes, size_t n)
                 *digest = (*digest ^ s[i]) * UINT64_C(0x100000001b3);
 }
 
-/* A grant holds for this rule and this definition of the tool: a change of either asks again. */
-static uint64_t definition_of(const struct trust_call *trust)
+/* A change of either asks again. */
+uint64_t trust_definition(const struct trust_call *trust)
 {
         const struct tool_provider *tools = &trust->session->context->tools;
         struct tool_description description = {};
@@ -111,7 +111,7 @@ static struct waiting *make(struct trust_call *trust)
                 .tool = request->method ? request->method : request->tool,
                 .json = w->json,
                 .n = n,
-                .definition = definition_of(trust),
+                .definition = trust_definition(trust),
                 .rule = trust->rule,
                 .why = trust->why,
                 .rule_key = trust->is_proposable ? trust->rule_key : 0,
@@ -124,7 +124,7 @@ enum trust_result trust_ask(struct trust_call *trust)
         struct session *session = trust->session;
         const char *why = APPROVAL_NO_MEMORY;
 
-        if (trust->effect != RULES_ASK)
+        if (trust->effect != RULES_ASK || trust->is_planned)
                 return TRUST_GO_ON;
         struct waiting *w = make(trust);
         if (w) {

@@ -233,7 +233,7 @@ static const struct approval_host host = {
 
 /* ---- calls ---- */
 
-static struct approval_settings settings_of(const struct session *s)
+struct approval_settings asking_settings(const struct session *s)
 {
         const struct config_ask *ask = s->profile ? &s->profile->ask : &s->config->top.ask;
         unsigned by = config_ask_by(ask);
@@ -272,7 +272,7 @@ enum approval_verdict asking_ask(struct asking **asking, struct session *session
                                  struct asking_call *call, const char **why)
 {
         const struct cell *cell = session_current(session);
-        const struct approval_settings settings = settings_of(session);
+        const struct approval_settings settings = asking_settings(session);
 
         if (!*asking)
                 *asking = make(session);

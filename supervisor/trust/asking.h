@@ -25,6 +25,8 @@ struct asking_call {
  * approvals_add(); *why is static. */
 enum approval_verdict asking_ask(struct asking **asking, struct session *session,
                                  struct asking_call *call, const char **why);
+/* "ask" of the profile of a session. */
+struct approval_settings asking_settings(const struct session *session);
 /* The code does not wait for the call any more. */
 void asking_drop(struct asking *asking, struct asking_call *call);
 /* Decides calls that wait, where the rules have changed. */

@@ -5,7 +5,9 @@
 
 #include "supervisor/trust/ask.h"
 #include "supervisor/trust/journal-step.h"
+#include "supervisor/trust/plan-step.h"
 
 trust_step *const trust_steps[] = {
-        trust_check_form, trust_apply_rules, trust_ask, trust_count, trust_journal, NULL,
+        trust_check_form, trust_apply_rules, trust_plan, trust_ask,
+        trust_count,      trust_journal,     NULL,
 };

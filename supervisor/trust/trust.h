@@ -2,7 +2,7 @@
  * The steps of a call between the code and the server.
  *
  * Theory of operation. The broker decides on each CALL frame; checks of the guest count for nothing. The steps are a table
- * in this order: form → (the lists "tools", in the hub) → rules → (a grant or a question) → counts → (arguments with secrets; the
+ * in this order: form → (the lists "tools", in the hub) → rules → (a plan; a grant or a question) → counts → (arguments with secrets; the
  * journal) → send. A step finishes at once, or later by trust_continue() and trust_refuse(). The bytes that are sent are written from the document that
  * was checked. A call that no key of the profile is about has no steps.
  *
@@ -23,6 +23,7 @@ enum trust_result {
         TRUST_GO_ON,   /* the next step; after the last: the call is sent */
         TRUST_REFUSED, /* trust_set_refusal() has been called */
         TRUST_WAITS,
+        TRUST_ANSWERED, /* it is not sent: the code gets trust->answer. Never after TRUST_WAITS */
 };
 
 /* Why a call is not sent, as the code gets it. */
@@ -49,8 +50,11 @@ struct trust_call {
         uint64_t *counted;        /* keys of the rules that count the call if it may be sent */
         size_t n_counted;
         struct trust_refusal refusal;
-        uint64_t record; /* number of its record in the journal; 0: none */
-        bool is_refused; /* the step `refused` has begun */
+        uint64_t record;      /* number of its record in the journal; 0: none */
+        struct buffer answer; /* TRUST_ANSWERED: a CallToolResult */
+        size_t plan_row;      /* of its cell's plan, from 1, that its result is for; 0: none */
+        bool is_planned;      /* a person has said yes to the plan that has it */
+        bool is_refused;      /* the step `refused` has begun */
         size_t step;
         bool waits;
         void *data;                             /* of the step that waits */
@@ -80,7 +84,7 @@ bool trust_applies(const struct session *session, const struct tool_request *req
 
 /*
  * Runs the steps. Takes the document out of the body; the request then points into it. TRUST_GO_ON: *ret has what to send;
- * TRUST_REFUSED: its refusal says why not; TRUST_WAITS: a function of the owner (static) follows, not from inside. NULL in *ret:
+ * TRUST_REFUSED: its refusal says why not; TRUST_WAITS: a function of the owner (static) follows, not from inside; TRUST_ANSWERED: *ret has the answer. NULL in *ret:
  * out of memory, and the call is refused.
  */
 enum trust_result trust_begin(struct session *session, const struct tool_request *request,
@@ -88,6 +92,10 @@ enum trust_result trust_begin(struct session *session, const struct tool_request
                               const struct trust_owner *owner, struct trust_call **ret);
 /* A call that waits is dropped. NULL is allowed. Returns NULL. */
 struct trust_call *trust_free(struct trust_call *trust);
+/* The call would be sent: it counts in the copy of the session in which a plan is made. */
+void trust_count_planned(struct trust_call *trust);
+/* The tool that it calls, as the catalogue has it. */
+struct tool_description trust_describe(const struct trust_call *trust);
 
 /* ---- for steps ---- */
 

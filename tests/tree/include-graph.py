@@ -89,6 +89,8 @@ RULES = [
         ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/"] + [SESSION + part for part in ("cell/", "channel/", "machine/", "hold.h")],
     ),
     ("supervisor/trust/questions", ["base/", "rpc/", SERVICE, "supervisor/trust/questions/", "supervisor/trust/records/"]),
+    # Plans of calls: their rows, and the question about them.
+    ("supervisor/trust/plans", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/plans/", "supervisor/trust/questions/", "supervisor/trust/records/"]),
     # Records of the journal, and the broker's end of the process that signs them.
     ("supervisor/trust/records", ["base/", "policy/", "rpc/", SERVICE, "supervisor/trust/records/"]),
     ("supervisor/session", ["base/", "policy/", "rpc/", SERVICE, SESSION, "supervisor/trust/"]),
@@ -117,7 +119,7 @@ RULES = [
     # Its parts use what it offers to all of them, and each other in this order.
     ("supervisor/mcp/tasks", ["base/", "policy/node-name.h", "rpc/", SERVICE, MCP + "tasks/"] + MCP_SHARED),
     ("supervisor/mcp/resources", ["base/", "rpc/", "supervisor/session/", MCP + "publish/published-call.h", MCP + "resources/"] + MCP_SHARED),
-    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
+    ("supervisor/mcp/call", ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/", "supervisor/trust/asking.h", "supervisor/trust/plans/", MCP + "tasks/", MCP + "resources/", MCP + "call/"] + MCP_SHARED),
     (
         "supervisor/mcp/publish",
         ["base/", "policy/", "rpc/", SERVICE, "supervisor/session/"] + [MCP + part for part in ("tasks/", "resources/resource-uri.h", "call/", "publish/")] + MCP_SHARED,

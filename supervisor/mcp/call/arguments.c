@@ -175,6 +175,13 @@ static int take_on_error(const struct taking *t)
         return 0;
 }
 
+static int take_plan(const struct taking *t)
+{
+        t->ret->plan_only = yyjson_equals_str(t->value, "only");
+        t->ret->plan = t->ret->plan_only;
+        return t->ret->plan_only ? 0 : take_bool(t);
+}
+
 static int take_max_output(const struct taking *t)
 {
         double n = 0;
@@ -239,6 +246,7 @@ static const struct argument arguments_known[] = {
         {"from", take_from, .is_text = true, .needs_copy = true},
         {"branches", take_branches, .needs_copy = true},
         {"on_error", take_on_error, .needs_copy = true},
+        {"plan", take_plan, AT(plan), .needs_copy = true},
         {"dependencies", take_dependencies},
 };
 
@@ -406,6 +414,25 @@ static int check_branches(const struct run_arguments *a, struct error *err)
         return 0;
 }
 
+/* The copy is made of the session as it is now. */
+static int check_plan(const struct run_arguments *a, struct error *err)
+{
+        const char *other = a->from[0]     ? "from"
+                            : a->reset     ? "reset"
+                            : a->restore   ? "restore"
+                            : a->interrupt ? "interrupt"
+                                           : "check_only";
+
+        if (!a->code)
+                return error_set(err, EINVAL, "plan needs code");
+        if (a->from[0] || a->reset || a->restore || a->interrupt || a->check_only)
+                return error_set(err, EINVAL, "plan and %s cannot be used together", other);
+        if (a->plan_only && a->checkpoint)
+                return error_set(err, EINVAL,
+                                 "plan \"only\" runs nothing in the session: leave checkpoint out");
+        return 0;
+}
+
 /* Node cannot be forked. */
 static int check_language(yyjson_val *arguments, const struct run_arguments *a, struct error *err)
 {
@@ -416,7 +443,7 @@ static int check_language(yyjson_val *arguments, const struct run_arguments *a, 
                 if (arguments_known[i].needs_copy && value && !yyjson_is_null(value))
                         return error_set(
                                 err, EINVAL,
-                                "run_javascript has no argument \"%s\": a JavaScript session has no copies, so no from, branches, checkpoint, restore and on_error; nothing was run",
+                                "run_javascript has no argument \"%s\": a JavaScript session has no copies, so no from, branches, checkpoint, restore, on_error and plan; nothing was run",
                                 arguments_known[i].name);
         }
         if (a->check_only)
@@ -478,6 +505,8 @@ int run_arguments_parse(yyjson_val *arguments, const struct config *config,
         if (ret->from[0] && !ret->code)
                 return error_set(err, EINVAL, "from needs code");
         if (ret->branches > 0 && check_branches(ret, err) < 0)
+                return -EINVAL;
+        if (ret->plan && check_plan(ret, err) < 0)
                 return -EINVAL;
         if (!ret->code && (ret->restore || ret->checkpoint))
                 ret->code = "";

@@ -24,6 +24,7 @@ struct run_arguments {
         unsigned branches;                          /* 0: the session is not to be several */
         uint32_t timeout_ms;
         bool reset, check_only, rolls_back;
+        bool plan, plan_only;
         bool wait_given, interrupt;
         uint32_t wait_ms;                 /* if wait_given */
         const char *restore, *checkpoint; /* in the parsed document; NULL: none was named */

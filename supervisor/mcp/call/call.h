@@ -18,6 +18,7 @@
 
 struct mcp_answer;
 struct branch_calls;
+struct plan_run;
 struct published_run;
 struct run_tool;
 
@@ -91,6 +92,7 @@ struct mcp_call {
         struct published_run *run;     /* of something published, or NULL */
         struct run_tool *tool;         /* of a tool that runs the code it is given, or NULL */
         struct branch_calls *branches; /* branches.c, or NULL */
+        struct plan_run *plan;         /* plans.c, or NULL */
 };
 
 /* Takes ownership of the reply; NULL: out of memory. */

@@ -37,6 +37,10 @@ uint64_t mcp_input_digest(const struct run_arguments *arguments)
         add(&digest, arguments->code ? arguments->code : "", arguments->code_length);
         if (arguments->check_only)
                 add(&digest, "check_only", sizeof("check_only"));
+        if (arguments->plan)
+                add(&digest, "plan", sizeof("plan"));
+        if (arguments->plan_only)
+                add(&digest, "only", sizeof("only"));
         if (arguments->session_given)
                 add(&digest, name, strlen(name) + 1);
         add(&digest, arguments->from, strlen(arguments->from) + 1);

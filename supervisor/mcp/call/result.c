@@ -41,7 +41,7 @@ const char result_schema[] =
         "{\"type\":\"object\",\"properties\":{"
         "\"status\":{\"type\":\"string\",\"enum\":[\"ok\",\"error\",\"exit\",\"timeout\","
         "\"cancelled\","
-        "\"oom\",\"killed\",\"running\",\"busy\"]},"
+        "\"oom\",\"killed\",\"running\",\"busy\",\"planned\"]},"
         "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"
         "\"value\":{\"type\":\"object\",\"description\":\"of the last expression\",\"properties\":{"
         "\"repr\":{\"type\":\"string\"},\"json\":{},\"json_text\":{\"type\":\"string\","
@@ -78,6 +78,7 @@ const char result_schema[] =
         "\"session\":{\"type\":\"string\"},\"status\":{\"type\":\"string\"},\"value\":{\"type\":\"object\"},"
         "\"stdout\":{\"type\":\"string\"},\"error\":{\"type\":\"object\"},\"notice\":{\"type\":\"string\"}},"
         "\"required\":[\"session\",\"status\"]}}"
+        ",\"plan\":{\"type\":\"object\",\"description\":\"calls of the code in a copy of the session, and what was made of them\"}"
         "," RECEIPT_SCHEMA "," NETWORK_SCHEMA "," RESULT_CONTENT_SCHEMA
         "},\"required\":[\"status\",\"session\"]}";
 
@@ -190,7 +191,7 @@ static void append_refusals(const struct cell_outcome *o, struct buffer *to)
 static void collect_notice(const struct cell_outcome *o, const struct result_options *options,
                            struct buffer *to)
 {
-        const char *const notes[] = {o->block, o->note, o->owner};
+        const char *const notes[] = {o->block, o->note, o->planned, o->owner};
         bool has_why = o->why[0] && !o->error_type;
 
         if (options->said && *options->said)
@@ -364,6 +365,7 @@ static int make_text(const struct cell_outcome *o, const struct result_options *
         if (to->length == 0 && output.length == 0)
                 buffer_append_text(to, "ok, no output");
         append_block(to, "", &output);
+        append_block(to, "[plan]\n", &o->plan_lines);
         if (options->earlier)
                 append_block(to, "[result of an earlier call]\n", options->earlier);
         return output.error < 0 ? output.error : to->error;
@@ -538,6 +540,8 @@ static void put_structured(struct json_out *out, const struct cell_outcome *o,
         put_error(out, o, p);
         put_text(out, "notice", &p->texts[NOTICE]);
         put_running(out, p->running);
+        if (o->plan.length > 0)
+                json_out_buffer(out, "plan", &o->plan);
         if (options->earlier)
                 put_text(out, "earlier", options->earlier);
         if (o->has_exit_code)
@@ -586,7 +590,9 @@ static int render(const struct cell_outcome *o, const struct result_options *opt
         result_content_append(&out, o, options);
         json_out_end(&out, ']');
         put_structured(&out, o, options, p, text.length);
-        json_out_bool(&out, "isError", o->status != CELL_OK && o->status != CELL_RUNNING);
+        json_out_bool(&out, "isError",
+                      o->status != CELL_OK && o->status != CELL_RUNNING &&
+                              o->status != CELL_PLANNED);
         json_out_end(&out, '}');
         return out.error;
 }

@@ -25,6 +25,7 @@
 #include "supervisor/mcp/call/ask.h"
 #include "supervisor/mcp/call/branches.h"
 #include "supervisor/mcp/call/input.h"
+#include "supervisor/mcp/call/plans.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/mcp/profile.h"
 #include "supervisor/mcp/subscriptions.h"
@@ -261,7 +262,9 @@ static void describe(const struct mcp_call *call, const char *why, char *to, siz
         uint64_t calls = cell->outcome.calls_total;
         size_t n = 0;
 
-        if (cell->number == 0)
+        if (cell->is_postponed)
+                n = (size_t)snprintf(to, size, "a plan of the code is being made");
+        else if (cell->number == 0)
                 n = (size_t)snprintf(to, size, "the code waits for its sandbox");
         else
                 n = (size_t)snprintf(
@@ -483,7 +486,7 @@ static void wait_listen(const struct mcp_request *request, const struct run_argu
         attach(call, request, arguments, reply);
         if (call->suspension.has_outcome)
                 mcp_call_conclude(call);
-        else if (arguments->interrupt && call->cell->number != 0)
+        else if (arguments->interrupt && (call->cell->number != 0 || call->cell->is_postponed))
                 cell_interrupt(call->cell, interrupted_by_call);
 }
 
@@ -536,6 +539,7 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
 {
         static const struct mcp_answer_kind kind = {make_answer, on_answered, free_earlier};
 
+        plan_run_take_outcome(call->plan, outcome);
         if (call->wait.unattended) {
                 wait_keep(call, number, outcome);
                 return;
@@ -563,7 +567,12 @@ static void on_ended(struct mcp_call *call, uint64_t number, struct cell_outcome
         mcp_answer_start(&a->answer, &kind, call, outcome);
 }
 
-static const struct mcp_call_kind run_kind = {.ended = on_ended};
+static void on_freed(struct mcp_call *call)
+{
+        plan_run_drop(call->plan);
+}
+
+static const struct mcp_call_kind run_kind = {.ended = on_ended, .done = on_freed};
 
 static void say_lost(struct mcp_call *call, const char *name)
 {
@@ -646,9 +655,10 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
                 call->suspension.digest = mcp_input_digest(arguments);
         session_key_make(call->principal->key, arguments->session, key);
         sessions_expect(server->sessions, used); /* who did not ask for the tools, too */
-        int r = arguments->branches > 0
-                        ? branch_calls_start(call, &cell, arguments->session, arguments->branches,
-                                             &err)
+        int r = arguments->branches > 0 ? branch_calls_start(call, &cell, arguments->session,
+                                                             arguments->branches, &err)
+                : arguments->plan
+                        ? plan_run_start(call, &cell, key, used, arguments->plan_only, &err)
                         : sessions_run(server->sessions, key, &cell, &call->cell, &err);
         if (r < 0) {
                 answer_refusal(&call->reply, "SandboxError", err.text, arguments->session);

@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "supervisor/session/calls/install.h"
 #include "supervisor/session/machine/machine.h"
+#include "supervisor/trust/plans/plan.h"
 #include "supervisor/trust/records/record.h"
 #include "supervisor/trust/steps.h"
 #include "supervisor/trust/trust.h"
@@ -45,6 +46,7 @@ struct tool_call {
         struct cell_call *slot; /* in that cell's record, or NULL */
         uint64_t n_sent;        /* bytes of the CALL */
         uint64_t record;        /* number of its record in the journal; 0: none */
+        size_t plan_row;        /* that its result is for, from 1; 0: none */
         size_t n_counted;       /* for the principal */
         char server[CELL_NAME_MAX + 1];
 };
@@ -219,6 +221,23 @@ static void note_labels(const struct tool_call *call)
                 labels->seen |= call->labels;
 }
 
+/* A read of a cell that fills a plan. A result in a memfd is not kept: the read is made again. */
+static void keep_planned(const struct tool_call *call, const struct tool_result *result)
+{
+        struct cell_call *slot;
+        const struct cell *cell = cell_of(call, &slot);
+
+        _cleanup_free_ char *written = NULL;
+        const char *text = result->text;
+        size_t n = result->text_length;
+
+        if (call->plan_row == 0 || !cell || !cell->request.plan || result->memfd)
+                return;
+        if (!text && json_write(result->result, &written, &n) < 0)
+                return;
+        plan_keep_result(cell->request.plan, call->plan_row - 1, text ? text : written, n);
+}
+
 void tool_call_done(struct tool_call *call, const struct tool_result *result)
 {
         struct session *session = call->session;
@@ -232,6 +251,8 @@ void tool_call_done(struct tool_call *call, const struct tool_result *result)
 
         record_end(call, outcome, result->duration_us, ok ? bytes_of(result) : 0);
         note_end(call, result->sent, is_fine, result->duration_us, ok ? bytes_of(result) : 0);
+        if (ok)
+                keep_planned(call, result);
         if (result->sent)
                 note_labels(call);
         remove_call(call);
@@ -399,8 +420,22 @@ static void send_trusted(struct tool_call *call, struct trust_call *trust)
 {
         call->trust = NULL;
         call->record = trust->record;
+        call->plan_row = trust->plan_row;
         send_call(call, &trust->request);
         trust_free(trust);
+}
+
+/* By a plan: nothing is sent. The labels are those of the result that it stands for. */
+static void answer_planned(struct tool_call *call, struct trust_call *trust)
+{
+        struct session *session = call->session;
+        const struct tool_result result = {.text = buffer_bytes(&trust->answer),
+                                           .text_length = trust->answer.length};
+
+        note_end(call, false, true, 0, 0);
+        note_labels(call);
+        send_success(session, call->number, &result);
+        remove_call(call);
 }
 
 static void fail_trusted(struct tool_call *call, struct trust_call *trust)
@@ -441,6 +476,8 @@ static void take_steps(struct tool_call *call, const struct tool_request *reques
                                                body, &owner, &call->trust);
         if (result == TRUST_GO_ON)
                 send_trusted(call, call->trust);
+        else if (result == TRUST_ANSWERED)
+                answer_planned(call, call->trust);
         else if (result == TRUST_REFUSED && call->trust)
                 fail_trusted(call, call->trust);
         else if (result == TRUST_REFUSED)

@@ -17,6 +17,7 @@ static const char *const status_names[] = {
         [CELL_OK] = "ok",           [CELL_ERROR] = "error",         [CELL_EXIT] = "exit",
         [CELL_TIMEOUT] = "timeout", [CELL_CANCELLED] = "cancelled", [CELL_OOM] = "oom",
         [CELL_KILLED] = "killed",   [CELL_RUNNING] = "running",     [CELL_BUSY] = "busy",
+        [CELL_PLANNED] = "planned",
 };
 static_assert(ARRAY_SIZE(status_names) == CELL_STATUS_MAX, "a name for each status");
 
@@ -126,6 +127,7 @@ int cell_new(struct cell **ret, const struct cell_request *request, struct error
         utf8_trim(cell->client_name);
         if (request->trace)
                 cell->trace = *request->trace;
+        cell->is_postponed = request->is_postponed;
         cell->code_length = request->code_length;
         cell->asked_us = clock_us();
         take_excerpt(cell, request->code, request->code_length);
@@ -191,6 +193,7 @@ static void forget(struct cell_outcome *outcome)
         outcome->calls = NULL;
         outcome->hosts = NULL;
         outcome->n_displays = outcome->n_files = outcome->n_calls = outcome->n_hosts = 0;
+        outcome->plan = outcome->plan_lines = (struct buffer){};
         outcome->result = NULL;
         outcome->value = outcome->error = outcome->output = outcome->requests = NULL;
 }
@@ -207,6 +210,8 @@ void cell_outcome_strip(struct cell_outcome *outcome)
         free(outcome->files);
         free(outcome->calls);
         free(outcome->hosts);
+        buffer_done(&outcome->plan);
+        buffer_done(&outcome->plan_lines);
         background_free_json(outcome->result);
         charge_done(&outcome->kept);
         forget(outcome);

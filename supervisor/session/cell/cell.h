@@ -26,6 +26,7 @@
 #include "supervisor/session/cell/session-name.h"
 
 struct cell_input;
+struct plan;
 struct session;
 
 enum cell_status {
@@ -38,6 +39,7 @@ enum cell_status {
         CELL_KILLED,
         CELL_RUNNING, /* it has not ended: the call is answered meanwhile */
         CELL_BUSY,    /* it was not run, because another one runs */
+        CELL_PLANNED, /* it was run in a copy of its session only */
         CELL_STATUS_MAX,
 };
 const char *cell_status_name(enum cell_status status);
@@ -156,6 +158,9 @@ struct cell_outcome {
         char block[CELL_WHY_MAX]; /* what was rolled back with the last of them, or "" */
         uint64_t n_blocks;        /* transactions that were rolled back while the cell continued */
         bool is_checkpoint;       /* its end was kept under the requested name */
+        struct buffer plan;       /* JSON of the result's "plan", or empty */
+        struct buffer plan_lines; /* the same for a person, or empty */
+        char planned[CELL_NOTE_MAX]; /* in one line, or "" */
         char owner[CELL_WHY_MAX]; /* what the server's owner has done in the session since the last
                                      call (outcome.c), or "" */
         struct cell_call *calls;  /* CELL_CALLS_KEPT of them, or NULL */
@@ -251,6 +256,9 @@ struct cell_request {
         bool merges_needs; /* `needs` comes after what the code itself declares, by name */
         bool is_bound;     /* refused if the sandbox of the session ends before the cell begins */
         bool is_probe;     /* code is the PROBE of docs/rpc.md, which leaves no trace */
+        bool is_planning;  /* it runs in a copy of its session, to fill the plan */
+        bool is_postponed; /* it waits in the queue until cell_begin_postponed() */
+        struct plan *plan; /* of its calls (supervisor/trust/plans/plan.h), borrowed; or NULL */
         /* Called exactly once, at the end; the cell is freed after it. */
         void (*done)(void *data, struct cell *cell);
         /* Gets the output instead of the capture, or NULL. */
@@ -276,6 +284,7 @@ struct cell {
         struct buffer script;  /* of SCRIPT; empty: none is sent */
         struct buffer needs;   /* of NEED, or empty */
         bool cancelled;
+        bool is_postponed;                  /* as in the request, until it may begin */
         const char *interrupted_by;         /* why: cell_interrupt(); or NULL */
         char restore[SESSION_NAME_MAX + 1]; /* checkpoint to return to before it is sent, or "" */
         char checkpoint[SESSION_NAME_MAX + 1]; /* name under which its end is kept, or "" */

@@ -236,7 +236,8 @@ struct session {
         struct session_rest rest;
 
         struct session_queue queue;
-        bool single; /* queue.c: the sandbox ends with its first cell */
+        bool single;        /* queue.c: the sandbox ends with its first cell */
+        bool is_plans_copy; /* queue.c: a plan is made in it. It has no network */
         struct session_owners owners;
         struct session_tasks tasks;
         struct session_history history;

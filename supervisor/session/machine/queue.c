@@ -66,10 +66,12 @@ void session_push(struct session *s, struct cell *cell)
 {
         struct cell **at = &s->queue.first;
 
-        while (*at)
+        while (*at && !((*at)->is_postponed && cell->kind == CELL_DUMP))
                 at = &(*at)->next;
+        cell->next = *at;
         *at = cell;
         cell->session = s;
+        s->is_plans_copy |= cell->request.is_planning;
         charge_open(&cell->outcome.kept, s->account);
         s->queue.n++;
         principal_count(s->principal, 1, 0);
@@ -100,6 +102,22 @@ void cell_interrupt(struct cell *cell, const char *why)
 void cell_kill(struct cell *cell)
 {
         stop(cell, EVENT_KILL);
+}
+
+void cell_begin_postponed(struct cell *cell)
+{
+        cell->is_postponed = false;
+        session_wake(cell->session);
+}
+
+void session_end_postponed(struct session *s)
+{
+        for (struct cell *cell = s->queue.first; cell; cell = cell->next) {
+                if (cell->is_postponed)
+                        cell_interrupt(
+                                cell,
+                                "the session has ended before its plan was approved; nothing was run");
+        }
 }
 
 bool cell_is_first(const struct cell *cell)

@@ -15,7 +15,7 @@ void queue_done(struct session *session);
 /* Schedules EVENT_WAKE in the event loop. */
 void session_wake(struct session *session);
 
-/* Queues a cell; takes ownership. */
+/* Queues a cell; takes ownership. What writes the session down for a branch goes before a postponed cell. */
 void session_push(struct session *session, struct cell *cell);
 
 /* The first cell starts: its output begins, and it gets its number. */
@@ -50,6 +50,11 @@ void cell_kill(struct cell *cell);
 
 /* As cell_cancel(); its result says why, a static text. */
 void cell_interrupt(struct cell *cell, const char *why);
+
+/* A postponed cell may begin. */
+void cell_begin_postponed(struct cell *cell);
+/* The sandbox has ended: the same for a postponed cell, which would begin in another one. */
+void session_end_postponed(struct session *session);
 
 /* Whether no other code of its session is before it. */
 bool cell_is_first(const struct cell *cell);

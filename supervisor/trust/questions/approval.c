@@ -245,7 +245,8 @@ static void view(const struct approvals *a, struct question_view *ret)
                                       .principal = a->principal,
                                       .sha256 = a->sha256,
                                       .calls = a->shown,
-                                      .n_calls = a->n_left};
+                                      .n_calls = a->n_left,
+                                      .is_plan = a->settings.is_plan};
 }
 
 static void on_client(struct client_ask *ask, yyjson_val *result, const char *why);
@@ -324,6 +325,10 @@ static void on_client(struct client_ask *ask, yyjson_val *result, const char *wh
         if (is_declined && clock_us() - a->client_us < APPROVAL_SHOWN_MS * UINT64_C(1000)) {
                 lose_client(a, "the client has not shown the question");
                 return;
+        }
+        if (a->settings.is_plan && answer.scope != SCOPE_ONCE && form == FORM_YES) {
+                form = FORM_MISFIT;
+                answer.scope = SCOPE_NO;
         }
         if (form == FORM_MISFIT && !a->was_misfit) {
                 a->was_misfit = true;
@@ -412,6 +417,8 @@ int approvals_answer(struct approval_list *all, const char *id, const char *sha2
                 return refuse_answer(NULL, id, sha256, ENOENT, err);
         if (strcmp(a->sha256, sha256) != 0)
                 return refuse_answer(a, id, sha256, EBADMSG, err);
+        if (a->settings.is_plan && answer->scope != SCOPE_ONCE && answer->scope != SCOPE_NO)
+                return error_set(err, EINVAL, "the answer about a plan is once, no, or rows");
         if (answer->rows && answer->scope != SCOPE_ONCE)
                 return error_set(err, EINVAL, "rows can be chosen with the answer once only");
         if (answer->rows && answer->last_row > a->n)

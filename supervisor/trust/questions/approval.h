@@ -53,6 +53,7 @@ struct approvals;
 /* "ask" of the profile; bits of `by`. */
 struct approval_settings {
         bool by_client, by_terminal, whole;
+        bool is_plan; /* about a plan: the answer is once, no or rows */
         uint32_t wait_ms, timeout_ms, per_cell;
 };
 

@@ -69,7 +69,16 @@ static int append_tool(struct buffer *to, const struct question_call *call)
         return r < 0 ? r : append_name(to, call->tool, 60);
 }
 
-/* The different tools, in the order of the calls. */
+static size_t count_tool(const struct question_view *view, size_t of)
+{
+        size_t n = 0;
+
+        for (size_t i = 0; i < view->n_calls; i++)
+                n += is_same_tool(view->calls[i], view->calls[of]);
+        return n;
+}
+
+/* The different tools, in the order of the calls; of a plan with how often each is called. */
 static int append_tools(const struct question_view *view, struct buffer *to)
 {
         size_t shown = 0;
@@ -85,6 +94,8 @@ static int append_tools(const struct question_view *view, struct buffer *to)
                         return buffer_append_text(to, " and other tools");
                 if (shown++ > 0)
                         r = buffer_append_text(to, ", ");
+                if (r >= 0 && view->is_plan)
+                        r = buffer_printf(to, "%zu ", count_tool(view, i));
                 if (r >= 0)
                         r = append_tool(to, view->calls[i]);
         }
@@ -126,7 +137,8 @@ static int append_first(const struct question_view *view, struct buffer *to)
         const char *why = view->n_calls > 0 ? view->calls[0]->why : NULL;
         size_t from = to->length;
 
-        int r = buffer_printf(to, "%zu call%s of ", view->n_calls, view->n_calls == 1 ? "" : "s");
+        int r = buffer_printf(to, view->is_plan ? "plan of %zu call%s: " : "%zu call%s of ",
+                              view->n_calls, view->n_calls == 1 ? "" : "s");
         if (r >= 0)
                 r = append_tools(view, to);
         size_t used = utf8_count(buffer_bytes(to) + from, to->length - from) +
@@ -301,7 +313,8 @@ static int append_whole_call(const struct question_call *call, size_t i, size_t 
 
 int question_whole(const struct question_view *view, size_t columns, struct buffer *to)
 {
-        int r = buffer_printf(to, "question %s, session ", view->id);
+        int r = buffer_printf(to, "question %s%s, session ", view->id,
+                              view->is_plan ? " about a plan" : "");
 
         columns = columns < COLUMNS_MIN ? COLUMNS_MIN : columns;
         if (r >= 0)
@@ -356,7 +369,7 @@ enum question_scope question_scope_find(const char *name, size_t n)
 }
 
 /* One list that is not required: Codex cannot leave an empty text field, and shows one field on a screen. */
-static void put_schema(struct json_out *out)
+static void put_schema(struct json_out *out, bool is_plan)
 {
         json_out_begin(out, "requestedSchema", '{');
         json_out_text(out, "type", "object");
@@ -364,11 +377,15 @@ static void put_schema(struct json_out *out)
         json_out_begin(out, "scope", '{');
         json_out_text(out, "type", "string");
         json_out_text(out, "title", "Send these calls?");
-        json_out_text(out, "description",
-                      "once; or yes to this rule and tool for the cell, session, always; or no");
+        json_out_text(
+                out, "description",
+                is_plan ? "once: the code runs, and these calls are sent; or no"
+                        : "once; or yes to this rule and tool for the cell, session, always; or no");
         json_out_begin(out, "enum", '[');
-        for (int i = 0; i < SCOPES; i++)
-                json_out_text(out, NULL, scopes[i]);
+        for (int i = 0; i < SCOPES; i++) {
+                if (!is_plan || i == SCOPE_ONCE || i == SCOPE_NO)
+                        json_out_text(out, NULL, scopes[i]);
+        }
         json_out_end(out, ']');
         json_out_text(out, "default", scopes[SCOPE_ONCE]);
         json_out_end(out, '}');
@@ -392,7 +409,7 @@ int question_form(const struct question_view *view, bool again, struct client_re
         struct json_out out = {.to = &ret->params};
         json_out_begin(&out, NULL, '{');
         json_out_string(&out, "message", buffer_bytes(&text), text.length);
-        put_schema(&out);
+        put_schema(&out, view->is_plan);
         json_out_end(&out, '}');
         return out.error;
 }

@@ -42,6 +42,7 @@ struct question_view {
         const char *sha256;
         const struct question_call *const *calls;
         size_t n_calls;
+        bool is_plan; /* the calls are those of a plan */
 };
 
 /* Digest of what will be sent, and by which tools. Returns 0 or -ENOMEM. */

@@ -3,14 +3,15 @@
 import json
 import sys
 
-SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}, "text": {"type": "string"}}}
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}, "text": {"type": "string"}, "id": {"type": "integer"}}}
 TOOLS = {
     "send": {"description": "Sends a mail.", "annotations": {"destructiveHint": True}},
     "note": {"description": "Writes a note."},
     "lines": {"description": "Returns the requests of send and note.", "annotations": {"readOnlyHint": True}},
+    "people": {"description": "Returns addresses, and how often it was called.", "annotations": {"readOnlyHint": True}},
     "change": {"description": "Changes the definition of send."},
 }
-LINES = []
+LINES, READS = [], []
 
 
 def write(message):
@@ -28,8 +29,11 @@ def call(name, line):
     if name == "change":
         TOOLS["send"]["description"] += " Changed."
         write({"method": "notifications/tools/list_changed"})
+    if name == "people":
+        READS.append(line)
     text = json.dumps(LINES) if name == "lines" else "sent"
-    return {"content": [{"type": "text", "text": text}], "structuredContent": {"lines": list(LINES)} if name == "lines" else {"ok": True}}
+    value = {"lines": list(LINES), "reads": len(READS)} if name == "lines" else {"people": [f"{i}@b" for i in range(40)], "reads": len(READS)} if name == "people" else {"ok": True}
+    return {"content": [{"type": "text", "text": text}], "structuredContent": value}
 
 
 def main():
