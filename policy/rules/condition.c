@@ -4,6 +4,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <assert.h>
 #include <errno.h>
+#include <float.h>
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,22 +77,35 @@ static unsigned type_of(yyjson_val *value)
         return yyjson_is_str(value) ? 4 : yyjson_is_arr(value) ? 5 : 6;
 }
 
+/* Two different numbers of DBL_DIG digits are different doubles. */
+static bool is_plain_number(yyjson_val *value)
+{
+        size_t n = yyjson_get_len(value);
+
+        return n <= DBL_DIG && !memchr(yyjson_get_raw(value), 'e', n) &&
+               !memchr(yyjson_get_raw(value), 'E', n);
+}
+
 /* Most programs read numbers as doubles. Of a text that is longer than any number of use nobody knows. */
-static bool are_one_double(yyjson_val *a, yyjson_val *b)
+static bool are_one_double(yyjson_val *a, yyjson_val *b, struct rules_work *work)
 {
         double x = 0, y = 0;
 
+        if (is_plain_number(a) && is_plain_number(b))
+                return false;
         if (yyjson_get_len(a) > NUMBER_MAX || yyjson_get_len(b) > NUMBER_MAX)
+                return true;
+        if (!rules_work_take(work, yyjson_get_len(a) + yyjson_get_len(b)))
                 return true;
         int r = json_double(a, &x), s = json_double(b, &y);
         return r < 0 || s < 0 ? r < 0 && s < 0 : x == y;
 }
 
-static bool equal_numbers(yyjson_val *a, yyjson_val *b, bool as_doubles)
+static bool equal_numbers(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_work *work)
 {
         return decimal_compare(yyjson_get_raw(a), yyjson_get_len(a), yyjson_get_raw(b),
                                yyjson_get_len(b)) == 0 ||
-               (as_doubles && are_one_double(a, b));
+               (as_doubles && are_one_double(a, b, work));
 }
 
 static bool equal(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_work *work);
@@ -135,7 +149,7 @@ static bool equal(yyjson_val *a, yyjson_val *b, bool as_doubles, struct rules_wo
                 return yyjson_get_bool(a) == yyjson_get_bool(b);
         case TYPE_NUMBER:
                 return rules_work_take(work, yyjson_get_len(b) / 8) &&
-                       equal_numbers(a, b, as_doubles);
+                       equal_numbers(a, b, as_doubles, work);
         case 4:
                 return yyjson_get_len(a) == yyjson_get_len(b) &&
                        memcmp(yyjson_get_str(a), yyjson_get_str(b), yyjson_get_len(a)) == 0;
@@ -546,7 +560,7 @@ static enum verdict test_number(const struct member *m, yyjson_val *value, struc
                                     yyjson_get_raw(bound), yyjson_get_len(bound));
         if (m->kind == KIND_MIN ? order >= 0 : order <= 0)
                 return VERDICT_YES;
-        return are_one_double(value, bound) ? VERDICT_OTHER : VERDICT_NO;
+        return are_one_double(value, bound, work) ? VERDICT_OTHER : VERDICT_NO;
 }
 
 static enum verdict test_length(const struct member *m, yyjson_val *value, struct rules_work *work)
