@@ -180,6 +180,33 @@ class Cluster(Serve):
             self.assertEqual((result.get("state"), result.get("value", {}).get("json")), ("kept", value), (name, result))
         return sessions
 
+    def drained(self):
+        """Sessions of both kinds on all nodes, then `cloister drain` of n1. Returns (name, value, node) of each, and those of n1."""
+        sessions = []
+        for i in range(12):
+            sessions.append((self.client().run(f"x = {i}")["session"], i))
+            self.client().run(f"x = {100 + i}", session=f"work{i}")
+            sessions.append((f"work{i}", 100 + i))
+        sessions = [(name, value, self.owner(name)) for name, value in sessions]
+        own = [(name, value) for name, value, node in sessions if node == "n1"]
+        self.assertTrue(len({name[:2] for name, _ in own}) == 2 and len(own) < len(sessions), own)
+        node = self.nodes["n1"]
+        done = self.run_cloister("drain", "--server", str(node.process.pid))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.status_of(node.port), 404)
+        return sessions, own
+
+    def check_kept(self, sessions):
+        for name, value, node in sessions:
+            result = self.client().run("x", session=name)
+            self.assertEqual((result.get("state"), result.get("value", {}).get("json")), ("kept", value), (name, node, result))
+
+    def end_sessions(self, names, node="n1"):
+        """The node ends with its last session, by itself."""
+        for name in names:
+            self.run_cloister("sessions", "end", f"alice:{name}", "--server", str(self.nodes[node].process.pid))
+        self.assertEqual(self.nodes[node].process.wait(harness.PATIENCE), 0, self.nodes[node].log.text())
+
     def check_resources_and_tasks(self):
         c = self.client()
         name = c.run("print('y' * 30000)\nopen('/workspace/out/f.txt', 'w').write('hello')")["session"]
@@ -364,6 +391,25 @@ class HAProxy(Cluster):
         for i in (1, 3, 5):
             self.assertIn("value", self.client(BOB if i % 3 else ALICE).run("n", session=f"load{i}"))
 
+    def test_a_drained_node(self):
+        """Its sessions continue, no new one comes to it, and no call fails, before HAProxy has noticed and after it."""
+        sessions, own = self.drained()
+        for again in range(2):
+            self.check_kept(sessions)
+            for i in range(12):
+                self.assertEqual(self.client().run("1").get("state"), "new")
+                self.assertEqual(self.client().run("1", session=f"later{again}-{i}").get("state"), "new")
+            self.assertEqual(len(json.loads(self.listed(self.nodes["n1"]))[0]["sessions"]), len(own))
+            time.sleep(BACK if not again else 0)
+        self.end_sessions([name for name, _ in own])
+        # Its sessions begin anew elsewhere, and those of other nodes continue.
+        self.check_kept([s for s in sessions if s[2] != "n1"])
+        for name, _ in own:
+            moved = self.until_answered(lambda name=name: self.client().run("globals().get('x')", session=name))
+            self.assertEqual(moved["state"], "new", moved)
+            if name.startswith("n1-"):
+                self.assertIn(f'session "{name}" was lost', moved["notice"])
+
     def test_a_client_that_leaves_cancels(self):
         c = self.client()
         c.run("done = 1", session="work")
@@ -439,10 +485,25 @@ class Nginx(Cluster):
         self.assertEqual(self.client().run("globals().get('x')", session="work")["state"], "new")
 
 
+    def test_a_drained_node(self):
+        """Its sessions continue, and calls without a session go to other nodes. A new chosen name of its hash gets 503: nginx moves none."""
+        sessions, own = self.drained()
+        self.check_kept(sessions)
+        for _ in range(12):
+            self.assertEqual(self.client().run("1").get("state"), "new")
+        said = [self.client().run("1", session=f"later{i}") for i in range(24)]
+        self.assertEqual({answer.get("state", answer.get("http")) for answer in said}, {"new", 503})
+        self.assertEqual(len(json.loads(self.listed(self.nodes["n1"]))[0]["sessions"]), len(own))
+        self.end_sessions([name for name, _ in own])
+        self.check_kept([s for s in sessions if s[2] != "n1"])
+        for _ in range(6):
+            self.assertEqual(self.until_answered(lambda: self.client().run("1"))["state"], "new")
+
+
 class NginxFull(Nginx):
     CONFIG = {"sessions": 3}
     TOKENS = f"alice {ALICE}\n"  # no place is another's
-    test_calls_reach_their_nodes = test_a_chosen_name_stays_with_its_node = None
+    test_calls_reach_their_nodes = test_a_chosen_name_stays_with_its_node = test_a_drained_node = None
 
     def test_a_full_node_does_not_refuse(self):
         states = [self.client().run("x = 1").get("state") for _ in range(9)]
