@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import tomllib
 import unittest
 
 import yaml
@@ -31,6 +32,24 @@ def block(name):
     """The block of docs/ci.md that begins with this comment."""
     (found,) = [text for text in re.findall(r"(?s)^```\w+\n(.*?)^```", page("docs/ci.md"), re.M) if text.startswith(f"# {name}\n")]
     return found
+
+
+class Page(unittest.TestCase):
+    def test_settings(self):
+        """The step for AppArmor is that of the action, and its profile can be parsed; the runner's file is TOML."""
+        step = block("Ubuntu 23.10 and later").split("\n", 1)[1]
+        action = next(s for s in yaml.safe_load(page("packaging/ci/action.yml"))["runs"]["steps"] if "user namespaces" in s["name"])
+        self.assertEqual(step, action["run"].split("\n", 1)[1])
+        (text,) = re.findall(r"printf '(.*?)'", step)
+        profile = text.replace("\\n", "\n").replace("%s", "/home/job/.cloister/libexec/cloister-{monitor,doctor}")
+        # The parser of Debian 12 does not have these two.
+        for new in ("abi <abi/4.0>,\n", "  userns,\n"):
+            self.assertIn(new, profile)
+            profile = profile.replace(new, "")
+        done = subprocess.run(["apparmor_parser", "-Q", "-K", "-T"], input=profile, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        runner = tomllib.loads(block("/etc/gitlab-runner/config.toml"))["runners"][0]
+        self.assertIs(runner["docker"]["privileged"], True)
 
 
 @unittest.skipUnless(harness.ROOT and shutil.which("runc"), "needs root and runc")

@@ -57,7 +57,7 @@ class Dashboard(harness.Case):
         work = self.path("work")
         os.mkdir(work)
         os.chmod(self.dir, 0o755)
-        # The last command is asked until Prometheus has scraped.
+        # The last command is repeated until Prometheus has scraped.
         ask = f"for i in $(seq 100); do answer=$({commands[-1]}); case $answer in *cloister_build_info*) break ;; esac; sleep 1; done; echo; echo \"$answer\""
         script = "\n".join([PRELUDE, *commands[:-1], ask, "kill $(jobs -p)", "wait || true"])
         done = subprocess.run(["unshare", "-m", "-n", "-p", "-f", "--kill-child", "--mount-proc", "bash", "-c", script], capture_output=True, text=True, check=False,
