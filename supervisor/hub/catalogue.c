@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "policy/config/config.h"
+#include "policy/rules/labels.h"
 #include "policy/rules/rules.h"
 #include "rpc/background.h"
 #include "supervisor/hub/server/server.h"
@@ -89,13 +90,12 @@ static unsigned effects_of(const struct filter *filter, const char *name, const 
         if (json_parse(text, n, &doc, NULL) < 0)
                 return 1u << RULES_ASK | 1u << RULES_ALLOW;
         yyjson_val *annotations = yyjson_obj_get(yyjson_doc_get_root(doc), "annotations");
-        yyjson_val *open = yyjson_obj_get(annotations, "openWorldHint");
         const struct rules_call call = {
                 .server = filter->server->name,
                 .tool = name,
                 .annotations = annotations,
                 .trusts_hints = filter->server->trust_hints,
-                .is_open = !yyjson_is_bool(open) || yyjson_get_bool(open),
+                .is_open = labels_of(filter->server->labels, name, annotations).is_open,
         };
         return rules_effects(rules, &call);
 }

@@ -18,7 +18,7 @@ for line in sys.stdin:
         result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
     elif method == "tools/list":
         result = {"tools": [{"name": name, "inputSchema": {"type": "object"}, "annotations": {"openWorldHint": name not in CLOSED}}
-                            for name in ("read_notes", "count", "broken", "get", "send")]}
+                            for name in ("read_notes", "count", "broken", "get", "send", "post", "tell")]}
     elif method == "tools/call":
         name = message["params"]["name"]
         result = {"content": [{"type": "text", "text": "did " + name}], "isError": name == "broken"}
@@ -28,8 +28,9 @@ for line in sys.stdin:
 RULES = [
     {"deny": "box.send", "sends": "open", "seen": ["private", "untrusted"], "why": "both"},
     {"deny": "box.get", "sends": "open", "seen": ["private"]},
+    {"ask": ["box.post", "box.tell"], "sends": "open"},
 ]
-LABELS = {"tools": {"read_*": {"returns": ["private"]}, "broken": {"returns": ["private"]}}}
+LABELS = {"tools": {"read_*": {"returns": ["private"]}, "broken": {"returns": ["private"]}, "post": {"sends": "closed"}}}
 TRY = "try:\n    r = await mcp_box.{}()\nexcept ToolError as e:\n    r = [type(e).__name__, str(e), getattr(e, 'rule', None), getattr(e, 'why', None)]\nr"
 
 
@@ -56,6 +57,25 @@ class Labels(rawmcp.ServerCase):
         for word in words:
             self.assertIn(word, result[1])
         return result
+
+    def checked(self, code, **arguments):
+        lines = self.ok(code, check_only=True, **arguments)["value"]["repr"].split("\n")[1:]
+        return [line.partition("()")[2].partition(": config")[0] for line in lines]
+
+    def test_check_only_regards_labels(self):
+        send, notes, get = "await mcp_box.send()\n", "await mcp_box.read_notes()\n", "await mcp_box.get()\n"
+        self.assertEqual(self.checked(send + "await mcp_box.count()\n"), ["", ""])
+        # Labels that results of the same code may bring.
+        self.assertEqual(self.checked(notes + send), ["", ""])
+        self.assertEqual(self.checked(notes + get + send), ["", ": may be denied", ": may be denied"])
+        # The config says that one sends nothing outside.
+        self.assertEqual(self.checked("await mcp_box.post()\nawait mcp_box.tell()"), ["", ": would ask"])
+        self.assertEqual(self.ok("[t.get('asks') for t in _discover() if t['name'] in ('post', 'tell')]")["value"]["json"], [None, "always"])
+        # Labels that the session has.
+        self.allowed("read_notes")
+        self.assertEqual(self.checked(send + get), [": may be denied", ": would be denied"])
+        self.allowed("send")
+        self.assertEqual(self.checked(notes + send), ["", ": would be denied"])
 
     def test_a_label_of_a_result_denies_later_calls(self):
         for tool in ("count", "get", "send"):

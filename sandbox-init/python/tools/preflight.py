@@ -143,9 +143,24 @@ class Preflight:
         self._library.settled()
         found = self._look(source, tree, codes, needed, True)
         calls = sorted(found.calls.values(), key=lambda call: call["line"])[:SHOWN]
-        for call, decision in zip(calls, self._library.decisions([call.pop("sent") for call in calls])):
+        sent = [call.pop("sent") for call in calls]
+        decisions = self._library.decisions(sent)
+        returns = [decision.get("returns") or [] for decision in decisions]
+        for at, (call, asked, decision) in enumerate(zip(calls, sent, decisions)):
+            self._regard(sorted({label for labels in returns[:at] + returns[at + 1 :] for label in labels}), asked, decision)
             _note(call, decision)
         return _describe(found, calls)
+
+    def _regard(self, labels, asked, decision):
+        """Adds the decisions that are possible if results of other calls of the code have given some of the labels before."""
+        if "arguments" not in asked:
+            return
+        effects = {*decision.get("effects", ())}
+        for seen in [[label] for label in labels] + [labels] * (len(labels) > 1):
+            for later in self._library.decisions([{**asked, "seen": seen}]):
+                if not effects.issuperset(later.get("effects") or ()):
+                    effects.update(later["effects"])
+                    decision.update(later, effects=sorted(effects))
 
     def _look(self, source, tree, codes, needed, all_of_it):
         from cloister.call_sites import Names, Walk

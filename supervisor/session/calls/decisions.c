@@ -6,13 +6,30 @@
 #include "base/cleanup.h"
 #include "base/json-out.h"
 #include "base/json.h"
+#include "policy/rules/labels.h"
 #include "policy/rules/rules.h"
 #include "supervisor/trust/url.h"
 
 enum { ANSWER_MAX = 64 * 1024, PLACE_SIZE = 256 };
 
-/* The call as the rules get it, without counts: those of "after" are as if nothing had been sent. */
-static struct rules_call describe(const struct session *session, yyjson_val *call)
+/* The labels that results of earlier calls would have given: those that the session does not have yet. */
+static unsigned read_seen(yyjson_val *names)
+{
+        unsigned bits = 0;
+        size_t i, n;
+        yyjson_val *name;
+
+        yyjson_arr_foreach (names, i, n, name) {
+                for (unsigned bit = 0; label_names[bit]; bit++)
+                        if (yyjson_equals_str(name, label_names[bit]))
+                                bits |= 1u << bit;
+        }
+        return bits;
+}
+
+/* The call as the rules get it, without counts: those of "after" are as if nothing had been sent. *returns: the labels of its result. */
+static struct rules_call describe(const struct session *session, yyjson_val *call,
+                                  unsigned *returns)
 {
         const struct tool_provider *tools = &session->context->tools;
         struct tool_description description = {};
@@ -20,7 +37,7 @@ static struct rules_call describe(const struct session *session, yyjson_val *cal
                 .server = json_string(call, "server", NULL),
                 .tool = json_string(call, "tool", NULL),
                 .arguments = yyjson_obj_get(call, "arguments"),
-                .is_open = true,
+                .seen = session->labels.seen | read_seen(yyjson_obj_get(call, "seen")),
                 .url = trust_read_url,
         };
 
@@ -28,11 +45,24 @@ static struct rules_call describe(const struct session *session, yyjson_val *cal
                 tools->describe(tools->data, ret.server, ret.tool, &description);
         ret.annotations = yyjson_obj_get(description.tool, "annotations");
         ret.trusts_hints = description.trusts_hints;
+        const struct labels labels = labels_of(description.labels, ret.tool ? ret.tool : "",
+                                               ret.annotations);
+        ret.is_open = labels.is_open;
+        *returns = labels.returns;
         return ret;
 }
 
+static void put_returns(struct json_out *out, unsigned returns)
+{
+        json_out_begin(out, "returns", '[');
+        for (unsigned bit = 0; label_names[bit]; bit++)
+                if (returns >> bit & 1)
+                        json_out_text(out, NULL, label_names[bit]);
+        json_out_end(out, ']');
+}
+
 static void put_decision(struct json_out *out, const struct rules *rules,
-                         const struct rules_call *call)
+                         const struct rules_call *call, unsigned returns)
 {
         struct rules_decision decision = {};
         char place[PLACE_SIZE];
@@ -58,6 +88,8 @@ static void put_decision(struct json_out *out, const struct rules *rules,
         } else if (decision.fault) {
                 json_out_text(out, "why", decision.fault);
         }
+        if (rules && rules_use_labels(rules))
+                put_returns(out, returns);
         json_out_end(out, '}');
 }
 
@@ -79,11 +111,12 @@ int calls_on_rules(struct session *session, uint64_t number, yyjson_val *root, s
         json_out_begin(&out, NULL, '{');
         json_out_begin(&out, "calls", '[');
         yyjson_arr_foreach (calls, i, n, item) {
-                const struct rules_call call = describe(session, item);
+                unsigned returns = 0;
+                const struct rules_call call = describe(session, item, &returns);
                 if (!is_call(&call))
                         return error_set(err, EBADMSG,
                                          "QUERY about rules with something that is not a call");
-                put_decision(&out, rules, &call);
+                put_decision(&out, rules, &call, returns);
         }
         json_out_end(&out, ']');
         json_out_end(&out, '}');
