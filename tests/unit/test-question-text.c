@@ -214,6 +214,28 @@ static void test_answers(void)
         answers("[]", FORM_MISFIT, 0, false);
 }
 
+static void test_a_plan_counts_by_tool_and_has_two_answers(void)
+{
+        struct question_view view = view_of(3, "{}");
+        _cleanup_buffer_ struct buffer whole = BUFFER_INIT(4096);
+        struct client_request form;
+
+        view.is_plan = true;
+        calls[1].tool = "note";
+        _cleanup_free_ char *text = message_of(&view);
+        check(strncmp(text,
+                      "plan of 3 calls: 2 mail.send, 1 mail.note: mail leaves the house: cloister",
+                      74) == 0);
+        check_eq_int(question_whole(&view, 80, &whole), 0);
+        check(strncmp(buffer_bytes(&whole), "question 7f3a2b1c about a plan, session main\n", 45) ==
+              0);
+        check_eq_int(question_form(&view, false, &form, &n_shown), 0);
+        check_eq_int(n_shown, 3);
+        buffer_append(&form.params, "", 1);
+        check(strstr(buffer_bytes(&form.params), "\"enum\":[\"once\",\"no\"]") != NULL);
+        client_request_done(&form);
+}
+
 int main(void)
 {
         run(test_first_line_has_all_that_matters);
@@ -224,6 +246,7 @@ int main(void)
         run(test_short_question_fits_three_lines);
         run(test_digest_changes_with_each_part);
         run(test_form_has_one_list_that_is_not_required);
+        run(test_a_plan_counts_by_tool_and_has_two_answers);
         run(test_answers);
         return 0;
 }

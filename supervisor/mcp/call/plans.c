@@ -211,6 +211,28 @@ static void on_copy_ended(void *data, struct cell *cell)
 
 /* ---- the beginning ---- */
 
+/* The profile of the copy and of the session: that of a session which is live or was, unless the call names another one. */
+static int find_profile(const struct plan_run *run, const struct cell_request *cell,
+                        const char **name, const struct config_profile **ret, struct error *err)
+{
+        struct sessions *sessions = run->call->server->sessions;
+        const struct session *session = sessions_find(sessions, run->key);
+        const struct config *config = sessions_config(sessions);
+
+        *ret = NULL;
+        *name = cell->profile;
+        if (session && session->state != SESSION_NONE)
+                *ret = session->profile;
+        if (*ret || config->n_profiles == 0)
+                return 0;
+        if (session && session->last_profile[0] && !cell->profile_asked)
+                *name = session->last_profile;
+        int i = *name ? config_find_profile(config, *name, err) : (int)config->profile;
+        if (i >= 0)
+                *ret = &config->profiles[i];
+        return i;
+}
+
 static int check_profile(const struct config_profile *profile, struct error *err)
 {
         if (!profile)
@@ -253,14 +275,20 @@ static int start(struct plan_run *run, const struct cell_request *cell, struct e
         struct cell_request in_copy, own = *cell;
         char name[SESSION_NAME_MAX + 1] = "plan-", key[SESSION_KEY_MAX + 1];
         bool is_live = sessions_is_live(sessions, run->key);
+        const struct config_profile *profile;
 
+        int r = find_profile(run, cell, &own.profile, &profile, err);
+        if (r >= 0)
+                r = check_profile(profile, err);
+        if (r < 0)
+                return r;
         unguessable(name + strlen(name));
-        int r = sessions_check_branches(sessions, call->principal->key, name, 1,
-                                        call->principal->sessions_max, err);
+        r = sessions_check_branches(sessions, call->principal->key, name, 1,
+                                    call->principal->sessions_max, err);
         if (r < 0)
                 return r;
         session_key_make(call->principal->key, name, key);
-        describe_copy(cell, is_live ? run->key : NULL, run, &in_copy);
+        describe_copy(&own, is_live ? run->key : NULL, run, &in_copy);
         r = sessions_run(sessions, key, &in_copy, &run->in_copy, err);
         if (r < 0)
                 return r;
@@ -273,17 +301,10 @@ static int start(struct plan_run *run, const struct cell_request *cell, struct e
 }
 
 int plan_run_start(struct mcp_call *call, const struct cell_request *cell, const char *key,
-                   const struct config_profile *profile, bool is_only, struct error *err)
+                   bool is_only, struct error *err)
 {
-        const struct session *session = sessions_find(call->server->sessions, key);
-        struct plan_run *run;
+        struct plan_run *run = calloc(1, sizeof(*run));
 
-        if (session && session->profile)
-                profile = session->profile;
-        int r = check_profile(profile, err);
-        if (r < 0)
-                return r;
-        run = calloc(1, sizeof(*run));
         if (run)
                 run->plan = plan_new();
         if (!run || !run->plan) {
@@ -293,7 +314,7 @@ int plan_run_start(struct mcp_call *call, const struct cell_request *cell, const
         run->call = call;
         run->is_only = is_only;
         snprintf(run->key, sizeof(run->key), "%s", key);
-        r = start(run, cell, err);
+        int r = start(run, cell, err);
         if (r < 0)
                 plan_run_drop(run);
         else

@@ -14,7 +14,7 @@ struct plan_run;
 /* Starts both cells, of this request, and sets call->cell and call->plan. key: of the session. is_only: the code runs in the copy only. Returns 0 or negative errno
  * with an error; nothing was started then. */
 int plan_run_start(struct mcp_call *call, const struct cell_request *cell, const char *key,
-                   const struct config_profile *profile, bool is_only, struct error *err);
+                   bool is_only, struct error *err);
 /* The call's own cell has ended: completes the outcome, or replaces it. NULL is allowed. */
 void plan_run_take_outcome(struct plan_run *run, struct cell_outcome *outcome);
 /* The call is freed: ends its plan. NULL is allowed. */

@@ -657,9 +657,8 @@ static void run_cell(const struct mcp_request *request, const struct run_argumen
         sessions_expect(server->sessions, used); /* who did not ask for the tools, too */
         int r = arguments->branches > 0 ? branch_calls_start(call, &cell, arguments->session,
                                                              arguments->branches, &err)
-                : arguments->plan
-                        ? plan_run_start(call, &cell, key, used, arguments->plan_only, &err)
-                        : sessions_run(server->sessions, key, &cell, &call->cell, &err);
+                : arguments->plan ? plan_run_start(call, &cell, key, arguments->plan_only, &err)
+                                  : sessions_run(server->sessions, key, &cell, &call->cell, &err);
         if (r < 0) {
                 answer_refusal(&call->reply, "SandboxError", err.text, arguments->session);
                 mcp_call_free(call);
