@@ -417,6 +417,77 @@ static void test_no_grant_for_what_a_client_is_not_shown(void)
         }
 }
 
+/* Without "terminal" in "by": an agent that has the owner's shell cannot answer. */
+static void test_terminal_that_is_not_asked(void)
+{
+        struct world *w = &world;
+
+        open_world(w);
+        w->settings.by_terminal = false;
+        ask_one(w, 0, 1);
+        check_eq_int(terminal_says(w, SCOPE_SESSION, NULL, NULL), -ENOENT);
+        check_eq_int(w->outcome[0].state, 0);
+        client_says(w, "{\"action\":\"accept\"}", 400);
+        check_eq_int(w->outcome[0].state, 1);
+        close_world(w);
+}
+
+static void test_arguments_that_nobody_can_read(void)
+{
+        struct world *w = &world;
+        const char *why = NULL;
+
+        open_world(w);
+        for (size_t more = 0; more < 2; more++) {
+                w->outcome[more].state = 0;
+                w->calls[more] = (struct approval_call){.cell = 1,
+                                                        .call = {.server = "mail",
+                                                                 .tool = "send",
+                                                                 .json = "",
+                                                                 .n = APPROVAL_BYTES_MAX + more,
+                                                                 .rule = "rule 1"}};
+                check_eq_int(approvals_add(w->a, &w->calls[more], &w->settings, &why),
+                             more ? APPROVAL_DENIED : APPROVAL_WAITS);
+        }
+        check_eq_str(why, "arguments above 4 MiB are not shown to a person");
+        w->calls[0].call.n = 0;
+        close_world(w);
+}
+
+static void test_question_is_of_one_cell(void)
+{
+        struct world *w = &world;
+
+        open_world(w);
+        check_eq_int(add(w, 0, 1), APPROVAL_WAITS);
+        check_eq_int(add(w, 1, 2), APPROVAL_WAITS);
+        check_eq_int(add(w, 2, 1), APPROVAL_WAITS);
+        approvals_held(w->a);
+        check_eq_int(view_of(w).n_calls, 2);
+        client_says(w, "{\"action\":\"accept\",\"content\":{\"scope\":\"cell\"}}", 400);
+        check_eq_int(w->outcome[0].state, 1);
+        check_eq_int(w->outcome[1].state, 0);
+        close_world(w);
+}
+
+/* The cell ends after the answer, before anything was sent. */
+static void test_end_between_answer_and_release(void)
+{
+        struct world *w = &world;
+
+        open_world(w);
+        ask_one(w, 0, 1);
+        const struct question_view view = view_of(w);
+        const struct approval_answer yes = {.scope = SCOPE_ONCE};
+        struct error err = {};
+        check_eq_int(approvals_answer(&w->all, view.id, view.sha256, &yes, &err), 0);
+        approvals_end_cell(w->a, 1, "the cell has ended");
+        settle(w);
+        check_eq_int(w->outcome[0].state, -1);
+        check_eq_str(w->outcome[0].why, "the cell has ended");
+        close_world(w);
+}
+
 static void test_grant_covers_calls_that_wait(void)
 {
         struct world *w = &world;
@@ -682,6 +753,10 @@ int main(void)
         run(test_misfit_is_asked_again_once);
         run(test_grants);
         run(test_no_grant_for_what_a_client_is_not_shown);
+        run(test_terminal_that_is_not_asked);
+        run(test_arguments_that_nobody_can_read);
+        run(test_question_is_of_one_cell);
+        run(test_end_between_answer_and_release);
         run(test_grant_covers_calls_that_wait);
         run(test_rows);
         run(test_three_refusals_and_the_bound_of_a_cell);

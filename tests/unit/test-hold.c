@@ -157,7 +157,7 @@ static void test_two_holders(void)
 {
         struct fake f;
         struct end end;
-        struct holder a, b;
+        struct holder a, b, late;
 
         open_running(&f, &end, 0);
         hold(&f, &a);
@@ -166,9 +166,15 @@ static void test_two_holders(void)
         check_eq_int(a.held, 1);
         check_eq_int(b.held, 1);
         session_release(&a.request);
+        /* One that comes meanwhile does not stand for the confirmation. */
+        hold(&f, &late);
+        fake_spin(&f);
+        check_eq_int(late.held, 1);
+        check_eq_int(a.released, 0);
         notice(&f, MONITOR_SESSION_HELD, f.hold_number);
         check_eq_int(a.released, 1);
         check_eq_int(f.hold_ends, 0);
+        session_hold_drop(&late.request);
         session_hold_drop(&b.request);
         fake_spin(&f);
         check_eq_int(f.hold_ends, 1);

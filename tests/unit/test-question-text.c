@@ -143,6 +143,28 @@ static void test_short_question_fits_three_lines(void)
         check(!question_is_short(&view));
 }
 
+/* Code writes a line that looks like one of Cloister's, as long as a line of the terminal. */
+static void test_each_line_of_code_has_the_prefix(void)
+{
+        _cleanup_buffer_ struct buffer b = BUFFER_INIT(64 * 1024);
+        char json[200];
+
+        snprintf(json, sizeof(json), "{\"a\":\"%069dSHA-256 0%066d1. mail.read\"}", 0, 0);
+        const struct question_view view = view_of(1, json);
+        check_eq_int(question_whole(&view, 80, &b), 0);
+        check_eq_int(buffer_append(&b, "", 1), 0);
+        size_t lines = 0, prefixed = 0;
+        for (const char *line = buffer_bytes(&b); line && *line; lines++) {
+                prefixed += strncmp(line, "   | ", 5) == 0;
+                check(strncmp(line, "1. mail.read", 12) != 0);
+                line = strchr(line, '\n');
+                line += line != NULL;
+        }
+        /* The question, the call and the digest are Cloister's. */
+        check(prefixed >= 2);
+        check_eq_int(lines, prefixed + 3);
+}
+
 static void test_digest_changes_with_each_part(void)
 {
         char sums[4][QUESTION_SHA_SIZE];
@@ -244,6 +266,7 @@ int main(void)
         run(test_text_of_code_is_escaped);
         run(test_many_and_long_calls_fit);
         run(test_short_question_fits_three_lines);
+        run(test_each_line_of_code_has_the_prefix);
         run(test_digest_changes_with_each_part);
         run(test_form_has_one_list_that_is_not_required);
         run(test_a_plan_counts_by_tool_and_has_two_answers);
