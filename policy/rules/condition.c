@@ -196,6 +196,10 @@ static int read_path(struct member *m, yyjson_val *value, struct error *err)
 {
         int r = read_text(m, value, GLOB_MAX, err);
 
+        if (r >= 0 && m->text[0] == '~')
+                return error_set(
+                        err, EINVAL,
+                        "path: ~ is not expanded in rules: write the whole path, such as /home/me/notes/**");
         if (r >= 0 && m->text[0] != '/' && strncmp(m->text, "**", 2) != 0)
                 return error_set(
                         err, EINVAL,

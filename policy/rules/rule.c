@@ -305,7 +305,7 @@ static int keep_conditions(struct rule *rule, yyjson_val *object)
         for (enum rule_key key = KEY_WHEN; r >= 0 && key <= KEY_SENDS; key++) {
                 yyjson_val *value = yyjson_obj_get(object, keys[key]);
                 if (value)
-                        r = buffer_printf(&b, "%s ", keys[key]);
+                        r = buffer_printf(&b, "%s%s ", b.length > 0 ? ", " : "", keys[key]);
                 if (value && r >= 0)
                         r = json_append(&b, value);
         }

@@ -13,11 +13,9 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
-#include "policy/did-you-mean.h"
 #include "policy/rules/names.h"
 #include "policy/rules/selector.h"
-
-enum { SERVERS_SHOWN = 64 };
+#include "policy/rules/server-names.h"
 
 struct entry {
         const char *selector;
@@ -440,13 +438,13 @@ static int check_network(const struct rule *rule, const char *selector, struct e
 static int check_servers(const struct rule *rule, const char *selector,
                          const struct rules_server *servers, size_t n, struct error *err)
 {
-        const char *names[SERVERS_SHOWN + 1] = {}, *named = NULL;
+        const char *names[SERVER_NAMES_MAX + 1] = {}, *named = NULL;
         bool is_known = false;
 
         if (selector[0] == '@')
                 return check_network(rule, selector, err);
         for (size_t i = 0; i < n; i++) {
-                if (i < SERVERS_SHOWN)
+                if (i < SERVER_NAMES_MAX)
                         names[i] = servers[i].name;
                 if (!selector_can_match_server(selector, servers[i].name))
                         continue;
@@ -469,13 +467,9 @@ static int check_servers(const struct rule *rule, const char *selector,
                 return 0;
         char server[SELECTOR_MAX + 1];
         snprintf(server, sizeof(server), "%.*s", (int)strcspn(selector, "."), selector);
-        const char *meant = did_you_mean(server, names);
-        return meant ? error_set(
-                               err, EINVAL,
-                               "\"%s\" can never match: there is no server \"%s\"; did you mean \"%s\"?",
-                               selector, server, meant)
-                     : error_set(err, EINVAL, "\"%s\" can never match: there is no server \"%s\"",
-                                 selector, server);
+        char what[SELECTOR_MAX + 64];
+        snprintf(what, sizeof(what), "\"%s\" can never match: ", selector);
+        return server_names_unknown(what, server, names, err);
 }
 
 static int check_rules(const struct rules *rules, const struct rules_server *servers, size_t n,

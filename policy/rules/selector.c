@@ -14,8 +14,14 @@ int selector_check(const char *text, size_t n, struct error *err)
                 if ((unsigned char)*p <= ' ' || *p == 0x7f)
                         return error_set(err, EINVAL,
                                          "has blanks or characters that cannot be seen");
-        if (!strchr(text, '*') && (!dot || dot == text || dot[1] == '\0'))
-                return error_set(err, EINVAL, "must be SERVER.TOOL, SERVER.* or *.TOOL");
+        /* As the permission rules of MCP clients have them. */
+        bool is_foreign = !dot && (strncmp(text, "mcp__", 5) == 0 || strchr(text, '('));
+        if (is_foreign || (!strchr(text, '*') && (!dot || dot == text || dot[1] == '\0')))
+                return is_foreign
+                               ? error_set(
+                                         err, EINVAL,
+                                         "must be SERVER.TOOL, such as files.read_file, and not the name that an MCP client gives the tool")
+                               : error_set(err, EINVAL, "must be SERVER.TOOL, SERVER.* or *.TOOL");
         return 0;
 }
 

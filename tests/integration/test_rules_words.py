@@ -150,6 +150,26 @@ class CommandLine(harness.Case):
         for url, decision in (("https://a.example/x", "allow"), ("https://a.example@b.example/", "deny"), ("https://b.example/a.example", "deny")):
             self.assertIn(f"files.publish: {decision} (", self.rules("explain", "files.publish", json.dumps({"path": url})))
 
+    def test_mistakes_are_one_line_that_says_what_to_do(self):
+        def refused(words, *rest, **more):
+            self.config(**more)
+            status, text = self.cloister(*words)
+            self.assertNotEqual(status, 0, text)
+            self.assertEqual(len([line for line in text.splitlines() if rest[0] in line]), 1, text)
+
+        check = ("config", "check")
+        refused(check, "path: ~ is not expanded in rules: write the whole path", rules=[{"allow": "files.*", "when": {"/path": {"path": "~/notes/**"}}}])
+        refused(check, "must be SERVER.TOOL, such as files.read_file, and not the name that an MCP client gives", rules=[{"allow": "mcp__files__read_file"}])
+        refused(check, "and not the name that an MCP client gives", rules=[{"allow": "Read(//tmp/**)"}])
+        refused(check, 'there is no server "mcp_files"; did you mean "files"?', rules=[{"deny": "mcp_files.write_file"}])
+        for call, said in (({"call": "flies.x"}, 'flies.x: there is no server "flies"; did you mean "files"?'), ({"call": "files.*"}, '"files.*" must be one tool, without *'),
+                           ({"call": "files.x", "annotations": {"readonly": True}}, 'unknown name "readonly"; there are title, readOnlyHint,')):
+            refused(("rules", "test"), said, rule_tests=[{**call, "expect": "allow"}])
+        refused(("rules", "explain", "flies.x"), 'there is no server "flies"; did you mean "files"?')
+        # Two conditions of a rule are separated.
+        self.config(rules=[{"deny": "files.*", "sends": "open", "seen": ["private"]}])
+        self.assertIn('if seen ["private"], sends "open"\n', self.rules("list"))
+
     def test_rule_tests(self):
         good = [{"call": "files.write_file", "arguments": {"path": "/x"}, "expect": "ask"}, {"call": "files.delete_file", "expect": "deny"}]
         self.config(rule_tests=good)

@@ -38,8 +38,8 @@ static void the_longest_server_is_meant(void)
         check_eq_str(named.call.server, "files.old");
         check_eq_str(named.call.tool, "read");
         check(named.call.trusts_hints && named.call.is_open && !named.call.is_method);
-        check_ok(named_call_init(&named, "notes.resources/read", NULL, NULL, servers, 2, &err));
-        check_eq_str(named.call.server, "notes");
+        check_ok(named_call_init(&named, "files.resources/read", NULL, NULL, servers, 2, &err));
+        check_eq_str(named.call.server, "files");
         check(named.call.is_method);
         check_ok(named_call_init(&named, "@network.connect", NULL, NULL, servers, 2, &err));
         check(named.call.is_network && named.call.is_open);
@@ -47,6 +47,9 @@ static void the_longest_server_is_meant(void)
         check(!named.call.is_open);
         check_ok(named_call_init(&named, "files.put_all", NULL, NULL, servers, 2, &err));
         check(named.call.is_open);
+        check_eq_int(named_call_init(&named, "flies.x", NULL, NULL, servers, 2, &err), -EINVAL);
+        check_eq_int(named_call_init(&named, "files.*", NULL, NULL, servers, 2, &err), -EINVAL);
+        check_ok(named_call_init(&named, "flies.x", NULL, NULL, NULL, 0, &err));
         check_eq_int(named_call_init(&named, "files.", NULL, NULL, servers, 2, &err), -EINVAL);
 }
 
