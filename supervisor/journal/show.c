@@ -108,9 +108,17 @@ static void print_text(yyjson_val *root, const char *name, const char *before)
         printf("%s", is_cut ? "…" : "");
 }
 
+/* Of a question, or of those that an answer allows. */
+static void print_calls(const char *before, size_t n)
+{
+        if (n > 0)
+                printf("%s%zu call%s", before, n, n == 1 ? "" : "s");
+}
+
 static void print_line(yyjson_val *root)
 {
         const char *principal = text_of(root, "principal");
+        int64_t calls = 0;
 
         print_text(root, "t", "");
         printf("  ");
@@ -122,13 +130,16 @@ static void print_line(yyjson_val *root)
         print_text(root, "kind", "  ");
         print_text(root, "server", "  ");
         print_text(root, "tool", *text_of(root, "server") ? "." : "  ");
-        print_number(root, "of", "");
+        print_number(root, strcmp(text_of(root, "kind"), "call") == 0 ? "n" : "of", "");
+        json_int64(yyjson_obj_get(root, "calls"), &calls);
+        print_calls(" ", (size_t)calls);
         print_text(root, "outcome", " ");
         print_text(root, "status", "  ");
         print_text(root, "command", "  ");
         print_text(root, "id", "  ");
         print_text(root, "by", "  by ");
         print_text(root, "scope", ": ");
+        print_calls(", for ", yyjson_arr_size(yyjson_obj_get(root, "rows")));
         print_text(root, "refused", ": refused: ");
         print_text(root, "phase", "  ");
         print_number(root, "bytes", " bytes");
@@ -182,6 +193,8 @@ static int print_pending(const struct shown *s, const struct open_chain *chain)
                 print_text(root, "session", "  ");
                 print_text(root, "server", "  in doubt  ");
                 print_text(root, "tool", ".");
+                print_number(root, "n", "");
+                print_text(root, "arguments", "  ");
                 printf("\n");
         }
         return 0;

@@ -166,8 +166,11 @@ static int check_end(struct verifier *v, struct reading *r, struct error *err)
                 return error_set(err, EBADMSG, "%u.jsonl: its last %llu records are not signed",
                                  number, (unsigned long long)unsigned_records);
         if (!r->is_ended && !r->seen->is_followed) {
-                printf("note: %u.jsonl: its server was killed; its last %llu records are not signed yet\n",
-                       number, (unsigned long long)unsigned_records);
+                printf("note: %u.jsonl: its server was killed", number);
+                if (unsigned_records > 0)
+                        printf("; its last %llu records are not signed yet",
+                               (unsigned long long)unsigned_records);
+                putchar('\n');
                 v->result->notes++;
         }
         return 0;

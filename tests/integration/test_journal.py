@@ -155,7 +155,10 @@ class Journal(Case):
         self.assertEqual(asked["sha256"], hashlib.sha256(b'f.add\n{"a":1,"b":2}\nf.add\n{"a":3,"b":4}\n').hexdigest())
         self.assertEqual(asked["numbers"], [r["call"] for r in of("call")[:2]])
         self.assertEqual(second["numbers"], [add["call"]])
-        self.assertRegex(self.command("show"), rf"decision  {asked['id']}  by client: once\n")
+        lines = self.command("show")
+        self.assertRegex(lines, rf"  ask  f\.add 2 calls  {asked['id']}  ")
+        self.assertRegex(lines, rf"decision  {asked['id']}  by client: once, for 2 calls\n")
+        self.assertEqual(sorted(re.findall(r"  call  f\.add (#\d+) ", lines)), sorted(re.findall(r"  answer  f\.add (#\d+) ", lines)))
         yes, no, other, unknown, last, late, modern, late_modern = of("decision")
         self.assertEqual([(r["id"], r["by"], r["scope"], r["rows"], r["numbers"], r["sha256"]) for r in (yes, no)],
                          [(asked["id"], "client", "once", [1, 2], asked["numbers"], asked["sha256"]), (second["id"], "client", "no", [], [], second["sha256"])])
