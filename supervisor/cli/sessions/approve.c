@@ -171,6 +171,8 @@ static int list(const struct options *o)
                 each_question(o->server, print_one, &n);
                 if (n == 0)
                         fprintf(stderr, "No questions.\n");
+                else if (isatty(STDOUT_FILENO) == 1)
+                        puts("'cloister approve ID' shows one whole, and reads the answer.");
                 return 0;
         }
         json_out_begin(&out, NULL, '[');
@@ -226,7 +228,7 @@ int cli_approve(const struct options *o, const char *const *words, size_t n)
                 return cli_fail_text(2, "--note needs --answer or --rows");
         if ((given || o->watch) && !is_at_terminal())
                 return cli_fail_text(
-                        2, "an answer is taken from a terminal only: type it there yourself");
+                        2, "an answer is taken from a terminal only: run this command in one");
         if (o->watch)
                 return watch(o);
         if (n == 0)

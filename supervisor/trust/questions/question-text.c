@@ -369,21 +369,27 @@ enum question_scope question_scope_find(const char *name, size_t n)
 }
 
 /* One list that is not required: Codex cannot leave an empty text field, and shows one field on a screen. */
-static void put_schema(struct json_out *out, bool is_plan)
+static void put_schema(struct json_out *out, const struct question_view *view)
 {
+        char title[64] = "Send this call?";
+
+        /* A terminal may show the end of a long message only: the number stands here too. */
+        if (view->n_calls != 1)
+                snprintf(title, sizeof(title), "Send these %zu calls?", view->n_calls);
         json_out_begin(out, "requestedSchema", '{');
         json_out_text(out, "type", "object");
         json_out_begin(out, "properties", '{');
         json_out_begin(out, "scope", '{');
         json_out_text(out, "type", "string");
-        json_out_text(out, "title", "Send these calls?");
+        json_out_text(out, "title", title);
         json_out_text(
                 out, "description",
-                is_plan ? "once: the code runs, and these calls are sent; or no"
+                view->is_plan
+                        ? "once: the code runs, and these calls are sent; or no"
                         : "once; or yes to this rule and tool for the cell, session, always; or no");
         json_out_begin(out, "enum", '[');
         for (int i = 0; i < SCOPES; i++) {
-                if (!is_plan || i == SCOPE_ONCE || i == SCOPE_NO)
+                if (!view->is_plan || i == SCOPE_ONCE || i == SCOPE_NO)
                         json_out_text(out, NULL, scopes[i]);
         }
         json_out_end(out, ']');
@@ -409,7 +415,7 @@ int question_form(const struct question_view *view, bool again, struct client_re
         struct json_out out = {.to = &ret->params};
         json_out_begin(&out, NULL, '{');
         json_out_string(&out, "message", buffer_bytes(&text), text.length);
-        put_schema(&out, view->is_plan);
+        put_schema(&out, view);
         json_out_end(&out, '}');
         return out.error;
 }
