@@ -21,9 +21,9 @@ VERBS = set(
     charge check choose clarify clean clear close collect combine compare compile compute confine connect convert copy correct count cover create
     cut decide declare decode delay delete deny derive describe detach detect disable divide document drive drop embed enable encode end ensure evaluate
     exclude expand expect explain export extend extract fail fetch fill find fix fold follow forget format forward free freeze fuzz generate give
-    group guard handle harden hide hold ignore implement improve include increase initialize inline install interrupt introduce isolate join keep
+    grant group guard handle harden hide hold ignore implement improve include increase initialize inline install interrupt introduce isolate join keep
     kill let limit link list load lock log lower make map mark match measure merge move name narrow note offer omit open order pack parse pass
-    pause pin poll prefer prepare prevent print probe propagate protect prove provide prune publish put queue quote raise read rebuild receive
+    pause pin poll prefer prepare prevent print probe propagate propose protect prove provide prune publish put queue quote raise read rebuild receive
     record recover reduce refer refuse register reject release reload remove rename reorder repair repeat replace reply report request require
     reset resolve respect restart restore restrict resume retry return reuse revert rewrite reword route run say scale scan schedule seal search
     select send separate serialize serve set settle share shorten show shrink simplify skip sort speed split start state stop store stream strip

@@ -48,6 +48,9 @@ static void test_ready(void)
 {
         open_http(TOKENS); /* both are open to every client */
         check_answer("/readyz", 503, "{\"status\":\"starting\"}\n");
+        check_eq_int(f.creates, 0); /* the server itself tries one until it is ready */
+        service_set_ready();
+        check_answer("/readyz", 503, "{\"status\":\"starting\"}\n");
         check_eq_int(f.creates, 1);
         check_answer("/readyz", 503, "{\"status\":\"starting\"}\n");
         check_eq_int(f.creates, 1); /* one at a time */
