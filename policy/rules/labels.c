@@ -11,8 +11,7 @@ enum { PATTERN_MAX = 256 };
 
 const char *const label_names[] = {"private", "untrusted", NULL};
 
-/* The bit, or 0. */
-static unsigned label_named(const char *name)
+unsigned label_find(const char *name)
 {
         for (size_t i = 0; name && label_names[i]; i++)
                 if (strcmp(name, label_names[i]) == 0)
@@ -31,7 +30,7 @@ static int check_returns(yyjson_val *value, yyjson_val **at, struct error *err)
                                  "returns must be an array of \"private\" and \"untrusted\"");
         while ((item = yyjson_arr_iter_next(&iter))) {
                 *at = item;
-                if (!label_named(yyjson_get_str(item)))
+                if (!label_find(yyjson_get_str(item)))
                         return error_set(err, EINVAL,
                                          "returns: a label is \"private\" or \"untrusted\"");
         }
@@ -143,7 +142,7 @@ struct labels labels_of(const char *text, const char *tool, yyjson_val *annotati
                 yyjson_val *item;
                 labels.returns = 0;
                 while ((item = yyjson_arr_iter_next(&iter)))
-                        labels.returns |= label_named(yyjson_get_str(item));
+                        labels.returns |= label_find(yyjson_get_str(item));
         }
         if (said.sends)
                 labels.is_open = yyjson_equals_str(said.sends, "open");

@@ -16,6 +16,9 @@ enum { LABELS_TOOLS_MAX = 64 };
 
 extern const char *const label_names[]; /* by bit: "private", "untrusted", NULL */
 
+/* The bit of a label, or 0; name may be NULL. */
+unsigned label_find(const char *name);
+
 struct labels {
         unsigned returns; /* RULES_PRIVATE… (rule.h) */
         bool is_open;

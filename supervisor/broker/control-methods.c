@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "base/file-path.h"
 #include "base/json-out.h"
+#include "policy/rules/labels.h"
 #include "supervisor/broker/control-approve.h"
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/control-service.h"
@@ -14,6 +15,7 @@
 #include "supervisor/hub/hub.h"
 #include "supervisor/service/phase.h"
 #include "supervisor/session/calls/files.h"
+#include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/outcome.h"
 #include "supervisor/session/sessions-owner.h"
 
@@ -25,6 +27,7 @@ struct file_task {
         struct control_task task; /* first */
         char key[SESSION_KEY_MAX + 1];
         char to[FILE_PATH_MAX + 1]; /* the name that a written file gets now, or "" */
+        const char *label;          /* that the session has because of it, or NULL: static */
 };
 
 static void free_task(struct control_task *task)
@@ -174,13 +177,36 @@ static int control_get_file(struct control_client *client, struct control *contr
 static void on_put(void *data, const struct file_answer *answer, const struct error *error)
 {
         struct file_task *task = data;
-        _cleanup_buffer_ struct buffer result = BUFFER_INIT(16);
+        _cleanup_buffer_ struct buffer result = BUFFER_INIT(64);
         struct session *session = sessions_find(control_context(task->task.control)->sessions,
                                                 task->key);
+        struct json_out out = {.to = &result};
 
         if (!error && task->to[0] && session)
                 session_note_file(session, task->to);
-        end(task, buffer_append_text(&result, "{}"), &result, error);
+        json_out_begin(&out, NULL, '{');
+        if (task->label)
+                json_out_text(&out, "label", task->label);
+        json_out_end(&out, '}');
+        end(task, out.error, &result, error);
+}
+
+/* The session has the label before it gets the first byte. */
+static int take_label(struct session *session, yyjson_val *params, const char **ret,
+                      struct error *err)
+{
+        const char *name = json_string(params, "label", NULL);
+        unsigned bits = label_find(name);
+
+        if (!name)
+                return 0;
+        for (size_t i = 0; label_names[i]; i++)
+                if (strcmp(label_names[i], name) == 0)
+                        *ret = label_names[i];
+        if (!bits)
+                return error_set(err, EINVAL, "label: private or untrusted is needed");
+        session_labels_add(&session->labels, bits, "files of cp", 0, 0);
+        return 0;
 }
 
 /* Takes and checks the parameters of a request. */
@@ -219,6 +245,11 @@ static int control_put_file(struct control_client *client, struct control *contr
                 r = begin(control, request->params, &session, &task, err);
         if (r < 0)
                 return r;
+        r = take_label(session, request->params, &task->label, err);
+        if (r < 0) {
+                free(task);
+                return r;
+        }
         if (put.to)
                 memcpy(task->to, put.to, strlen(put.to) + 1);
         return follow(task, files_put(session, &put, on_put, task, err), client, request);

@@ -51,8 +51,8 @@ static int run_help(const struct options *o, const char *const *words, size_t n)
 static const struct cli_command rows[] = {
         {"run", "{FILE | -c CODE | -} [ARGUMENT]...",
          "run Python or JavaScript in a sandbox that can call your MCP servers' tools",
-         CLI_OPTIONS(SERVING, CLI_CODE, CLI_TIMEOUT, PACKAGES, CLI_IN, CLI_OUT, CLI_OUT_HIDDEN,
-                     CLI_ENV, CLI_MOUNT, CLI_JSON, CLI_PROMPT, CLI_LANGUAGE),
+         CLI_OPTIONS(SERVING, CLI_CODE, CLI_TIMEOUT, PACKAGES, CLI_IN, CLI_LABEL, CLI_OUT,
+                     CLI_OUT_HIDDEN, CLI_ENV, CLI_MOUNT, CLI_JSON, CLI_PROMPT, CLI_LANGUAGE),
          1, cli_run,
          "Runs a file, a line of code or standard input (-) in a new sandbox: no network, none\n"
          "of your files, limited memory, processes and time. The arguments after the file\n"
@@ -231,7 +231,7 @@ static const struct cli_command rows[] = {
          "  cloister logout calendar\n"},
         {"cp", "SESSION:PATH LOCAL | LOCAL SESSION:PATH",
          "copy files to or from a live session of a running server",
-         CLI_OPTIONS(CLI_RECURSIVE, CLI_OUT_HIDDEN, CLI_QUIET, CLI_SERVER), 2, cli_cp,
+         CLI_OPTIONS(CLI_LABEL, CLI_RECURSIVE, CLI_OUT_HIDDEN, CLI_QUIET, CLI_SERVER), 2, cli_cp,
          "Copies a file, or with -r a directory, into or out of /workspace of a session. PATH is\n"
          "relative to /workspace; one that ends with a slash, or none, is a directory. - is standard\n"
          "input or output. A file appears when it is complete, and replaces one of its name.\n"

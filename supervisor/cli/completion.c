@@ -46,7 +46,7 @@ static const char *option_action(const struct option *option)
         } own[] = {
                 {OPTION_ID_REPLACE, "systems"},  {OPTION_ID_IMAGE, "images"},
                 {OPTION_ID_SESSION, "sessions"}, {OPTION_ID_ANSWER, "answers"},
-                {OPTION_ID_KIND, "kinds"},
+                {OPTION_ID_KIND, "kinds"},       {OPTION_ID_LABEL, "labels"},
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(own); i++)
@@ -173,6 +173,7 @@ static void print_bash(const struct cli_commands *all)
               "        images | sessions | systems) COMPREPLY=($(compgen -W \"$(cloister names $action 2>/dev/null)\" -- \"$word\")) ;;\n"
               "        answers) COMPREPLY=($(compgen -W '" OPTION_ANSWERS "' -- \"$word\")) ;;\n"
               "        kinds) COMPREPLY=($(compgen -W '" OPTION_KINDS "' -- \"$word\")) ;;\n"
+              "        labels) COMPREPLY=($(compgen -W '" OPTION_LABELS "' -- \"$word\")) ;;\n"
               "        level) COMPREPLY=($(compgen -W 'error warning info debug' -- \"$word\")) ;;\n"
               "        format) COMPREPLY=($(compgen -W 'text json' -- \"$word\")) ;;\n"
               "        shells) COMPREPLY=($(compgen -W 'bash zsh fish' -- \"$word\")) ;;\n"
@@ -229,6 +230,7 @@ static void fish_values(const char *action)
                 {"systems", "-a '(cloister names systems 2>/dev/null)'"},
                 {"answers", "-a '" OPTION_ANSWERS "'"},
                 {"kinds", "-a '" OPTION_KINDS "'"},
+                {"labels", "-a '" OPTION_LABELS "'"},
                 {"level", "-a 'error warning info debug'"},
                 {"format", "-a 'text json'"},
                 {"shells", "-a 'bash zsh fish'"},

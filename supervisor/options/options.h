@@ -53,6 +53,8 @@ enum {
 #undef INTERNAL
 };
 
+/* The words of --label (policy/rules/labels.h). */
+#define OPTION_LABELS "private untrusted"
 /* The words of --answer. */
 #define OPTION_ANSWERS "once cell session always no"
 /* The words of --kind: the kinds of records of the journal (docs/journal.md). */
@@ -94,6 +96,7 @@ struct options {
 
         /* Of the code to run. */
         const char *code, *code_name, *out, *server;
+        const char *label; /* of the files of --in, or of those that cp copies into a session */
         const char *ins[OPTION_INS_MAX]; /* FILE or FILE=NAME */
         size_t n_ins;
         const char *env[OPTION_ENV_MAX]; /* NAME or NAME=VALUE */

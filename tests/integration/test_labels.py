@@ -115,6 +115,40 @@ class Labels(rawmcp.ServerCase):
         self.denied("get", "private: mount /data", profile="mounted", session="m")
         self.allowed("get", profile="plain", session="p")
 
+    def place(self, name, text=None):
+        path = os.path.join(self.class_dir, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+        return path
+
+    def test_files_of_cp(self):
+        self.ok("1")
+        path, server = self.place("secret.txt", "x"), str(self.server.process.pid)
+
+        def copy(*words, status=0):
+            done = self.run_cloister("cp", "--server", server, *words, cwd=self.class_dir)
+            self.assertEqual(done.returncode, status, done)
+            return done.stderr.decode()
+
+        copy(path, f"{self.session}:")
+        self.allowed("get")
+        self.assertIn("private or untrusted", copy("--label", "secret", path, f"{self.session}:", status=2))
+        self.assertIn("copied into a session", copy("--label", "private", f"{self.session}:secret.txt", self.place("back"), status=2))
+        self.allowed("get")
+        copy("--label", "private", path, f"{self.session}:other.txt")
+        self.denied("get", "private: files of cp")
+
+    def test_files_of_run(self):
+        servers = {"box": {"command": sys.executable, "args": ["-c", SERVER], "labels": LABELS}}
+        config = self.place("run.json", json.dumps({"mcpServers": servers, "rules": RULES}))
+        code, path = TRY.format("get") + "\nprint(r)", self.place("secret.txt", "x")
+        for words, expected in (((), "did get"), (("--label", "untrusted"), "did get"), (("--label", "private"), "private: files of --in")):
+            done = self.run_cloister("run", "--config", config, "--in", path, *words, "-c", code, cwd=self.class_dir)
+            self.assertIn(expected, done.stdout.decode(), done)
+        done = self.run_cloister("run", "--config", config, "--label", "private", "-c", code, cwd=self.class_dir)
+        self.assertEqual((done.returncode, b"--label needs --in" in done.stderr), (2, True), done)
+
     def test_calls_in_threads_and_by_name(self):
         self.allowed("read_notes")
         code = "import asyncio\ndef f():\n    try:\n        return tools['box.get'].sync()\n    except ToolError as e:\n        return type(e).__name__\nawait asyncio.to_thread(f)"

@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "policy/rules/labels.h"
 #include "rpc/frame.h"
 #include "supervisor/broker/control-exec.h"
 #include "supervisor/broker/modes/run-files.h"
@@ -26,6 +27,7 @@
 #include "supervisor/mcp/call/result-content.h"
 #include "supervisor/mcp/call/result.h"
 #include "supervisor/session/calls/calls.h"
+#include "supervisor/session/machine/machine.h"
 #include "supervisor/session/machine/queue.h"
 #include "supervisor/session/session.h"
 
@@ -515,6 +517,9 @@ static void on_ready(void *data, struct cell *cell)
         struct error err = {};
 
         mode->cell = NULL;
+        if (broker->options.label)
+                session_labels_add(&cell->session->labels, label_find(broker->options.label),
+                                   "files of --in", 0, 0);
         if (cell->outcome.status != CELL_OK)
                 give_up(broker, cell->outcome.why);
         else if (run_in_start(&mode->in, cell->session, broker->options.in_fd, on_in_done, broker,

@@ -128,6 +128,10 @@ static int check(enum option_id id, const char *name, const char *value, struct 
                 if (!options_have_word(OPTION_ANSWERS, value))
                         needed = "once, cell, session, always or no is needed";
                 break;
+        case OPTION_ID_LABEL:
+                if (!options_have_word(OPTION_LABELS, value))
+                        needed = "private or untrusted is needed";
+                break;
         case OPTION_ID_ROWS:
                 if (strspn(value, "0123456789-,") != strlen(value))
                         needed = "numbers such as 1-12,15 are needed";

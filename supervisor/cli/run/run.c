@@ -638,6 +638,8 @@ static int check(const struct options *o, const char *path, struct error *err)
                 return error_set(
                         err, EINVAL,
                         "--npm adds packages of JavaScript: the code is Python (--language javascript)");
+        if (o->label && o->n_ins == 0)
+                return error_set(err, EINVAL, "--label needs --in FILE");
         if (o->out_hidden && !o->out)
                 return error_set(err, EINVAL, "--out-hidden needs --out DIRECTORY");
         return check_environment(o, err);

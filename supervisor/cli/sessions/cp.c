@@ -158,10 +158,16 @@ static int put(struct copy *copy, const struct piece *p, struct error *err)
         if (p->to)
                 json_out_text(&out, "to", p->to);
         json_out_bool(&out, "discard", p->bytes == NULL);
+        if (copy->label)
+                json_out_text(&out, "label", copy->label);
         json_out_end(&out, '}');
         if (r < 0 || out.error < 0)
                 return error_errno(err, r < 0 ? -r : -out.error, "copy");
-        return server_link_ask(&copy->link, "files/put", &params, &answer, &result, err);
+        r = server_link_ask(&copy->link, "files/put", &params, &answer, &result, err);
+        if (r >= 0 && copy->label && strcmp(json_text(result, "label"), copy->label) != 0)
+                return error_set(err, EOPNOTSUPP,
+                                 "the server does not know --label: restart it with this version");
+        return r;
 }
 
 static void discard(struct copy *copy, const char *temporary)
@@ -704,6 +710,7 @@ int cli_cp(const struct options *o, const char *const *words, size_t n)
 {
         struct copy copy = {.recursive = o->recursive,
                             .hidden = o->out_hidden,
+                            .label = o->label,
                             .quiet = o->quiet || isatty(STDERR_FILENO) != 1};
         struct error error = {};
 
@@ -712,6 +719,8 @@ int cli_cp(const struct options *o, const char *const *words, size_t n)
                         2,
                         "cp takes two paths, and one of them is SESSION:PATH (see 'cloister cp --help')");
         bool out = is_remote(words[0]);
+        if (out && o->label)
+                return cli_fail_text(2, "--label is for files that are copied into a session");
         int r = find(words[!out], o->server, &copy, &error);
         if (r < 0)
                 return cli_fail(EXIT_CLOISTER, &error);

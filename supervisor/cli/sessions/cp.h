@@ -10,6 +10,7 @@ int cli_cp(const struct options *o, const char *const *words, size_t n);
 
 /* A copy to or from a session, a piece at a time. */
 struct copy {
+        const char *label; /* of --label, or NULL */
         struct server_link link;
         char session[132];
         char path[FILE_PATH_MAX + 1]; /* in the session, below /workspace; "": that itself */

@@ -19,11 +19,8 @@ static unsigned read_seen(yyjson_val *names)
         size_t i, n;
         yyjson_val *name;
 
-        yyjson_arr_foreach (names, i, n, name) {
-                for (unsigned bit = 0; label_names[bit]; bit++)
-                        if (yyjson_equals_str(name, label_names[bit]))
-                                bits |= 1u << bit;
-        }
+        yyjson_arr_foreach (names, i, n, name)
+                bits |= label_find(yyjson_get_str(name));
         return bits;
 }
 
