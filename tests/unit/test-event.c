@@ -408,6 +408,33 @@ static void test_off(void)
         end();
 }
 
+static void note_later(void *data)
+{
+        ++*(int *)data;
+}
+
+/* The end of a cell waits for the next line. A begin does not: after a crash it says that the cell ran. */
+static void test_what_waits(void)
+{
+        int n = 0;
+
+        begin(LOG_FORMAT_JOURNAL);
+        log_set_later(note_later, &n);
+        event_cell_begin(&(struct event_cell_begin){.ids = ids, .code = "1", .code_length = 1});
+        check(next());
+        event_cell_end(
+                &(struct event_cell_end){.ids = ids, .status = "ok", .state = "kept", .why = ""});
+        check(!next());
+        check_eq_int(n, 1);
+        event_cell_begin(&(struct event_cell_begin){.ids = ids, .code = "1", .code_length = 1});
+        check(next());
+        check_field("CLOISTER_EVENT", "cell.end");
+        check(next());
+        check_field("CLOISTER_EVENT", "cell.begin");
+        log_set_later(NULL, NULL);
+        end();
+}
+
 int main(void)
 {
         run(test_sha256);
@@ -418,6 +445,7 @@ int main(void)
         run(test_the_others);
         run(test_refusals);
         run(test_rate_of_the_journal);
+        run(test_what_waits);
         run(test_off);
         return 0;
 }
