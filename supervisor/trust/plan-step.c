@@ -130,6 +130,9 @@ enum trust_result trust_plan(struct trust_call *trust)
         _cleanup_free_ char *json = NULL;
         struct plan_call call;
 
+        /* Tasks and threads of the copy before its cell begins and after it has ended. */
+        if (!plan && trust->session->is_plans_copy)
+                return refuse(trust, "its code ran before or after that of the plan");
         if (!plan)
                 return TRUST_GO_ON;
         buffer_init(&trust->answer, PLAN_BYTES_MAX);

@@ -121,8 +121,8 @@ class Plans(Planned):
         self.server.answers = [None]
         call = self.server.start_call(CAUGHT + "[await tried(to=str(i)) for i in range(3)]", session=self.session, plan=True)
         refused = test_ask.Terminal("approve", self.question()["id"], "--answer", "always", cwd=self.class_dir)
+        refused.until("the answer about a plan is once, no, or rows")
         self.assertEqual(refused.end(), 2)
-        self.assertIn("the answer about a plan is once, no, or rows", refused.out.decode())
         shown = self.approve(self.session, "--rows", "1,3")
         self.assertIn("about a plan", shown)
         values = call.result()["structuredContent"]["value"]["json"]
@@ -164,7 +164,7 @@ class Plans(Planned):
     def test_end_of_the_session_and_of_the_call(self):
         before = self.sent()
         self.ok("x = 1")
-        self.server.answers = [None] * 3
+        self.server.answers = [None] * 4
         call = self.server.start_call("x = 2\n" + LOOP, session=self.session, plan=True)
         self.question()
         # Other code waits; the question is about the session.
@@ -186,6 +186,19 @@ class Plans(Planned):
         self.assertEqual(other["status"], "busy", other)
         self.server.notify("notifications/cancelled", requestId=call.id)
         self.assertEqual(self.value("1", session=self.session + "-d"), 1)
+        # Calls without code: one interrupts it, and gets its result.
+        first = self.server.start_call(LOOP, session=self.session + "-e", plan=True)
+        self.question(self.session + "-e")
+        cell = self.server.cell(None, session=self.session + "-e", interrupt=True)
+        self.assertEqual((cell["status"], first.result()["structuredContent"]["status"]), ("cancelled", "running"), cell)
+        self.assertEqual((self.sent(), self.questions()), (before, []))
+
+    def test_what_runs_beside_the_code_of_the_copy_sends_nothing(self):
+        before = self.sent()
+        # Their calls follow the result of the cell at once.
+        tasks = "import asyncio\ntasks = [asyncio.ensure_future(mcp_mail.note(text='t')) for _ in range(300)]"
+        for _ in range(3):
+            self.assertEqual(self.plan(tasks, plan="only")["status"], "planned")
         self.assertEqual(self.sent(), before)
 
     def test_rules_that_change_while_a_person_thinks(self):

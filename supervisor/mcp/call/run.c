@@ -204,7 +204,8 @@ static struct mcp_call *find(struct mcp_server *server, const struct mcp_princip
                              const char *session, bool kept)
 {
         for (struct mcp_call *call = server->calls; call; call = call->next) {
-                bool runs = call->cell && (call->cell->number != 0 || call->wait.unattended);
+                bool runs = call->cell && (call->cell->number != 0 || call->wait.unattended ||
+                                           call->cell->is_postponed);
 
                 if (call->principal == principal && !call->run && !call->tool && !call->cancelled &&
                     !call->answer && (kept ? call->suspension.has_outcome : runs) &&
@@ -495,7 +496,8 @@ static void interrupt_running(struct mcp_call *call)
 {
         struct mcp_call *running = find(call->server, call->principal, call->session, false);
 
-        if (!running || running == call || running->cell->number == 0)
+        if (!running || running == call ||
+            (running->cell->number == 0 && !running->cell->is_postponed))
                 return;
         cell_interrupt(running->cell, interrupted_by_call);
         snprintf(call->wait.said, sizeof(call->wait.said),
