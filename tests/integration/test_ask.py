@@ -257,6 +257,38 @@ class Forms(Asking):
         self.ok("await mcp_mail.change()\nimport asyncio\nawait asyncio.sleep(0.3)")
         self.ok(SEND)
         self.assertEqual(len(self.server.asked), 5)
+        # A grant ends with the sandbox.
+        self.server.answers = [scope("session")]
+        self.ok(SEND)
+        self.ok(SEND)
+        self.assertEqual(len(self.server.asked), 6)
+        self.ok(SEND, reset=True)
+        self.assertEqual(len(self.server.asked), 7)
+
+    def test_grant_is_of_a_rule_and_not_of_its_line(self):
+        """All rules of this config stand in one line. Another rule about the same tool asks again."""
+        path = os.path.join(self.class_dir, "config.json")
+        with open(path, encoding="utf-8") as f:
+            before = f.read()
+
+        def write(text):
+            with open(path + ".new", "w", encoding="utf-8") as f:
+                f.write(text)
+            os.replace(path + ".new", path)
+
+        def has_asked():
+            self.ok("await mcp_mail.note(text='z')")
+            return len(self.server.asked) == 2
+
+        self.server.answers = [scope("session")]
+        self.ok("await mcp_mail.note(text='x')")
+        self.ok("await mcp_mail.note(text='y')")
+        self.assertEqual(len(self.server.asked), 1)
+        config = json.loads(before)
+        self.addCleanup(write, before)
+        write(json.dumps({**config, "rules": [*config["rules"][:2], {"ask": "mail.note", "why": "since today"}]}))
+        self.assertTrue(harness.wait_until(has_asked))  # the config is reloaded
+        self.assertIn("since today", self.messages()[-1])
 
     def test_branch_has_no_grants(self):
         self.server.answers = [scope("session")]
