@@ -193,9 +193,7 @@ static int print_pending(const struct shown *s, const struct open_chain *chain)
                 print_text(root, "session", "  ");
                 print_text(root, "server", "  in doubt  ");
                 print_text(root, "tool", ".");
-                print_number(root, "n", "");
-                print_text(root, "arguments", "  ");
-                printf("\n");
+                printf(" #%llu\n", (unsigned long long)call->n);
         }
         return 0;
 }

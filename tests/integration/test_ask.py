@@ -96,12 +96,12 @@ class Mute(Person):
 class Terminal:
     """A program on a pseudo-terminal of 80 columns."""
 
-    def __init__(self, *args, cwd=None):
+    def __init__(self, *args, cwd=None, env=None):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             if cwd:
                 os.chdir(cwd)
-            os.execve(harness.CLOISTER, [harness.CLOISTER, *args], harness.environment(TERM="xterm"))
+            os.execve(harness.CLOISTER, [harness.CLOISTER, *args], harness.environment(TERM="xterm", **(env or {})))
         self.out = b""
 
     def until(self, text):

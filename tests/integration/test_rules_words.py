@@ -1,11 +1,14 @@
 """What people and agents read of rules (docs/rules.md): cloister rules, check_only, the catalogue, the hints of run_python, the doctor."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 
 import harness
 import rawmcp
+import test_ask
 
 ANNOTATED = os.path.join(harness.HERE, "servers", "annotated.py")
 SERVER = {"files": {"command": harness.PYTHON, "args": [ANNOTATED]}}
@@ -198,6 +201,54 @@ class CommandLine(harness.Case):
         self.assertRegex(self.rules("test"), r"\n\d+ passed, 0 failed\n$")
         shown = re.search(r"\$ cloister rules explain (\S+) '(.*?)'\n(.*?)```", page, re.S)
         self.assertEqual(self.rules("explain", shown[1], shown[2]), shown[3])
+
+    def test_the_walk_of_the_page(self):
+        """docs/rules.md, "A walk": its commands print its main lines; then everything is killed while the question is open."""
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        walk = page[page.index("\n## A walk\n"):page.index("\n## AgentDojo\n")].replace("/home/me/work", self.path("work"))
+        for name in ("drafts", "final"):
+            os.makedirs(self.path(f"work/{name}"))
+        config = json.dumps(harness.official("server-filesystem", self.path("work")))
+        self.write("config.json", re.sub(r'"files": \{.*?\}\}', lambda _: f'"files": {config}}}', re.search(r"```json\n(.*?)```", walk, re.S)[1]))
+        self.write("walk.py", re.search(r"```python\n(.*?)```", walk, re.S)[1])
+        tried, marked = re.search(r"\$ cloister rules test\n(.*?)\$ cloister tools.*?\n(.*?)```", walk, re.S).groups()
+        self.assertEqual(self.rules("test").replace(self.path("config.json"), "config.json"), tried)
+        listed = self.cloister("tools")[1]
+        for line in marked.splitlines():
+            self.assertIn(line + "\n", listed)
+
+        state = {"XDG_STATE_HOME": self.path("state")}
+
+        def journal(*words):
+            done = self.run_cloister("journal", *words, env=harness.environment(**state))
+            self.assertEqual(done.returncode, 0, done)
+            return done.stdout.decode()
+
+        terminal = test_ask.Terminal("run", "--config", self.path("config.json"), self.path("walk.py"), env=state)
+        shown = terminal.until("rows such as 1-12,15: ")
+        self.assertIn("files.write_file", shown)
+        terminal.type("1-2 the others stay drafts")
+        counted = re.search(r"\nCounter\((.*)\)\n", walk)[1]
+        terminal.until(counted[counted.index("'files.write_file"):counted.index("}")])
+        self.assertEqual(terminal.end(), 0)
+        self.assertEqual((len(os.listdir(self.path("work/drafts"))), sorted(os.listdir(self.path("work/final")))), (35, ["0.md", "1.md"]))
+        text = journal("show")
+        for line in ("ask  files.write_file 5 calls  ", "by terminal: once, for 2 calls\n"):
+            self.assertIn(line, walk)
+            self.assertIn(line, text)
+        self.assertRegex(journal("verify"), r"^ok: (\d+) records, signed to \1\n$")
+
+        terminal = test_ask.Terminal("run", "--config", self.path("config.json"), self.path("walk.py"), env=state)
+        terminal.until("rows such as 1-12,15: ")
+        for pid in [*harness.descendants(terminal.pid), terminal.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        terminal.end()
+        doubts = re.findall(r"in doubt  files\.write_file (#\d+)\n", journal("show", "--in-doubt"))
+        calls = re.findall(r"  call  files\.write_file (#\d+) ", journal("show").rpartition("  start\n")[2])
+        self.assertTrue(set(doubts) <= set(calls) and len(calls) == 35, (doubts, calls))
+        self.assertIn("2.jsonl: its server was killed", journal("verify"))
 
 
 if __name__ == "__main__":
